@@ -1,0 +1,327 @@
+"""Settings: one frozen object, built once from `batchpay.toml` and the environment, handed down in parts.
+
+An option beats the environment, the environment beats the file. Every setting is declared once below: its key in the
+file is `table.name`, its environment variable stands beside it. Unknown keys are refused, since a mistyped limit is no
+limit. Keys of the gateway are no settings: `load_credentials` reads them where they are used.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+import tomllib
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from batchpay.errors import CredentialsNotUsable, SettingsNotUsable
+
+API_KEY_FILE_VARIABLE = "BATCHPAY_API_KEY_FILE"
+API_KEY_VARIABLE = "BATCHPAY_API_KEY"
+
+
+def _setting(default: Any, help_text: str, *, environment: str | None = None, least: float | None = None) -> Any:
+    """Declare a setting: its default, its meaning for the docs, its variable and its least value."""
+    metadata = {"help": help_text, "environment": environment, "least": least}
+    if isinstance(default, (list, dict)):
+        return field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """[gateway]: where payments go and how an exchange with the gateway is bounded."""
+
+    base_url: str = _setting("", "origin of both APIs", environment="BATCHPAY_BASE_URL")
+    api_id: str = _setting("", "sent in SERVICE-API-ID and svs-api-id", environment="BATCHPAY_API_ID")
+    service_header: str = _setting(
+        "SERVICE", "the word for SERVICE in the payment API's header names", environment="BATCHPAY_SERVICE_HEADER"
+    )
+    timeout: float = _setting(
+        30.0, "wall-clock seconds for one request, connect to last byte", environment="BATCHPAY_TIMEOUT", least=0.1
+    )
+    connect_timeout: float = _setting(10.0, "seconds to look up, connect and agree on TLS", least=0.1)
+    idle_s: float = _setting(4.0, "a kept connection idle for longer is thrown away before use", least=0.0)
+    answer_bytes_max: int = _setting(65_536, "an answer longer than this leaves the row in doubt", least=256)
+    proxy: str = _setting("", "an explicit http proxy; none is ever taken from the environment")
+    ca_bundle: str = _setting("", "a PEM file of certificate authorities instead of the built-in ones")
+    payment_path: str = _setting("/v2/api/payment.json", "path of a payment (or /v2/api/payment?format=json)")
+    resend_after_429: bool = _setting(True, "a payment answered 429 is pending again")
+    resend_after_503: bool = _setting(False, "a payment answered 503 with Retry-After is pending again")
+    stamp_invoice: bool = _setting(True, "fill a blank invoiceNumber with a short unique reference")
+    recurring_agreement: str = _setting("1", 'how a recurringAgreementFlag Y goes: "1" the number, "Y" the letter')
+    emails_node: str = _setting("emails", "name of the node that holds several billing e-mails")
+    profile: dict[str, Any] = _setting({}, "changes to the table 'What an answer means'")
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitSettings:
+    """[submit]: pace, width and brakes of a run."""
+
+    rate: str = _setting("10", "ceiling of requests a second, or auto", environment="BATCHPAY_RATE")
+    workers: int = _setting(
+        8,
+        "requests in flight at once: the most rows a crash can leave in doubt",
+        environment="BATCHPAY_WORKERS",
+        least=1,
+    )
+    max_in_doubt: int = _setting(5, "the run stops after so many rows in doubt", least=1)
+    max_in_doubt_in_a_row: int = _setting(3, "the run stops after so many rows in doubt one after another", least=1)
+    attempts_max: int = _setting(6, "attempts of a row of which each proved that nothing was applied", least=1)
+    wait_s_max: float = _setting(
+        60.0, "longest wait between two attempts, also where Retry-After asks for more", least=0.0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    """[ledger]: the durable record, its key and its witness."""
+
+    url: str = _setting("", "path of the ledger; default in the user's state directory", environment="BATCHPAY_LEDGER")
+    key_file: str = _setting("", "key of digests and encryption, mode 0600", environment="BATCHPAY_LEDGER_KEY_FILE")
+    witness: str = _setting("", "append-only file apart from the ledger; default beside the key")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """[policy]: house rules that can be switched."""
+
+    require_agreement: bool = _setting(True, "a payer who does not agree is not charged")
+    past_start: bool = _setting(True, "a recurring payment can't start before today")
+    duplicate_days: int = _setting(5, "days in which an equal payment of another batch is held back", least=0)
+    variance: bool = _setting(True, "warn of new payees, changed accounts and unusual amounts")
+    rules_off: list[str] = _setting([], "house rules (source H) switched off, as column.code")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsSettings:
+    """[limits]: ceilings of a single payment."""
+
+    max_amount: str = _setting("", "an amount above this is rejected; none by default")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of one call."""
+
+    gateway: GatewaySettings = field(default_factory=GatewaySettings)
+    submit: SubmitSettings = field(default_factory=SubmitSettings)
+    ledger: LedgerSettings = field(default_factory=LedgerSettings)
+    policy: PolicySettings = field(default_factory=PolicySettings)
+    limits: LimitsSettings = field(default_factory=LimitsSettings)
+
+
+class Secret:
+    """A text that masks itself wherever it is printed; `reveal()` is called only where it goes on the wire."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """Return the text itself."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(****)"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a secret is not written anywhere")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What the gateway asks for in its headers."""
+
+    api_id: str
+    api_key: Secret
+
+
+def state_directory() -> Path:
+    """Where the ledger lives unless a setting says otherwise (XDG_STATE_HOME)."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "batchpay"
+
+
+def config_directory() -> Path:
+    """Where the settings file, the ledger's key and its witness live (XDG_CONFIG_HOME): not beside the ledger."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "batchpay"
+
+
+def settings_file(explicit: str | None) -> Path | None:
+    """Find the settings file: the one named, else `./batchpay.toml`, else the user's own; None where there is none."""
+    if explicit:
+        if not Path(explicit).is_file():
+            raise SettingsNotUsable(f"settings file {explicit} is not there")
+        return Path(explicit)
+    candidates = (Path("batchpay.toml"), config_directory() / "batchpay.toml")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def read_settings_file(path: Path | None, profile: str | None) -> dict[str, Any]:
+    """Read the tables of the settings file, those of `[profile.NAME]` laid over the rest."""
+    if path is None:
+        if profile:
+            raise SettingsNotUsable(f"profile {profile} was asked for, but there is no settings file")
+        return {}
+    try:
+        tables = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsNotUsable(f"settings file {path} can't be read: {error}") from None
+    profiles = tables.pop("profile", {})
+    if profile:
+        if profile not in profiles:
+            raise SettingsNotUsable(
+                f"settings file {path} has no [profile.{profile}]{_did_you_mean(profile, profiles)}"
+            )
+        for table, values in profiles[profile].items():
+            tables[table] = {**tables.get(table, {}), **values}
+    return tables
+
+
+def load_settings(tables: dict[str, Any], environment: dict[str, str] | None = None) -> Settings:
+    """Build the settings from the file's tables and the environment; raises SettingsNotUsable naming the key."""
+    environment = dict(os.environ) if environment is None else environment
+    parts: dict[str, Any] = {}
+    for part in fields(Settings):
+        cls = get_type_hints(Settings)[part.name]
+        parts[part.name] = _load_part(part.name, cls, tables.get(part.name, {}), environment)
+    return Settings(**parts)
+
+
+def check_tables(tables: dict[str, Any], command_options: dict[str, set[str]]) -> None:
+    """Refuse what is no setting: `command_options` names the options that a command's own table may preset."""
+    known_parts = {part.name: get_type_hints(Settings)[part.name] for part in fields(Settings)}
+    for table, values in tables.items():
+        if table not in known_parts and table not in command_options:
+            known = [*known_parts, *command_options]
+            raise SettingsNotUsable(f"[{table}] is no table of the settings{_did_you_mean(table, known)}")
+        if not isinstance(values, dict):
+            raise SettingsNotUsable(f"{table} must be a table: [{table}]")
+        names = {item.name for item in fields(known_parts[table])} if table in known_parts else set()
+        names |= command_options.get(table, set())
+        for name in values:
+            if name not in names:
+                raise SettingsNotUsable(f"{table}.{name} is no setting{_did_you_mean(name, names)}")
+
+
+def _load_part(table: str, cls: Any, values: dict[str, Any], environment: dict[str, str]) -> Any:
+    hints = get_type_hints(cls)
+    chosen: dict[str, Any] = {}
+    for item in fields(cls):
+        variable = item.metadata["environment"]
+        key = f"{table}.{item.name}"
+        if variable and environment.get(variable):
+            chosen[item.name] = _convert(variable, hints[item.name], environment[variable])
+        elif item.name in values:
+            chosen[item.name] = _convert(key, hints[item.name], values[item.name])
+        else:
+            continue
+        least = item.metadata["least"]
+        if least is not None and chosen[item.name] < least:
+            raise SettingsNotUsable(f"{key} must be at least {least:g}")
+    return cls(**chosen)
+
+
+def _convert(key: str, kind: Any, value: Any) -> Any:
+    """Turn a TOML or environment value into the setting's type, or refuse it by its key."""
+    if kind is bool:
+        words = {
+            "true": True,
+            "1": True,
+            "yes": True,
+            "on": True,
+            "false": False,
+            "0": False,
+            "no": False,
+            "off": False,
+        }
+        value = words.get(value.lower()) if isinstance(value, str) else value
+        if isinstance(value, bool):
+            return value
+        raise SettingsNotUsable(f"{key} must be true or false")
+    if kind in (int, float):
+        if isinstance(value, bool):
+            raise SettingsNotUsable(f"{key} must be a number")
+        try:
+            return kind(value)
+        except (TypeError, ValueError):
+            raise SettingsNotUsable(f"{key} must be a {'whole ' if kind is int else ''}number") from None
+    if kind is str:
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+            return str(value)
+        raise SettingsNotUsable(f"{key} must be a text")
+    origin = get_origin(kind)
+    if origin is list:
+        value = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        if isinstance(value, list) and all(isinstance(part, get_args(kind)[0]) for part in value):
+            return list(value)
+        raise SettingsNotUsable(f"{key} must be a list of texts")
+    if isinstance(value, dict):
+        return dict(value)
+    raise SettingsNotUsable(f"{key} must be a table")
+
+
+def load_credentials(gateway: GatewaySettings, environment: dict[str, str] | None = None) -> Credentials:
+    """Find the gateway's id and key: a file of mode 0600, else the variable, else the system keyring.
+
+    The variable is taken out of this process's environment once read, so that no child inherits it.
+    """
+    environment = os.environ if environment is None else environment  # type: ignore[assignment]
+    if not gateway.api_id:
+        raise CredentialsNotUsable("gateway.api_id (BATCHPAY_API_ID) is not set")
+    path = environment.get(API_KEY_FILE_VARIABLE)
+    if path:
+        return Credentials(gateway.api_id, _header_safe(read_secret_file(Path(path), API_KEY_FILE_VARIABLE)))
+    text = environment.pop(API_KEY_VARIABLE, "")
+    if text:
+        return Credentials(gateway.api_id, _header_safe(Secret(text.strip())))
+    stored = _from_keyring(gateway.api_id)
+    if stored is None:
+        raise CredentialsNotUsable(f"no key: set {API_KEY_FILE_VARIABLE} to a file of mode 0600, or {API_KEY_VARIABLE}")
+    return Credentials(gateway.api_id, _header_safe(stored))
+
+
+def read_secret_file(path: Path, name: str) -> Secret:
+    """Read a secret from a regular file that nobody else may read; raises CredentialsNotUsable."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise CredentialsNotUsable(f"{name}: {path} can't be read: {error.strerror}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise CredentialsNotUsable(f"{name}: {path} is no regular file")
+        if status.st_mode & 0o077:
+            raise CredentialsNotUsable(f"{name}: {path} is open to others; set its mode to 0600")
+        text = file.read(65_536).decode("utf-8", "replace").strip()
+    if not text:
+        raise CredentialsNotUsable(f"{name}: {path} is empty")
+    return Secret(text)
+
+
+def _header_safe(secret: Secret) -> Secret:
+    """Refuse a key that can't stand in a header, without showing it."""
+    if not all(33 <= ord(character) <= 126 for character in secret.reveal()):
+        raise CredentialsNotUsable("the key holds characters that can't stand in a header")
+    return secret
+
+
+def _from_keyring(api_id: str) -> Secret | None:
+    try:
+        import keyring
+    except ImportError:
+        return None
+    try:
+        text = keyring.get_password("batchpay", api_id)
+    except Exception:  # a keyring's backends raise anything; its text is not ours to show
+        return None
+    return Secret(text) if text else None
+
+
+def _did_you_mean(word: str, known: Any) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

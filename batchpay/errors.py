@@ -1,0 +1,95 @@
+"""The errors that stop a command, and the exit code of each.
+
+    BatchpayError                    1  a fault of the program
+    ├── WrongUse                     2  wrong use of the command
+    ├── FileRefused                  4  the file was refused whole; nothing was sent
+    ├── NotUsable                    5  settings, credentials or ledger not usable; nothing was sent
+    │   ├── SettingsNotUsable
+    │   ├── CredentialsNotUsable
+    │   └── LedgerNotUsable
+    │       ├── LedgerMissing            no ledger where one is expected
+    │       ├── LedgerDamaged            not a ledger, bit rot, a broken hash chain
+    │       ├── LedgerNewer              written by a later version of batchpay
+    │       └── LedgerBehind             older than its witness: a restored backup
+    ├── RunStopped                   6  stopped early, safe to run again
+    │   ├── GatewayUnreachable
+    │   └── CredentialsRefused
+    └── BatchHeld                    9  another run holds the batch
+
+Bad rows and the gateway's answers are values, never exceptions. A message is one line for a person, in their words; it
+never holds an account number or a key, and it never quotes the text of a foreign exception that may hold them.
+"""
+
+from __future__ import annotations
+
+
+class BatchpayError(Exception):
+    """Whatever stops a command on purpose. `str(error)` is the one line shown to the person."""
+
+    exit_code = 1
+
+
+class WrongUse(BatchpayError):
+    """The command was called in a way that cannot be carried out."""
+
+    exit_code = 2
+
+
+class FileRefused(BatchpayError):
+    """A payment file (or a map, a control file, a plan) was refused whole; nothing of it was sent."""
+
+    exit_code = 4
+
+
+class NotUsable(BatchpayError):
+    """What a run stands on can't be used; nothing was sent."""
+
+    exit_code = 5
+
+
+class SettingsNotUsable(NotUsable):
+    """A setting is missing, unknown or out of its range."""
+
+
+class CredentialsNotUsable(NotUsable):
+    """The gateway's id or key is not given, or its file is open to others."""
+
+
+class LedgerNotUsable(NotUsable):
+    """The ledger is locked, not writable, on a disk it can't trust, or otherwise not to be built on."""
+
+
+class LedgerMissing(LedgerNotUsable):
+    """There is no ledger where one is expected."""
+
+
+class LedgerDamaged(LedgerNotUsable):
+    """The ledger's content contradicts itself or its key."""
+
+
+class LedgerNewer(LedgerNotUsable):
+    """The ledger was written by a later version of batchpay."""
+
+
+class LedgerBehind(LedgerNotUsable):
+    """The ledger is older than its witness: a restored backup that does not know of later payments."""
+
+
+class RunStopped(BatchpayError):
+    """A run ended before its work was done; running it again is safe."""
+
+    exit_code = 6
+
+
+class GatewayUnreachable(RunStopped):
+    """No connection to the gateway came about; nothing was sent."""
+
+
+class CredentialsRefused(RunStopped):
+    """The gateway answered that it does not know the id or the key."""
+
+
+class BatchHeld(BatchpayError):
+    """Another run holds the batch."""
+
+    exit_code = 9

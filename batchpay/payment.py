@@ -1,0 +1,106 @@
+"""The words that both halves of batchpay share: states of a row, money in cents, what an attempt proved.
+
+A leaf: it imports nothing of batchpay and nothing heavy.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+_AMOUNT = re.compile(r"([0-9]+)\.([0-9]{2})", re.ASCII)
+
+
+class State(StrEnum):
+    """Where a row stands, and what a crash leaves of it."""
+
+    REJECTED = "rejected"
+    """Failed a rule; never sent. A crash changes nothing."""
+    PENDING = "pending"
+    """Valid, not sent. The next run sends it."""
+    SENDING = "sending"
+    """Durably recorded before the first byte leaves. A run that finds it so makes it in doubt, never sends it again."""
+    ACCEPTED = "accepted"
+    """The gateway answered yes, completely and recognisably. Final."""
+    DECLINED = "declined"
+    """The gateway answered no. Final."""
+    IN_DOUBT = "in_doubt"
+    """Bytes left and no recognised answer came back. Stays so until a named person resolves it."""
+
+
+class Direction(StrEnum):
+    """Which way the money moves: the values of transactionType."""
+
+    DEBIT = "DEBIT"
+    CREDIT = "CREDIT"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the gateway answered to one request, as far as it could be read: safe to store and to show."""
+
+    http_status: int | None = None
+    response_code: str | None = None
+    message: str | None = None
+    gateway_reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What an answer says about the gateway's rate limit; None where it says nothing."""
+
+    retry_after_s: float | None = None
+    limit: float | None = None
+    """Requests allowed in a window of `window_s` seconds."""
+    window_s: float | None = None
+    remaining: int | None = None
+    reset_s: float | None = None
+    """Seconds until the window starts anew."""
+    refused: bool = False
+    """The gateway refused this request because too many came (429, or 503 with Retry-After)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one attempt proved (CONTRACT.md, 'What an answer means').
+
+    `state` is PENDING, ACCEPTED, DECLINED or IN_DOUBT. `reason` is a short text for logs and the ledger, free of any
+    personal data. `bytes_sent` tells how many bytes of the request were handed to the operating system: 0 is the proof
+    behind a PENDING that needs no answer. `stop` names why the run must not go on, or is None.
+    """
+
+    state: State
+    reason: str
+    answer: Answer = Answer()
+    bytes_sent: int = 0
+    stop: str | None = None
+    pace: Pace | None = None
+
+    @property
+    def recognised(self) -> bool:
+        """Whether the gateway gave an answer that the profile knows: it opens the canary and resets the fuse."""
+        return self.state in (State.ACCEPTED, State.DECLINED)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Control totals: number of rows and sum of cents."""
+
+    rows: int = 0
+    cents: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(self.rows + other.rows, self.cents + other.cents)
+
+
+def parse_cents(text: str) -> int | None:
+    """Cents of an amount written as RULES.md wants it (`12.50`), or None where it is written otherwise."""
+    match = _AMOUNT.fullmatch(text)
+    return int(match[1]) * 100 + int(match[2]) if match else None
+
+
+def format_cents(cents: int) -> str:
+    """An amount as it stands on the wire: 1250 -> `12.50`."""
+    sign = "-" if cents < 0 else ""
+    return f"{sign}{abs(cents) // 100}.{abs(cents) % 100:02d}"

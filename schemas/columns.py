@@ -1,0 +1,41 @@
+"""The columns of a payment file: the gateway's own field names, by node of the request, in RULES.md's order.
+
+Plain Python, so that readers and writers need not import pandera to know a column's name.
+"""
+
+from __future__ import annotations
+
+TOP = ("gatewayId", "transactionType", "recurringIndicator", "invoiceNumber", "currencyCode", "amount", "taxAmount")
+BILLING = (
+    "billingInternalId", "billingFirstName", "billingLastName", "billingCompany", "billingAddressLine1",
+    "billingAddressLine2", "billingCity", "billingState", "billingZip", "billingCountry", "billingPhone", "billingEmail",
+)  # fmt: skip
+SHIPPING = (
+    "shippingFirstName", "shippingLastName", "shippingCompany", "shippingAddressLine1", "shippingAddressLine2",
+    "shippingCity", "shippingState", "shippingZip", "shippingCountry", "shippingPhone", "shippingTax",
+)  # fmt: skip
+ACH = (
+    "achBankName", "achNameOnCheck", "achAccountNumber", "achRoutingNumber", "achCheckNumber", "achAccountType",
+    "achDepositType", "achSecCode", "achAgreementFlag",
+)  # fmt: skip
+RECURRING = (
+    "recurringStartDate", "recurringBillingCycle", "recurringEndOfMonth", "recurringNumOfPayments",
+    "recurringAgreementFlag",
+)  # fmt: skip
+
+GATEWAY_COLUMNS = TOP + BILLING + SHIPPING + ACH + RECURRING
+"""The 44 fields of the gateway."""
+PAYMENT_ID = "paymentId"
+"""The caller's own unique key for a payment; never sent."""
+COLUMNS = (PAYMENT_ID, *GATEWAY_COLUMNS)
+
+REQUIRED = (
+    "gatewayId", "transactionType", "recurringIndicator", "amount", "billingFirstName", "billingLastName",
+    "shippingFirstName", "shippingLastName", "achNameOnCheck", "achAccountNumber", "achRoutingNumber",
+    "achAccountType", "achDepositType", "achAgreementFlag",
+)  # fmt: skip
+"""Columns that every file must have: their cells are required in every row."""
+
+MONEY = ("amount", "taxAmount", "shippingTax")
+FLAGS = ("achAgreementFlag", "recurringAgreementFlag")
+NUMBERS_ON_THE_WIRE = ("gatewayId", "achAgreementFlag", "recurringAgreementFlag")
