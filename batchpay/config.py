@@ -11,6 +11,7 @@ import difflib
 import os
 import stat
 import tomllib
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -19,6 +20,12 @@ from batchpay.errors import CredentialsNotUsable, SettingsNotUsable
 
 API_KEY_FILE_VARIABLE = "BATCHPAY_API_KEY_FILE"
 API_KEY_VARIABLE = "BATCHPAY_API_KEY"
+
+
+_BOOLEAN_WORDS = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
+}
 
 
 def _setting(default: Any, help_text: str, *, environment: str | None = None, least: float | None = None) -> Any:
@@ -70,7 +77,7 @@ class SubmitSettings:
     max_in_doubt_in_a_row: int = _setting(3, "the run stops after so many rows in doubt one after another", least=1)
     attempts_max: int = _setting(6, "attempts of a row of which each proved that nothing was applied", least=1)
     wait_s_max: float = _setting(
-        60.0, "longest wait between two attempts, also where Retry-After asks for more", least=0.0
+        60.0, "longest wait between two attempts, whatever Retry-After asks", least=0.0
     )
 
 
@@ -265,12 +272,12 @@ def _convert(key: str, kind: Any, value: Any) -> Any:
     raise SettingsNotUsable(f"{key} must be a table")
 
 
-def load_credentials(gateway: GatewaySettings, environment: dict[str, str] | None = None) -> Credentials:
+def load_credentials(gateway: GatewaySettings, environment: MutableMapping[str, str] | None = None) -> Credentials:
     """Find the gateway's id and key: a file of mode 0600, else the variable, else the system keyring.
 
     The variable is taken out of this process's environment once read, so that no child inherits it.
     """
-    environment = os.environ if environment is None else environment  # type: ignore[assignment]
+    environment = os.environ if environment is None else environment
     if not gateway.api_id:
         raise CredentialsNotUsable("gateway.api_id (BATCHPAY_API_ID) is not set")
     path = environment.get(API_KEY_FILE_VARIABLE)

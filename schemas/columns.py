@@ -8,7 +8,8 @@ from __future__ import annotations
 TOP = ("gatewayId", "transactionType", "recurringIndicator", "invoiceNumber", "currencyCode", "amount", "taxAmount")
 BILLING = (
     "billingInternalId", "billingFirstName", "billingLastName", "billingCompany", "billingAddressLine1",
-    "billingAddressLine2", "billingCity", "billingState", "billingZip", "billingCountry", "billingPhone", "billingEmail",
+    "billingAddressLine2", "billingCity", "billingState", "billingZip", "billingCountry", "billingPhone",
+    "billingEmail",
 )  # fmt: skip
 SHIPPING = (
     "shippingFirstName", "shippingLastName", "shippingCompany", "shippingAddressLine1", "shippingAddressLine2",

@@ -1,0 +1,133 @@
+"""What every command shares: the common options, the settings, and presets of options from `batchpay.toml`.
+
+Imports click and plain Python only, so that help and completion answer at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from batchpay import config
+
+COMMON = ("config", "profile", "json", "quiet", "verbose", "color")
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+@dataclass
+class Context:
+    """The common options of one call, and the settings that follow from them."""
+
+    config: str | None = None
+    profile: str | None = None
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    color: bool = True
+
+    @cached_property
+    def tables(self) -> dict[str, Any]:
+        """The tables of the settings file, with the profile's laid over them."""
+        return config.read_settings_file(config.settings_file(self.config), self.profile)
+
+    @cached_property
+    def settings(self) -> config.Settings:
+        """All settings; raises SettingsNotUsable that names the key."""
+        from batchpay.cli.main import command_options
+
+        config.check_tables(self.tables, command_options(self.tables))
+        return config.load_settings(self.tables)
+
+
+class Presets(MutableMapping[str, Any]):
+    """Presets of a command's options from its table in the settings file, read only when an option asks for one.
+
+    What `validate` and `submit` share may stand in either table; a command's own table wins.
+    """
+
+    def __init__(self, context: click.Context, command: str) -> None:
+        self._context = context
+        self._tables = ("validate", command) if command == "submit" else (command,)
+
+    def _values(self) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for table in self._tables:
+            values.update(self._context.ensure_object(Context).tables.get(table, {}))
+        return values
+
+    def __contains__(self, name: object) -> bool:
+        return name not in COMMON and name in self._values()
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values())
+
+    def __len__(self) -> int:
+        return len(self._values())
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        raise TypeError("presets come from the settings file")
+
+    __delitem__ = __setitem__  # type: ignore[assignment]
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Keep a common option's value; one given after the command beats one given before it."""
+    name = str(parameter.name)
+    if context.get_parameter_source(name) not in (ParameterSource.DEFAULT, None) or value is True:
+        setattr(context.ensure_object(Context), name, value)
+
+
+def common_options() -> list[click.Option]:
+    """Make the options that every command takes."""
+
+    def common(*names: str, **attributes: Any) -> click.Option:
+        return click.Option(names, expose_value=False, callback=_remember, is_eager=True, **attributes)
+
+    return [
+        common("--config", metavar="FILE", envvar="BATCHPAY_CONFIG", help="Settings file."),
+        common("--profile", metavar="NAME", envvar="BATCHPAY_PROFILE", help="Lay [profile.NAME] over the settings."),
+        common("--json", is_flag=True, envvar="BATCHPAY_JSON", help="One JSON object on standard output."),
+        common("-q", "--quiet", is_flag=True, envvar="BATCHPAY_QUIET", help="Nothing but errors and results."),
+        common("-v", "--verbose", is_flag=True, envvar="BATCHPAY_VERBOSE", help="Say more on standard error."),
+        common("--color/--no-color", default=True, envvar="BATCHPAY_COLOR", help="Colour on a terminal."),
+    ]
+
+
+class Command(click.Command):
+    """A command with the common options, presets from the settings file, and `-h`."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        attributes.setdefault("context_settings", {"help_option_names": ["-h", "--help"]})
+        super().__init__(*arguments, **attributes)
+        self.params.extend(common_options())
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does, with presets in place of click's own defaults map."""
+        ctx.default_map = Presets(ctx, str(self.name))
+        return super().parse_args(ctx, args)
+
+
+class Group(click.Group):
+    """A group whose commands are Commands."""
+
+    command_class = Command
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        attributes.setdefault("context_settings", {"help_option_names": ["-h", "--help"]})
+        super().__init__(*arguments, **attributes)
+        self.params.extend(common_options())
+
+
+def option(*names: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
+    """Declare an option that also has an environment variable, BATCHPAY_ and its name."""
+    long_name = next(name for name in names if name.startswith("--"))
+    variable = "BATCHPAY_" + long_name.split("/")[0].removeprefix("--").replace("-", "_").upper()
+    return click.option(*names, envvar=variable, **attributes)
