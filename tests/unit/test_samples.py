@@ -1,0 +1,90 @@
+"""The sample files are what their generator makes, and show what their README says."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from batchpay.schemas.columns import COLUMNS
+from tests.support import sample_files
+from tests.support.sample_plan import ODDITIES, PLANTED, SPECIAL_ACCOUNTS
+
+
+def _rows() -> list[dict[str, str]]:
+    with (sample_files.SAMPLES / "payments.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the generator wrote all samples."""
+    folder = tmp_path_factory.mktemp("samples")
+    sample_files.main(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["payments.csv", "payments.parquet", "spreadsheet.xlsx", "small.csv", "README.md"])
+def test_regenerated_byte_for_byte(generated: Path, name: str) -> None:
+    """The generator writes the very bytes of the committed sample."""
+    assert (generated / name).read_bytes() == (sample_files.SAMPLES / name).read_bytes()
+
+
+def test_plain_text() -> None:
+    """The CSV samples are UTF-8 without a byte order mark, with line feeds and a final one."""
+    for name in ("payments.csv", "small.csv"):
+        content = (sample_files.SAMPLES / name).read_bytes()
+        assert not content.startswith(b"\xef\xbb\xbf")
+        assert b"\r" not in content
+        assert content.decode("utf-8").endswith("\n")
+
+
+def test_every_column_is_used() -> None:
+    """Every known column of payments.csv has values, and one column is the sender's own."""
+    rows = _rows()
+    assert set(rows[0]) == {*COLUMNS, "costCenter"}
+    assert all(any(row[column] for row in rows) for column in rows[0])
+
+
+def test_variety() -> None:
+    """payments.csv has debits and credits, one-time and recurring, business and personal, US and Canadian rows."""
+    rows = _rows()
+    assert len(rows) >= 1000
+    for column, values in {
+        "transactionType": {"DEBIT", "CREDIT"},
+        "recurringIndicator": {"TRUE", "FALSE"},
+        "achAccountType": {"BUSINESS", "PERSONAL"},
+        "achDepositType": {"CHECKING", "SAVINGS"},
+        "billingCountry": {"US", "CA", ""},
+        "recurringBillingCycle": {"MONTHLY", "DAILY"},
+    }.items():
+        assert values <= {row[column] for row in rows}
+    names = {row["billingFirstName"] for row in rows} | {row["billingLastName"] for row in rows}
+    assert {"José", "Zoë", "Siobhán", "O'Brien", "D'Angelo", "Nguyễn"} <= names
+
+
+def test_about_three_percent_wrong_in_twenty_ways() -> None:
+    """Some 3 % of payments.csv are wrong, in more than twenty ways, and no two plans share a row."""
+    assert 0.025 < len(PLANTED) / sample_files.ROWS < 0.035
+    assert len({change.finding for change in PLANTED}) >= 20
+    planned = [change.row for change in (*PLANTED, *ODDITIES)] + [special.row for special in SPECIAL_ACCOUNTS]
+    assert len(set(planned)) == len(planned)
+    assert min(planned) > 20
+
+
+def test_only_planned_accounts_are_special() -> None:
+    """No account number ends as the sandbox's special ones do, but for the planned ones."""
+    special = {number for number, row in enumerate(_rows(), start=1) if row["achAccountNumber"][-6:-2] == "9900"}
+    assert special == {plan.row for plan in SPECIAL_ACCOUNTS}
+
+
+def test_parquet_holds_the_same_rows() -> None:
+    """payments.parquet holds the text of payments.csv, and its amounts as decimals."""
+    frame = pl.read_parquet(sample_files.SAMPLES / "payments.parquet")
+    assert frame.schema["amount"] == pl.Decimal(12, 2)
+    inexpressible = {change.row for change in PLANTED if not change.in_parquet}
+    typed = frame.with_columns(pl.col("amount").cast(pl.String)).fill_null("").to_dicts()
+    different = {number for number, (a, b) in enumerate(zip(typed, _rows(), strict=True), start=1) if a != b}
+    assert different == inexpressible
