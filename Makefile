@@ -1,0 +1,88 @@
+# Everything runs in .venv, made from the lock files with hashes. `make` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+T ?= tests
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "batchpay needs Python 3.11 or newer" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+# What batchpay needs to run, and batchpay itself.
+$(VENV)/.run: $(BIN)/python requirements.lock pyproject.toml
+	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# What tests and checks need on top.
+$(VENV)/.test: $(VENV)/.run tests/requirements.lock
+	@$(PIP) --require-hashes -r tests/requirements.lock
+	@touch $@
+
+# The programs that the benchmarks hold batchpay against, in a place of their own: they must not change its libraries.
+$(VENV)/.bench: $(VENV)/.test tests/benchmarks/requirements.lock
+	@$(PIP) --require-hashes -r tests/benchmarks/requirements.lock
+	@touch $@
+
+.PHONY: demo
+demo: $(VENV)/.run  ## sandbox, sample file, submission, results and rejects: no credentials needed
+	@$(BIN)/batchpay demo
+
+.PHONY: test
+test: $(VENV)/.test  ## run the tests (T=path for some of them)
+	@$(BIN)/python -m pytest $(T)
+
+.PHONY: lint
+lint: $(VENV)/.test  ## ruff and mypy --strict
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+.PHONY: samples
+samples: $(VENV)/.test  ## make the sample files anew, byte for byte
+	@$(BIN)/python -m tests.support.sample_files
+
+.PHONY: wheel
+wheel: $(VENV)/.test  ## build sdist and wheel into dist/
+	@rm -rf build dist *.egg-info
+	@$(BIN)/python -m build --no-isolation
+
+.PHONY: campaign-quick
+campaign-quick: $(VENV)/.test  ## kills, power cuts, faults and sabotages: about 500 points
+	@$(BIN)/python -m tests.campaign --quick
+
+.PHONY: campaign
+campaign: $(VENV)/.test  ## the same at every point: hours
+	@$(BIN)/python -m tests.campaign
+
+.PHONY: bench
+bench: $(VENV)/.bench  ## all benchmarks against their peers: about 15 minutes
+	@$(BIN)/python -m tests.benchmarks
+
+.PHONY: bench-quick
+bench-quick: $(VENV)/.bench  ## the same on small files: about 3 minutes
+	@$(BIN)/python -m tests.benchmarks --quick
+
+.PHONY: bench-check
+bench-check: $(VENV)/.bench  ## fail where a ratio is under its bar
+	@$(BIN)/python -m tests.benchmarks --quick --check
+
+.PHONY: lock
+lock:  ## resolve the lock files anew (needs uv)
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	    --upgrade pyproject.toml --group lock-build -o requirements.lock
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	    --upgrade -c requirements.lock --group test --group lint -o tests/requirements.lock
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	    --upgrade -c tests/requirements.lock -c requirements.lock --group bench -o tests/benchmarks/requirements.lock
+
+.PHONY: clean
+clean:  ## remove what was made
+	@rm -rf build dist *.egg-info demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

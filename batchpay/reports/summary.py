@@ -1,0 +1,113 @@
+"""The summary that ends every command on a batch: rows and cents by state, that add up or raise.
+
+Read from the ledger (submit, resume, status) or from the check alone (validate, dry run). Plain Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from batchpay.errors import LedgerDamaged
+from batchpay.ledger.contract import BatchSummary
+from batchpay.payment import State, Totals, format_cents
+
+SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
+"""States of the rows that passed the rules, in the order in which a person asks for them."""
+
+
+def instant(moment: datetime | None) -> str | None:
+    """Write a time as files and JSON show it: UTC, ISO 8601, to the millisecond."""
+    if moment is None:
+        return None
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(slots=True)
+class Summary:
+    """What one command did to one file, or found of one batch."""
+
+    file: str
+    total: Totals
+    by_state: dict[State, Totals]
+    batch: str | None = None
+    warnings: int = 0
+    results: str | None = None
+    rejects: str | None = None
+    stopped: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    by_direction: dict[str, Totals] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    checked_only: bool = False
+    """Whether nothing was to be sent: then rows that wait are no reason for exit code 6."""
+
+    def __post_init__(self) -> None:
+        """Hold promise 2: the states account for every row and every cent."""
+        added = sum((self.of(state) for state in State), Totals())
+        if added != self.total:
+            raise LedgerDamaged(
+                f"{self.file}: the states add up to {added.rows} rows and {format_cents(added.cents)}, "
+                f"the file has {self.total.rows} rows and {format_cents(self.total.cents)}"
+            )
+
+    def of(self, state: State) -> Totals:
+        """Rows and cents in one state."""
+        return self.by_state.get(state, Totals())
+
+    @property
+    def valid(self) -> Totals:
+        """Rows and cents that passed the rules."""
+        return sum((self.of(state) for state in SENDABLE), Totals())
+
+    @property
+    def exit_code(self) -> int:
+        """CONTRACT's exit code: of several that hold, the first of 7, 6, 3."""
+        if self.of(State.IN_DOUBT).rows:
+            return 7
+        waiting = self.of(State.PENDING).rows + self.of(State.SENDING).rows
+        if self.stopped or (waiting and not self.checked_only):
+            return 6
+        return 3 if self.of(State.REJECTED).rows + self.of(State.DECLINED).rows else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the JSON object of CONTRACT.md; the same keys for every command that handles a batch."""
+        amounts = {"total": self.total, "valid": self.valid} | {str(state): self.of(state) for state in State}
+        return {
+            "batch": self.batch,
+            "file": self.file,
+            "rows": self.total.rows,
+            "valid": self.valid.rows,
+            **{str(state): self.of(state).rows for state in State},
+            "warnings": self.warnings,
+            "amount": {name: format_cents(totals.cents) for name, totals in amounts.items()},
+            "debit": _totals_as_json(self.by_direction.get("DEBIT", Totals())),
+            "credit": _totals_as_json(self.by_direction.get("CREDIT", Totals())),
+            "results": self.results,
+            "rejects": self.rejects,
+            "stopped": self.stopped,
+            "notes": self.notes,
+            "started_at": instant(self.started_at),
+            "finished_at": instant(self.finished_at),
+            "exit_code": self.exit_code,
+        }
+
+
+def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
+    """Read a batch's summary off the ledger."""
+    return Summary(
+        file=batch.file,
+        total=batch.total,
+        by_state=batch.by_state,
+        batch=batch.batch,
+        warnings=warnings,
+        stopped=batch.stopped,
+        started_at=batch.started_at,
+        finished_at=batch.finished_at,
+        by_direction=batch.by_direction,
+    )
+
+
+def _totals_as_json(totals: Totals) -> dict[str, Any]:
+    return {"rows": totals.rows, "amount": format_cents(totals.cents)}

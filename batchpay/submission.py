@@ -1,0 +1,326 @@
+"""The right half: claim rows in file order, send each once, record what was proved.
+
+Three kinds of threads meet here. Workers send; one recorder writes to the ledger and commits together whatever waits;
+the calling thread feeds rows and watches for reasons to stop. A worker sends only after the recorder's commit of
+`sending` has returned, and the recorder is the only thread that writes to the ledger. Plain Python: it imports neither
+polars nor pandera and can be killed at any instruction.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from batchpay.config import SubmitSettings
+from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.contract import PendingPayment, Run
+from batchpay.payment import Outcome, Pace, State
+
+Pay = Callable[[bytes, Callable[[], None]], Outcome]
+"""One exchange: body, what to do before the first byte -> what it proved (gateway/payments.py)."""
+
+_GROUP_MAX = 2048
+_FEED_ROWS = 500
+_TICK_S = 0.2
+
+
+class NotGranted(Exception):
+    """The ledger did not grant this row to this run: it must not be sent. Stays inside this module."""
+
+
+class StopRequest:
+    """Why a run must end early; the first reason stays. Shared by threads and signal handlers."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.reason: str | None = None
+
+    def ask(self, reason: str) -> None:
+        """Ask every thread to finish what is in flight and begin nothing new."""
+        if self.reason is None:
+            self.reason = reason
+        self.event.set()
+
+    def __bool__(self) -> bool:
+        return self.event.is_set()
+
+
+class Pacer(Protocol):
+    """The throttle, as workers see it (throttle.py)."""
+
+    def acquire(self) -> bool:
+        """Wait for a slot; False when the run is to stop."""
+
+    def learn(self, pace: Pace, sent_at: float) -> None:
+        """Take in what an answer says about the gateway's limit."""
+
+
+class Repeater(Protocol):
+    """Repeats an attempt while it is pending (attempts.py)."""
+
+    def run(self, attempt: Callable[[], Outcome]) -> Outcome:
+        """Give the first outcome that is not to be repeated, or the last one."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run has done so far, by state; a snapshot for progress and for the summary."""
+
+    outcomes: dict[State, int] = field(default_factory=lambda: dict.fromkeys(State, 0))
+    attempts: int = 0
+
+    @property
+    def finished(self) -> int:
+        """Rows that got a state which stays."""
+        return sum(self.outcomes[state] for state in (State.ACCEPTED, State.DECLINED, State.IN_DOUBT))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What ends a run early on purpose."""
+
+    rows_max: int | None = None
+    until: float | None = None
+    """Unix time after which no further row is begun."""
+
+
+class _Intent:
+    """A worker's wait for the commit of `sending`."""
+
+    __slots__ = ("done", "error", "granted", "row")
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+        self.done = threading.Event()
+        self.granted = False
+        self.error: LedgerNotUsable | None = None
+
+
+class Recorder:
+    """The only writer to the ledger during a run: commits together whatever waits (group commit)."""
+
+    def __init__(self, run: Run, stop: StopRequest) -> None:
+        self._run = run
+        self._stop = stop
+        self._waiting: queue.SimpleQueue[_Intent | tuple[int, Outcome] | None] = queue.SimpleQueue()
+        self._failed: LedgerNotUsable | None = None
+        self._thread = threading.Thread(target=self._loop, name="recorder", daemon=True)
+        self._thread.start()
+
+    def intend(self, row: int) -> None:
+        """Return once `sending` of the row is durable; raises where it must not be sent."""
+        intent = _Intent(row)
+        self._waiting.put(intent)
+        intent.done.wait()
+        if intent.error is not None:
+            raise intent.error
+        if not intent.granted:
+            raise NotGranted
+
+    def record(self, row: int, outcome: Outcome) -> None:
+        """Hand over an outcome; it is durable when `close` has returned, or before."""
+        self._waiting.put((row, outcome))
+
+    def close(self) -> None:
+        """Write what waits and end; raises LedgerNotUsable if the ledger failed on the way."""
+        self._waiting.put(None)
+        self._thread.join()
+        if self._failed is not None:
+            raise self._failed
+
+    def _loop(self) -> None:
+        ended = False
+        while not ended:
+            group = [self._waiting.get()]
+            while len(group) < _GROUP_MAX:
+                try:
+                    group.append(self._waiting.get_nowait())
+                except queue.Empty:
+                    break
+            ended = None in group
+            intents = [item for item in group if isinstance(item, _Intent)]
+            outcomes = [item for item in group if isinstance(item, tuple)]
+            self._commit(intents, outcomes)
+
+    def _commit(self, intents: list[_Intent], outcomes: list[tuple[int, Outcome]]) -> None:
+        """Commit one group and wake its workers. After a failure nothing is granted any more."""
+        granted: set[int] = set()
+        if self._failed is None and (intents or outcomes):
+            try:
+                granted = self._run.commit([intent.row for intent in intents], outcomes)
+            except LedgerNotUsable as error:
+                self._fail(error)
+            except Exception as error:  # whatever it was, the ledger is not to be built on; its text may hold a row
+                self._fail(LedgerNotUsable(f"the ledger failed with {type(error).__name__}"))
+        if self._failed is not None and outcomes:
+            self._spill(outcomes)
+        for intent in intents:
+            intent.granted = intent.row in granted
+            intent.error = self._failed
+            intent.done.set()
+
+    def _fail(self, error: LedgerNotUsable) -> None:
+        self._failed = error
+        self._stop.ask(f"the ledger can't be written: {error}")
+
+    def _spill(self, outcomes: list[tuple[int, Outcome]]) -> None:
+        try:
+            self._run.spill(outcomes)
+        except Exception:  # then the rows stay in `sending`, which the next start calls in doubt: safe, if unknowing
+            self._stop.ask("the ledger and its spill file can't be written")
+
+
+class Submission:
+    """One run over one batch's pending rows."""
+
+    def __init__(
+        self, run: Run, pay: Pay, throttle: Pacer, attempts: Repeater, settings: SubmitSettings, stop: StopRequest
+    ) -> None:
+        self._run = run
+        self._pay = pay
+        self._throttle = throttle
+        self._attempts = attempts
+        self._settings = settings
+        self._stop = stop
+        self._recorder = Recorder(run, stop)
+        self._rows: queue.Queue[PendingPayment | None] = queue.Queue(maxsize=settings.workers)
+        self._lock = threading.Lock()
+        self._in_doubt_in_a_row = 0
+        self._ever_recognised = False
+        self.tally = Tally()
+
+    def send_all(self, limits: Limits, progress: Callable[[Tally], None] = lambda tally: None) -> None:
+        """Send pending rows in file order until none is left or the run must stop; `stop.reason` tells why.
+
+        Raises LedgerNotUsable if the ledger failed: then nothing was sent that it does not know of.
+        """
+        workers: list[threading.Thread] = []
+        try:
+            for count, payment in enumerate(self._pending(), start=1):
+                self._ask_at_limits(limits, count)
+                if self._stop:
+                    break
+                if count == 1:
+                    self._send_canary(payment)
+                    continue
+                if not workers:
+                    workers = self._start_workers()
+                self._hand_over(payment, progress)
+        finally:
+            self._end(workers, progress)
+
+    def _pending(self) -> Iterator[PendingPayment]:
+        """Rows to send, in file order. A row that an answer put back is repeated by its worker, not fed again."""
+        last = 0
+        while payments := self._run.pending(last, _FEED_ROWS):
+            yield from payments
+            last = payments[-1].row
+
+    def _ask_at_limits(self, limits: Limits, count: int) -> None:
+        if limits.rows_max is not None and count > limits.rows_max:
+            self._stop.ask(f"the limit of {limits.rows_max} rows is reached")
+        if limits.until is not None and time.time() >= limits.until:
+            self._stop.ask("the time given by --until is reached")
+
+    def _send_canary(self, payment: PendingPayment) -> None:
+        """Send the first row alone: while its answer is not recognised, no other row is begun."""
+        self._send(payment)
+        if not self._ever_recognised:
+            self._stop.ask("the first row got no recognised answer")
+
+    def _start_workers(self) -> list[threading.Thread]:
+        names = [f"worker {number}" for number in range(1, self._settings.workers + 1)]
+        workers = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
+        for worker in workers:
+            worker.start()
+        return workers
+
+    def _hand_over(self, payment: PendingPayment, progress: Callable[[Tally], None]) -> None:
+        """Give a row to the next free worker, unless the run must stop before one is free."""
+        while not self._stop:
+            try:
+                self._rows.put(payment, timeout=_TICK_S)
+            except queue.Full:
+                continue
+            finally:
+                progress(self.tally)
+            return
+
+    def _end(self, workers: list[threading.Thread], progress: Callable[[Tally], None]) -> None:
+        """Let every row in flight end within its own deadline, then write what waits."""
+        for _ in workers:
+            self._rows.put(None)
+        for worker in workers:
+            while worker.is_alive():
+                worker.join(_TICK_S)
+                progress(self.tally)
+        self._recorder.close()
+        progress(self.tally)
+
+    def _work(self) -> None:
+        """Send rows until told to end. After a stop the rows that still come are left pending."""
+        while (payment := self._rows.get()) is not None:
+            if not self._stop:
+                self._send(payment)
+
+    def _send(self, payment: PendingPayment) -> None:
+        """Bring one row to a state that stays, or leave it pending and stop the run."""
+        try:
+            outcome = self._attempts.run(lambda: self._attempt(payment))
+        except (NotGranted, LedgerNotUsable):
+            # Nothing of the row was sent: another run has it, or the ledger failed (the recorder says so).
+            self._stop.ask("the ledger did not grant a row to this run")
+            return
+        self._judge(outcome)
+
+    def _attempt(self, payment: PendingPayment) -> Outcome:
+        """Wait for a slot, then one exchange; what it proved goes to the ledger before anything else is done."""
+        if not self._throttle.acquire() or self._stop:
+            return Outcome(State.PENDING, "not begun", stop=self._stop.reason or "stopped")
+        granted = False
+
+        def before_first_byte() -> None:
+            nonlocal granted
+            self._recorder.intend(payment.row)
+            granted = True
+
+        sent_at = time.monotonic()
+        try:
+            outcome = self._pay(payment.body, before_first_byte)
+        except (NotGranted, LedgerNotUsable):
+            raise
+        except Exception as error:  # a fault of ours: bytes may have left
+            state = State.IN_DOUBT if granted else State.PENDING
+            fault = f"a fault of the program: {type(error).__name__}"
+            outcome = Outcome(state, fault, stop=fault)
+        if granted:
+            self._recorder.record(payment.row, outcome)
+        self._throttle.learn(outcome.pace or Pace(), sent_at)
+        with self._lock:
+            self.tally.attempts += 1
+        return outcome
+
+    def _judge(self, outcome: Outcome) -> None:
+        """Count a row's last outcome, and stop the run where it says so: canary, fuse, refusals."""
+        with self._lock:
+            self.tally.outcomes[outcome.state] += 1
+            if outcome.recognised:
+                self._ever_recognised = True
+                self._in_doubt_in_a_row = 0
+            elif outcome.state is State.IN_DOUBT:
+                self._in_doubt_in_a_row += 1
+            in_a_row, in_all = self._in_doubt_in_a_row, self.tally.outcomes[State.IN_DOUBT]
+        if outcome.stop is not None:
+            self._stop.ask(outcome.stop)
+        elif outcome.state is State.PENDING:
+            self._stop.ask(outcome.reason)
+        elif outcome.state is State.IN_DOUBT and not self._ever_recognised:
+            self._stop.ask(f"the first answer left a row in doubt: {outcome.reason}")
+        elif in_a_row >= self._settings.max_in_doubt_in_a_row:
+            self._stop.ask(f"{in_a_row} rows in doubt one after another")
+        elif in_all >= self._settings.max_in_doubt:
+            self._stop.ask(f"{in_all} rows in doubt")
