@@ -8,9 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from batchpay.sandbox.magic import ending_of
 from batchpay.schemas.columns import COLUMNS
 from tests.support import sample_files
-from tests.support.sample_plan import ODDITIES, PLANTED, SPECIAL_ACCOUNTS
+from tests.support.sample_plan import BUSY_ONCE, DECLINED, ODDITIES, PLANTED, SILENT, SPECIAL_ACCOUNTS
 
 
 def _rows() -> list[dict[str, str]]:
@@ -78,6 +79,16 @@ def test_only_planned_accounts_are_special() -> None:
     """No account number ends as the sandbox's special ones do, but for the planned ones."""
     special = {number for number, row in enumerate(_rows(), start=1) if row["achAccountNumber"][-6:-2] == "9900"}
     assert special == {plan.row for plan in SPECIAL_ACCOUNTS}
+
+
+def test_special_accounts_do_what_the_plan_says() -> None:
+    """The sandbox declines, keeps silent or is busy once for exactly the accounts planned for it."""
+    faults = {DECLINED: "decline", SILENT: "silent", BUSY_ONCE: "busy"}
+    rows = _rows()
+    for plan in SPECIAL_ACCOUNTS:
+        ending = ending_of(rows[plan.row - 1]["achAccountNumber"])
+        assert ending is not None
+        assert ending.fault == faults[plan.outcome]
 
 
 def test_parquet_holds_the_same_rows() -> None:
