@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from datetime import date
 from pathlib import Path
 
 import polars as pl
@@ -11,6 +12,7 @@ import pytest
 from batchpay.sandbox.magic import ending_of
 from batchpay.schemas.columns import COLUMNS
 from tests.support import sample_files
+from tests.support.independent_checker import ERROR, check_rows
 from tests.support.sample_plan import BUSY_ONCE, DECLINED, ODDITIES, PLANTED, SILENT, SPECIAL_ACCOUNTS
 
 
@@ -73,6 +75,32 @@ def test_about_three_percent_wrong_in_twenty_ways() -> None:
     planned = [change.row for change in (*PLANTED, *ODDITIES)] + [special.row for special in SPECIAL_ACCOUNTS]
     assert len(set(planned)) == len(planned)
     assert min(planned) > 20
+
+
+@pytest.mark.parametrize("year", [2026, 2034])
+def test_faults_are_the_planned_ones(year: int) -> None:
+    """Every planned fault or warning is one, no other row is wrong, and years from now it is still so."""
+    found = check_rows(_rows(), as_of=date(year, 11, 20))
+    wrong = {
+        (number, f"{column}.{code}")
+        for number, findings in enumerate(found, start=1)
+        for column, code, severity in findings
+        if severity == ERROR
+    }
+    assert wrong == {(change.row, change.finding) for change in PLANTED}
+    for oddity in ODDITIES:
+        draws = {f"{column}.{code}" for column, code, _ in found[oddity.row - 1]}
+        assert oddity.finding in draws or not oddity.finding
+
+
+def test_small_has_six_good_rows() -> None:
+    """In small.csv the two rows that its README names are wrong, the others draw not even a warning."""
+    with (sample_files.SAMPLES / "small.csv").open(encoding="utf-8", newline="") as file:
+        found = check_rows(csv.DictReader(file), as_of=date(2026, 11, 20))
+    assert {number: findings for number, findings in enumerate(found, start=1) if findings} == {
+        4: {("amount", "format", ERROR)},
+        7: {("transactionType", "choice", ERROR), ("achRoutingNumber", "checksum", ERROR)},
+    }
 
 
 def test_only_planned_accounts_are_special() -> None:

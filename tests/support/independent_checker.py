@@ -1,0 +1,362 @@
+"""The rules of a payment row once more, in plain Python, a row at a time: the oracle that the schemas are held against.
+
+Written from the table of rules and its precedence sentences alone; it imports nothing of the program, so that a slip
+in the schemas can't hide in a shared table or helper.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+
+from tests.support.banking_days import is_banking_day
+from tests.support.checker_tables import CA_PROVINCES, COUNTRIES, CURRENCIES, SEC_CODES, US_STATES
+
+Finding = tuple[str, str, str]
+"""Column, code, severity."""
+ERROR, WARNING = "error", "warning"
+WHOLE_ROW = "row"
+"""The column that a rule of the whole row is reported under."""
+
+_TOP = ("gatewayId", "transactionType", "recurringIndicator", "invoiceNumber", "currencyCode", "amount", "taxAmount")
+_PERSON = (
+    "FirstName", "LastName", "Company", "AddressLine1", "AddressLine2", "City", "State", "Zip", "Country", "Phone",
+)  # fmt: skip
+_ACH = tuple(
+    f"ach{name}"
+    for name in (
+        "BankName", "NameOnCheck", "AccountNumber", "RoutingNumber", "CheckNumber", "AccountType", "DepositType",
+        "SecCode", "AgreementFlag",
+    )
+)  # fmt: skip
+RECURRING_COLUMNS = tuple(
+    f"recurring{name}" for name in ("StartDate", "BillingCycle", "EndOfMonth", "NumOfPayments", "AgreementFlag")
+)
+GATEWAY_COLUMNS = (
+    *_TOP,
+    "billingInternalId",
+    *(f"billing{name}" for name in _PERSON),
+    "billingEmail",
+    *(f"shipping{name}" for name in _PERSON),
+    "shippingTax",
+    *_ACH,
+    *RECURRING_COLUMNS,
+)
+ALL_COLUMNS = ("paymentId", *GATEWAY_COLUMNS)
+REQUIRED_COLUMNS = (
+    "gatewayId", "transactionType", "recurringIndicator", "amount", "billingFirstName", "billingLastName",
+    "shippingFirstName", "shippingLastName", "achNameOnCheck", "achAccountNumber", "achRoutingNumber",
+    "achAccountType", "achDepositType", "achAgreementFlag",
+)  # fmt: skip
+
+_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffd]")
+_WHITE_SPACE = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | {
+    chr(point) for point in range(0x2000, 0x200B)
+}
+_MONEY = re.compile(r"[0-9]+\.[0-9]{2}")
+_MOST = Decimal("99999999.99")
+_PHONE = re.compile(
+    r"1-[0-9]{3}-[0-9]{3}-[0-9]{4}|[0-9]{3}-[0-9]{3}-[0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}"
+    r"|[0-9]{3} [0-9]{3} [0-9]{4}|\([0-9]{3}\) [0-9]{3}-[0-9]{4}"
+)
+_ATOM = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+")
+_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
+_ZIP = {
+    "US": re.compile(r"[0-9]{5}(?:-[0-9]{4})?"),
+    "CA": re.compile(r"[A-Z][0-9][A-Z] ?[0-9][A-Z][0-9]"),
+}
+_STATES = {"US": US_STATES, "CA": CA_PROVINCES, None: US_STATES | CA_PROVINCES}
+_DEBIT_ONLY = frozenset({"TEL", "ARC", "BOC", "POP", "RCK"})
+_NEEDS_CHECK_NUMBER = frozenset({"ARC", "BOC", "POP", "RCK"})
+_FOR_PERSONS = frozenset({"PPD", "WEB", "TEL"})
+_FOR_COMPANIES = frozenset({"CCD", "CTX"})
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command's options and the house's settings change about the rules."""
+
+    max_amount: Decimal | None = None
+    require_agreement: bool = True
+    past_start: bool = True
+    allow_open_ended: bool = False
+    allow_duplicates: bool = False
+    warnings_as_errors: bool = False
+
+
+@dataclass
+class _Row:
+    """One row's cells, blank ones as None, and what was found about them."""
+
+    cells: dict[str, str | None]
+    as_of: date
+    options: Options
+    findings: set[Finding] = field(default_factory=set)
+    malformed: set[str] = field(default_factory=set)
+    """Columns whose cell failed the rules about its own form: rules of two columns leave them alone."""
+
+    def fail(self, column: str, code: str) -> None:
+        self.findings.add((column, code, ERROR))
+
+    def malform(self, column: str, code: str) -> None:
+        self.fail(column, code)
+        self.malformed.add(column)
+
+    def warn(self, column: str, code: str) -> None:
+        self.findings.add((column, code, ERROR if self.options.warnings_as_errors else WARNING))
+
+    def well_formed(self, column: str) -> str | None:
+        """The cell, or None where it is blank or malformed."""
+        return None if column in self.malformed else self.cells[column]
+
+    def readable(self, *columns: str) -> bool:
+        """Whether none of the columns failed its own form."""
+        return self.malformed.isdisjoint(columns)
+
+
+def check_rows(
+    rows: Iterable[Mapping[str, str | None]], *, as_of: date, options: Options | None = None
+) -> list[set[Finding]]:
+    """The findings of every row, in order; keys other than the known columns are ignored."""
+    options = options or Options()
+    checked = [_checked_row(row, as_of, options) for row in rows]
+    _payment_ids(checked)
+    if not options.allow_duplicates:
+        _equal_rows(checked)
+    return [row.findings for row in checked]
+
+
+def _checked_row(cells: Mapping[str, str | None], as_of: date, options: Options) -> _Row:
+    row = _Row({column: cells.get(column) or None for column in ALL_COLUMNS}, as_of, options)
+    for column, value in row.cells.items():
+        if value is not None:
+            _text(row, column, value)
+    for column in REQUIRED_COLUMNS:
+        if row.cells[column] is None:
+            row.malform(column, "required")
+    _top(row)
+    _recurring_presence(row)
+    for node in ("billing", "shipping"):
+        _address(row, node)
+    _emails(row)
+    _account(row)
+    _routing_number(row)
+    _ach_choices(row)
+    _sec_code(row)
+    _start_date(row)
+    _recurring_choices(row)
+    _recurring_conflicts(row)
+    return row
+
+
+def _text(row: _Row, column: str, value: str) -> None:
+    if _CHARACTERS.search(value):
+        row.malform(column, "characters")
+    if value[0] in _WHITE_SPACE or value[-1] in _WHITE_SPACE:
+        row.malform(column, "whitespace")
+    if len(value) > 255:
+        row.malform(column, "length")
+
+
+def _choice(row: _Row, column: str, choices: Iterable[str]) -> None:
+    value = row.well_formed(column)
+    if value is not None and value not in choices:
+        row.malform(column, "choice")
+
+
+def _top(row: _Row) -> None:
+    gateway_id = row.well_formed("gatewayId")
+    if gateway_id is not None and (not re.fullmatch("[0-9]+", gateway_id) or int(gateway_id) == 0):
+        row.malform("gatewayId", "format")
+    _choice(row, "transactionType", ("DEBIT", "CREDIT"))
+    _choice(row, "recurringIndicator", ("TRUE", "FALSE"))
+    _choice(row, "currencyCode", CURRENCIES)
+    if row.well_formed("currencyCode") not in (None, "USD"):
+        row.warn("currencyCode", "currency")
+    _money(row)
+
+
+def _money(row: _Row) -> None:
+    for column in ("amount", "taxAmount", "shippingTax"):
+        value = row.well_formed(column)
+        if value is not None and not _MONEY.fullmatch(value):
+            row.malform(column, "format")
+    written, written_tax = row.well_formed("amount"), row.well_formed("taxAmount")
+    if written is None:
+        return
+    amount = Decimal(written)
+    if amount <= 0 or amount > _MOST:
+        row.fail("amount", "range")
+    if row.options.max_amount is not None and amount > row.options.max_amount:
+        row.fail("amount", "limit")
+    if written_tax is not None and Decimal(written_tax) > amount:
+        row.warn("taxAmount", "range")
+
+
+def _address(row: _Row, node: str) -> None:
+    _choice(row, f"{node}Country", COUNTRIES)
+    phone = row.well_formed(f"{node}Phone")
+    if phone is not None and not _PHONE.fullmatch(phone):
+        row.malform(f"{node}Phone", "phone")
+    if not row.readable(f"{node}Country"):
+        return
+    country = row.cells[f"{node}Country"]
+    state, postal_code = row.well_formed(f"{node}State"), row.well_formed(f"{node}Zip")
+    if state is not None and country in _STATES and state not in _STATES[country]:
+        row.fail(f"{node}State", "state")
+    if postal_code is not None and country in _ZIP and not _ZIP[country].fullmatch(postal_code):
+        row.warn(f"{node}Zip", "zip")
+
+
+def _emails(row: _Row) -> None:
+    value = row.well_formed("billingEmail")
+    if value is not None and not all(_is_email(address) for address in value.split(";")):
+        row.malform("billingEmail", "email")
+
+
+def _is_email(address: str) -> bool:
+    local, at, domain = address.partition("@")
+    labels = domain.split(".")
+    return (
+        at == "@"
+        and len(local) <= 64
+        and all(_ATOM.fullmatch(atom) for atom in local.split("."))
+        and len(labels) >= 2
+        and all(_LABEL.fullmatch(label) for label in labels)
+        and re.fullmatch("[A-Za-z]{2,}", labels[-1]) is not None
+    )
+
+
+def _account(row: _Row) -> None:
+    name, number = row.well_formed("achNameOnCheck"), row.well_formed("achAccountNumber")
+    if name is not None and len(name) > 22:
+        row.warn("achNameOnCheck", "length")
+    if number is None:
+        return
+    if not re.fullmatch("[A-Za-z0-9]{1,17}", number) or set(number) == {"0"}:
+        row.malform("achAccountNumber", "account")
+    elif len(number) < 4 or re.search("[A-Za-z]", number):
+        row.warn("achAccountNumber", "account")
+
+
+def _routing_number(row: _Row) -> None:
+    number = row.well_formed("achRoutingNumber")
+    if number is None:
+        return
+    if not re.fullmatch("[0-9]{9}", number):
+        row.malform("achRoutingNumber", "format")
+        return
+    first_two = int(number[:2])
+    known = first_two <= 12 or 21 <= first_two <= 32 or 61 <= first_two <= 72 or first_two == 80
+    if not known or number == "000000000":
+        row.fail("achRoutingNumber", "prefix")
+        return
+    d1, d2, d3, d4, d5, d6, d7, d8, d9 = map(int, number)
+    if (3 * (d1 + d4 + d7) + 7 * (d2 + d5 + d8) + (d3 + d6 + d9)) % 10:
+        row.fail("achRoutingNumber", "checksum")
+
+
+def _ach_choices(row: _Row) -> None:
+    check_number = row.well_formed("achCheckNumber")
+    if check_number is not None and not re.fullmatch("[0-9]{1,15}", check_number):
+        row.malform("achCheckNumber", "format")
+    _choice(row, "achAccountType", ("BUSINESS", "PERSONAL"))
+    _choice(row, "achDepositType", ("CHECKING", "SAVINGS"))
+    _choice(row, "achSecCode", SEC_CODES)
+    _choice(row, "achAgreementFlag", ("1", "0"))
+    if row.options.require_agreement and row.well_formed("achAgreementFlag") == "0":
+        row.fail("achAgreementFlag", "agreement")
+
+
+def _sec_code(row: _Row) -> None:
+    if not row.readable("achSecCode"):
+        return
+    code = row.cells["achSecCode"] or "PPD"
+    direction, account_type = row.well_formed("transactionType"), row.well_formed("achAccountType")
+    if (code in _DEBIT_ONLY and direction == "CREDIT") or (code == "CIE" and direction == "DEBIT"):
+        row.fail("achSecCode", "direction")
+    if code != "PPD":
+        row.warn("achSecCode", "sec_unverified")
+    if code in _NEEDS_CHECK_NUMBER and row.cells["achCheckNumber"] is None:
+        row.fail("achSecCode", "check_number")
+    if (code in _FOR_PERSONS and account_type == "BUSINESS") or (code in _FOR_COMPANIES and account_type == "PERSONAL"):
+        row.warn("achSecCode", "sec_account")
+
+
+def _recurring_presence(row: _Row) -> None:
+    indicator = row.well_formed("recurringIndicator")
+    for column in RECURRING_COLUMNS:
+        given = row.cells[column] is not None
+        if indicator == "TRUE" and not given:
+            row.malform(column, "required")
+        if indicator == "FALSE" and given and row.readable(column):
+            row.malform(column, "unexpected")
+
+
+def _start_date(row: _Row) -> None:
+    value = row.well_formed("recurringStartDate")
+    if value is None:
+        return
+    parts = re.fullmatch("([0-9]{2})/([0-9]{2})/([0-9]{4})", value)
+    if parts is None:
+        row.malform("recurringStartDate", "format")
+        return
+    month, day, year = map(int, parts.groups())
+    try:
+        start = date(year, month, day)
+    except ValueError:
+        row.malform("recurringStartDate", "date")
+        return
+    if row.options.past_start and start < row.as_of:
+        row.fail("recurringStartDate", "past")
+    if not is_banking_day(start):
+        row.warn("recurringStartDate", "banking_day")
+
+
+def _recurring_choices(row: _Row) -> None:
+    _choice(row, "recurringBillingCycle", ("MONTHLY", "DAILY"))
+    _choice(row, "recurringEndOfMonth", ("Y", "N"))
+    _choice(row, "recurringAgreementFlag", ("1", "0", "Y", "N"))
+    if row.options.require_agreement and row.well_formed("recurringAgreementFlag") in ("0", "N"):
+        row.fail("recurringAgreementFlag", "agreement")
+    count = row.well_formed("recurringNumOfPayments")
+    if count is None:
+        return
+    if not re.fullmatch("[0-9]{1,5}", count):
+        row.malform("recurringNumOfPayments", "format")
+    elif int(count) == 0 and not row.options.allow_open_ended:
+        row.fail("recurringNumOfPayments", "open_ended")
+
+
+def _recurring_conflicts(row: _Row) -> None:
+    start, cycle = row.well_formed("recurringStartDate"), row.well_formed("recurringBillingCycle")
+    end_of_month = row.well_formed("recurringEndOfMonth")
+    if start is not None and int(start[3:5]) >= 29 and cycle == "MONTHLY" and end_of_month == "N":
+        row.warn("recurringStartDate", "month_end")
+    if end_of_month == "Y" and cycle == "DAILY":
+        row.fail("recurringEndOfMonth", "conflict")
+
+
+def _payment_ids(rows: list[_Row]) -> None:
+    """Every copy of a paymentId fails, the first one too: nobody can tell which one was meant."""
+    times = Counter(row.well_formed("paymentId") for row in rows)
+    for row in rows:
+        payment_id = row.well_formed("paymentId")
+        if payment_id is not None and times[payment_id] > 1:
+            row.fail("paymentId", "duplicate")
+
+
+def _equal_rows(rows: list[_Row]) -> None:
+    """Of rows alike in every field of the gateway, without a paymentId, the second and later ones fail."""
+    seen: set[tuple[str | None, ...]] = set()
+    for row in rows:
+        if row.cells["paymentId"] is not None:
+            continue
+        content = tuple(row.cells[column] for column in GATEWAY_COLUMNS)
+        if content in seen:
+            row.fail(WHOLE_ROW, "duplicate")
+        seen.add(content)
