@@ -1,0 +1,62 @@
+"""`batchpay sandbox`: the whole gateway interface on loopback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from batchpay.cli.context import Command, option
+
+
+@click.command(cls=Command)
+@option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; anything but loopback is open to others.",
+)
+@option("--port", type=click.IntRange(0, 65_535), default=8780, show_default=True, help="Port; 0 takes a free one.")
+@option("--db", metavar="FILE", help="Keep payments, accounts and journal in a SQLite file.")
+@option("--dialect", metavar="NAME", default="envelope", show_default=True, help="How to word what is not documented.")
+@option("--limit", type=float, metavar="N", help="Answer so many requests a second, refuse the rest with 429.")
+@option("--latency", type=click.FloatRange(0), default=0.0, metavar="MS", help="Least milliseconds to an answer.")
+@option("--seed", type=int, default=0, show_default=True, help="Seed of faults that have a probability.")
+@option("--faults", metavar="FILE", help="JSON list of fault rules to start with.")
+@option("--lenient", is_flag=True, help="Check only that required fields are there.")
+@option("--list-magic", is_flag=True, help="List the account endings that make it answer otherwise than yes.")
+@option("--list-dialects", is_flag=True, help="List the dialects and the gateway profile that each needs.")
+@click.option("--api-id", envvar="BATCHPAY_SANDBOX_API_ID", default="sandbox", show_default=True, help="Id it knows.")
+@click.option(
+    "--api-key", envvar="BATCHPAY_SANDBOX_API_KEY", default="sandbox-key", show_default=True, help="Key it knows."
+)
+def sandbox(**options: Any) -> None:
+    """The whole gateway interface on loopback.
+
+    Prints one line when it is ready, and ends on SIGINT or SIGTERM.
+
+    Example: batchpay sandbox --port 8780 --dialect flat --limit 50
+    """
+    if options.pop("list_magic"):
+        from batchpay.sandbox.magic import listing
+
+        click.echo(listing())
+        return
+    if options.pop("list_dialects"):
+        from batchpay.sandbox.dialects import listing
+
+        click.echo(listing())
+        return
+    _serve(options)
+
+
+def _serve(options: dict[str, Any]) -> None:
+    from pathlib import Path
+
+    from batchpay.sandbox.options import Options
+    from batchpay.sandbox.server import serve
+
+    for name in ("db", "faults"):
+        options[name] = Path(options[name]) if options[name] else None
+    options["latency_ms"] = options.pop("latency")
+    serve(Options(**options), ready=lambda url: click.echo(f"sandbox ready at {url}"))

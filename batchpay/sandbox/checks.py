@@ -1,0 +1,234 @@
+"""The sandbox's own look at what it is sent: the gateway's field tables, strictly, in plain Python.
+
+Deliberately written apart from the rules in `schemas/`: only what the gateway's interface itself says is checked here,
+not what Nacha or our own caution add.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from batchpay.sandbox.codes import CANADIAN_PROVINCES, COUNTRIES, CURRENCIES, US_STATES
+from batchpay.sandbox.dialects import Problem
+
+TEXT_LENGTH_MAX = 255
+_MONEY = re.compile(r"[0-9]+\.[0-9]{2}")
+_PHONES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"1-[0-9]{3}-[0-9]{3}-[0-9]{4}",
+        r"[0-9]{3}-[0-9]{3}-[0-9]{4}",
+        r"[0-9]{3}\.[0-9]{3}\.[0-9]{4}",
+        r"[0-9]{3} [0-9]{3} [0-9]{4}",
+        r"\([0-9]{3}\) [0-9]{3}-[0-9]{4}",
+    )
+)
+_ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@([A-Za-z0-9-]+\.)+[A-Za-z]{2,}")
+
+Look = Callable[[Any], "str | None"]
+"""Says what is wrong with a value, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a node."""
+
+    look: Look
+    required: bool = False
+
+
+def text(value: Any) -> str | None:
+    """Any text of one to 255 characters."""
+    if not isinstance(value, str):
+        return "must be a string"
+    return None if 0 < len(value) <= TEXT_LENGTH_MAX else f"must have 1 to {TEXT_LENGTH_MAX} characters"
+
+
+def matching(pattern: str, meaning: str) -> Look:
+    """A text of a certain form."""
+    compiled = re.compile(pattern)
+
+    def look(value: Any) -> str | None:
+        return text(value) or (None if compiled.fullmatch(value) else f"must be {meaning}")
+
+    return look
+
+
+def one_of(*choices: str) -> Look:
+    """A text out of a closed list."""
+    allowed = frozenset(choices)
+    meaning = f"must be one of {', '.join(choices)}" if len(choices) < 12 else "is not on the list of codes"
+
+    def look(value: Any) -> str | None:
+        return text(value) or (None if value in allowed else meaning)
+
+    return look
+
+
+def whole(least: int, most: int | None = None) -> Look:
+    """A JSON integer; true and false are none, nor is 1.0."""
+
+    def look(value: Any) -> str | None:
+        if not isinstance(value, int) or isinstance(value, bool):
+            return "must be an integer"
+        if value < least or (most is not None and value > most):
+            return f"must be {least} to {most}" if most is not None else f"must be at least {least}"
+        return None
+
+    return look
+
+
+def flag_or_letter(value: Any) -> str | None:
+    """1 or 0 as a number, or Y or N as a letter."""
+    if isinstance(value, str):
+        return None if value in ("Y", "N") else "must be 1, 0, Y or N"
+    return whole(0, 1)(value)
+
+
+def phone(value: Any) -> str | None:
+    """One of the five ways of writing a phone number."""
+    return text(value) or (None if any(form.fullmatch(value) for form in _PHONES) else "is no phone number")
+
+
+def email(value: Any) -> str | None:
+    """One e-mail address."""
+    return text(value) or (None if _ADDRESS.fullmatch(value) else "is no e-mail address")
+
+
+def us_date(value: Any) -> str | None:
+    """A real day, written MM/DD/YYYY."""
+    if problem := matching(r"[0-9]{2}/[0-9]{2}/[0-9]{4}", "MM/DD/YYYY")(value):
+        return problem
+    month, day, year = (int(part) for part in value.split("/"))
+    try:
+        date(year, month, day)
+    except ValueError:
+        return "is no day of the calendar"
+    return None
+
+
+_FLAG = whole(0, 1)
+_money = matching(_MONEY.pattern, "an amount with two decimals")
+_state = one_of(*sorted(US_STATES | CANADIAN_PROVINCES))
+_country = one_of(*sorted(COUNTRIES))
+
+PAYMENT: Mapping[str, Field] = {
+    "gatewayId": Field(whole(1), required=True),
+    "transactionType": Field(one_of("DEBIT", "CREDIT"), required=True),
+    "recurringIndicator": Field(one_of("TRUE", "FALSE"), required=True),
+    "invoiceNumber": Field(text),
+    "currencyCode": Field(one_of(*sorted(CURRENCIES))),
+    "amount": Field(_money, required=True),
+    "taxAmount": Field(_money),
+}
+_PERSON = {
+    "FirstName": Field(text, required=True),
+    "LastName": Field(text, required=True),
+    "Company": Field(text),
+    "AddressLine1": Field(text),
+    "AddressLine2": Field(text),
+    "City": Field(text),
+    "State": Field(_state),
+    "Zip": Field(text),
+    "Country": Field(_country),
+    "Phone": Field(phone),
+}
+NODES: Mapping[str, Mapping[str, Field]] = {
+    "billing": {
+        "billingInternalId": Field(text),
+        **{f"billing{name}": item for name, item in _PERSON.items()},
+        "billingEmail": Field(email),
+    },
+    "shipping": {**{f"shipping{name}": item for name, item in _PERSON.items()}, "shippingTax": Field(_money)},
+    "ach": {
+        "achBankName": Field(text),
+        "achNameOnCheck": Field(text, required=True),
+        "achAccountNumber": Field(text, required=True),
+        "achRoutingNumber": Field(matching(r"[0-9]{9}", "nine digits"), required=True),
+        "achCheckNumber": Field(text),
+        "achAccountType": Field(one_of("BUSINESS", "PERSONAL"), required=True),
+        "achDepositType": Field(one_of("CHECKING", "SAVINGS"), required=True),
+        "achSecCode": Field(text),
+        "achAgreementFlag": Field(_FLAG, required=True),
+    },
+    "recurring": {
+        "recurringStartDate": Field(us_date, required=True),
+        "recurringBillingCycle": Field(one_of("MONTHLY", "DAILY"), required=True),
+        "recurringEndOfMonth": Field(one_of("Y", "N"), required=True),
+        "recurringNumOfPayments": Field(matching(r"[0-9]{1,5}", "up to five digits"), required=True),
+        "recurringAgreementFlag": Field(flag_or_letter, required=True),
+        "achSecCode": Field(text),
+    },
+}
+EMAILS_NODE = "emails"
+"""Holds several addresses as {"billingEmail": [...]} beside or instead of billing's own: our assumption."""
+
+
+def payment_problems(body: Mapping[str, Any], *, lenient: bool) -> list[Problem]:
+    """Everything that is wrong with a payment."""
+    recurring = body.get("recurringIndicator") == "TRUE"
+    wanted = {"billing", "shipping", "ach"} | ({"recurring"} if recurring else set())
+    problems = _node_problems("", body, PAYMENT, allowed={*NODES, EMAILS_NODE}, lenient=lenient)
+    for name, fields in NODES.items():
+        if name in body and name not in wanted and not lenient:
+            problems.append(Problem(name, "is not expected where recurringIndicator is not TRUE"))
+        elif name in wanted:
+            node = body.get(name)
+            if not isinstance(node, dict):
+                problems.append(Problem(name, "is required" if node is None else "must be an object"))
+                continue
+            allowed = {EMAILS_NODE} if name == "billing" else set()
+            problems += _node_problems(f"{name}.", node, fields, allowed=allowed, lenient=lenient)
+            if not lenient and name in ("billing", "shipping"):
+                problems += _state_problems(name, node)
+    if not lenient:
+        problems += _emails_problems(body)
+    return problems
+
+
+def _node_problems(
+    prefix: str, node: Mapping[str, Any], fields: Mapping[str, Field], *, allowed: set[str], lenient: bool
+) -> list[Problem]:
+    problems = []
+    for name, item in fields.items():
+        if name not in node:
+            if item.required:
+                problems.append(Problem(prefix + name, "is required"))
+        elif not lenient and (wrong := item.look(node[name])):
+            problems.append(Problem(prefix + name, wrong))
+    if not lenient:
+        problems += [
+            Problem(prefix + name, "is no field of this interface")
+            for name in node
+            if name not in fields and name not in allowed
+        ]
+    return problems
+
+
+def _state_problems(name: str, node: Mapping[str, Any]) -> list[Problem]:
+    """A state must be one of its country's."""
+    states = {"US": US_STATES, "CA": CANADIAN_PROVINCES}.get(str(node.get(f"{name}Country")))
+    state = node.get(f"{name}State")
+    if states is None or not isinstance(state, str) or state in states or _state(state):
+        return []
+    return [Problem(f"{name}.{name}State", "is no state of that country")]
+
+
+def _emails_problems(body: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    billing = body.get("billing")
+    for prefix, node in (("", body), ("billing.", billing)):
+        if not isinstance(node, dict) or EMAILS_NODE not in node:
+            continue
+        emails = node[EMAILS_NODE]
+        name = f"{prefix}{EMAILS_NODE}.billingEmail"
+        addresses = emails.get("billingEmail") if isinstance(emails, dict) and len(emails) == 1 else None
+        if not isinstance(addresses, list) or not addresses:
+            problems.append(Problem(name, "must be a list of addresses, alone in its node"))
+        else:
+            problems += [Problem(name, wrong) for address in addresses if (wrong := email(address))]
+    return problems

@@ -1,0 +1,234 @@
+"""One request from its arrival to its answer: journal, limit, credentials, faults, and how an answer is broken."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from flask import Request, Response
+from waitress.channel import ClientDisconnected  # type: ignore[import-untyped]
+
+from batchpay.sandbox.dialects import DIALECTS, Dialect, Made, Problem, Reply
+from batchpay.sandbox.faults import Fault, FaultRules
+from batchpay.sandbox.magic import RETURN_CODES
+from batchpay.sandbox.options import Options
+from batchpay.sandbox.store import Store
+
+BODY_BYTES_MAX = 65_536
+RESET = "batchpay.sandbox.reset"
+"""Name in the WSGI environment of a function that makes the connection's close a reset (server.py)."""
+_MASKED = frozenset({"achaccountnumber", "pin", "password"})
+
+
+class Refused(Exception):
+    """A request that is answered with a refusal of this kind."""
+
+    def __init__(self, kind: str, *problems: Problem) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.problems = problems
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What is known of one request while it is worked on."""
+
+    request: Request
+    body: bytes
+    times: int
+    """How often this very request has arrived, this time included."""
+    fault: Fault | None = None
+    made: Made | None = None
+
+    def json_object(self) -> dict[str, Any]:
+        """The body as a JSON object without doubled keys; raises Refused."""
+        if self.request.mimetype != "application/json":
+            raise Refused("media_type", Problem("", "Content-Type must be application/json"))
+        try:
+            value = json.loads(self.body, object_pairs_hook=_without_doubles, parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            raise Refused("syntax", Problem("", "the body is no JSON without doubled keys")) from None
+        if not isinstance(value, dict):
+            raise Refused("syntax", Problem("", "the body is no JSON object"))
+        return value
+
+
+Act = Callable[[Exchange], Reply]
+
+
+class Limiter:
+    """Counts the requests answered in the last second."""
+
+    def __init__(self, limit: float | None) -> None:
+        self.limit = limit
+        self._lock = threading.Lock()
+        self._answered: deque[float] = deque()
+
+    def wait_s(self) -> float:
+        """Take a place and return 0, or return the seconds until one is free."""
+        if self.limit is None:
+            return 0.0
+        # Below one a second the window is longer, so that it holds one request.
+        window_s = max(1.0, 1.0 / self.limit)
+        with self._lock:
+            now = time.monotonic()
+            while self._answered and now - self._answered[0] >= window_s:
+                self._answered.popleft()
+            if len(self._answered) < self.limit * window_s:
+                self._answered.append(now)
+                return 0.0
+            return window_s - (now - self._answered[0])
+
+    def headers(self) -> dict[str, str]:
+        """What a dialect with limit headers tells."""
+        if self.limit is None:
+            return {}
+        left = max(0, int(self.limit) - len(self._answered))
+        return {"X-RateLimit-Limit": f"{self.limit:g}", "X-RateLimit-Remaining": str(left), "X-RateLimit-Reset": "1"}
+
+
+@dataclass(slots=True)
+class Sandbox:
+    """The parts of one running sandbox."""
+
+    options: Options
+    store: Store
+    dialect: Dialect = field(init=False)
+    rules: FaultRules = field(init=False)
+    limiter: Limiter = field(init=False)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set when the sandbox ends: whoever waits on purpose stops waiting."""
+
+    def __post_init__(self) -> None:
+        self.dialect = DIALECTS[self.options.dialect]
+        self.rules = FaultRules(self.options.seed)
+        self.limiter = Limiter(self.options.limit)
+
+    def exchange(self, operation: str, headers: tuple[str, str], request: Request, act: Act) -> Response:
+        """Carry out one request of an API; `headers` are the names that its credentials go by."""
+        started = time.monotonic()
+        body = request.get_data(cache=False)
+        path = request.full_path.removesuffix("?")
+        number, times = self.store.arrive(operation, request.method, path, body, _masked_body(body))
+        exchange = Exchange(request, body, times)
+        reply = self._reply(exchange, operation, headers, act)
+        fault = exchange.fault
+        answered = None if fault and fault.name in ("silent", "reset_before", "reset_after") else reply.status
+        self.store.answered(number, answered, fault.name if fault else None, exchange.made)
+        wait_s = self.options.latency_ms / 1000 - (time.monotonic() - started)
+        if fault and fault.name == "slow":
+            wait_s += fault.delay_ms / 1000
+        if wait_s > 0:
+            self.stopping.wait(wait_s)
+        return _response(reply, fault, request)
+
+    def _reply(self, exchange: Exchange, operation: str, headers: tuple[str, str], act: Act) -> Reply:
+        """Decide the answer; faults are looked for once the request has passed the limit and the credentials."""
+        dialect = self.dialect
+        try:
+            if wait_s := self.limiter.wait_s():
+                raise_busy = dialect.refusal("busy", [Problem("", "too many requests")], wait_s=wait_s)
+                return self._with_limit_headers(raise_busy)
+            self._check_credentials(exchange.request, headers)
+            if len(exchange.body) > BODY_BYTES_MAX:
+                raise Refused("too_large", Problem("", "the body is too large"))
+            exchange.fault = self.rules.next(operation)
+            if exchange.fault and not exchange.fault.after:
+                return self._with_limit_headers(self.fault_reply(exchange.fault))
+            reply = act(exchange)
+        except Refused as refused:
+            reply = dialect.refusal(refused.kind, refused.problems)
+        return self._with_limit_headers(reply)
+
+    def fault_reply(self, fault: Fault) -> Reply:
+        """Word a fault that comes in the place of the work."""
+        dialect = self.dialect
+        if fault.name == "decline":
+            return dialect.declined_reply(fault.code, fault.text or RETURN_CODES[fault.code])
+        if fault.name == "error_in_200":
+            return dialect.declined_reply("E500", fault.text or "Internal processing error", status=200)
+        if fault.name == "status":
+            headers = {"Retry-After": fault.retry_after} if fault.retry_after else {}
+            return Reply(fault.status, b"", headers)
+        kind, text, wait_s = {
+            "busy": ("busy", "too many requests", 1.0),
+            "unavailable": ("unavailable", "temporarily unavailable", 1.0),
+        }.get(fault.name, ("error", "internal error", None))
+        problem = Problem("", fault.text or text)
+        return dialect.refusal(kind, [problem], wait_s=wait_s, retry_after=fault.retry_after)
+
+    def _check_credentials(self, request: Request, headers: tuple[str, str]) -> None:
+        wanted = (self.options.api_id, self.options.api_key)
+        given = [request.headers.get(name, "") for name in headers]
+        if not all(hmac.compare_digest(a.encode(), b.encode()) for a, b in zip(given, wanted, strict=True)):
+            raise Refused("credentials", Problem("", f"{headers[0]} or {headers[1]} is missing or wrong"))
+
+    def _with_limit_headers(self, reply: Reply) -> Reply:
+        if not self.dialect.limit_headers:
+            return reply
+        return Reply(reply.status, reply.body, {**reply.headers, **self.limiter.headers()}, reply.content_type)
+
+
+def _response(reply: Reply, fault: Fault | None, request: Request) -> Response:
+    """Turn an answer into what goes out, broken as the fault wants it."""
+    name = fault.name if fault else ""
+    if name == "garbage":
+        return Response("<html><body>Bad Gateway</body></html>", 200, content_type="text/html")
+    if name == "empty":
+        return Response(b"", 200, content_type=reply.content_type)
+    headers = dict(reply.headers)
+    if name in ("silent", "reset_before", "reset_after", "truncated"):
+        part = reply.body[: len(reply.body) // 2] if name == "truncated" else b""
+        reset = request.environ.get(RESET) if name.startswith("reset") else None
+        headers["Content-Length"] = str(len(reply.body))
+        return Response(_cut(part, reset), reply.status, headers, content_type=reply.content_type)
+    return Response(reply.body, reply.status, headers, content_type=reply.content_type)
+
+
+def _cut(part: bytes, reset: Callable[[], None] | None) -> Iterator[bytes]:
+    """Give some bytes of an answer, then end the connection.
+
+    waitress sends the header only with the first bytes of a body, and closes a connection, without a word, when the
+    application raises ClientDisconnected.
+    """
+    if part:
+        yield part
+    if reset is not None:
+        reset()
+    raise ClientDisconnected
+
+
+def _masked_body(body: bytes) -> Any:
+    """Read a body for the journal, with what is secret in it masked; None where it can't be read."""
+    try:
+        return _masked(json.loads(body)) if body else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _mask(item) if name.lower() in _MASKED else _masked(item) for name, item in value.items()}
+    return [_masked(item) for item in value] if isinstance(value, list) else value
+
+
+def _mask(value: Any) -> str:
+    """The last four characters of an account number long enough that they don't tell it."""
+    return f"****{value[-4:]}" if isinstance(value, str) and len(value) > 4 else "****"
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("doubled key")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

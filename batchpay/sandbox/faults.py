@@ -1,0 +1,158 @@
+"""Faults on purpose: what the sandbox can do instead of answering as it should, and the rules that say when.
+
+A rule is a JSON object: `fault` (a name below), and, as wanted, `operation` (payment, connection, accounts, any;
+payment by default), `at` (the n-th request of that operation since the rule was set, from 1), `every` (each n-th),
+`probability` (0 to 1, drawn with the sandbox's seed), `times` (at most so often), `code` and `text` of a decline,
+`status` (HTTP status, for `status`), `retry_after` (the header, to the letter) and `delay_ms` (for `slow`).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from batchpay.sandbox.magic import RETURN_CODES, Ending
+
+NAMES = {
+    "decline": "not made; declined with a return code",
+    "busy": "not made; HTTP 429",
+    "error_500": "not made; HTTP 500",
+    "unavailable": "not made; HTTP 503 with Retry-After",
+    "error_in_200": "not made; an error inside an HTTP 200",
+    "status": "not made; the HTTP status of the rule, with an empty body",
+    "reset_before": "not made; the connection is reset",
+    "silent": "made, then the connection is closed without an answer",
+    "reset_after": "made, then the connection is reset",
+    "truncated": "made; the answer is cut short",
+    "slow": "made; the answer comes late",
+    "garbage": "made; the answer is an HTML page",
+    "empty": "made; the answer is an empty HTTP 200",
+}
+AFTER = frozenset({"silent", "reset_after", "truncated", "slow", "garbage", "empty"})
+"""Faults that come after the payment was made; the others come in its stead."""
+OPERATIONS = ("payment", "connection", "accounts", "any")
+SLOW_MS = 3_000.0
+
+_TYPES: dict[str, Any] = {
+    "fault": (str,),
+    "operation": (str,),
+    "at": (int,),
+    "every": (int,),
+    "probability": (int, float),
+    "times": (int,),
+    "code": (str,),
+    "text": (str,),
+    "status": (int,),
+    "retry_after": (str,),
+    "delay_ms": (int, float),
+}
+
+
+class BadRule(ValueError):
+    """A fault rule that can't be followed; the text names the member."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault to commit now."""
+
+    name: str
+    code: str = "R01"
+    text: str | None = None
+    status: int = 500
+    retry_after: str | None = None
+    delay_ms: float = SLOW_MS
+
+    @property
+    def after(self) -> bool:
+        """Whether the request is carried out all the same."""
+        return self.name in AFTER
+
+
+def fault_of_ending(ending: Ending) -> Fault:
+    """Turn a magic ending into its fault."""
+    return Fault(ending.fault, code=ending.code or "R01")
+
+
+@dataclass(slots=True)
+class _Rule:
+    given: dict[str, Any]
+    seen: int = 0
+    fired: int = 0
+
+    def fires(self, operation: str, chance: random.Random) -> bool:
+        """Count the request and decide whether it is hit."""
+        if self.given.get("operation", "payment") not in (operation, "any"):
+            return False
+        self.seen += 1
+        given = self.given
+        if "times" in given and self.fired >= given["times"]:
+            return False
+        if "at" in given and self.seen != given["at"]:
+            return False
+        if "every" in given and self.seen % given["every"]:
+            return False
+        if "probability" in given and chance.random() >= given["probability"]:
+            return False
+        self.fired += 1
+        return True
+
+    def fault(self) -> Fault:
+        names = ("code", "text", "status", "retry_after", "delay_ms")
+        return Fault(self.given["fault"], **{name: self.given[name] for name in names if name in self.given})
+
+
+class FaultRules:
+    """The rules in force, and how often each was hit."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._lock = threading.Lock()
+        self._rules: list[_Rule] = []
+        self._chance = random.Random(seed)  # noqa: S311 (which request is hit need not be unguessable)
+
+    def set(self, rules: Any) -> None:
+        """Put new rules in place of the old; raises BadRule and changes nothing if one can't be followed."""
+        if not isinstance(rules, list):
+            raise BadRule("fault rules are a JSON list of objects")
+        checked = [_Rule(_checked(rule)) for rule in rules]
+        with self._lock:
+            self._rules = checked
+            self._chance = random.Random(self._seed)  # noqa: S311
+
+    def next(self, operation: str) -> Fault | None:
+        """Count a request with every rule; the first that fires decides."""
+        with self._lock:
+            fired = [rule for rule in self._rules if rule.fires(operation, self._chance)]
+            return fired[0].fault() if fired else None
+
+    def listing(self) -> Sequence[dict[str, Any]]:
+        """Give the rules with the number of requests each has seen and hit."""
+        with self._lock:
+            return [{**rule.given, "seen": rule.seen, "fired": rule.fired} for rule in self._rules]
+
+
+def _checked(rule: Any) -> dict[str, Any]:
+    if not isinstance(rule, dict):
+        raise BadRule("a fault rule is a JSON object")
+    for name, value in rule.items():
+        if name not in _TYPES:
+            raise BadRule(f"{name}: no member of a fault rule")
+        if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
+            raise BadRule(f"{name}: wrong type")
+        if not isinstance(value, str) and value < (1 if name in ("at", "every", "times") else 0):
+            raise BadRule(f"{name}: too small")
+    if rule.get("fault") not in NAMES:
+        raise BadRule(f"fault: one of {', '.join(NAMES)}")
+    if rule.get("operation", "payment") not in OPERATIONS:
+        raise BadRule(f"operation: one of {', '.join(OPERATIONS)}")
+    if rule.get("code", "R01") not in RETURN_CODES:
+        raise BadRule(f"code: one of {', '.join(RETURN_CODES)}")
+    if not 200 <= rule.get("status", 500) <= 599:
+        raise BadRule("status: 200 to 599")
+    if "\n" in rule.get("retry_after", "") or "\r" in rule.get("retry_after", ""):
+        raise BadRule("retry_after: one line")
+    return dict(rule)

@@ -1,0 +1,109 @@
+"""Serves the sandbox with waitress: in this thread until a signal, or in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from waitress import wasyncore  # type: ignore[import-untyped]
+from waitress.channel import HTTPChannel  # type: ignore[import-untyped]
+from waitress.server import create_server  # type: ignore[import-untyped]
+from waitress.task import WSGITask  # type: ignore[import-untyped]
+
+from batchpay.errors import WrongUse
+from batchpay.sandbox.app import build_app, open_sandbox
+from batchpay.sandbox.exchange import BODY_BYTES_MAX, RESET
+from batchpay.sandbox.options import Options
+
+_THREADS = 96
+"""As many as a client may have requests in flight with a latency set."""
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class _Task(WSGITask):  # type: ignore[misc]
+    """Hands the application a way to reset its connection."""
+
+    def get_environment(self) -> dict[str, Any]:
+        environment: dict[str, Any] = super().get_environment()
+        connection: socket.socket = self.channel.socket
+        environment[RESET] = lambda: connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        return environment
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]
+    task_class = _Task
+
+
+class Server:
+    """A sandbox that listens; `run` serves until `stop` is called from anywhere."""
+
+    def __init__(self, options: Options) -> None:
+        # What waitress has to say is about clients that went away and queues that grew: both are wanted here.
+        for name in ("waitress", "waitress.queue"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        self._sandbox = open_sandbox(options)
+        self._map: dict[int, Any] = {}
+        try:
+            self._server = create_server(
+                build_app(self._sandbox),
+                map=self._map,
+                host=options.host,
+                port=options.port,
+                threads=_THREADS,
+                connection_limit=1_000,
+                asyncore_use_poll=True,
+                max_request_body_size=16 * BODY_BYTES_MAX,
+                ident="batchpay sandbox",
+            )
+        except (OSError, ValueError):
+            self._sandbox.store.close()
+            raise WrongUse(f"--host {options.host} --port {options.port} can't be listened on") from None
+        self._server.channel_class = _Channel
+        host, port = self._server.effective_host, int(self._server.effective_port)
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def run(self) -> None:
+        """Serve until stopped."""
+        while not self._sandbox.stopping.is_set():
+            wasyncore.loop(timeout=1, use_poll=True, map=self._map, count=1)
+        self._server.task_dispatcher.shutdown()
+        wasyncore.close_all(self._map)
+        self._sandbox.store.close()
+
+    def stop(self) -> None:
+        """Let `run` return; whoever waits for an answer loses the connection."""
+        self._sandbox.stopping.set()
+        self._server.pull_trigger()
+
+
+def serve(options: Options, ready: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM; `ready` is called with the URL once connections are taken. Raises WrongUse."""
+    server = Server(options)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        server.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    ready(server.url)
+    server.run()
+
+
+@contextmanager
+def running(options: Options) -> Iterator[str]:
+    """Serve in a thread of this process as long as the block lasts; gives the URL. Raises WrongUse."""
+    server = Server(options)
+    thread = threading.Thread(target=server.run, name="sandbox", daemon=True)
+    thread.start()
+    try:
+        yield server.url
+    finally:
+        server.stop()
+        thread.join()
