@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from batchpay import config
+from batchpay.config import Settings, check_tables, load_settings, read_settings_file, settings_file
 
 COMMON = ("config", "profile", "json", "quiet", "verbose", "color")
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -33,15 +33,15 @@ class Context:
     @cached_property
     def tables(self) -> dict[str, Any]:
         """The tables of the settings file, with the profile's laid over them."""
-        return config.read_settings_file(config.settings_file(self.config), self.profile)
+        return read_settings_file(settings_file(self.config), self.profile)
 
     @cached_property
-    def settings(self) -> config.Settings:
+    def settings(self) -> Settings:
         """All settings; raises SettingsNotUsable that names the key."""
         from batchpay.cli.main import command_options
 
-        config.check_tables(self.tables, command_options(self.tables))
-        return config.load_settings(self.tables)
+        check_tables(self.tables, command_options(self.tables))
+        return load_settings(self.tables)
 
 
 class Presets(MutableMapping[str, Any]):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
+from types import FrameType
 from typing import Any
 
 import click
@@ -30,7 +32,7 @@ COMMANDS = {
     "sandbox": ("batchpay.cli.sandbox", "The whole gateway interface on loopback."),
     "demo": ("batchpay.cli.demo", "Sandbox, sample file, submission: no credentials needed."),
 }
-"""Module and short help of each command: help answers without importing any of them. A test holds the texts together."""
+"""Module and short help of each command, so that help imports none of them. A test holds the texts together."""
 
 
 class LazyGroup(Group):
@@ -85,6 +87,9 @@ def main() -> None:
     The only place where an error becomes a line on standard error and a process ends.
     """
     os.umask(0o077)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _interrupt)
     try:
         code = cli.main(prog_name="batchpay", standalone_mode=False)
     except click.exceptions.Abort:
@@ -103,6 +108,11 @@ def main() -> None:
     except Exception as error:  # its text may hold a row, so only its kind and place are told
         code = _fail(f"a fault of the program: {_place_of(error)}", 1)
     sys.exit(code or 0)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End as SIGINT does; while rows are being sent, run.py puts a gentler handler in place."""
+    raise KeyboardInterrupt
 
 
 def _fail(message: str, exit_code: int) -> int:

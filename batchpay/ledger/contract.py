@@ -114,6 +114,8 @@ class BatchSummary:
     by_state: dict[State, Totals]
     by_direction: dict[str, Totals]
     """Totals of the rows that passed the rules, by DEBIT and CREDIT."""
+    again_reason: str | None = None
+    """Why this batch pays the same content once more; None for the first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,96 @@
+"""`batchpay demo`: sandbox, sample file, submission; one command, no credentials."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from batchpay.cli.context import Command, Context, option
+from batchpay.errors import BatchpayError
+
+_MARK = ".made-by-batchpay-demo"
+_READY = "sandbox ready at "
+_EXPECTED_EXIT_CODE = 7  # the sample holds two rows whose answers get lost
+
+
+@click.command(cls=Command, short_help="Sandbox, sample file, submission: no credentials needed.")
+@option("--out", metavar="DIR", default="demo", show_default=True, help="Folder for everything that the demo makes.")
+@click.pass_obj
+def demo(context: Context, out: str) -> int:
+    """Start the sandbox on loopback, test the connection, submit the sample file, show where its rows went.
+
+    Example: batchpay demo
+    """
+    folder = Path(out)
+    _empty(folder)
+    shutil.copyfile(_sample(), folder / "payments.csv")
+    with _sandbox() as origin:
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("BATCHPAY_")},
+            "BATCHPAY_BASE_URL": origin,
+            "BATCHPAY_API_ID": "sandbox",
+            "BATCHPAY_API_KEY": "sandbox-key",
+            "BATCHPAY_LEDGER": str(folder / "ledger.db"),
+            "BATCHPAY_LEDGER_KEY_FILE": str(folder / "ledger.key"),
+        }
+        settings = folder / "batchpay.toml"
+        settings.write_text('# What the demo was run with.\n[submit]\nrate = "500"\n', "utf-8")
+        _show(environment, settings, "test-connection", expected=0)
+        _show(environment, settings, "submit", str(folder / "payments.csv"), expected=_EXPECTED_EXIT_CODE)
+    click.echo(
+        f"\nThe submission ended with exit code {_EXPECTED_EXIT_CODE}: two answers got lost on purpose, and a person\n"
+        f"must look whether those payments were made. Everything is in {folder}/: open the results and the rejects."
+    )
+    return 0
+
+
+def _empty(folder: Path) -> None:
+    """Make an empty folder. Only what an earlier demo made is removed, never a folder with anything else in it."""
+    mark = folder / _MARK
+    if folder.exists() and any(folder.iterdir()):
+        if not mark.exists():
+            raise click.UsageError(f"{folder} holds other things; name an empty folder with --out")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    mark.touch()
+
+
+def _sample() -> Path:
+    """Find samples/payments.csv: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    for candidate in (package / "samples", package.parent / "samples"):
+        if (candidate / "payments.csv").is_file():
+            return candidate / "payments.csv"
+    raise BatchpayError("the sample file is not part of this installation")
+
+
+def _show(environment: dict[str, str], settings: Path, *command: str, expected: int) -> None:
+    """Run a command as a person would, with its output on the terminal."""
+    click.echo(f"\n$ batchpay {' '.join(command)}", nl=True)
+    sys.stdout.flush()
+    arguments = [sys.executable, "-m", "batchpay", *command, "--config", str(settings)]
+    code = subprocess.run(arguments, env=environment, check=False).returncode  # noqa: S603 - our own program
+    if code != expected:
+        raise BatchpayError(f"batchpay {command[0]} ended with exit code {code}, not {expected}")
+
+
+@contextmanager
+def _sandbox() -> Iterator[str]:
+    """Run a sandbox in a process of its own on a free port of loopback; gives its origin."""
+    arguments = [sys.executable, "-m", "batchpay", "sandbox", "--port", "0"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own program
+        try:
+            line = process.stdout.readline() if process.stdout else ""
+            if not line.startswith(_READY):
+                raise BatchpayError("the sandbox did not start")
+            click.echo(line.strip())
+            yield line.removeprefix(_READY).strip()
+        finally:
+            process.terminate()

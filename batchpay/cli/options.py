@@ -1,0 +1,68 @@
+"""Options that several commands share, declared once."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from batchpay.cli.context import option
+from batchpay.payment import parse_cents
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+class Date(click.ParamType[datetime.date]):
+    """A calendar date, YYYY-MM-DD."""
+
+    name = "date"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime.date:
+        """Read the date or say how it is written."""
+        if isinstance(value, datetime.date):
+            return value
+        try:
+            return datetime.date.fromisoformat(str(value))
+        except ValueError:
+            self.fail("a date is written YYYY-MM-DD", param, ctx)
+
+
+class Cents(click.ParamType[int]):
+    """An amount with two decimals, kept in cents."""
+
+    name = "amount"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read the amount or say how it is written."""
+        if isinstance(value, int):
+            return value
+        cents = parse_cents(str(value))
+        if cents is None:
+            self.fail("an amount is written 12345.67", param, ctx)
+        return cents
+
+
+CHECKING_OPTIONS = (
+    option("--rejects", metavar="PATH", help="Where the rejects file goes (CSV, Parquet or XLSX by its ending)."),
+    option("--as-of", type=Date(), metavar="DATE", help="The day that counts as today (YYYY-MM-DD)."),
+    option("--normalize", is_flag=True, help="Repair what is unambiguous: white space, letter case, decimals."),
+    option("--warnings-as-errors", is_flag=True, help="Reject rows that only have warnings."),
+    option("--allow-open-ended", is_flag=True, help="Let recurring payments run until stopped."),
+    option("--allow-duplicates", is_flag=True, help="Let equal payments through (submit: with --reason)."),
+    option("--expect-rows", type=click.IntRange(min=0), metavar="N", help="Refuse the file unless it has N rows."),
+    option("--expect-total", type=Cents(), metavar="AMOUNT", help="Refuse the file unless its amounts add up to this."),
+    option("--encoding", metavar="NAME", help="Character encoding of a CSV that is not UTF-8."),
+    option("--format", "format_", type=click.Choice(["csv", "parquet", "xlsx"]), help="Kind of the file (for -)."),
+    option("--sheet", metavar="NAME", help="Sheet of a workbook; the first visible one by default."),
+    option("--map", "map_", metavar="FILE", help="A TOML file that renames columns and translates values."),
+    option("--max-errors", type=click.IntRange(min=0), default=1000, metavar="N", help="Errors listed with --json."),
+)
+
+
+def checking_options(function: Decorated) -> Decorated:
+    """Give a command every option that has to do with reading and checking a file."""
+    for declare in reversed(CHECKING_OPTIONS):
+        function = declare(function)
+    return function

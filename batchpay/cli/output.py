@@ -1,0 +1,97 @@
+"""What commands print: summaries, tables, JSON. Results go to standard output, all else to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from batchpay.cli.context import Context
+from batchpay.payment import State, Totals
+from batchpay.reports.summary import Summary
+
+_ORDER = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING, State.REJECTED)
+_COLORS = {State.ACCEPTED: "green", State.DECLINED: "yellow", State.IN_DOUBT: "red", State.REJECTED: "yellow"}
+WORDS = {State.IN_DOUBT: "in doubt"}
+
+
+def say(context: Context, text: str) -> None:
+    """One line for a person, on standard error; nothing with -q."""
+    if not context.quiet:
+        click.echo(printable(text), err=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on standard output."""
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def printable(text: str) -> str:
+    """Escape control characters, so that no file's content can steer a terminal or forge a log line."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def amount(cents: int) -> str:
+    """Write an amount for people: 1,234.56."""
+    return f"{cents // 100:,}.{cents % 100:02d}"
+
+
+def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
+    """Print the counts of one file or batch: every row and every cent accounted for."""
+    name = printable(summary.file)
+    batch = f"   batch {summary.batch}" if summary.batch else ""
+    click.echo(f"{name}{batch}")
+    names = {**{state: str(state) for state in State}, **WORDS}
+    if not sent:
+        names[State.PENDING] = "valid"
+    shown = [(names[state], summary.of(state), _COLORS.get(state)) for state in _ORDER if summary.of(state).rows]
+    rows: list[tuple[str, Totals, str | None]] = [*shown, ("total", summary.total, None)]
+    widths = [max(len(cell) for cell in column) for column in zip(*(_cells(row) for row in rows), strict=True)]
+    for row in rows:
+        label, count, money = _cells(row)
+        color = row[2] if context.color else None
+        click.echo(f"  {click.style(label.ljust(widths[0]), fg=color)}  {count:>{widths[1]}}  {money:>{widths[2]}}")
+    for direction, totals in sorted(summary.by_direction.items(), reverse=True):
+        if totals.rows:
+            click.echo(f"  of the valid rows, {direction}: {totals.rows:,} rows, {amount(totals.cents)}")
+    if summary.warnings:
+        click.echo(f"  warnings: {summary.warnings:,}")
+    for note in summary.notes:
+        click.echo(f"  note: {printable(note)}")
+    for label, path in (("results", summary.results), ("rejects", summary.rejects)):
+        if path:
+            click.echo(f"  {label}: {printable(path)}")
+    if summary.stopped:
+        click.echo(f"  stopped: {printable(summary.stopped)}; run the same command again to go on")
+    if summary.of(State.IN_DOUBT).rows:
+        click.echo(f"  a person must look: batchpay resolve {summary.batch}")
+
+
+def _cells(row: tuple[str, Totals, str | None]) -> tuple[str, str, str]:
+    label, totals, _ = row
+    return label, f"{totals.rows:,}", amount(totals.cents)
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> None:
+    """Print aligned columns; those named in `right` hold numbers."""
+    table = [list(header), *[[printable(cell) for cell in row] for row in rows]]
+    widths = [max(len(row[index]) for row in table) for index in range(len(header))]
+    for row in table:
+        cells = [
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for name, cell, width in zip(header, row, widths, strict=True)
+        ]
+        click.echo("  ".join(cells).rstrip())
+
+
+def exit_code_of(codes: Sequence[int]) -> int:
+    """Give one exit code for several files: of those that hold the first of 1, 5, 9, 4, 7, 6, 3."""
+    return next((code for code in (1, 5, 9, 4, 7, 6, 3, 2) if code in codes), 0)
+
+
+def is_terminal() -> bool:
+    """Whether a person is there to read and to answer."""
+    return sys.stderr.isatty() and sys.stdin.isatty()

@@ -1,0 +1,109 @@
+"""What a run shows while it goes on: a bar on a terminal, plain log lines otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchpay.cli import output
+from batchpay.cli.context import Context
+from batchpay.config import Settings
+from batchpay.payment import State
+
+if TYPE_CHECKING:
+    from batchpay.ledger.contract import BatchSummary
+    from batchpay.submission import Tally
+    from batchpay.throttle import Throttle
+
+_LOG_EVERY_S = 30.0
+
+
+class QuietProgress:
+    """Asks nothing and draws nothing; with `-v` or every half minute it says how far the run is."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._pending = 0
+        self._said_at = time.monotonic()
+
+    def begin(self, batch: BatchSummary) -> None:
+        """Remember how much there is to do."""
+        self._pending = batch.by_state[State.PENDING].rows
+
+    def update(self, tally: Tally, throttle: Throttle) -> None:
+        """Say how far the run is, now and then."""
+        if time.monotonic() - self._said_at >= _LOG_EVERY_S:
+            self._said_at = time.monotonic()
+            output.say(self._context, f"{tally.finished:,} of {self._pending:,} rows, {_counts(tally)}")
+
+    def say(self, text: str) -> None:
+        """One line on standard error."""
+        output.say(self._context, text)
+
+
+class TerminalProgress(QuietProgress):
+    """A bar with rows, rate now and allowed, outcomes and time left; asks before money moves."""
+
+    def __init__(self, context: Context, settings: Settings, bar: Any, ask: bool) -> None:
+        super().__init__(context)
+        self._settings = settings
+        self._bar = bar
+        self._ask = ask
+        self._task: Any = None
+
+    def begin(self, batch: BatchSummary) -> None:
+        """Ask whether to send, then show the bar."""
+        super().begin(batch)
+        pending = batch.by_state[State.PENDING]
+        if self._ask:
+            _confirm(f"Send {pending.rows:,} payments, {output.amount(pending.cents)}, to {batch.origin}?")
+        self._bar.start()
+        self._task = self._bar.add_task("sending", total=pending.rows, detail="")
+
+    def update(self, tally: Tally, throttle: Throttle) -> None:
+        """Move the bar."""
+        state = throttle.state()
+        allowed = f"paused {state.paused_s:.0f} s" if state.paused_s > 0 else f"allowed {state.rate:,.0f}/s"
+        self._bar.update(self._task, completed=tally.finished, detail=f"{_counts(tally)}, {allowed}")
+
+
+@contextlib.contextmanager
+def progress_for(context: Context, settings: Settings, *, ask: bool) -> Iterator[QuietProgress]:
+    """Give the progress that fits: a bar only on a terminal, a question only where a person can answer."""
+    from batchpay.gateway.origin import is_loopback
+
+    if context.quiet or context.json or not sys.stderr.isatty():
+        yield QuietProgress(context)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True, no_color=not context.color)
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[detail]}"), TimeRemainingColumn())
+    bar = Progress(*columns, console=console, transient=True)
+    wants_answer = ask and output.is_terminal() and not is_loopback(settings.gateway.base_url)
+    try:
+        yield TerminalProgress(context, settings, bar, wants_answer)
+    finally:
+        bar.stop()
+
+
+def _confirm(question: str) -> None:
+    """Ask on the terminal; anything but yes ends the command. Ctrl-C works while it asks."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        click.confirm(question, abort=True, err=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _counts(tally: Tally) -> str:
+    parts = [(tally.outcomes[State.ACCEPTED], "accepted"), (tally.outcomes[State.DECLINED], "declined")]
+    parts.append((tally.outcomes[State.IN_DOUBT], "in doubt"))
+    return ", ".join(f"{count:,} {word}" for count, word in parts)

@@ -1,0 +1,54 @@
+"""`batchpay resume`: go on with a batch's pending rows; the file is no longer needed."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from batchpay.cli import output
+from batchpay.cli.context import Command, Context, option
+from batchpay.cli.submit import check_gateway, run_request, sending_options, sending_settings
+from batchpay.config import load_credentials
+
+
+@click.command(cls=Command, short_help="Go on with a batch's pending rows; the file is no longer needed.")
+@click.argument("batch", required=False)
+@option("--results", metavar="PATH", help="Where the results file goes; BATCH.results.csv by default.")
+@option("--out", metavar="DIR", help="Folder for the results file.")
+@sending_options
+@click.pass_obj
+def resume(context: Context, /, batch: str | None, **options: Any) -> int:
+    """Go on with the pending rows of a batch: the latest one, or the one named.
+
+    The ledger holds every request as it was validated, so the payment file is no longer needed and may have changed.
+
+    Example: batchpay resume 3f2a91c0d7e1
+    """
+    from batchpay.cli.progress import progress_for
+    from batchpay.ledger.sqlite import open_ledger
+    from batchpay.reports.summary import summary_of_batch
+    from batchpay.run import run_batch
+
+    settings = sending_settings(context.settings, options)
+    check_gateway(settings)
+    credentials = load_credentials(settings.gateway)
+    with (
+        closing(open_ledger(settings.ledger)) as ledger,
+        progress_for(context, settings, ask=not options["yes"]) as progress,
+    ):
+        found = ledger.find(batch)
+        folder = Path(options["out"] or ".")
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        results = Path(options["results"]) if options["results"] else folder / f"{found.batch}.results.csv"
+        with ledger.hold(found.digest):
+            finished = run_batch(ledger, found, settings, credentials, run_request(results, options), progress)
+    summary = summary_of_batch(finished)
+    summary.results = str(results)
+    if context.json:
+        output.print_json(summary.as_json())
+    else:
+        output.print_summary(context, summary, sent=True)
+    return summary.exit_code

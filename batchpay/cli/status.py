@@ -1,0 +1,51 @@
+"""`batchpay status`: all batches at a glance, or one of them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import click
+
+from batchpay.cli import output
+from batchpay.cli.context import Command, Context
+from batchpay.payment import State
+
+
+@click.command(cls=Command, short_help="Show all batches, or one: states, counts, cents.")
+@click.argument("batch", required=False)
+@click.pass_obj
+def status(context: Context, batch: str | None) -> int:
+    """Show all batches, those that need a person first; or one batch with its states, counts and cents.
+
+    Example: batchpay status
+    """
+    from batchpay.ledger.sqlite import open_ledger
+    from batchpay.reports.summary import instant, summary_of_batch
+
+    with closing(open_ledger(context.settings.ledger, read_only=True)) as ledger:
+        if batch is not None:
+            summary = summary_of_batch(ledger.find(batch))
+            if context.json:
+                output.print_json(summary.as_json())
+            else:
+                output.print_summary(context, summary, sent=True)
+            return summary.exit_code
+        summaries = [summary_of_batch(found) for found in ledger.batches()]
+    if context.json:
+        output.print_json({"batches": [summary.as_json() for summary in summaries]})
+        return 0
+    summaries.sort(key=lambda summary: -summary.of(State.IN_DOUBT).rows)
+    states = (State.IN_DOUBT, State.PENDING, State.SENDING, State.DECLINED, State.REJECTED, State.ACCEPTED)
+    header = ["batch", "last run", *[output.WORDS.get(state, str(state)) for state in states], "total", "file"]
+    rows = [
+        [
+            str(summary.batch),
+            (instant(summary.finished_at or summary.started_at) or "never")[:16].replace("T", " "),
+            *[f"{summary.of(state).rows:,}" for state in states],
+            output.amount(summary.total.cents),
+            summary.file,
+        ]
+        for summary in summaries
+    ]
+    output.print_table(header, rows, right=frozenset(header[2:-1]))
+    return 0

@@ -1,0 +1,164 @@
+"""`batchpay submit`: check payment files, send what is right, write results and rejects."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import re
+import zoneinfo
+from pathlib import Path
+from typing import Any
+
+import click
+
+from batchpay.cli import output
+from batchpay.cli.context import Command, Context, option
+from batchpay.cli.options import checking_options
+from batchpay.cli.paths import beside, expand
+from batchpay.config import Credentials, Settings, load_credentials
+from batchpay.errors import BatchHeld, FileRefused, SettingsNotUsable
+
+_RATE_MAX = 100_000
+
+
+class Until(click.ParamType[float]):
+    """A time of day at which no further row is begun: HH:MM, with a time zone's name or offset behind it if need be."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Give the Unix time that is meant: the next HH:MM within twelve hours, otherwise the one that has passed."""
+        if isinstance(value, float):
+            return value
+        time_text, _, zone_text = str(value).strip().partition(" ")
+        try:
+            time = datetime.time.fromisoformat(time_text)
+            zone = zoneinfo.ZoneInfo(zone_text) if zone_text else time.tzinfo
+        except (ValueError, zoneinfo.ZoneInfoNotFoundError, OSError):
+            self.fail("a time is written 17:30, '17:30 America/New_York' or 17:30-05:00", param, ctx)
+        now = datetime.datetime.now(zone).astimezone(zone)
+        moment = now.replace(hour=time.hour, minute=time.minute, second=time.second, microsecond=0)
+        candidates = [moment + datetime.timedelta(days=days) for days in (-1, 0, 1)]
+        return min(candidates, key=lambda candidate: abs(candidate - now)).timestamp()
+
+
+class Rate(click.ParamType[str]):
+    """Requests a second, or `auto`."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the rate, and keep it as text."""
+        text = str(value).strip().lower()
+        if text != "auto" and not (re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) and 0 < float(text) <= _RATE_MAX):
+            self.fail("a rate is a number of requests a second, or auto", param, ctx)
+        return text
+
+
+def sending_options(function: Any) -> Any:
+    """Give a command the options that say how a run sends."""
+    for declare in reversed(
+        (
+            option("--rate", type=Rate(), metavar="N", help="Ceiling of requests a second, or auto."),
+            option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Requests in flight at once."),
+            option("--max-in-doubt", type=click.IntRange(1), metavar="N", help="Stop after so many rows in doubt."),
+            option("--until", type=Until(), metavar="HH:MM", help="Begin no row after this time (zone may follow)."),
+            option("--limit", type=click.IntRange(1), metavar="N", help="Begin at most N rows."),
+            option("--preflight/--no-preflight", default=None, help="Ask the gateway about itself before sending."),
+            option("--yes", is_flag=True, help="Do not ask before sending."),
+        )
+    ):
+        function = declare(function)
+    return function
+
+
+@click.command(cls=Command, short_help="Check payment files, send what is right, write results and rejects.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@checking_options
+@option("--results", metavar="PATH", help="Where the results file goes (CSV, Parquet or XLSX by its ending).")
+@option("--out", metavar="DIR", help="Folder for results and rejects; beside the input by default.")
+@option("--dry-run", is_flag=True, help="Do everything but register and send.")
+@option(
+    "--show-requests", type=click.IntRange(0), default=0, metavar="N", help="With --dry-run: show N bodies, masked."
+)
+@option("--again", is_flag=True, help="Pay the same content once more (needs --reason).")
+@option("--reason", metavar="TEXT", help="Why, for --again and --allow-duplicates; it is recorded.")
+@sending_options
+@click.pass_obj
+def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
+    """Check payment files, send every right row once, write results and rejects.
+
+    The same content is the same batch, under any name: running the command again continues what is pending and repeats
+    nothing. A row whose answer was lost is in doubt and is never sent again by itself.
+
+    Example: batchpay submit payments.csv --out results --rate 20
+    """
+    if (options["again"] or options["allow_duplicates"]) and not (options["reason"] or "").strip():
+        raise click.UsageError("--again and --allow-duplicates need --reason TEXT")
+    paths = expand(files)
+    if len(paths) > 1 and (options["results"] or options["rejects"]):
+        raise click.UsageError("--results and --rejects name one file; with several files use --out DIR")
+    if options["out"]:
+        Path(options["out"]).mkdir(parents=True, exist_ok=True, mode=0o700)
+    settings = sending_settings(context.settings, options)
+    if options["dry_run"]:
+        from batchpay.cli.dry_run import dry_run_one
+
+        return output.exit_code_of([dry_run_one(context, path, settings, options) for path in paths])
+    check_gateway(settings)
+    credentials = load_credentials(settings.gateway)
+    codes = [_submit_one(context, path, settings, credentials, options) for path in paths]
+    return output.exit_code_of(codes)
+
+
+def sending_settings(settings: Settings, options: dict[str, Any]) -> Settings:
+    """Lay the options of this call over the settings."""
+    names = ("rate", "workers", "max_in_doubt")
+    chosen = {name: options[name] for name in names if options[name] is not None}
+    return dataclasses.replace(settings, submit=dataclasses.replace(settings.submit, **chosen))
+
+
+def check_gateway(settings: Settings) -> None:
+    """Refuse an origin that money must not be sent to, before anything else is done."""
+    from batchpay.gateway.origin import check_origin
+
+    if not settings.gateway.base_url:
+        raise SettingsNotUsable("gateway.base_url (BATCHPAY_BASE_URL) is not set")
+    check_origin(settings.gateway.base_url)
+
+
+def run_request(results: Path | None, options: dict[str, Any]) -> Any:
+    """Say how far a run may go."""
+    from batchpay.run import RunRequest
+    from batchpay.submission import Limits
+
+    limits = Limits(rows_max=options["limit"], until=options["until"])
+    return RunRequest(results=results, limits=limits, preflight=options["preflight"] is not False)
+
+
+def _submit_one(
+    context: Context, path: str, settings: Settings, credentials: Credentials, options: dict[str, Any]
+) -> int:
+    from batchpay import batch
+    from batchpay.cli.progress import progress_for
+    from batchpay.cli.validate import file_request, print_counts
+    from batchpay.gateway.origin import is_loopback
+
+    rejects = Path(options["rejects"]) if options["rejects"] else beside(path, "rejects", options["out"])
+    results = Path(options["results"]) if options["results"] else beside(path, "results", options["out"])
+    request = file_request(path, rejects, options, settings)
+    submission = batch.SubmitRequest(run_request(results, options), options["again"], options["reason"])
+    with progress_for(context, settings, ask=not options["yes"]) as progress:
+        try:
+            summary, verdict = batch.submit(
+                request, submission, settings, credentials, progress, make_ledger=is_loopback(settings.gateway.base_url)
+            )
+        except (FileRefused, BatchHeld) as error:
+            click.echo(f"batchpay: {output.printable(str(error))}", err=True)
+            return error.exit_code
+    if context.json:
+        output.print_json({**summary.as_json(), "counts": verdict.counts, "warning_counts": verdict.warning_counts})
+    else:
+        output.print_summary(context, summary, sent=True)
+        print_counts(verdict)
+    return summary.exit_code

@@ -1,0 +1,141 @@
+"""`batchpay validate`: check payment files; offline, nothing is sent."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchpay.cli import output
+from batchpay.cli.context import Command, Context
+from batchpay.cli.options import checking_options
+from batchpay.cli.paths import expand
+from batchpay.errors import FileRefused
+
+if TYPE_CHECKING:
+    from batchpay.batch import FileRequest
+    from batchpay.config import Settings
+    from batchpay.reports.summary import Summary
+    from batchpay.validation import Failure, Verdict
+
+
+@click.command(cls=Command, short_help="Check payment files; nothing is sent.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@checking_options
+@click.pass_obj
+def validate(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
+    """Check payment files and list everything that is wrong with them.
+
+    Nothing is sent and nothing is recorded. With --rejects the failed rows are written to a file that, corrected, is a
+    payment file again.
+
+    Example: batchpay validate payments.csv --rejects wrong.csv
+    """
+    paths = expand(files)
+    if options["rejects"] and len(paths) > 1:
+        raise click.UsageError("--rejects names one file; check one file at a time, or leave it out")
+    codes = [_validate_one(context, path, options) for path in paths]
+    return output.exit_code_of(codes)
+
+
+def file_request(path: str, rejects: Path | None, options: dict[str, Any], settings: Settings) -> FileRequest:
+    """Put together from options and settings how a file is read and what its rows are held against."""
+    from batchpay.batch import FileRequest
+    from batchpay.errors import SettingsNotUsable
+    from batchpay.payment import parse_cents
+    from batchpay.schemas.options import RuleOptions
+
+    most = parse_cents(settings.limits.max_amount) if settings.limits.max_amount else None
+    if settings.limits.max_amount and most is None:
+        raise SettingsNotUsable("limits.max_amount must be written 12345.67")
+    rules = RuleOptions(
+        as_of=options["as_of"] or datetime.datetime.now().astimezone().date(),
+        normalize=options["normalize"],
+        warnings_as_errors=options["warnings_as_errors"],
+        allow_duplicates=options["allow_duplicates"],
+        allow_open_ended=options["allow_open_ended"],
+        require_agreement=settings.policy.require_agreement,
+        past_start=settings.policy.past_start,
+        max_amount_cents=most,
+        rules_off=frozenset(settings.policy.rules_off),
+    )
+    return FileRequest(
+        path=path,
+        rules=rules,
+        rejects=rejects,
+        format=options["format_"],
+        encoding=options["encoding"],
+        sheet=options["sheet"],
+        map_file=options["map_"],
+        expect_rows=options["expect_rows"],
+        expect_cents=options["expect_total"],
+        max_errors=options["max_errors"],
+    )
+
+
+def _validate_one(context: Context, path: str, options: dict[str, Any]) -> int:
+    from batchpay import batch
+
+    rejects = Path(options["rejects"]) if options["rejects"] else None
+    try:
+        summary, verdict = batch.validate(file_request(path, rejects, options, context.settings))
+    except FileRefused as error:
+        click.echo(f"batchpay: {output.printable(str(error))}", err=True)
+        return error.exit_code
+    if context.json:
+        output.print_json(validation_json(summary, verdict))
+    else:
+        output.print_summary(context, summary, sent=False)
+        print_counts(verdict)
+        if not context.quiet:
+            print_failures(verdict)
+    return summary.exit_code
+
+
+def validation_json(summary: Summary, verdict: Verdict) -> dict[str, Any]:
+    """Give the summary with every error found, as CONTRACT.md says."""
+    return {
+        **summary.as_json(),
+        "errors": [_failure_json(failure) for failure in verdict.failures],
+        "counts": verdict.counts,
+        "warning_list": [_failure_json(failure) for failure in verdict.warning_failures],
+        "warning_counts": verdict.warning_counts,
+        "repairs": verdict.repairs,
+    }
+
+
+def print_counts(verdict: Verdict) -> None:
+    """Print how often each rule failed, the commonest first."""
+    for title, counts in (
+        ("errors", verdict.counts),
+        ("warnings", verdict.warning_counts),
+        ("repaired", verdict.repairs),
+    ):
+        if counts:
+            click.echo(f"  {title}:")
+            for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+                click.echo(f"    {count:>7,}  {name}")
+
+
+def print_failures(verdict: Verdict, most: int = 20) -> None:
+    """Print the first errors, a line each; the rejects file and --json have all of them."""
+    for failure in verdict.failures[:most]:
+        place = f"line {failure.line}" if failure.line is not None else f"row {failure.row}"
+        hint = f" (suggestion: {failure.suggestion})" if failure.suggestion else ""
+        click.echo(output.printable(f"  {place}: {failure.column}: {failure.message}{hint}"))
+    left = sum(verdict.counts.values()) - min(most, len(verdict.failures))
+    if left > 0:
+        click.echo(f"  and {left:,} more: --rejects PATH writes all of them beside their rows")
+
+
+def _failure_json(failure: Failure) -> dict[str, Any]:
+    return {
+        "row": failure.row,
+        "line": failure.line,
+        "column": failure.column,
+        "code": failure.code,
+        "message": failure.message,
+        "suggestion": failure.suggestion,
+    }

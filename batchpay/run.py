@@ -1,0 +1,150 @@
+"""One run over a registered batch: ask the gateway, send what is pending, write the results.
+
+The right half's order of steps, used by `submit` and `resume` alike. It imports neither polars nor pandera.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from batchpay.attempts import Attempts
+from batchpay.config import Credentials, Settings
+from batchpay.errors import CredentialsRefused, GatewayUnreachable, RunStopped, SettingsNotUsable
+from batchpay.gateway.payments import PaymentsClient
+from batchpay.ledger.contract import BatchSummary, Ledger, Run
+from batchpay.reports.results import write_results
+from batchpay.submission import Limits, StopRequest, Submission, Tally
+from batchpay.throttle import Throttle
+
+
+class Progress(Protocol):
+    """What a run tells while it goes on; the command line draws it."""
+
+    def begin(self, batch: BatchSummary) -> None:
+        """Sending starts."""
+
+    def update(self, tally: Tally, throttle: Throttle) -> None:
+        """Some rows went, or some time passed."""
+
+    def say(self, text: str) -> None:
+        """One line that a person should see."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """How far a run may go, and where its results are written."""
+
+    results: Path | None
+    limits: Limits = Limits()
+    preflight: bool = True
+
+
+def who() -> str:
+    """Name the person or job behind this process, for the ledger's events."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def run_batch(
+    ledger: Ledger,
+    batch: BatchSummary,
+    settings: Settings,
+    credentials: Credentials,
+    request: RunRequest,
+    progress: Progress,
+) -> BatchSummary:
+    """Send what is pending of a batch that this process holds, and write its results; returns the batch as it is now.
+
+    Rows that an earlier run left in `sending` become in doubt first, whether or not anything is left to send. What
+    stops the run early stands in the returned batch's `stopped`, so that the results are written all the same.
+    """
+    if batch.origin != settings.gateway.base_url:
+        raise SettingsNotUsable(
+            f"batch {batch.batch} is meant for {batch.origin}, the settings name {settings.gateway.base_url}"
+        )
+    stop = StopRequest()
+    with _signals_ask(stop):
+        run = ledger.start(batch.batch, who())
+        if run.recovered:
+            progress.say(f"{run.recovered} rows were being sent when an earlier run ended: they are in doubt")
+        try:
+            if run.pending(0, 1):
+                progress.begin(batch)
+                _send_pending(run, settings, credentials, request, progress, stop)
+        except RunStopped as error:
+            stop.ask(str(error))
+        finally:
+            run.finish(stop.reason)
+        finished = ledger.find(batch.batch)
+        if request.results is not None:
+            write_results(ledger, finished, request.results)
+    return finished
+
+
+def _send_pending(
+    run: Run,
+    settings: Settings,
+    credentials: Credentials,
+    request: RunRequest,
+    progress: Progress,
+    stop: StopRequest,
+) -> None:
+    """Send under the throttle until nothing is left or the run must stop."""
+    with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, _one_core():
+        if request.preflight:
+            _preflight(client)
+        throttle = Throttle.from_setting(settings.submit.rate, stop.event)
+        attempts = Attempts(settings.submit, stop.event)
+        submission = Submission(run, client.pay, throttle, attempts, settings.submit, stop)
+        submission.send_all(request.limits, lambda tally: progress.update(tally, throttle))
+
+
+def _preflight(client: PaymentsClient) -> None:
+    """Ask the gateway whether it is there and knows us, before any payment is claimed."""
+    report = client.test_connection()
+    if not report.ok:
+        error = CredentialsRefused if report.http_status in (401, 403) else GatewayUnreachable
+        raise error(report.problem or "the gateway did not answer as expected")
+
+
+@contextlib.contextmanager
+def _signals_ask(stop: StopRequest) -> Iterator[None]:
+    """Let SIGINT, SIGTERM and SIGHUP ask for an end, however often: rows in flight finish within their deadline."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        stop.ask(f"stopped by {signal.Signals(number).name}")
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]  # nohup ignores SIGHUP
+    before = {number: signal.signal(number, ask) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _one_core() -> Iterator[None]:
+    """Keep this process on one core: threads on two fight for the interpreter lock and send half as fast."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
