@@ -8,6 +8,7 @@ from flask import Flask, Response
 from werkzeug.exceptions import HTTPException
 
 from batchpay.errors import WrongUse
+from batchpay.sandbox.accounts import account_api
 from batchpay.sandbox.control import control_api
 from batchpay.sandbox.dialects import DIALECTS, Problem
 from batchpay.sandbox.exchange import Sandbox
@@ -42,6 +43,7 @@ def build_app(sandbox: Sandbox) -> Flask:
     """Lay the routes over a sandbox."""
     app = Flask("batchpay.sandbox")
     app.register_blueprint(payment_api(sandbox))
+    app.register_blueprint(account_api(sandbox))
     app.register_blueprint(control_api(sandbox))
 
     @app.errorhandler(HTTPException)

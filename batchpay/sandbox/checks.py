@@ -232,3 +232,46 @@ def _emails_problems(body: Mapping[str, Any]) -> list[Problem]:
         else:
             problems += [Problem(name, wrong) for address in addresses if (wrong := email(address))]
     return problems
+
+
+# Gateway accounts
+
+_LEVELS = {"active_level2": Field(_FLAG, required=True), "active_level3": Field(_FLAG, required=True)}
+_OF_PROCESSOR: Mapping[str, Mapping[str, Field]] = {
+    "A": {
+        "account_id": Field(whole(0), required=True),
+        "user_id": Field(text, required=True),
+        "pin": Field(text, required=True),
+    },
+    "B": {
+        "login": Field(text, required=True),
+        "password": Field(text, required=True),
+        "vt_template": Field(text, required=True),
+    },
+    "C": {},
+}
+CREATED = ("processorA_cc", "processorA_ach", "processorB_ach", "processorC_cc")
+UPDATED = ("processorA_cc", "processorA_ach", "processorC_cc")
+"""Processor B's accounts can be created, not updated."""
+
+
+def account_problems(body: Mapping[str, Any], *, update: bool, lenient: bool) -> list[Problem]:
+    """Everything that is wrong with a gateway account to create or update."""
+    node = body.get("gateway")
+    if not isinstance(node, dict):
+        return [Problem("gateway", "is required" if node is None else "must be an object")]
+    problems = [] if lenient else [Problem(name, "is no field of this interface") for name in body if name != "gateway"]
+    names = UPDATED if update else CREATED
+    fields: dict[str, Field] = {
+        "enabled": Field(whole(1, 1), required=True),
+        "mode": Field(one_of("dev", "test", "live"), required=True),
+        "gateway_name": Field(one_of(*names), required=True),
+        "accept_amex": Field(_FLAG, required=str(node.get("gateway_name")).endswith("_cc")),
+        **_LEVELS,
+    }
+    processor = str(node.get("gateway_name"))[len("processor") :][:1]
+    fields |= _OF_PROCESSOR.get(processor, {})
+    # The name decides what is stored and how, so it is looked at even where little else is.
+    if lenient and node.get("gateway_name") not in names:
+        return [Problem("gateway.gateway_name", "is required, one of those there are")]
+    return problems + _node_problems("gateway.", node, fields, allowed=set(), lenient=lenient)

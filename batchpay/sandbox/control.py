@@ -8,7 +8,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 
 from batchpay.sandbox.exchange import Sandbox
-from batchpay.sandbox.faults import BadRule
+from batchpay.sandbox.faults import OPERATIONS, BadRule
 from batchpay.sandbox.schedule import standing
 
 _PAGE = 1_000
@@ -26,7 +26,7 @@ def control_api(sandbox: Sandbox) -> Blueprint:
         if after is None or limit is None or not 0 <= limit <= _PAGE or not 0 <= after < 2**63:
             return _wrong(f"after is a number, limit at most {_PAGE}")
         arrivals = store.arrivals(request.args.get("operation"), after, limit)
-        counts = {operation: store.counts(operation) for operation in ("payment", "connection", "accounts")}
+        counts = {operation: store.counts(operation) for operation in OPERATIONS}
         return jsonify({"counts": counts, "requests": arrivals})
 
     @blueprint.get("/faults")

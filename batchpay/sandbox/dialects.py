@@ -27,6 +27,12 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     content_type: str = JSON_TYPE
 
+    @classmethod
+    def of_json(cls, status: int, value: Any, headers: Mapping[str, str] | None = None) -> Reply:
+        """Answer with a JSON value."""
+        body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return cls(status, body, headers or {})
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -89,15 +95,15 @@ class Dialect:
 
     def made_reply(self, made: Made) -> Reply:
         """Say that a payment was made."""
-        return _json(self.made_status, self.made(made))
+        return Reply.of_json(self.made_status, self.made(made))
 
     def declined_reply(self, code: str, text: str, status: int | None = None) -> Reply:
         """Say that a payment was declined."""
-        return _json(status or self.declined_status, self.declined(code, text))
+        return Reply.of_json(status or self.declined_status, self.declined(code, text))
 
     def connected_reply(self) -> Reply:
         """Say that the credentials are good."""
-        return _json(200, self.connected())
+        return Reply.of_json(200, self.connected())
 
     def refusal(
         self, kind: str, problems: Sequence[Problem], *, wait_s: float | None = None, retry_after: str | None = None
@@ -109,7 +115,7 @@ class Dialect:
             retry_after = self._retry_after(wait_s)
         if retry_after is not None:
             headers["Retry-After"] = retry_after
-        return _json(status, self.refused(kind, _KINDS[kind], problems), headers)
+        return Reply.of_json(status, self.refused(kind, _KINDS[kind], problems), headers)
 
     def _retry_after(self, wait_s: float) -> str | None:
         seconds = max(1, -int(-wait_s // 1))
@@ -122,11 +128,6 @@ class Dialect:
 def success(response_code: int | str, message: Any) -> Any:
     """Wrap a message in the success envelope that the accounts API documents."""
     return {"status": "success", "successMessage": {"response_code": response_code, "message": message}}
-
-
-def _json(status: int, value: Any, headers: Mapping[str, str] | None = None) -> Reply:
-    body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    return Reply(status, body, headers or {})
 
 
 def _first(problems: Sequence[Problem]) -> str:

@@ -62,6 +62,12 @@ class Exchange:
 Act = Callable[[Exchange], Reply]
 
 
+def no_body(exchange: Exchange) -> None:
+    """Refuse a body where none is wanted; an empty JSON object passes for none."""
+    if exchange.body.strip() not in (b"", b"{}"):
+        raise Refused("fields", Problem("body", "must be empty"))
+
+
 class Limiter:
     """Counts the requests answered in the last second."""
 

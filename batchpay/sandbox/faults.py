@@ -1,9 +1,9 @@
 """Faults on purpose: what the sandbox can do instead of answering as it should, and the rules that say when.
 
-A rule is a JSON object: `fault` (a name below), and, as wanted, `operation` (payment, connection, accounts, any;
-payment by default), `at` (the n-th request of that operation since the rule was set, from 1), `every` (each n-th),
-`probability` (0 to 1, drawn with the sandbox's seed), `times` (at most so often), `code` and `text` of a decline,
-`status` (HTTP status, for `status`), `retry_after` (the header, to the letter) and `delay_ms` (for `slow`).
+A rule is a JSON object: `fault` (a name below), and, as wanted, `operation` (one of those below, payment by default),
+`at` (the n-th request of that operation since the rule was set, from 1), `every` (each n-th), `probability` (0 to 1,
+drawn with the sandbox's seed), `times` (at most so often), `code` and `text` of a decline, `status` (HTTP status, for
+`status`), `retry_after` (the header, to the letter) and `delay_ms` (for `slow`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,18 @@ NAMES = {
 }
 AFTER = frozenset({"silent", "reset_after", "truncated", "slow", "garbage", "empty"})
 """Faults that come after the payment was made; the others come in its stead."""
-OPERATIONS = ("payment", "connection", "accounts", "any")
+OPERATIONS = (
+    "payment",
+    "connection",
+    "account_list",
+    "account_get",
+    "account_create",
+    "account_update",
+    "account_delete",
+    "account_default",
+)
+_GROUPS = {"any": frozenset(OPERATIONS), "accounts": frozenset(OPERATIONS[2:])}
+"""Words that stand for several operations in a rule."""
 SLOW_MS = 3_000.0
 
 _TYPES: dict[str, Any] = {
@@ -85,7 +96,8 @@ class _Rule:
 
     def fires(self, operation: str, chance: random.Random) -> bool:
         """Count the request and decide whether it is hit."""
-        if self.given.get("operation", "payment") not in (operation, "any"):
+        meant = self.given.get("operation", "payment")
+        if operation not in _GROUPS.get(meant, (meant,)):
             return False
         self.seen += 1
         given = self.given
@@ -147,8 +159,8 @@ def _checked(rule: Any) -> dict[str, Any]:
             raise BadRule(f"{name}: too small")
     if rule.get("fault") not in NAMES:
         raise BadRule(f"fault: one of {', '.join(NAMES)}")
-    if rule.get("operation", "payment") not in OPERATIONS:
-        raise BadRule(f"operation: one of {', '.join(OPERATIONS)}")
+    if rule.get("operation", "payment") not in (*OPERATIONS, *_GROUPS):
+        raise BadRule(f"operation: one of {', '.join((*OPERATIONS, *_GROUPS))}")
     if rule.get("code", "R01") not in RETURN_CODES:
         raise BadRule(f"code: one of {', '.join(RETURN_CODES)}")
     if not 200 <= rule.get("status", 500) <= 599:

@@ -8,7 +8,7 @@ from flask import Blueprint, Response, request
 
 from batchpay.sandbox.checks import payment_problems
 from batchpay.sandbox.dialects import Problem, Reply
-from batchpay.sandbox.exchange import Exchange, Refused, Sandbox
+from batchpay.sandbox.exchange import Exchange, Refused, Sandbox, no_body
 from batchpay.sandbox.faults import fault_of_ending
 from batchpay.sandbox.magic import ending_of
 
@@ -21,7 +21,11 @@ def payment_api(sandbox: Sandbox) -> Blueprint:
 
     @blueprint.post("/connection.json")
     def connection() -> Response:
-        return sandbox.exchange("connection", headers, request, lambda _: sandbox.dialect.connected_reply())
+        def act(exchange: Exchange) -> Reply:
+            no_body(exchange)
+            return sandbox.dialect.connected_reply()
+
+        return sandbox.exchange("connection", headers, request, act)
 
     @blueprint.post("/payment.json")
     def payment() -> Response:

@@ -1,0 +1,125 @@
+"""The account API: list, get, create, update, delete and default of gateway accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from batchpay.sandbox.checks import account_problems
+from batchpay.sandbox.dialects import Problem, Reply, success
+from batchpay.sandbox.exchange import Exchange, Refused, Sandbox, no_body
+from batchpay.sandbox.store import Account
+
+HEADERS = ("svs-api-id", "svs-api-key")
+TYPE_IDS = {"processorA_cc": 1, "processorA_ach": 2, "processorB_ach": 3, "processorC_cc": 4}
+DISPLAY_NAMES = {
+    "processorA_cc": "Processor A (cards)",
+    "processorA_ach": "Processor A (eCheck)",
+    "processorB_ach": "Processor B (eCheck)",
+    "processorC_cc": "Processor C (cards)",
+}
+"""Type ids and display names are made up; the interface says only that there are some."""
+_SECRETS = ("pin", "password")
+
+
+def account_api(sandbox: Sandbox) -> Blueprint:
+    """Make the routes under /demoapi."""
+    blueprint = Blueprint("accounts", __name__, url_prefix="/demoapi")
+    for method, path, operation, act in (
+        ("GET", "/gateways.json", "account_list", _list),
+        ("POST", "/gateway.json", "account_create", _create),
+        ("GET", "/gateway.json/<number>", "account_get", _get),
+        ("POST", "/gateway.json/<number>/update", "account_update", _update),
+        ("POST", "/gateway.json/<number>/delete", "account_delete", _delete),
+        ("POST", "/gateway.json/<number>/default", "account_default", _make_default),
+    ):
+        view = partial(_view, sandbox, operation, act)
+        blueprint.add_url_rule(path, operation, view, methods=[method], provide_automatic_options=False)
+    return blueprint
+
+
+Done = tuple[int, Any]
+"""The response_code and the message of a success."""
+
+
+def _view(
+    sandbox: Sandbox, operation: str, act: Callable[[Sandbox, Exchange, str], Done], number: str = ""
+) -> Response:
+    def reply(exchange: Exchange) -> Reply:
+        response_code, message = act(sandbox, exchange, number)
+        return Reply.of_json(200, success(response_code, message))
+
+    return sandbox.exchange(operation, HEADERS, request, reply)
+
+
+def _list(sandbox: Sandbox, _exchange: Exchange, _number: str) -> Done:
+    deleted = request.args.get("deleted")
+    if deleted not in (None, "0", "1"):
+        raise Refused("fields", Problem("deleted", "must be 0 or 1"))
+    accounts = sandbox.store.accounts(None if deleted is None else deleted == "1")
+    return 404, {"gateways": [_shown(account) for account in accounts]}
+
+
+def _get(sandbox: Sandbox, _exchange: Exchange, number: str) -> Done:
+    return 305, {"gateway": _shown(_found(sandbox, number))}
+
+
+def _create(sandbox: Sandbox, exchange: Exchange, _number: str) -> Done:
+    number = sandbox.store.create_account(_submitted(sandbox, exchange, update=False))
+    return 400, {"gateway": {"gateway_id": number}}
+
+
+def _update(sandbox: Sandbox, exchange: Exchange, number: str) -> Done:
+    account = _standing(sandbox, number)
+    sandbox.store.update_account(account.id, _submitted(sandbox, exchange, update=True))
+    return 401, "Updated"
+
+
+def _delete(sandbox: Sandbox, exchange: Exchange, number: str) -> Done:
+    no_body(exchange)
+    sandbox.store.delete_account(_standing(sandbox, number).id)
+    return 402, "Deleted"
+
+
+def _make_default(sandbox: Sandbox, exchange: Exchange, number: str) -> Done:
+    no_body(exchange)
+    sandbox.store.make_default(_standing(sandbox, number))
+    return 401, "Default Gateway Account Success"
+
+
+def _found(sandbox: Sandbox, number: str) -> Account:
+    account = sandbox.store.account(int(number)) if number.isascii() and number.isdigit() else None
+    if account is None:
+        raise Refused("no_account", Problem("id", "no such gateway account"))
+    return account
+
+
+def _standing(sandbox: Sandbox, number: str) -> Account:
+    """Find an account that can be changed: a deleted one can't, we assume."""
+    account = _found(sandbox, number)
+    if account.deleted:
+        raise Refused("state", Problem("id", "the gateway account is deleted"))
+    return account
+
+
+def _submitted(sandbox: Sandbox, exchange: Exchange, *, update: bool) -> dict[str, Any]:
+    """Check the submitted node and give its attributes, secrets masked."""
+    body = exchange.json_object()
+    problems = account_problems(body, update=update, lenient=sandbox.options.lenient)
+    if problems:
+        raise Refused("fields", *problems)
+    return {name: "****" if name in _SECRETS else value for name, value in body["gateway"].items()}
+
+
+def _shown(account: Account) -> dict[str, Any]:
+    return {
+        "id": account.id,
+        "gateway_type_id": TYPE_IDS.get(account.gateway_name, 0),
+        "gateway_name": account.gateway_name,
+        "gateway_display_name": DISPLAY_NAMES.get(account.gateway_name, account.gateway_name),
+        "date_updated": account.date_updated,
+        "date_created": account.date_created,
+    }
