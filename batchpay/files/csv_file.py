@@ -1,0 +1,269 @@
+"""Reading a CSV file as chunks of text, fast, and with proof that no cell moved.
+
+The file is read in blocks that end at a line's end. polars splits a block into cells; then the bytes are counted: cells
++ separators + line ends + quotation marks must be the block, to the byte. A short row (which polars fills up in
+silence), a blank line, a stray quotation mark make the cells come to less and never to more, so nothing can
+cancel out. Where the count is off, or polars refuses the block, csv_text.py reads the block in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from batchpay.errors import FileRefused
+from batchpay.files.csv_text import HEADER_BYTES_MAX, Dialect, OpenQuote, Records, split_records
+from batchpay.files.header import EXAMPLE_MARK, UNNAMED, Header
+from batchpay.files.streams import OpenFile, in_blocks, recoded, unpacked
+
+CHUNK_ROWS = 50_000
+BLOCK_BYTES = (1 << 20, 24 << 20)
+"""The least and the most bytes of a block; between them it is cut for CHUNK_ROWS rows."""
+PIECE_BYTES = 2 << 20
+"""A block that polars refuses is tried again in pieces of this size, so that one bad row slows down only its own."""
+OPEN_BYTES_MAX = 4 << 20
+"""A quoted cell that is not closed within so many bytes is taken for a quotation mark without its partner."""
+
+
+@dataclass(frozen=True)
+class CsvText:
+    """A CSV file as a stream of UTF-8 bytes that can be read from the start again."""
+
+    file: OpenFile
+    packing: str | None = None
+    encoding: str | None = None
+
+    def blocks(self) -> Iterator[bytes]:
+        """Unpack and re-encode the file from its first byte."""
+        packed = in_blocks(self.file.reader())
+        plain = unpacked(packed, self.packing, self.file.name, self.file.size)
+        return recoded(plain, self.encoding, self.file.name)
+
+    def head(self) -> bytes:
+        """Enough of the beginning to hold the header."""
+        head = b""
+        blocks = self.blocks()
+        while len(head) < HEADER_BYTES_MAX and (block := next(blocks, None)) is not None:
+            head += block
+        return head
+
+
+class CsvReader:
+    """The data rows of a CSV file under a header that was read before."""
+
+    def __init__(self, text: CsvText, dialect: Dialect, header: Header, *, unfinished_allowed: bool = False) -> None:
+        self._text = text
+        self._name = text.file.name
+        self._header = header
+        self._dialect = dialect
+        self._separator = dialect.separator
+        self._places = [f"c{at}" for at in range(len(header.names))]
+        self._schema = dict.fromkeys(self._places, pl.String)
+        self._unfinished_allowed = unfinished_allowed
+        self._block_bytes = _block_bytes(text.head())
+
+    def chunks(self) -> Iterator[pl.DataFrame]:
+        """Give the rows in file order; raises FileRefused with the line where the file can't be read."""
+        row, line = 0, self._dialect.data_line
+        left = b""
+        for block, is_last in self._blocks():
+            block = left + block
+            frames, left = self._frames(block, line, is_last)
+            line += block.count(b"\n", 0, len(block) - len(left))
+            if len(left) > OPEN_BYTES_MAX:
+                raise self._open_quote(line)
+            for part in frames:
+                frame = self._finish(part, row)
+                row += frame.height
+                if frame.height:
+                    yield frame
+
+    def _blocks(self) -> Iterator[tuple[bytes, bool]]:
+        """Cut the stream after the header into blocks of whole lines; the flag tells the last one."""
+        buffered = bytearray()
+        skip = self._dialect.data_at
+        for piece in self._text.blocks():
+            if skip:
+                piece, skip = piece[skip:], max(0, skip - len(piece))
+            buffered += piece
+            if len(buffered) < self._block_bytes:
+                continue
+            cut = _row_end(buffered)
+            if cut:
+                yield bytes(buffered[:cut]), False
+                del buffered[:cut]
+            elif len(buffered) > BLOCK_BYTES[1] + OPEN_BYTES_MAX:
+                raise FileRefused(f"{self._name}: holds a line longer than {len(buffered) >> 20} MiB")
+        if buffered and not buffered.endswith(b"\n"):
+            if not self._unfinished_allowed:
+                raise FileRefused(
+                    f"{self._name}: the last line{self._last_line()} has no line break at its end, so the file may be "
+                    "cut off; if it is whole, state --expect-rows and --expect-total"
+                )
+            buffered += b"\n"
+        yield bytes(buffered), True
+
+    def _last_line(self) -> str:
+        count = sum(block.count(b"\n") for block in self._text.blocks()) + 1
+        return f" ({count})"
+
+    def _frames(self, block: bytes, line: int, is_last: bool) -> tuple[list[pl.DataFrame], bytes]:
+        """Split a block into frames of cells by place, with `_line`; what follows an open quotation mark is left."""
+        at = block.find(b"\0")
+        if at >= 0:
+            line += block.count(b"\n", 0, at)
+            raise FileRefused(f"{self._name}: line {line} holds a NUL byte")
+        fast = self._fast(block, line)
+        if fast is not None:
+            return [fast], b""
+        frames: list[pl.DataFrame] = []
+        left, rest = b"", memoryview(block)
+        while rest:
+            piece = bytes(rest[:PIECE_BYTES])
+            if len(piece) < len(rest):
+                piece = piece[: _row_end(piece)] or bytes(rest)
+            rest = rest[len(piece) :]
+            piece = left + piece
+            frame, left = self._piece(piece, line, is_last and not rest)
+            line += piece.count(b"\n", 0, len(piece) - len(left))
+            if len(left) > OPEN_BYTES_MAX:
+                raise self._open_quote(line)
+            frames.append(frame)
+        return frames, left
+
+    def _piece(self, piece: bytes, line: int, is_last: bool) -> tuple[pl.DataFrame, bytes]:
+        fast = self._fast(piece, line)
+        if fast is not None:
+            return fast, b""
+        try:
+            return self._slow(split_records(self._name, piece, self._separator, line)), b""
+        except OpenQuote as error:
+            if is_last:
+                raise self._open_quote(line + error.first) from None
+            at = 0
+            for _ in range(error.first):
+                at = piece.find(b"\n", at) + 1
+            return self._slow(split_records(self._name, piece[:at], self._separator, line)), piece[at:]
+
+    def _open_quote(self, line: int) -> FileRefused:
+        return FileRefused(f"{self._name}: line {line}: a quotation mark is opened and never closed")
+
+    def _fast(self, block: bytes, line: int) -> pl.DataFrame | None:
+        """Let polars split the block; None where it can't be proven that every cell is where it should be."""
+        if not block:
+            return pl.DataFrame(schema={**self._schema, "_line": pl.UInt32})
+        try:
+            frame = pl.read_csv(
+                block, has_header=False, schema=self._schema, separator=self._separator, raise_if_empty=False
+            )
+        except pl.exceptions.PolarsError:
+            return None
+        rows, breaks, returns = frame.height, block.count(b"\n"), block.count(b"\r")
+        if returns and not returns == rows == block.count(b"\r\n"):
+            return None
+        quotes = block.count(b'"')
+        cells = frame.select(pl.sum_horizontal(pl.all().str.len_bytes().sum().cast(pl.UInt64))).item()
+        ends = 2 * rows if returns else rows
+        missing = cells + quotes + (len(self._places) - 1) * rows + ends - len(block)
+        if missing and not (quotes and missing == _doubled_quotes(frame, self._separator)):
+            return None
+        if breaks == rows:
+            lines = pl.int_range(line, line + rows, dtype=pl.UInt32)
+        else:
+            inside = pl.sum_horizontal(pl.all().str.count_matches("\n", literal=True)).cast(pl.UInt32)
+            lines = (pl.int_range(rows, dtype=pl.UInt32) + inside.cum_sum() - inside + line).cast(pl.UInt32)
+        if b'""' in block:
+            frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
+        return frame.with_columns(lines.alias("_line"))
+
+    def _slow(self, records: Records) -> pl.DataFrame:
+        """Make a frame of records that were split one by one; a row of another length is marked, its cells kept."""
+        width = len(self._places)
+        ragged: list[str | None] = [None] * len(records.cells)
+        surplus: list[list[str] | None] = [None] * len(records.cells)
+        for at, cells in enumerate(records.cells):
+            if len(cells) != width:
+                ragged[at] = f"the row has {len(cells)} cells and the header {width}"
+                surplus[at] = cells[width:] or None
+                records.cells[at] = (cells + [""] * width)[:width]
+        columns = zip(*records.cells, strict=True) if records.cells else ((),) * width
+        frame = pl.DataFrame(
+            {place: [cell or None for cell in column] for place, column in zip(self._places, columns, strict=True)},
+            schema=self._schema,
+        ).with_columns(pl.Series("_line", records.lines, dtype=pl.UInt32))
+        if any(ragged):
+            frame = frame.with_columns(pl.Series("_ragged", ragged, dtype=pl.String))
+        if any(surplus):
+            frame = frame.with_columns(pl.Series("_surplus", surplus, dtype=pl.List(pl.String)))
+        return frame
+
+    def _finish(self, frame: pl.DataFrame, rows_before: int) -> pl.DataFrame:
+        names = dict(zip(self._places, self._header.internal, strict=True))
+        marked = None if self._header.note_at is None else self._places[self._header.note_at]
+        return finish_chunk(frame, names, marked, rows_before)
+
+
+def finish_chunk(
+    frame: pl.DataFrame, names: dict[str, str | None], marked: str | None, rows_before: int
+) -> pl.DataFrame:
+    """Drop rows without a cell and example rows, number the rest, name the columns; ours (None) are left out."""
+    if marked is not None:
+        frame = frame.filter(pl.col(marked).ne_missing(EXAMPLE_MARK))
+    own = [place for place, name in names.items() if name is not None]
+    if not any(frame.get_column(place).null_count() == 0 for place in own):
+        unlike_blank = pl.any_horizontal(pl.col(own).is_not_null())
+        if "_ragged" in frame.columns:
+            unlike_blank |= pl.col("_ragged").is_not_null()
+        frame = frame.filter(unlike_blank)
+    unnamed = [place for place in own if str(names[place]).startswith(UNNAMED)]
+    if unnamed and any(frame.get_column(place).null_count() < frame.height for place in unnamed):
+        told: pl.Expr = pl.when(pl.any_horizontal(pl.col(unnamed).is_not_null())).then(
+            pl.lit("a cell stands in a column without a name")
+        )
+        if "_ragged" in frame.columns:
+            told = pl.coalesce("_ragged", told)
+        frame = frame.with_columns(told.alias("_ragged"))
+    extra = [name for name in frame.columns if name not in names and name != "_line"]
+    return frame.select(
+        pl.int_range(rows_before + 1, rows_before + 1 + pl.len(), dtype=pl.UInt32).alias("_row"),
+        "_line",
+        *(pl.col(place).alias(str(names[place])) for place in own),
+        *extra,
+    )
+
+
+def _doubled_quotes(frame: pl.DataFrame, separator: str) -> int:
+    """Count the quotation marks in cells; -1 where one stands in a cell with a separator or a line break.
+
+    polars takes a mark inside an unquoted cell for an opening one, so only such a cell could be two cells, or two rows.
+    """
+    count = 0
+    for column in frame:
+        with_mark = column.filter(column.str.contains('"', literal=True))
+        if with_mark.len():
+            if with_mark.str.contains_any([separator, "\n"]).any():
+                return -1
+            count += int(with_mark.str.count_matches('"', literal=True).sum())
+    return count
+
+
+def _row_end(block: bytes | bytearray) -> int:
+    """Find the end of the last line that seems to end a row: an even number of quotation marks before it."""
+    end = block.rfind(b"\n") + 1
+    odd = block.count(b'"', 0, end) % 2
+    cut = end
+    for _ in range(1000):
+        if not odd or not cut:
+            break
+        before = block.rfind(b"\n", 0, cut - 1) + 1
+        odd ^= block.count(b'"', before, cut) % 2
+        cut = before
+    return cut if not odd and cut else end
+
+
+def _block_bytes(head: bytes) -> int:
+    lines = max(1, head.count(b"\n"))
+    least, most = BLOCK_BYTES
+    return min(most, max(least, len(head) // lines * CHUNK_ROWS))

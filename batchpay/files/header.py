@@ -1,0 +1,133 @@
+"""The header of a payment file: which columns are known, which are carried, and which names look like a slip."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from batchpay.errors import FileRefused
+from batchpay.schemas.columns import COLUMNS, REQUIRED
+
+NOTE_COLUMN = "_note"
+"""Our own column: a row that says `example` there (the template's) is no payment."""
+EXAMPLE_MARK = "example"
+UNNAMED = "_unnamed."
+"""How columns without a name are called inside; every cell of theirs must be blank."""
+_PREFIXES = ("billing", "shipping", "ach", "recurring")
+
+
+@dataclass(frozen=True)
+class Header:
+    """The columns of a file by position: `internal` names them inside, None where a column is ours and ignored."""
+
+    names: tuple[str, ...]
+    internal: tuple[str | None, ...]
+    columns: tuple[str, ...]
+    carried: tuple[str, ...]
+    note_at: int | None
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Internal names of the person's own columns, in file order."""
+        return tuple(name for name in self.internal if name is not None)
+
+    @property
+    def own_header(self) -> tuple[str, ...]:
+        """What the file itself calls them."""
+        return tuple(name for name, inner in zip(self.names, self.internal, strict=True) if inner is not None)
+
+
+def read_header(
+    names: Sequence[str], *, required: Iterable[str] = REQUIRED, known: Sequence[str] = COLUMNS, place: str = ""
+) -> Header:
+    """Sort a header's names; raises FileRefused naming every column that is twice, mistyped or missing."""
+    internal = tuple(_internal_name(name, at, known) for at, name in enumerate(names))
+    twice = sorted({name for name in names if name and not name.startswith("_") and names.count(name) > 1})
+    if twice:
+        raise FileRefused(f"{place}the header has a column twice: {_listed(twice)}")
+    unknown = [name for name in internal if name and name not in known and not name.startswith(UNNAMED)]
+    slips = {name: close for name in unknown if (close := near_miss(name, known))}
+    if slips:
+        told = ", ".join(f"{shown(name)} (did you mean {close}?)" for name, close in slips.items())
+        raise FileRefused(f"{place}the header has unknown columns that look mistyped: {told}")
+    missing = [name for name in required if name not in names]
+    if missing:
+        raise FileRefused(f"{place}the header lacks required columns: {_listed(missing)}")
+    return Header(
+        names=tuple(names),
+        internal=internal,
+        columns=tuple(name for name in internal if name in known and name is not None),
+        carried=tuple(unknown),
+        note_at=names.index(NOTE_COLUMN) if NOTE_COLUMN in names else None,
+    )
+
+
+def near_miss(name: str, known: Iterable[str]) -> str | None:
+    """Name the known column that `name` was probably meant to be, or None where it is another word.
+
+    Alike but for case, spaces and punctuation is always a slip. Beyond that one wrong, missing or doubled character
+    is, two in a long name; compared without the node's prefix, so that `billingStatus` is no `billingState`. A name
+    that differs in its digits alone (`billingAddressLine3`) is a further column, not a slip.
+    """
+    folded = _fold(name)
+    if not folded:
+        return None
+    for candidate in known:
+        if folded == _fold(candidate):
+            return candidate
+    prefix = next((word for word in _PREFIXES if folded.startswith(word)), "")
+    for candidate in known:
+        other = _fold(candidate)
+        if prefix and other.startswith(prefix):
+            left, right = folded.removeprefix(prefix), other.removeprefix(prefix)
+        else:
+            left, right = folded, other
+        if re.sub(r"\d", "", left) == re.sub(r"\d", "", right):
+            continue
+        if _distance(left, right) <= _slips_allowed(min(len(left), len(right))):
+            return candidate
+    return None
+
+
+def shown(text: str, longest: int = 40) -> str:
+    """A name from a file, fit for one line on a terminal: control characters escaped, cut where it is long."""
+    safe = "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)
+    return safe if len(safe) <= longest else safe[: longest - 1] + "…"
+
+
+def _internal_name(name: str, at: int, known: Sequence[str]) -> str | None:
+    if not name.strip():
+        return f"{UNNAMED}{at + 1}"
+    return None if name.startswith("_") else name
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(shown(name) for name in names)
+
+
+def _fold(name: str) -> str:
+    return "".join(character for character in name.casefold() if character.isalnum())
+
+
+def _slips_allowed(length: int) -> int:
+    if length <= 3:
+        return 0
+    return 1 if length < 8 else 2
+
+
+def _distance(left: str, right: str) -> int:
+    """Count the edits between two short words; two swapped neighbours count as one (optimal string alignment)."""
+    if abs(len(left) - len(right)) > 2:
+        return 3
+    before: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        above, row = row, [i]
+        for j, b in enumerate(right, 1):
+            cost = min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+                cost = min(cost, before[j - 2] + 1)
+            row.append(cost)
+        before = above
+    return row[-1]

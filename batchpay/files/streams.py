@@ -1,0 +1,216 @@
+"""Opening what a path names: a regular file, or standard input held in memory; read by position, unpacked in a stream.
+
+Nothing here writes to a disk: a payment file holds account numbers.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import weakref
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from batchpay.errors import FileRefused
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+READ_BYTES = 1 << 20
+UNPACKED_RATIO_MAX = 200
+"""A packed file that grows more than so many times is taken for a bomb (payments grow about ten times)."""
+UNPACKED_BYTES_FREE = 64 << 20
+"""Below this many bytes the ratio is not looked at."""
+
+
+class OpenFile:
+    """A regular file or standard input, opened once: a file put in its place later is not seen."""
+
+    def __init__(self, path: str) -> None:
+        self.name = "standard input" if path == "-" else path
+        descriptor = _standard_input() if path == "-" else _regular_file(path)
+        self.descriptor = descriptor
+        self._close = weakref.finalize(self, os.close, descriptor)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file now."""
+        return os.fstat(self.descriptor).st_size
+
+    @property
+    def path(self) -> str:
+        """A path that leads to the opened file itself, for libraries that want one."""
+        return f"/proc/self/fd/{self.descriptor}" if sys.platform == "linux" else f"/dev/fd/{self.descriptor}"
+
+    def reader(self) -> BinaryIO:
+        """Start reading at the first byte; readers don't disturb one another."""
+        return io.BufferedReader(_Positioned(self.descriptor), READ_BYTES)
+
+    def head(self, count: int) -> bytes:
+        """The first bytes."""
+        return os.pread(self.descriptor, count, 0)
+
+    def close(self) -> None:
+        """Give the descriptor back; also done when nobody holds this object any more."""
+        self._close()
+
+
+class _Positioned(io.RawIOBase):
+    """Reads a descriptor by position, so that several readers can share it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        count = os.preadv(self._descriptor, [buffer], self._at)
+        self._at += count
+        return count
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        base = {0: 0, 1: self._at, 2: os.fstat(self._descriptor).st_size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+
+def _regular_file(path: str) -> int:
+    """Open without waiting on a FIFO, and look at what was opened, not at what the name said before."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise FileRefused(f"{path} can't be read: {getattr(error, 'strerror', None) or 'not a usable name'}") from None
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise FileRefused(f"{path} is no file" + (" but a directory" if stat.S_ISDIR(mode) else ""))
+    return descriptor
+
+
+def _standard_input() -> int:
+    """Take standard input into an anonymous file in memory; it never reaches a disk where the system offers memfd."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("payments", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file, READ_BYTES)
+    return descriptor
+
+
+class _Unpacker(Protocol):
+    def feed(self, block: bytes) -> Iterator[bytes]: ...
+    def finished(self) -> bool: ...
+
+
+class _Gzip:
+    """Several members one after another, as gzip allows."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(wbits=31)
+
+    def feed(self, block: bytes) -> Iterator[bytes]:
+        while block:
+            if self._member.eof:
+                self._member = zlib.decompressobj(wbits=31)
+                block = block.lstrip(b"\0")  # padding after the last member
+                if not block:
+                    return
+            yield self._member.decompress(block, READ_BYTES)
+            while self._member.unconsumed_tail:
+                yield self._member.decompress(self._member.unconsumed_tail, READ_BYTES)
+            block = self._member.unused_data
+
+    def finished(self) -> bool:
+        return self._member.eof
+
+
+class _Zstandard:
+    """Frames one after another; the window is bounded, so that a header can't ask for gigabytes."""
+
+    def __init__(self) -> None:
+        import zstandard
+
+        self._decompressor = zstandard.ZstdDecompressor(max_window_size=128 << 20)
+        self._frame = self._decompressor.decompressobj()
+
+    def feed(self, block: bytes) -> Iterator[bytes]:
+        while block:
+            if self._frame.eof:
+                self._frame = self._decompressor.decompressobj()
+            # A small slice at a time bounds what one call can unpack.
+            piece, block = block[:4096], block[4096:]
+            yield self._frame.decompress(piece)
+            if self._frame.eof:
+                block = self._frame.unused_data + block
+
+    def finished(self) -> bool:
+        return self._frame.eof
+
+
+def unpacked(blocks: Iterator[bytes], packing: str | None, name: str, size: int) -> Iterator[bytes]:
+    """Unpack a stream; raises FileRefused where it is broken, cut off or a bomb."""
+    if packing is None:
+        yield from blocks
+        return
+    unpacker: _Unpacker = _Gzip() if packing == "gzip" else _Zstandard()
+    most = max(UNPACKED_BYTES_FREE, size * UNPACKED_RATIO_MAX)
+    total = 0
+    try:
+        for block in blocks:
+            for piece in unpacker.feed(block):
+                total += len(piece)
+                if total > most:
+                    raise FileRefused(
+                        f"{name}: unpacks to more than {UNPACKED_RATIO_MAX} times its size; it is not read"
+                    )
+                if piece:
+                    yield piece
+    except FileRefused:
+        raise
+    except Exception:  # zlib.error, ZstdError, MemoryError: the reader is bounded, the text is not ours to show
+        raise FileRefused(f"{name}: the {packing} packing is broken") from None
+    if not unpacker.finished():
+        raise FileRefused(f"{name}: the {packing} packing is cut off")
+
+
+def recoded(blocks: Iterator[bytes], encoding: str | None, name: str) -> Iterator[bytes]:
+    """Turn a stream in another encoding into UTF-8; raises FileRefused with the line that is none of it."""
+    if encoding is None:
+        yield from blocks
+        return
+    try:
+        decoder = codecs.getincrementaldecoder(encoding)("strict")
+    except LookupError:
+        raise FileRefused(f"{name}: there is no encoding {encoding!r}") from None
+    lines = 0
+    ended = False
+    while not ended:
+        block = next(blocks, None)
+        ended = block is None
+        try:
+            text = decoder.decode(block or b"", final=ended)
+        except (UnicodeError, ValueError) as error:
+            good = getattr(error, "object", b"")[: getattr(error, "start", 0)].decode(encoding, "ignore")
+            raise FileRefused(f"{name}: line {lines + good.count(chr(10)) + 1} is not {encoding}") from None
+        lines += text.count("\n")
+        yield text.encode()
+
+
+def in_blocks(reader: BinaryIO) -> Iterator[bytes]:
+    """Read to the end, a block at a time."""
+    with reader:
+        while block := reader.read(READ_BYTES):
+            yield block
