@@ -29,6 +29,6 @@ def _is_holiday(day: date) -> bool:
         return True
     nth = (day.day - 1) // 7 + 1  # this weekday occurs for the nth time in its month
     if day.weekday() == _MONDAY:
-        last_of_its_month = (day + timedelta(days=7)).month != day.month
-        return (day.month, nth) in {(1, 3), (2, 3), (9, 1), (10, 2)} or (day.month == 5 and last_of_its_month)
+        last_of_may = day.month == 5 and day.day > 31 - 7
+        return (day.month, nth) in {(1, 3), (2, 3), (9, 1), (10, 2)} or last_of_may
     return day.weekday() == _THURSDAY and (day.month, nth) == (11, 4)
