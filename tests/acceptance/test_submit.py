@@ -1,0 +1,197 @@
+"""The main job on the installed command: check, send once, write files that add up."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import socket
+import stat
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import SAMPLES, Home, small_file
+from tests.support.oracle import Oracle, running_oracle
+
+
+def read(path: Path | str) -> list[dict[str, str]]:
+    with Path(path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_row_of_the_sample_is_accounted_for(sandbox_home: Home) -> None:
+    """Results and rejects together hold every row of the sample once, and the sums agree to the cent."""
+    sample = sandbox_home.path / "payments.csv"
+    sample.write_bytes((SAMPLES / "payments.csv").read_bytes())
+    summary = sandbox_home.json("submit", "payments.csv")
+    results, rejects = read(sandbox_home.path / summary["results"]), read(sandbox_home.path / summary["rejects"])
+    assert sorted([int(row["row"]) for row in results] + [int(row["_row"]) for row in rejects]) == list(
+        range(1, len(read(sample)) + 1)
+    )
+    assert Counter(row["state"] for row in results) == {
+        state: summary[state] for state in ("accepted", "declined", "in_doubt")
+    }
+    cents = sum(round(float(row["amount"]) * 100) for row in results)
+    assert f"{cents // 100}.{cents % 100:02d}" == summary["amount"]["valid"]
+    assert summary["in_doubt"] == 2
+    assert summary["exit_code"] == 7
+    assert {stat.S_IMODE((sandbox_home.path / summary[kind]).stat().st_mode) for kind in ("results", "rejects")} == {
+        0o600
+    }
+
+
+def test_running_again_repeats_nothing(oracle_home: Home, oracle: Oracle) -> None:
+    """The same file, under another name too, is the same batch: nothing is sent a second time."""
+    file = small_file(oracle_home.path / "a.csv", 25)
+    first = oracle_home.json("submit", "a.csv")
+    file.rename(oracle_home.path / "b.csv")
+    second = oracle_home.json("submit", "b.csv")
+    assert first["accepted"] == second["accepted"] == 25
+    assert first["batch"] == second["batch"]
+    assert oracle.received() == {f"INV-{number}": 1 for number in range(1, 26)}
+
+
+def test_one_added_row_pays_only_that_row(oracle_home: Home, oracle: Oracle) -> None:
+    """A file with one more row is another batch, and what the first one paid is held back by name."""
+    small_file(oracle_home.path / "a.csv", 10)
+    small_file(oracle_home.path / "b.csv", 11)
+    oracle_home.json("submit", "a.csv")
+    summary = oracle_home.json("submit", "b.csv")
+    assert (summary["accepted"], summary["rejected"]) == (1, 10)
+    assert "duplicate" in read(oracle_home.path / summary["rejects"])[0]["_errors"]
+    assert set(oracle.received().values()) == {1}
+
+
+def test_a_killed_run_goes_on_without_paying_twice(home: Home) -> None:
+    """Kill -9 in the middle: the same command finishes, rows in flight are in doubt, nothing arrives twice."""
+    with running_oracle(home.path / "slow.log", "--latency-ms", "20") as oracle:
+        home.origin = oracle.origin
+        small_file(home.path / "a.csv", 200)
+        with subprocess.Popen(home.command("submit", "a.csv", "-q"), env=home.environment, cwd=home.path) as process:
+            while len(oracle.log.read_text().splitlines()) < 60:
+                assert process.poll() is None
+            process.kill()
+        summary = home.json("submit", "a.csv", "--max-in-doubt", "50")
+        assert summary["accepted"] + summary["in_doubt"] == 200
+        assert 1 <= summary["in_doubt"] <= 8
+        assert summary["exit_code"] == 7
+        received = oracle.received()
+        assert set(received.values()) == {1}
+        states = {row["invoiceNumber"]: row["state"] for row in read(home.path / summary["results"])}
+        assert all(received[reference] == 1 for reference, state in states.items() if state == "accepted")
+        assert all(states[reference] in ("accepted", "in_doubt") for reference in received)
+
+
+def test_a_signal_ends_a_run_gently(home: Home) -> None:
+    """SIGTERM: rows in flight finish, the files are written, exit code 6, and the rest goes on later."""
+    with running_oracle(home.path / "slow.log", "--latency-ms", "20") as oracle:
+        home.origin = oracle.origin
+        small_file(home.path / "a.csv", 200)
+        with subprocess.Popen(
+            home.command("submit", "a.csv", "--json"),
+            env=home.environment,
+            cwd=home.path,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            while len(oracle.log.read_text().splitlines()) < 40:
+                assert process.poll() is None
+            process.send_signal(signal.SIGTERM)
+            output, _ = process.communicate()
+        first = json.loads(output)
+        assert (process.returncode, first["exit_code"], first["in_doubt"]) == (6, 6, 0)
+        assert first["accepted"] + first["pending"] == 200
+        second = home.json("resume")
+        assert second["accepted"] == 200
+        assert set(oracle.received().values()) == {1}
+
+
+def test_a_second_start_finds_the_batch_held(home: Home) -> None:
+    """While one run holds a batch, another ends with exit code 9 and sends nothing."""
+    with running_oracle(home.path / "slow.log", "--latency-ms", "30") as oracle:
+        home.origin = oracle.origin
+        small_file(home.path / "a.csv", 100)
+        with subprocess.Popen(home.command("submit", "a.csv", "-q"), env=home.environment, cwd=home.path) as process:
+            while len(oracle.log.read_text().splitlines()) < 10:
+                assert process.poll() is None
+            assert home.run("submit", "a.csv").returncode == 9
+            assert process.wait() == 0
+        assert set(oracle.received().values()) == {1}
+
+
+def test_a_dry_run_sends_and_records_nothing(oracle_home: Home, oracle: Oracle) -> None:
+    """--dry-run tells what would happen, opens no socket and makes no ledger."""
+    small_file(oracle_home.path / "a.csv", 5)
+    done = oracle_home.run("submit", "a.csv", "--dry-run", "--show-requests", "1")
+    assert done.returncode == 0
+    assert "nothing is sent" in done.stdout
+    assert '"achAccountNumber":"****' in done.stdout
+    assert oracle.entries() == []
+    assert not (oracle_home.path / ".local").exists()
+
+
+BAD_FILES = {
+    "missing": (None, "missing.csv"),
+    "empty": (b"", "empty.csv"),
+    "binary": (bytes(range(256)) * 40, "binary.csv"),
+    "without a required column": (b"amount,gatewayId\n1.00,7\n", "columns.csv"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_FILES)
+def test_a_bad_file_is_refused_in_one_line(oracle_home: Home, oracle: Oracle, kind: str) -> None:
+    """A file that can't be a payment file gives one clear line, exit code 4, and nothing is sent."""
+    content, name = BAD_FILES[kind]
+    if content is not None:
+        (oracle_home.path / name).write_bytes(content)
+    for command in ("validate", "submit"):
+        done = oracle_home.run(command, name)
+        assert (done.returncode, done.stdout) == (4, "")
+        assert len(done.stderr.splitlines()) == 1
+        assert name in done.stderr
+    assert oracle.entries() == []
+
+
+def test_wrong_credentials_stop_before_any_payment(sandbox_home: Home) -> None:
+    """A refused key ends with exit code 6; every row stays pending for the next run."""
+    sandbox_home.extra["BATCHPAY_API_KEY"] = "wrong-key"
+    small_file(sandbox_home.path / "a.csv", 3, first=500)
+    summary = sandbox_home.json("submit", "a.csv")
+    assert (summary["exit_code"], summary["pending"]) == (6, 3)
+    assert "credentials" in summary["stopped"] or "key" in summary["stopped"]
+    sandbox_home.extra["BATCHPAY_API_KEY"] = "sandbox-key"
+    assert sandbox_home.json("resume")["accepted"] == 3
+
+
+def test_no_gateway_there_leaves_every_row_pending(home: Home) -> None:
+    """A refused connection proves that nothing was sent: exit code 6, all pending."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        home.origin = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        small_file(home.path / "a.csv", 3)
+        summary = home.json("submit", "a.csv")
+    assert (summary["exit_code"], summary["pending"], summary["in_doubt"]) == (6, 3, 0)
+
+
+def test_no_ledger_no_payment(home: Home) -> None:
+    """For a gateway that is not on loopback a ledger is never made by itself: exit code 5."""
+    home.origin = "https://gateway.example"
+    small_file(home.path / "a.csv", 3)
+    done = home.run("submit", "a.csv")
+    assert done.returncode == 5
+    assert "ledger" in done.stderr
+
+
+def test_an_account_number_shows_up_nowhere(oracle_home: Home) -> None:
+    """No output, ledger, log or result holds an account number; only the rejects return the person's own rows."""
+    file = small_file(oracle_home.path / "a.csv", 40)
+    accounts = {row["achAccountNumber"] for row in read(file)}
+    done = oracle_home.run("submit", "a.csv", "-v")
+    assert done.returncode == 0
+    kept = b"".join(path.read_bytes() for path in oracle_home.path.rglob("*") if path.is_file() and path != file)
+    for account in accounts:
+        assert account not in done.stdout + done.stderr
+        assert account.encode() not in kept

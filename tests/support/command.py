@@ -1,0 +1,78 @@
+"""Runs the installed command in a process of its own, with an empty home and nothing of the tester's environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+
+
+@dataclass
+class Home:
+    """A folder that is all a run knows: its home, its settings, its ledger, its output."""
+
+    path: Path
+    origin: str = ""
+    extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The whole environment of a run."""
+        return {
+            "PATH": os.defpath,
+            "HOME": str(self.path),
+            "LANG": "C.UTF-8",
+            "BATCHPAY_BASE_URL": self.origin,
+            "BATCHPAY_API_ID": "sandbox",
+            "BATCHPAY_API_KEY": "sandbox-key",
+            "BATCHPAY_RATE": "5000",
+            **self.extra,
+        }
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line of a run."""
+        return [sys.executable, "-m", "batchpay", *arguments]
+
+    def run(self, *arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            self.command(*arguments),
+            env=self.environment,
+            cwd=self.path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            **settings,
+        )
+
+    def json(self, *arguments: str) -> dict[str, Any]:
+        """Run a command with --json and give its object."""
+        done = self.run(*arguments, "--json")
+        assert done.stdout.count("\n") == 1, done.stderr
+        value: dict[str, Any] = json.loads(done.stdout)
+        return value
+
+
+def small_file(path: Path, rows: int, *, first: int = 1) -> Path:
+    """Write a payment file of valid rows, each with an invoice number of its own."""
+    source = (SAMPLES / "small.csv").read_text("utf-8").splitlines()
+    header = source[0].split(",")
+    row = source[1].split(",")
+    assert len(row) == len(header), "the first sample row has no quoted commas"
+    values = dict(zip(header, row, strict=True))
+    lines = [",".join(header)]
+    for number in range(first, first + rows):
+        values |= {"invoiceNumber": f"INV-{number}", "amount": f"{number}.25", "achAccountNumber": f"77{number:06d}1"}
+        if "paymentId" in values:
+            values["paymentId"] = f"P-{number}"
+        lines.append(",".join(values.values()))
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path

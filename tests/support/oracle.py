@@ -1,0 +1,119 @@
+"""A gateway that only counts: it logs every complete payment body before it answers, in a process of its own.
+
+The proof of 'never twice' in the tests is what this process received, never what batchpay says of itself. Each line of
+the log is a JSON object: `reference` (invoiceNumber), `amount`, `digest` of the whole body, and `n`, the order of
+arrival. The line is in the file before the first byte of the answer leaves.
+
+Run as `python -m tests.support.oracle --log FILE`; prints `oracle ready at http://127.0.0.1:PORT`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+SUCCESS = {"status": "success", "successMessage": {"response_code": 200, "message": "accepted"}}
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """A running oracle and its log."""
+
+    origin: str
+    log: Path
+
+    def received(self) -> Counter[str]:
+        """How often each reference arrived as a complete body."""
+        return Counter(entry["reference"] for entry in self.entries())
+
+    def bodies(self) -> Counter[str]:
+        """How often each body arrived, by its digest."""
+        return Counter(entry["digest"] for entry in self.entries())
+
+    def entries(self) -> list[dict[str, str]]:
+        """Everything that arrived, in order."""
+        return [json.loads(line) for line in self.log.read_text("utf-8").splitlines()]
+
+
+@contextmanager
+def running_oracle(log: Path, *options: str) -> Iterator[Oracle]:
+    """Run an oracle on a free port for as long as the block lasts."""
+    log.touch()
+    command = [sys.executable, "-m", "tests.support.oracle", "--log", str(log), *options]
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
+        assert process.stdout is not None
+        try:
+            yield Oracle(process.stdout.readline().rsplit(" ", 1)[1].strip(), log)
+        finally:
+            process.kill()
+
+
+class _Server:
+    def __init__(self, log: Path, latency_s: float) -> None:
+        self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._latency_s = latency_s
+        self._count = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection until it closes."""
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                body = await reader.readexactly(_content_length(head))
+                if b"/payment" in head.split(b"\r\n", 1)[0]:
+                    self._note(body)
+                    await asyncio.sleep(self._latency_s)
+                answer = json.dumps(SUCCESS).encode()
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+                    % (len(answer), answer)
+                )
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the payer is gone: what it sent whole stands in the log
+        finally:
+            writer.close()
+
+    def _note(self, body: bytes) -> None:
+        self._count += 1
+        payment = json.loads(body)
+        entry = {
+            "n": self._count,
+            "reference": payment.get("invoiceNumber"),
+            "amount": payment["amount"],
+            "digest": hashlib.sha256(body).hexdigest(),
+        }
+        os.write(self._log, json.dumps(entry).encode() + b"\n")
+
+
+def _content_length(head: bytes) -> int:
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length":
+            return int(value)
+    return 0
+
+
+async def _main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("--latency-ms", type=float, default=0.0)
+    arguments = parser.parse_args()
+    oracle = _Server(arguments.log, arguments.latency_ms / 1000)
+    server = await asyncio.start_server(oracle.serve, "127.0.0.1", 0, backlog=512)
+    print(f"oracle ready at http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())
