@@ -1,0 +1,49 @@
+"""The payload of a chunk: texts of some hundred rows, compressed together, then encrypted."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Sequence
+
+import zstandard
+
+from batchpay.errors import LedgerDamaged
+from batchpay.ledger.keys import Keys
+
+CHUNK_ROWS = 512
+_LEVEL = 1
+_PLAIN_BYTES_MAX = 1 << 30
+_local = threading.local()
+
+
+def place_of(kind: str, batch: int, chunk: int) -> str:
+    """Name a payload's place; it is authenticated, so that a payload moved elsewhere can't be read."""
+    return f"{kind} of chunk {chunk} of batch {batch}"
+
+
+def seal_texts(keys: Keys, place: str, rows: Sequence[int], texts: Sequence[str]) -> bytes:
+    """Pack texts with their row numbers, compress, encrypt."""
+    encoded = [text.encode() for text in texts]
+    header = array("I", [len(rows), *rows, *map(len, encoded)])
+    if not hasattr(_local, "compressor"):
+        _local.compressor = zstandard.ZstdCompressor(level=_LEVEL)
+    return keys.seal(_local.compressor.compress(header.tobytes() + b"".join(encoded)), place)
+
+
+def unseal_texts(keys: Keys, place: str, sealed: bytes) -> dict[int, bytes]:
+    """Give the texts of a chunk by row; raises LedgerDamaged."""
+    compressed = keys.unseal(sealed, place)
+    try:
+        plain = zstandard.ZstdDecompressor().decompress(compressed, max_output_size=_PLAIN_BYTES_MAX)
+    except zstandard.ZstdError:
+        raise LedgerDamaged(f"the ledger is damaged: {place} can't be read") from None
+    count = int.from_bytes(plain[:4], "little")
+    header = array("I")
+    header.frombytes(plain[4 : 4 + 8 * count])
+    texts: dict[int, bytes] = {}
+    start = 4 + 8 * count
+    for row, length in zip(header[:count], header[count:], strict=True):
+        texts[row] = plain[start : start + length]
+        start += length
+    return texts

@@ -1,0 +1,150 @@
+"""What reports read: batches, rows, rejected rows, history; each call sees one consistent view."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from batchpay.errors import LedgerDamaged, WrongUse
+from batchpay.ledger.codes import DIRECTIONS, ROW_MASK, STATE_CODES, STATES, id_range, maybe_datetime, to_datetime
+from batchpay.ledger.contract import BatchSummary, Event, LedgerRow, RejectedRow
+from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.store import Store
+from batchpay.payment import Answer, Direction, State, Totals
+
+_BATCH = (
+    "SELECT batch.id, name, digest, file, origin, columns, registered_at, row_count, cents, again_reason,"
+    " run.started_at, run.finished_at, run.stopped"
+    " FROM batch LEFT JOIN run ON run.id = (SELECT max(id) FROM run WHERE run.batch = batch.id)"
+)
+_DETAIL_CHUNKS_KEPT = 8
+_MASK = "****"
+"""What stands before the last four in a row's details."""
+
+
+def _summary(connection: sqlite3.Connection, found: tuple[Any, ...]) -> BatchSummary:
+    identity, name, digest, file, origin, columns, registered_at, rows, cents, again, started, finished, stopped = found
+    by_state = dict.fromkeys(State, Totals())
+    by_direction = {direction.value: Totals() for direction in Direction}
+    for state, direction, count, sum_cents in connection.execute(
+        "SELECT state, direction, row_count, cents FROM total WHERE batch = ?", (identity,)
+    ):
+        by_state[STATES[state]] += Totals(count, sum_cents)
+        if STATES[state] is not State.REJECTED:
+            by_direction[DIRECTIONS[direction]] += Totals(count, sum_cents)
+    total = sum(by_state.values(), Totals())
+    if total != Totals(rows, cents):
+        raise LedgerDamaged(f"the ledger is damaged: the states of batch {name} do not add up to its control totals")
+    return BatchSummary(
+        batch=name, digest=digest, file=file, origin=origin, registered_at=to_datetime(registered_at),
+        started_at=maybe_datetime(started), finished_at=maybe_datetime(finished), stopped=stopped,
+        columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction, again_reason=again,
+    )  # fmt: skip
+
+
+def batches(store: Store) -> list[BatchSummary]:
+    """See contract.Ledger."""
+    with store.reading() as connection:
+        found = connection.execute(f"{_BATCH} ORDER BY batch.id DESC").fetchall()
+        return [_summary(connection, one) for one in found]
+
+
+def find_digest(store: Store, digest: bytes) -> BatchSummary | None:
+    """See contract.Ledger."""
+    with store.reading() as connection:
+        found = connection.execute(f"{_BATCH} WHERE digest = ? ORDER BY batch.id DESC LIMIT 1", (digest,)).fetchone()
+        return _summary(connection, found) if found else None
+
+
+def find(store: Store, reference: str | None) -> BatchSummary:
+    """See contract.Ledger."""
+    with store.reading() as connection:
+        if reference is None:
+            found = connection.execute(f"{_BATCH} ORDER BY batch.id DESC LIMIT 1").fetchall()
+            if not found:
+                raise WrongUse("the ledger holds no batch yet")
+        else:
+            found = connection.execute(f"{_BATCH} WHERE name = ?", (reference,)).fetchall()
+            if not found and reference:
+                found = connection.execute(
+                    f"{_BATCH} WHERE substr(name, 1, length(?)) = ? LIMIT 2", (reference, reference)
+                ).fetchall()
+            if not found:
+                raise WrongUse(f"no batch is called {reference}")
+            if len(found) > 1:
+                raise WrongUse(f"more than one batch begins with {reference}")
+        return _summary(connection, found[0])
+
+
+def batch_number(store: Store, name: str) -> tuple[int, bytes]:
+    """Give a batch's number and digest by its name; raises WrongUse."""
+    with store.reading() as connection:
+        found = connection.execute("SELECT id, digest FROM batch WHERE name = ?", (name,)).fetchone()
+    if not found:
+        raise WrongUse(f"no batch is called {name}")
+    return int(found[0]), found[1]
+
+
+def rows(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[LedgerRow]:
+    """See contract.Ledger."""
+    number, _ = batch_number(store, batch)
+    first, end = id_range(number)
+    wanted = [STATE_CODES[state] for state in (State if states is None else states) if state is not State.REJECTED]
+    details: dict[int, dict[int, bytes]] = {}
+    marks = ", ".join("?" * len(wanted))
+    with store.reading() as connection:
+        found = connection.execute(
+            "SELECT row.id, line, row.state, amount_cents, direction, attempts, chunk, sent_at, finished_at, http_status,"
+            " response_code, message, gateway_reference, reason"
+            " FROM row LEFT JOIN attempt ON attempt.id = row.id"
+            f" WHERE row.id >= ? AND row.id < ? AND row.state IN ({marks}) ORDER BY row.id",  # noqa: S608
+            (first, end, *wanted),
+        )
+        for (identity, line, state, cents, direction, attempts, chunk, sent, finished, status, code, message, reference,
+             reason) in found:  # fmt: skip
+            row = identity & ROW_MASK
+            if chunk not in details:
+                while len(details) >= _DETAIL_CHUNKS_KEPT:
+                    del details[next(iter(details))]
+                details[chunk] = _details(store, connection, number, chunk)
+            detail = json.loads(details[chunk][row])
+            yield LedgerRow(
+                row=row, line=line, state=STATES[state], amount_cents=cents, direction=DIRECTIONS[direction],
+                last_four=str(detail.get("account") or "").removeprefix(_MASK), attempts=attempts, sent_at=maybe_datetime(sent),
+                finished_at=maybe_datetime(finished), answer=Answer(status, code, message, reference), reason=reason,
+                details=detail,
+            )  # fmt: skip
+
+
+def _details(store: Store, connection: sqlite3.Connection, batch: int, chunk: int) -> dict[int, bytes]:
+    sealed = connection.execute("SELECT sealed FROM detail WHERE chunk = ?", (chunk,)).fetchone()
+    if not sealed:
+        raise LedgerDamaged(f"the ledger is damaged: the details of chunk {chunk} are not there")
+    return unseal_texts(store.keys, place_of("details", batch, chunk), sealed[0])
+
+
+def rejected(store: Store, batch: str) -> Iterator[RejectedRow]:
+    """See contract.Ledger."""
+    number, _ = batch_number(store, batch)
+    with store.reading() as connection:
+        found = connection.execute(
+            "SELECT id, line, amount_cents, reasons FROM row WHERE id >= ? AND id < ? AND state = ? ORDER BY id",
+            (*id_range(number), STATE_CODES[State.REJECTED]),
+        )
+        for identity, line, cents, reasons in found:
+            yield RejectedRow(identity & ROW_MASK, line, cents, tuple(reasons.split()))
+
+
+def events(store: Store, batch: str | None) -> Iterator[Event]:
+    """See contract.Ledger."""
+    number = None if batch is None else batch_number(store, batch)[0]
+    with store.reading() as connection:
+        found = connection.execute(
+            "SELECT number, at, batch.name, kind, who, why, detail FROM event LEFT JOIN batch ON batch.id = event.batch"
+            " WHERE ?1 IS NULL OR event.batch = ?1 ORDER BY number",
+            (number,),
+        )
+        for event_number, at, name, kind, who, why, detail in found:
+            yield Event(event_number, to_datetime(at), name, kind, who, why, detail)

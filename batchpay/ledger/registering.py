@@ -1,0 +1,280 @@
+"""Writing a batch: all of it in one transaction, its payloads sealed in a second thread."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from operator import mul
+from typing import Any
+
+from batchpay.errors import BatchpayError, LedgerNotUsable
+from batchpay.ledger.codes import DIRECTION_CODES, STATE_CODES, now_ms, row_id, write_ranges
+from batchpay.ledger.contract import NewBatch, PaymentColumns, RejectedColumns
+from batchpay.ledger.payload import CHUNK_ROWS, place_of, seal_texts
+from batchpay.ledger.refusals import translated
+from batchpay.ledger.store import Store, Transaction
+from batchpay.ledger.totals import Changes
+from batchpay.payment import State
+
+_REJECTED = STATE_CODES[State.REJECTED]
+_PENDING = STATE_CODES[State.PENDING]
+_IDENTITIES_MAX = 250_000
+"""Digests are gathered up to this many, then inserted in sorted order: eight times faster than one by one."""
+
+
+class RegisteredMeanwhile(LedgerNotUsable):
+    """Another batch was registered after the look at earlier ones: the look must be repeated."""
+
+
+class ChunkWriter:
+    """Writes rows with their sealed payloads; used for new batches and for rows released later."""
+
+    def __init__(self, store: Store, transaction: Transaction, batch: int) -> None:
+        self._keys = store.keys
+        self._transaction = transaction
+        self._batch = batch
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="seal")
+        self._sealing: list[tuple[int, Future[tuple[bytes, bytes]]]] = []
+        self._fingerprints: list[tuple[bytes, int, int]] = []
+        self._payment_ids: list[tuple[bytes, int]] = []
+        self._next_chunk: int = transaction.execute("SELECT coalesce(max(id), 0) + 1 FROM chunk").fetchone()[0]
+
+    def add(self, payments: PaymentColumns) -> list[int]:
+        """Take over payloads and digests; gives the chunk of each row."""
+        chunks: list[int] = []
+        for start in range(0, len(payments.rows), CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            chunk = self._next_chunk
+            self._next_chunk += 1
+            rows = payments.rows[part]
+            self._transaction.execute("INSERT INTO chunk VALUES (?, ?, ?)", (chunk, self._batch, len(rows)))
+            sealing = self._executor.submit(self._seal, chunk, rows, payments.bodies[part], payments.details[part])
+            self._sealing.append((chunk, sealing))
+            chunks += [chunk] * len(rows)
+        for row, fingerprint, payment_id in zip(
+            payments.rows, payments.fingerprints, payments.payment_ids, strict=True
+        ):
+            self._fingerprints.append((fingerprint, row_id(self._batch, row), payment_id is not None))
+            if payment_id is not None:
+                self._payment_ids.append((payment_id, row_id(self._batch, row)))
+        return chunks
+
+    def write(self) -> None:
+        """Write what has been sealed so far, and the digests once enough of them are gathered."""
+        for chunk, sealing in self._sealing:
+            bodies, details = sealing.result()
+            self._transaction.execute("INSERT INTO body VALUES (?, ?)", (chunk, bodies))
+            self._transaction.execute("INSERT INTO detail VALUES (?, ?)", (chunk, details))
+        self._sealing.clear()
+        if len(self._fingerprints) >= _IDENTITIES_MAX:
+            self.write_identities()
+
+    def write_identities(self) -> None:
+        """Write the gathered digests in their own order."""
+        connection = self._transaction.connection
+        connection.executemany("INSERT OR IGNORE INTO fingerprint VALUES (?, ?, ?)", sorted(self._fingerprints))
+        connection.executemany("INSERT OR IGNORE INTO payment_id VALUES (?, ?)", sorted(self._payment_ids))
+        self._fingerprints.clear()
+        self._payment_ids.clear()
+
+    def close(self) -> None:
+        """End the sealing thread."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _seal(
+        self, chunk: int, rows: Sequence[int], bodies: Sequence[str], details: Sequence[str]
+    ) -> tuple[bytes, bytes]:
+        return (
+            seal_texts(self._keys, place_of("bodies", self._batch, chunk), rows, bodies),
+            seal_texts(self._keys, place_of("details", self._batch, chunk), rows, details),
+        )
+
+
+class SqliteRegistering:
+    """A batch being written; see contract.Registering."""
+
+    def __init__(self, store: Store, transaction: Transaction, batch: NewBatch, who: str) -> None:
+        self._store = store
+        self._transaction = transaction
+        self._new = batch
+        self._who = who
+        self._meanwhile = transaction.execute("SELECT count(*) FROM batch").fetchone()[0] != batch.seen
+        self._name = self._free_name()
+        self._id = self._insert_batch()
+        self._chunks = ChunkWriter(store, transaction, self._id)
+        self._changes = Changes()
+        self._rows: dict[int, list[int]] = {_PENDING: [], _REJECTED: []}
+        self._ranges: dict[int, list[str]] = {_PENDING: [], _REJECTED: []}
+        self._weight = 0
+        self.finished = False
+
+    def add_payments(self, payments: PaymentColumns) -> None:
+        """See contract.Registering."""
+        with translated(self._store.place.ledger):
+            chunks = self._chunks.add(payments)
+            directions = [DIRECTION_CODES[word] for word in payments.directions]
+            ids = [row_id(self._id, row) for row in payments.rows]
+            columns = zip(
+                ids, payments.lines, payments.amounts_cents, directions, chunks, payments.payees, payments.accounts,
+                strict=True,
+            )  # fmt: skip
+            self._transaction.connection.executemany(
+                "INSERT INTO row (id, line, amount_cents, direction, state, chunk, payee, account) "
+                f"VALUES (?, ?, ?, ?, {_PENDING}, ?, ?, ?)",
+                columns,
+            )
+            self._chunks.write()
+        for code in (1, 2):
+            amounts = [
+                amount for amount, other in zip(payments.amounts_cents, directions, strict=True) if other == code
+            ]
+            self._changes.add(_PENDING, code, len(amounts), sum(amounts))
+        self._count(_PENDING, payments.rows, payments.amounts_cents)
+
+    def add_rejected(self, rejected: RejectedColumns) -> None:
+        """See contract.Registering."""
+        with translated(self._store.place.ledger):
+            ids = [row_id(self._id, row) for row in rejected.rows]
+            self._transaction.connection.executemany(
+                "INSERT INTO row (id, line, amount_cents, direction, state, reasons) "
+                f"VALUES (?, ?, ?, 0, {_REJECTED}, ?)",
+                zip(ids, rejected.lines, rejected.amounts_cents, rejected.reasons, strict=True),
+            )
+        self._changes.add(_REJECTED, 0, len(ids), sum(rejected.amounts_cents))
+        self._count(_REJECTED, rejected.rows, rejected.amounts_cents)
+
+    def finish(self) -> str:
+        """See contract.Registering."""
+        if self._meanwhile:
+            raise RegisteredMeanwhile(
+                "another batch was registered meanwhile; the look at earlier payments is repeated"
+            )
+        totals = self._changes.total()
+        if totals.rows != self._new.rows:
+            raise BatchpayError(f"the batch was to have {self._new.rows} rows, and {totals.rows} were written")
+        with translated(self._store.place.ledger):
+            self._chunks.write()
+            self._chunks.write_identities()
+            self._changes.write(self._transaction, self._id)
+            self._transaction.execute(
+                "UPDATE batch SET row_count = ?, cents = ? WHERE id = ?", (totals.rows, totals.cents, self._id)
+            )
+            self._transaction.event("registered", self._id, self._who, self._new.again_reason, self._detail())
+        self._transaction.commit()
+        self.finished = True
+        self._store.checkpoint()
+        return self._name
+
+    def close(self) -> None:
+        """Undo what was not finished."""
+        self._chunks.close()
+        self._transaction.rollback()
+
+    def _detail(self) -> dict[str, Any]:
+        for state in self._rows:
+            self._close_ranges(state)
+        return {
+            "name": self._name,
+            "digest": self._new.digest.hex(),
+            "rows": self._changes.total().rows,
+            "cents": self._changes.total().cents,
+            "weight": str(self._weight),
+            "pending": ",".join(self._ranges[_PENDING]),
+            "rejected": ",".join(self._ranges[_REJECTED]),
+        }
+
+    def _count(self, state: int, rows: Sequence[int], amounts: Sequence[int]) -> None:
+        self._weight += sum(map(mul, rows, amounts))
+        self._rows[state] += rows
+        self._close_ranges(state)
+
+    def _close_ranges(self, state: int) -> None:
+        if self._rows[state]:
+            self._ranges[state].append(write_ranges(self._rows[state]))
+            self._rows[state].clear()
+
+    def _free_name(self) -> str:
+        name = self._new.digest.hex()[:12]
+        taken = {
+            found for (found,) in self._transaction.execute("SELECT name FROM batch WHERE name GLOB ? || '*'", (name,))
+        }
+        return next(free for free in (name, *(f"{name}-{n}" for n in range(2, len(taken) + 3))) if free not in taken)
+
+    def _insert_batch(self) -> int:
+        new = self._new
+        cursor = self._transaction.execute(
+            "INSERT INTO batch (name, digest, file, origin, columns, options, again_reason, registered_at, row_count, cents)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
+            (self._name, new.digest, new.file, new.origin, json.dumps(list(new.columns)), json.dumps(new.options),
+             new.again_reason, now_ms()),
+        )  # fmt: skip
+        return int(cursor.lastrowid or 0)
+
+
+@contextmanager
+def registering(store: Store, batch: NewBatch, who: str) -> Iterator[SqliteRegistering]:
+    """Begin to write a batch; nothing of it stands unless it was finished."""
+    transaction = store.begin()
+    try:
+        with translated(store.place.ledger):
+            writing = SqliteRegistering(store, transaction, batch, who)
+    except BaseException:
+        transaction.rollback()
+        raise
+    try:
+        yield writing
+    finally:
+        writing.close()
+
+
+def release(store: Store, batch: int, payments: Sequence[PaymentColumns], who: str, why: str) -> int:
+    """Turn rejected rows to pending; see contract.Ledger.release."""
+    released: list[int] = []
+    with store.transaction() as transaction:
+        writer = ChunkWriter(store, transaction, batch)
+        changes = Changes()
+        try:
+            for columns in payments:
+                released += _release_columns(transaction, batch, columns, writer, changes)
+            writer.write()
+            writer.write_identities()
+        finally:
+            writer.close()
+        if released:
+            changes.write(transaction, batch)
+            transaction.event("released", batch, who, why, {"pending": write_ranges(released)})
+    return len(released)
+
+
+def _release_columns(
+    transaction: Transaction, batch: int, payments: PaymentColumns, writer: ChunkWriter, changes: Changes
+) -> list[int]:
+    """Release those rows of one set of columns that are rejected and carry the same amount."""
+    rejected: dict[int, int] = {}
+    for position, (row, amount) in enumerate(zip(payments.rows, payments.amounts_cents, strict=True)):
+        found = transaction.execute(
+            "SELECT direction FROM row WHERE id = ? AND state = ? AND amount_cents = ?",
+            (row_id(batch, row), _REJECTED, amount),
+        ).fetchone()
+        if found:
+            rejected[position] = found[0]
+    chosen = PaymentColumns(
+        *([column[position] for position in rejected] for column in (
+            payments.rows, payments.lines, payments.amounts_cents, payments.directions, payments.fingerprints,
+            payments.payment_ids, payments.payees, payments.accounts, payments.details, payments.bodies,
+        ))
+    )  # fmt: skip
+    chunks = writer.add(chosen)
+    for index, before in enumerate(rejected.values()):
+        direction = DIRECTION_CODES[chosen.directions[index]]
+        transaction.execute(
+            "UPDATE row SET state = ?, reasons = NULL, direction = ?, chunk = ?, payee = ?, account = ? WHERE id = ?",
+            (_PENDING, direction, chunks[index], chosen.payees[index], chosen.accounts[index],
+             row_id(batch, chosen.rows[index])),
+        )  # fmt: skip
+        changes.add(_REJECTED, before, -1, -chosen.amounts_cents[index])
+        changes.add(_PENDING, direction, 1, chosen.amounts_cents[index])
+    writer.write()
+    return list(chosen.rows)
