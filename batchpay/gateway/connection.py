@@ -1,0 +1,224 @@
+"""A connection to the gateway: look-up, TCP, explicit proxy and TLS, each under one deadline; before any request."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import re
+import select
+import socket
+import ssl
+import threading
+import time
+from typing import Any
+
+import certifi
+import requests
+
+from batchpay.config import GatewaySettings
+from batchpay.errors import SettingsNotUsable
+from batchpay.gateway.origin import Origin, Proxy, check_proxy
+
+RECEIVE_BYTES = 65_536
+_PROXY_HEAD_BYTES_MAX = 16_384
+_PROXY_AGREES = re.compile(rb"HTTP/1\.[01] 2[0-9]{2}[ \r]", re.ASCII)
+
+
+class ExchangeFailed(requests.ConnectionError):
+    """An exchange ended without a complete answer. The text is in plain words and holds nothing of the request."""
+
+    def __init__(self, problem: str, *, certificate: bool = False) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.certificate = certificate
+        """The gateway's certificate is not to be trusted: nothing to try again."""
+
+
+def problem_of(error: BaseException) -> str:
+    """Say in plain words what an exception means, without its text, which may quote the request."""
+    if isinstance(error, ExchangeFailed):
+        return error.problem
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not to be trusted: {error.verify_message}"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason or type(error).__name__})"
+    if isinstance(error, OSError) and error.errno is not None and not isinstance(error, requests.RequestException):
+        return (error.strerror or type(error).__name__).lower()
+    return f"it failed ({type(error).__name__})"
+
+
+def remaining_s(deadline: float) -> float:
+    """Seconds left until a deadline of the monotonic clock; raises TimeoutError when none are."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def tls_context(settings: GatewaySettings) -> ssl.SSLContext:
+    """TLS 1.2 or later, host names checked, authorities from certifi or gateway.ca_bundle.
+
+    `ssl.create_default_context` is not used, since it writes the session's keys to the file that SSLKEYLOGFILE names
+    and trusts the authorities that SSL_CERT_FILE names.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_verify_locations(settings.ca_bundle or certifi.where())
+    except (OSError, ssl.SSLError):
+        raise SettingsNotUsable(f"gateway.ca_bundle {settings.ca_bundle} can't be read as PEM certificates") from None
+    return context
+
+
+class Connection:
+    """An open connection, used by one thread."""
+
+    __slots__ = ("_poll", "_socket", "tls_version", "used_at")
+
+    def __init__(self, opened: socket.socket) -> None:
+        self._socket = opened
+        self._poll = select.poll()
+        self._poll.register(opened, select.POLLIN)
+        self.tls_version = opened.version() if isinstance(opened, ssl.SSLSocket) else None
+        self.used_at = time.monotonic()
+
+    def is_quiet(self) -> bool:
+        """Whether nothing has come in unasked: an end, an error or an answer that nobody waits for."""
+        if not self._poll.poll(0):
+            return True
+        if not isinstance(self._socket, ssl.SSLSocket):
+            return False
+        try:  # TLS 1.3 sends session tickets unasked: they make the socket readable and hold no data
+            self._socket.settimeout(0)
+            self._socket.recv(1)
+        except ssl.SSLWantReadError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def wait_until(self, deadline: float) -> None:
+        """Bound the next write or read; raises TimeoutError where the deadline is over."""
+        self._socket.settimeout(remaining_s(deadline))
+
+    def send(self, data: memoryview) -> int:
+        """Write some of the data; returns how much."""
+        return self._socket.send(data)
+
+    def receive(self) -> bytes:
+        """Wait for the next bytes; empty when the other side has closed."""
+        return self._socket.recv(RECEIVE_BYTES)
+
+    def shut_down(self) -> None:
+        """End the connection under a thread that waits on it."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Give the socket back."""
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+
+class Connector:
+    """Opens connections to one origin."""
+
+    def __init__(self, origin: Origin, settings: GatewaySettings) -> None:
+        self.origin = origin
+        self._proxy: Proxy | None = check_proxy(settings.proxy)
+        self._connect_timeout_s = settings.connect_timeout
+        self._tls = tls_context(settings) if origin.is_tls else None
+
+    def open(self, deadline: float) -> Connection:
+        """Look up, connect and agree on TLS. Raises ExchangeFailed; no byte of a request has left by then."""
+        deadline = min(deadline, time.monotonic() + self._connect_timeout_s)
+        place = self._proxy or self.origin
+        opened: socket.socket | None = None
+        try:
+            opened = self._connect(place.host, self._look_up(place.host, place.port, deadline), deadline)
+            if self._proxy:
+                self._ask_proxy(opened, self._proxy, deadline)
+            if self._tls:
+                opened.settimeout(remaining_s(deadline))
+                opened = self._tls.wrap_socket(opened, server_hostname=self.origin.host)
+            return Connection(opened)
+        except BaseException as error:
+            if opened is not None:
+                opened.close()
+            if not isinstance(error, Exception):
+                raise
+            raise ExchangeFailed(
+                f"no connection to {self.origin}: {problem_of(error)}",
+                certificate=isinstance(error, ssl.SSLCertVerificationError),
+            ) from None
+
+    def _look_up(self, host: str, port: int, deadline: float) -> list[Any]:
+        """Find the host's addresses. The system's look-up knows no deadline, so it runs in a thread of its own."""
+        found: list[Any] = []
+        failed: list[Exception] = []
+
+        def look_up() -> None:
+            try:
+                found.extend(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            except Exception as error:
+                failed.append(error)
+
+        if _is_literal(host):
+            look_up()
+        else:
+            thread = threading.Thread(target=look_up, daemon=True, name="batchpay-lookup")
+            thread.start()
+            thread.join(remaining_s(deadline))
+            if thread.is_alive():
+                raise ExchangeFailed(f"the name {host} was not looked up in time")
+        if failed or not found:
+            raise ExchangeFailed(f"the name {host} was not found")
+        return found
+
+    def _connect(self, host: str, addresses: list[Any], deadline: float) -> socket.socket:
+        """Connect to the first address that answers; time is shared out among them."""
+        problem: Exception = ExchangeFailed(f"{host} has no address that may be used")
+        for number, (family, kind, protocol, _, address) in enumerate(addresses):
+            if not self.origin.is_tls and not self._proxy and not ipaddress.ip_address(address[0]).is_loopback:
+                continue  # `localhost` of a strange hosts file: http does not leave this machine
+            opened = socket.socket(family, kind, protocol)
+            try:
+                opened.settimeout(remaining_s(deadline) / (len(addresses) - number))
+                opened.connect(address)
+                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return opened
+            except BaseException as error:
+                opened.close()
+                if not isinstance(error, OSError):
+                    raise
+                problem = error
+        raise problem
+
+    def _ask_proxy(self, opened: socket.socket, proxy: Proxy, deadline: float) -> None:
+        """Have the proxy open a tunnel; only its own credentials are shown to it."""
+        host = f"[{self.origin.host}]" if ":" in self.origin.host else self.origin.host
+        lines = [f"CONNECT {host}:{self.origin.port} HTTP/1.1", f"Host: {host}:{self.origin.port}"]
+        if proxy.authorization:
+            lines.append(f"Proxy-Authorization: {proxy.authorization}")
+        opened.settimeout(remaining_s(deadline))
+        opened.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
+        head = b""
+        while b"\r\n\r\n" not in head:
+            opened.settimeout(remaining_s(deadline))
+            data = opened.recv(4096)
+            head += data
+            if not data or len(head) > _PROXY_HEAD_BYTES_MAX:
+                raise ExchangeFailed("the proxy gave no proper answer")
+        if not _PROXY_AGREES.match(head) or not head.endswith(b"\r\n\r\n"):
+            raise ExchangeFailed("the proxy refused to open a tunnel")
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

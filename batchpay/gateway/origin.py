@@ -1,0 +1,120 @@
+"""Where requests may go: one origin, https or loopback, and nothing that the environment says."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from batchpay.errors import SettingsNotUsable
+
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Scheme, host and port of the gateway."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether the exchange is encrypted."""
+        return self.scheme == "https"
+
+    @property
+    def authority(self) -> str:
+        """Host and port as the Host header wants them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """An explicit http proxy, asked by CONNECT."""
+
+    host: str
+    port: int
+    authorization: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.host}:{self.port})"
+
+
+def is_loopback(base_url: str) -> bool:
+    """Whether gateway.base_url is usable and means this machine itself."""
+    try:
+        return _is_loopback_host(check_origin(base_url).host)
+    except SettingsNotUsable:
+        return False
+
+
+def check_origin(base_url: str) -> Origin:
+    """Read gateway.base_url as an origin.
+
+    Raises SettingsNotUsable for anything but https (http only to loopback), and for a user, path, query or fragment: a
+    base_url with a secret or a path in it is a mistake whose text must not be shown.
+    """
+    if not base_url:
+        raise SettingsNotUsable("gateway.base_url (BATCHPAY_BASE_URL) is not set")
+    scheme, host, port = _split("gateway.base_url", base_url, ("https", "http"))
+    if scheme == "http" and not _is_loopback_host(host):
+        raise SettingsNotUsable(f"gateway.base_url must be https; http goes to this machine only, not to {host}")
+    return Origin(scheme, host, port)
+
+
+def check_proxy(proxy: str) -> Proxy | None:
+    """Read gateway.proxy (`http://[user:password@]host:port`); None where it is not set. Raises SettingsNotUsable."""
+    if not proxy:
+        return None
+    userinfo, at, rest = proxy.removeprefix("http://").rpartition("@")
+    _, host, port = _split("gateway.proxy", f"http://{rest}" if proxy.startswith("http://") else proxy, ("http",))
+    if not at:
+        return Proxy(host, port)
+    return Proxy(host, port, "Basic " + base64.b64encode(unquote(userinfo).encode()).decode("ascii"))
+
+
+def _split(name: str, url: str, schemes: tuple[str, ...]) -> tuple[str, str, int]:
+    """Scheme, host and port of a URL that holds nothing else."""
+    if not all(33 <= ord(character) <= 126 for character in url) or "\\" in url:
+        raise SettingsNotUsable(f"{name} holds blanks, control or non-ASCII characters")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise SettingsNotUsable(f"{name} is no address: write {schemes[0]}://host[:port]") from None
+    if parts.scheme not in schemes:
+        raise SettingsNotUsable(f"{name} must begin with {' or '.join(scheme + '://' for scheme in schemes)}")
+    if "@" in parts.netloc:
+        raise SettingsNotUsable(f"{name} must not hold a user or a password")
+    if parts.path not in ("", "/") or "?" in url or "#" in url:
+        raise SettingsNotUsable(f"{name} must be an origin alone, without path, query or fragment")
+    if not (_is_address(host) if ":" in host else _HOST.fullmatch(host)) or port == 0:
+        raise SettingsNotUsable(f"{name} is no address: write {schemes[0]}://host[:port]")
+    return parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme]
+
+
+def _is_loopback_host(host: str) -> bool:
+    """Whether a host is in 127.0.0.0/8, ::1 or `localhost`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,125 @@
+"""The payment interface of the gateway: one payment, one outcome; and the test of the connection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from batchpay.config import Credentials, GatewaySettings
+from batchpay.errors import SettingsNotUsable
+from batchpay.gateway.channel import Channel, Exchange
+from batchpay.gateway.profile import Profile
+from batchpay.gateway.wire import checked_target
+from batchpay.payment import Outcome, State
+
+CONNECTION_PATH = "/v2/api/connection.json"
+
+_ACCOUNT_MEMBERS = re.compile(rb'"ach(?:AccountNumber|RoutingNumber)"\s*:\s*"([^"\\]+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionReport:
+    """What came of asking the gateway whether it knows us."""
+
+    ok: bool
+    origin: str
+    http_status: int | None
+    elapsed_s: float
+    tls: str | None
+    """The version of TLS; None without it."""
+    message: str | None
+    """What the gateway says, defused."""
+    problem: str | None
+    """What is wrong, in plain words; None when all is well."""
+
+
+class PaymentsClient:
+    """Sends payments; safe to share between threads, each of which keeps one connection."""
+
+    def __init__(self, settings: GatewaySettings, credentials: Credentials) -> None:
+        """Check settings and profile, open nothing; raises SettingsNotUsable."""
+        self._profile = Profile.load(settings)
+        self._key = credentials.api_key
+        try:
+            self._payment_path = checked_target(settings.payment_path)
+        except ValueError as error:
+            raise SettingsNotUsable(f"gateway.payment_path: {error}") from None
+        self._channel = Channel(
+            settings,
+            headers={f"{settings.service_header}-API-ID": credentials.api_id},
+            secret_headers={f"{settings.service_header}-API-KEY": credentials.api_key},
+        )
+
+    @property
+    def origin(self) -> str:
+        """The gateway's origin, as it is shown and recorded."""
+        return str(self._channel.origin)
+
+    def pay(self, body: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+        """Send one payment, once; `body` is its JSON, sent to the letter.
+
+        `before_first_byte` is called when a connection stands and before any byte of the request leaves; what it raises
+        goes on to the caller, with nothing sent. Nothing that the network or the gateway does is ever raised.
+        """
+        exchange = self._channel.exchange("POST", self._payment_path, body, before_first_byte)
+        if exchange.http_status is None:
+            return outcome_without_answer(exchange)
+        outcome = self._profile.outcome_of(
+            exchange.http_status, exchange.headers, exchange.body, conceal=self._conceal(body)
+        )
+        return replace(outcome, bytes_sent=exchange.bytes_sent)
+
+    def test_connection(self) -> ConnectionReport:
+        """Ask the gateway whether it knows the id and key; raises nothing that the network does."""
+        exchange = self._channel.exchange("POST", CONNECTION_PATH)
+        if exchange.http_status is None:
+            return self._report(exchange, None, exchange.problem)
+        outcome = self._profile.outcome_of(
+            exchange.http_status, exchange.headers, exchange.body, conceal=[self._key.reveal()]
+        )
+        return self._report(exchange, outcome.answer.message, _problem(outcome))
+
+    def close(self) -> None:
+        """End all connections."""
+        self._channel.close()
+
+    def _conceal(self, body: bytes) -> list[str]:
+        """What an answer might echo and must not be stored: the payment's account, routing number, and the key."""
+        texts = [found.decode("utf-8", "replace") for found in _ACCOUNT_MEMBERS.findall(body)]
+        return [*texts, self._key.reveal()]
+
+    def _report(self, exchange: Exchange, message: str | None, problem: str | None) -> ConnectionReport:
+        return ConnectionReport(
+            ok=problem is None,
+            origin=self.origin,
+            http_status=exchange.http_status,
+            elapsed_s=exchange.elapsed_s,
+            tls=exchange.tls_version,
+            message=message,
+            problem=problem,
+        )
+
+
+def outcome_without_answer(exchange: Exchange) -> Outcome:
+    """Judge an exchange that brought no complete answer: by the bytes that left, and by nothing else."""
+    problem = exchange.problem or "no complete answer"
+    if exchange.bytes_sent > 0:
+        return Outcome(State.IN_DOUBT, problem, bytes_sent=exchange.bytes_sent)
+    return Outcome(State.PENDING, problem, stop=problem if exchange.certificate else None)
+
+
+def _problem(outcome: Outcome) -> str | None:
+    """What a judged answer to the connection test says is wrong."""
+    if outcome.state is State.ACCEPTED:
+        return None
+    status = outcome.answer.http_status
+    if status in (401, 403):
+        return f"the gateway refuses the id or the key (HTTP {status})"
+    if outcome.stop is not None:
+        return outcome.stop
+    if outcome.pace is not None and outcome.pace.refused:
+        return f"the gateway is busy (HTTP {status}): try again later"
+    if outcome.state is State.DECLINED:
+        return f"the gateway answered no ({outcome.reason})"
+    return f"the gateway gave an answer that is not recognised ({outcome.reason})"

@@ -1,0 +1,296 @@
+"""What an answer means: CONTRACT.md's table as data, changed by the setting `gateway.profile`, checked when loaded.
+
+The gateway's answers to payments are not documented. So the table is ours, and whoever knows better writes it down:
+
+    [gateway.profile]
+    status_member = "result.word"        # where the deciding word stands (dotted); `status` by default
+    accepted = ["APPROVED"]              # words of a payment that was made, to the letter
+    declined = ["DENIED"]                # words of a payment that was not
+    reference = ["transactionId"]        # names under which the answer's own id is looked for, the likeliest first
+    message = ["responseText"]           # likewise for its text
+    response_code = ["responseCode"]     # likewise for its code
+    [gateway.profile.http]               # meaning of an HTTP status: word, declined, pending or in_doubt
+    409 = "declined"
+    402 = "word"
+    404 = "declined, stop"               # and the run goes no further
+
+No table can turn silence, a redirect or an answer without a word into an accepted payment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from batchpay.config import GatewaySettings
+from batchpay.errors import SettingsNotUsable
+from batchpay.gateway.pace import read_pace
+from batchpay.gateway.strict_json import NotStrictJson, parse_object
+from batchpay.payment import Answer, Outcome, Pace, State
+
+WORD = "word"
+"""An HTTP status whose meaning the body's word decides."""
+
+_MEANINGS = {
+    WORD: None,
+    "declined": State.DECLINED,
+    "pending": State.PENDING,
+    "in_doubt": State.IN_DOUBT,
+}
+
+_STOPS = {
+    401: "credentials refused",
+    403: "credentials refused",
+    404: "the gateway does not know the path (HTTP 404): is gateway.base_url right?",
+    405: "the gateway refuses the method (HTTP 405): is gateway.base_url right?",
+    415: "the gateway refuses the content type (HTTP 415)",
+}
+_REDIRECTED = "the gateway redirects, which is not followed: is gateway.base_url right?"
+_STOPPED_BY_PROFILE = "the gateway answered HTTP {status}, at which gateway.profile stops"
+
+_DEFAULT_HTTP: dict[str, str] = {
+    "2xx": WORD,
+    "3xx": "in_doubt, stop",
+    **dict.fromkeys(("400", "402", "410", "413", "422"), "declined"),
+    **dict.fromkeys(("404", "405", "415"), "declined, stop"),
+    **dict.fromkeys(("401", "403"), "pending, stop"),
+}
+_HTTP_KEY = re.compile(r"[1-5][0-9]{2}|[245]xx", re.ASCII)
+_NODES_MAX = 64
+_DEPTH_MAX = 5
+_MESSAGE_CHARACTERS_MAX = 200
+_REFERENCE_CHARACTERS_MAX = 64
+_CODE_CHARACTERS_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What one HTTP status means; `state` None leaves it to the body's word."""
+
+    state: State | None
+    stop: bool = False
+
+
+_UNLISTED = Meaning(State.IN_DOUBT)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The table, ready to be asked."""
+
+    http: Mapping[str, Meaning]
+    status_member: tuple[str, ...] = ("status",)
+    accepted: frozenset[str] = frozenset({"success"})
+    declined: frozenset[str] = frozenset({"error", "fail", "failed", "failure", "declined"})
+    reference: tuple[str, ...] = (
+        "gateway_reference", "transaction_id", "transactionId", "transactionID", "payment_id", "paymentId",
+        "reference_number", "referenceNumber", "reference_id", "referenceId", "reference", "trace_number",
+        "traceNumber", "confirmation_number", "confirmationNumber", "id",
+    )  # fmt: skip
+    message: tuple[str, ...] = (
+        "message", "error_message", "errorMessage", "responseText", "response_text", "text", "reason",
+        "description", "detail", "title", "error", "result",
+    )  # fmt: skip
+    response_code: tuple[str, ...] = ("response_code", "responseCode", "code", "error_code", "errorCode")
+    resend_after_429: bool = True
+    resend_after_503: bool = False
+
+    @classmethod
+    def load(cls, settings: GatewaySettings) -> Profile:
+        """Lay the setting `gateway.profile` over the table; raises SettingsNotUsable naming what is wrong with it."""
+        changes = dict(settings.profile)
+        http = {**_DEFAULT_HTTP, **_checked_http(changes.pop("http", {}))}
+        parts: dict[str, Any] = {}
+        for name, value in changes.items():
+            if name == "status_member":
+                if not isinstance(value, str) or not all(value.split(".")):
+                    raise SettingsNotUsable("gateway.profile.status_member must be a name, or names joined by points")
+                parts[name] = tuple(value.split("."))
+            elif name in ("accepted", "declined"):
+                parts[name] = frozenset(_words(name, value))
+            elif name in ("reference", "message", "response_code"):
+                parts[name] = tuple(_words(name, value))
+            else:
+                raise SettingsNotUsable(f"gateway.profile.{name} is no part of a profile")
+        profile = cls(
+            http={key: _meaning(text) for key, text in http.items()},
+            resend_after_429=settings.resend_after_429,
+            resend_after_503=settings.resend_after_503,
+            **parts,
+        )
+        both = sorted(profile.accepted & profile.declined)
+        if both:
+            raise SettingsNotUsable(f"gateway.profile: {both[0]} can't mean both accepted and declined")
+        return profile
+
+    def outcome_of(
+        self, http_status: int, headers: Mapping[str, str], body: bytes, conceal: Sequence[str] = ()
+    ) -> Outcome:
+        """Judge a complete answer. `conceal` are texts that must not be stored should the answer echo them.
+
+        `headers` are looked up by lower-case names. `bytes_sent` of the outcome is left at 0 for the caller to set.
+        """
+        try:
+            value: dict[str, Any] | None = parse_object(body)
+            problem = None
+        except NotStrictJson as refused:
+            value, problem = None, str(refused)
+        word = self._word(value) if value is not None else None
+        answer = self._answer(http_status, value, conceal)
+        pace = read_pace(http_status, headers)
+        state, stop, reason = self._judge(http_status, word, pace)
+        if state is None:  # the body's word decides, and there is none that is known
+            reason = problem or f"HTTP {http_status} without a known {'.'.join(self.status_member)}"
+            return Outcome(State.IN_DOUBT, reason, answer, pace=pace)
+        return Outcome(state, reason, answer, stop=stop, pace=pace)
+
+    def _judge(self, http_status: int, word: str | None, pace: Pace | None) -> tuple[State | None, str | None, str]:
+        """State, stop and reason of an HTTP status with a word; the state is None where no known word decides."""
+        reason = f"HTTP {http_status}"
+        if word in self.declined or word in self.accepted:
+            reason = f"HTTP {http_status}, {'.'.join(self.status_member)} {word}"
+        meaning = self.http.get(str(http_status)) or self.http.get(f"{http_status // 100}xx")
+        if meaning is None and http_status == 429 and self.resend_after_429:
+            meaning = Meaning(State.PENDING)
+        if meaning is None and http_status == 503 and self.resend_after_503 and pace is not None and pace.refused:
+            meaning = Meaning(State.PENDING)
+        meaning = meaning or _UNLISTED
+        stop = self._stop(http_status) if meaning.stop else None
+        if meaning.state is not None:
+            if word in self.accepted and http_status >= 400:
+                # The status says no and the body says yes: nothing is proven.
+                return State.IN_DOUBT, stop, reason
+            return meaning.state, stop, reason
+        if word in self.accepted:
+            return State.ACCEPTED, stop, reason
+        if word in self.declined:
+            return State.DECLINED, stop, reason
+        return None, stop, reason
+
+    @staticmethod
+    def _stop(http_status: int) -> str:
+        if 300 <= http_status < 400:
+            return _REDIRECTED
+        return _STOPS.get(http_status) or _STOPPED_BY_PROFILE.format(status=http_status)
+
+    def _word(self, value: dict[str, Any]) -> str | None:
+        """The text in the member that decides; a truth value or whole number as JSON writes it."""
+        node: Any = value
+        for name in self.status_member:
+            node = node.get(name) if isinstance(node, dict) else None
+        if isinstance(node, bool):
+            return "true" if node else "false"
+        if isinstance(node, int):
+            return str(node)
+        return node if isinstance(node, str) else None
+
+    def _answer(self, http_status: int, value: dict[str, Any] | None, conceal: Sequence[str]) -> Answer:
+        """Take the code, text and id from the answer, wherever in its nodes they stand."""
+        if value is None:
+            return Answer(http_status)
+        nodes = list(_nodes(value))
+        code = _find(nodes, self.response_code, _scalar)
+        message = _find(nodes, self.message, _text)
+        reference = _find(nodes, self.reference, _scalar)
+        return Answer(
+            http_status,
+            response_code=_defused(code, _CODE_CHARACTERS_MAX, conceal),
+            message=_defused(message, _MESSAGE_CHARACTERS_MAX, conceal),
+            gateway_reference=_defused(reference, _REFERENCE_CHARACTERS_MAX, conceal),
+        )
+
+
+def _nodes(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The objects of an answer, the outer ones first, up to a bound."""
+    level: list[dict[str, Any]] = [value]
+    given = 0
+    for _ in range(_DEPTH_MAX):
+        inner: list[dict[str, Any]] = []
+        for node in level:
+            yield node
+            given += 1
+            if given >= _NODES_MAX:
+                return
+            for part in node.values():
+                if isinstance(part, dict):
+                    inner.append(part)
+                elif isinstance(part, list):
+                    inner.extend(item for item in part if isinstance(item, dict))
+        level = inner
+
+
+def _find(nodes: Sequence[dict[str, Any]], names: Sequence[str], read: Any) -> str | None:
+    """The first usable value under the likeliest name."""
+    for name in names:
+        for node in nodes:
+            if name in node:
+                text: str | None = read(node[name])
+                if text:
+                    return text
+    return None
+
+
+def _scalar(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return None
+    return str(value) if isinstance(value, (str, int)) else None
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, list):
+        return "; ".join(item for item in value if isinstance(item, str)) or None
+    return value if isinstance(value, str) else None
+
+
+def _defused(text: str | None, characters_max: int, conceal: Sequence[str]) -> str | None:
+    """One printable line of bounded length, without control characters and without what must not be stored."""
+    if text is None:
+        return None
+    for secret in conceal:
+        text = _concealed(text, secret)
+    line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    return (line if len(line) <= characters_max else line[: characters_max - 1] + "…") or None
+
+
+def _concealed(text: str, secret: str) -> str:
+    """Replace a secret by its last four characters, also where blanks, points or hyphens stand in it."""
+    if len(secret) <= 4:
+        return text
+    pattern = r"[\s.-]?".join(re.escape(character) for character in secret)
+    return re.sub(pattern, "****" + secret[-4:], text, flags=re.IGNORECASE)
+
+
+def _words(name: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not value or not all(isinstance(word, str) and word for word in value):
+        raise SettingsNotUsable(f"gateway.profile.{name} must be a list of one or more texts")
+    return value
+
+
+def _checked_http(changes: Any) -> dict[str, str]:
+    """Check [gateway.profile.http]; a class of statuses is written 4xx."""
+    if not isinstance(changes, dict):
+        raise SettingsNotUsable("gateway.profile.http must be a table")
+    for key, text in changes.items():
+        if not _HTTP_KEY.fullmatch(str(key)):
+            raise SettingsNotUsable(f"gateway.profile.http.{key} is no HTTP status (such as 409, or 5xx)")
+        word, _, stop = (part.strip() for part in str(text).partition(","))
+        if word not in _MEANINGS or stop not in ("", "stop"):
+            raise SettingsNotUsable(
+                f"gateway.profile.http.{key} must be one of {', '.join(_MEANINGS)}, or that and ', stop'"
+            )
+        if str(key)[0] in "13" and word != "in_doubt":
+            raise SettingsNotUsable(
+                f"gateway.profile.http.{key}: a redirect or interim answer leaves a payment in doubt"
+            )
+        if word == "pending" and (str(key)[0] == "2" or str(key).endswith("xx")):
+            raise SettingsNotUsable(
+                f"gateway.profile.http.{key}: only a single status from 400 on can mean that nothing was applied"
+            )
+    return {str(key): str(text) for key, text in changes.items()}
+
+
+def _meaning(text: str) -> Meaning:
+    word, _, stop = text.partition(",")
+    return Meaning(_MEANINGS[word.strip()], bool(stop))

@@ -1,0 +1,72 @@
+"""JSON that means one thing: what two readers could take differently, or what no answer needs, is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+DEPTH_MAX = 32
+
+
+class NotStrictJson(ValueError):
+    """The bytes are no JSON object in which every reader sees the same; the text is safe to show."""
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Read a JSON object; raises NotStrictJson.
+
+    Refused: a byte order mark, anything but UTF-8, a key twice in one object, NaN, Infinity and numbers beyond a float,
+    lone surrogates, more than DEPTH_MAX levels, anything after the object, and anything that is no object.
+    """
+    if not body.strip():
+        raise NotStrictJson("the answer is empty")
+    try:
+        value = _DECODER.decode(body.decode("utf-8"))
+    except NotStrictJson:
+        raise
+    except RecursionError:
+        raise NotStrictJson("the answer is nested too deeply") from None
+    except ValueError:  # UnicodeDecodeError and JSONDecodeError are; so is a number of thousands of digits
+        raise NotStrictJson("the answer is not JSON") from None
+    if not isinstance(value, dict):
+        raise NotStrictJson("the answer is no JSON object")
+    if body.count(b"{") + body.count(b"[") > DEPTH_MAX or b"\\u" in body:
+        _look_over(value)
+    return value
+
+
+def _look_over(value: Any) -> None:
+    """Refuse what only shows in the parsed value: depth and lone surrogates. Without recursion."""
+    waiting = [(value, 1)]
+    while waiting:
+        item, depth = waiting.pop()
+        if isinstance(item, str):
+            if any("\ud800" <= character <= "\udfff" for character in item):
+                raise NotStrictJson("the answer holds half a character")
+        elif isinstance(item, (dict, list)):
+            if depth > DEPTH_MAX:
+                raise NotStrictJson("the answer is nested too deeply")
+            parts = [*item.keys(), *item.values()] if isinstance(item, dict) else item
+            waiting.extend((part, depth + 1) for part in parts)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise NotStrictJson("the answer names a key twice")
+    return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise NotStrictJson("the answer holds a number beyond all bounds")
+    return number
+
+
+def _no_constant(_: str) -> NoReturn:
+    raise NotStrictJson("the answer holds NaN or Infinity")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)

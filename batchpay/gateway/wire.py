@@ -1,0 +1,171 @@
+"""HTTP/1.1 as bytes: the head of a request, and one answer read strictly under caps.
+
+Strict means: whatever could let two readers disagree about where an answer ends (two lengths, a length beside chunks,
+no length at all) is refused, and so is a body that would have to be unpacked. A refused answer is no answer: the
+payment is in doubt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import httptools
+
+HEAD_BYTES_MAX = 32_768
+"""Most bytes of an answer's header names and values."""
+INTERIM_ANSWERS_MAX = 16
+"""Most 1xx answers read off before the answer itself."""
+FRAMING_FACTOR = 8
+"""A body in the smallest chunks takes six bytes on the wire for each of its own; beyond this it is padding."""
+
+_HEADER_LINES = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~]*\r\n)*", re.ASCII)
+_TARGET = re.compile(r"/[!-~]*", re.ASCII)
+_SINGLE_HEADERS = frozenset({"content-length", "transfer-encoding", "content-encoding"})
+_NO_BODY_STATUSES = frozenset({204, 304})
+
+
+class AnswerRefused(Exception):
+    """What came back is no single complete HTTP answer within the caps; the text is safe to show."""
+
+
+def header_block(headers: Iterable[tuple[str, str]]) -> bytes:
+    """Header lines as bytes; raises ValueError where a name or value can't stand in one (its text is not quoted)."""
+    block = "".join([f"{name}: {value}\r\n" for name, value in headers]).encode("latin-1", "replace")
+    if not _HEADER_LINES.fullmatch(block):
+        raise ValueError("a header's name or value holds characters that can't stand in a header")
+    return block
+
+
+def checked_target(target: str) -> str:
+    """A request target (path and query) fit for the request line; raises ValueError."""
+    if not _TARGET.fullmatch(target):
+        raise ValueError("a path must begin with / and hold no blanks, control or non-ASCII characters")
+    return target
+
+
+class AnswerReader:
+    """Reads one answer to one request from the bytes as they come; 1xx answers before it are read off."""
+
+    __slots__ = (
+        "_body",
+        "_body_bytes",
+        "_body_bytes_max",
+        "_head_bytes",
+        "_in_body",
+        "_interim_answers",
+        "_parser",
+        "_received",
+        "_refusal",
+        "done",
+        "headers",
+        "http_status",
+        "keep_alive",
+    )
+
+    def __init__(self, body_bytes_max: int) -> None:
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._body_bytes_max = body_bytes_max
+        self._head_bytes = 0
+        self._in_body = False
+        self._interim_answers = 0
+        self._received = 0
+        self._refusal: str | None = None
+        self.done = False
+        """Whether the answer is complete."""
+        self.headers: dict[str, str] = {}
+        """By lower-case name; trailers are left out."""
+        self.http_status = 0
+        self.keep_alive = False
+        """Whether the connection may carry another request."""
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+
+    @property
+    def body(self) -> bytes:
+        """The body of the complete answer."""
+        return b"".join(self._body)
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes; raises AnswerRefused."""
+        assert self._parser is not None, "nothing is fed after the answer is complete"
+        self._received += len(data)
+        if self._received > HEAD_BYTES_MAX * 2 + self._body_bytes_max * FRAMING_FACTOR:
+            raise AnswerRefused("the answer is longer than allowed")
+        if not self._in_body and self._received > HEAD_BYTES_MAX * 4:
+            raise AnswerRefused("the answer's headers are longer than allowed")
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            raise AnswerRefused("the answer switches to another protocol") from None
+        except httptools.HttpParserError:
+            raise AnswerRefused(self._refusal or "the answer is not HTTP as it should be") from None
+        if self.done:
+            self._parser = None  # the parser holds this reader's methods: a cycle that only the collector would end
+
+    # What httptools calls while it parses. An error raised here ends the parsing.
+
+    def on_message_begin(self) -> None:
+        """Refuse a second answer to the one request."""
+        if self.done:
+            self._refuse("more came than one answer")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; count a trailer and leave it out."""
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > HEAD_BYTES_MAX:
+            self._refuse("the answer's headers are longer than allowed")
+        if self._in_body:
+            return
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip()
+        if key in self.headers:
+            if key in _SINGLE_HEADERS:
+                self._refuse(f"the answer has two {key} headers")
+            text = f"{self.headers[key]}, {text}"
+        self.headers[key] = text
+
+    def on_headers_complete(self) -> None:
+        """Refuse what leaves open where the answer ends."""
+        assert self._parser is not None
+        status = self._parser.get_status_code()
+        if status == 101:
+            self._refuse("the answer switches to another protocol")
+        if status < 200:
+            return
+        if self._parser.get_http_version() not in ("1.1", "1.0"):
+            self._refuse("the answer is of an unknown version of HTTP")
+        self._in_body = True
+        length, coding = self.headers.get("content-length"), self.headers.get("transfer-encoding")
+        if self.headers.get("content-encoding", "identity").lower() != "identity":
+            self._refuse("the answer is packed, which was not asked for")
+        if coding is not None and (length is not None or coding.lower() != "chunked"):
+            self._refuse("the answer's length is stated in two ways")
+        if coding is None and length is None and status not in _NO_BODY_STATUSES:
+            self._refuse("the answer does not say where it ends")
+        if length is not None and (not length.isdecimal() or int(length[:20]) > self._body_bytes_max):
+            self._refuse("the answer is longer than allowed")
+
+    def on_body(self, data: bytes) -> None:
+        """Keep a part of the body, up to the cap."""
+        self._body_bytes += len(data)
+        if self._body_bytes > self._body_bytes_max:
+            self._refuse("the answer is longer than allowed")
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        """Note the answer, or read off an interim one."""
+        assert self._parser is not None
+        status = self._parser.get_status_code()
+        if status >= 200:
+            self.http_status = status
+            self.keep_alive = self._parser.should_keep_alive()  # outside this call it is always False
+            self.done = True
+            return
+        self._interim_answers += 1
+        if self._interim_answers > INTERIM_ANSWERS_MAX:
+            self._refuse("too many interim answers")
+        self.headers.clear()
+
+    def _refuse(self, why: str) -> None:
+        self._refusal = why
+        raise AnswerRefused(why)

@@ -1,0 +1,200 @@
+"""The pace of a run: no request leaves faster than the ceiling, nor faster than the gateway shows that it allows.
+
+Requests are spaced evenly (GCRA with a burst of one): a gateway that counts a second in whatever way sees no more than
+the rate. What thread wake-ups lose is caught up within CATCH_UP_S, but never to more than the rate in any one second.
+
+Refusals (429, or 503 with Retry-After) pause the whole run and lower the rate, once for each congestion: requests that
+were under way at the time tell nothing new. Afterwards the rate returns by itself. Without a ceiling (`auto`) the rate
+doubles every second until the first refusal. Between two refusals the gateway's own allowance was used up: so the
+number of requests it took in between, over the time between, is its limit, and the rate goes just below that.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from batchpay.errors import SettingsNotUsable
+from batchpay.payment import Pace
+
+AUTO = "auto"
+CATCH_UP_S = 0.05
+"""So much of lost time is made up for."""
+WINDOW_MARGIN = 1.005
+"""Requests of one second are spread over so many seconds, since a network bunches what leaves evenly."""
+SEEK_RATE = 20.0
+"""Where `auto` begins."""
+RATE_LEAST = 0.1
+RATE_MOST = 20_000.0
+PAUSE_S = 0.2
+"""Pause after a refusal that names none; doubled while nothing but refusals come."""
+ANNOUNCED_SHARE = 0.98
+"""Share of a limit that the gateway announces in its headers which is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleState:
+    """What a progress line shows."""
+
+    rate: float
+    """Requests a second allowed now."""
+    paused_s: float
+    """Seconds until requests go on; 0 when they do."""
+
+
+def parse_rate(text: str) -> float | None:
+    """Read the setting submit.rate: requests a second, or None for `auto`; raises SettingsNotUsable."""
+    if text.strip().lower() == AUTO:
+        return None
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not RATE_LEAST <= rate <= RATE_MOST:
+        raise SettingsNotUsable(f"submit.rate must be a number from {RATE_LEAST:g} to {RATE_MOST:g}, or {AUTO}")
+    return rate
+
+
+class Throttle:
+    """Gives out the moments at which requests may leave; shared by all threads of a run."""
+
+    def __init__(
+        self,
+        rate: float | None,
+        *,
+        wait_s_max: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], bool | None] = time.sleep,
+    ) -> None:
+        """`rate` is the ceiling, None for `auto`; `wait_s_max` bounds a pause, whatever the gateway asks.
+
+        `sleep` waits some seconds and returns true when the run is to stop: `threading.Event.wait` does just that.
+        """
+        self._ceiling = RATE_MOST if rate is None else rate
+        self._rate = SEEK_RATE if rate is None else rate
+        self._seeking = rate is None
+        self._wait_s_max = wait_s_max
+        self._clock = clock
+        self._sleep = sleep
+        self._turnstile = threading.Lock()
+        self._lock = threading.Lock()
+        now = clock()
+        self._next = now
+        self._paused_until = now
+        self._departures: deque[float] = deque()
+        self._target = self._rate
+        """What the rate returns to after a refusal."""
+        self._congested_at = -math.inf
+        self._counting_since = now
+        self._taken = 0
+        self._refusals_alone = 0
+        self._grown_at = now
+
+    @classmethod
+    def from_setting(cls, rate: str, stop: threading.Event) -> Throttle:
+        """Build a run's throttle from submit.rate; it gives way when `stop` is set. Raises SettingsNotUsable."""
+        return cls(parse_rate(rate), sleep=stop.wait)
+
+    def acquire(self) -> bool:
+        """Wait until a request may leave; False when the run is to stop.
+
+        One thread at a time waits for the next moment, the others behind it: so a pause or a new rate holds for all of
+        them at once.
+        """
+        with self._turnstile:
+            if self._sleep(0.0):
+                return False
+            while True:
+                with self._lock:
+                    wait_s = self._take(self._clock())
+                if wait_s <= 0:
+                    return True
+                if self._sleep(wait_s):
+                    return False
+
+    def learn(self, pace: Pace | None, sent_at: float) -> None:
+        """Take in an answer: what it says about the limit, if anything, and when its request left (on the clock).
+
+        To be called for every answer, the plain ones too (`pace` None), and not where no answer came.
+        """
+        with self._lock:
+            now = self._clock()
+            if pace is not None and pace.refused:
+                self._refused(pace, sent_at, now)
+            else:
+                self._taken += 1
+                self._refusals_alone = 0
+                self._grow(now)
+            if pace is not None:
+                self._heed(pace, now)
+
+    def state(self) -> ThrottleState:
+        """Tell the rate allowed now, and how long a pause lasts."""
+        with self._lock:
+            return ThrottleState(self._rate, max(0.0, self._paused_until - self._clock()))
+
+    def _take(self, now: float) -> float:
+        """Take the next moment if it has come and return 0, else return the seconds until it comes."""
+        if now < self._paused_until:
+            return self._paused_until - now
+        a_second = max(1, int(self._rate))
+        while len(self._departures) > a_second:
+            self._departures.popleft()
+        allowed_at = self._next
+        if len(self._departures) == a_second:
+            allowed_at = max(allowed_at, self._departures[0] + a_second / self._rate * WINDOW_MARGIN)
+        if allowed_at > now:
+            return allowed_at - now
+        self._next = max(self._next, now - CATCH_UP_S) + 1 / self._rate
+        self._departures.append(now)
+        return 0.0
+
+    def _refused(self, pace: Pace, sent_at: float, now: float) -> None:
+        """Pause, and lower the rate unless this request was under way when it was lowered last."""
+        asked_s = pace.retry_after_s
+        if asked_s is None and pace.remaining == 0:
+            asked_s = pace.reset_s
+        if sent_at <= self._congested_at:
+            if asked_s is not None:
+                self._pause(asked_s, now)
+            return
+        self._refusals_alone += 1
+        patience_s = PAUSE_S * 2.0 ** min(self._refusals_alone - 1, 16)
+        self._pause(max(asked_s or 0.0, patience_s) if self._refusals_alone > 1 or asked_s is None else asked_s, now)
+        measured = self._taken / max(now - self._counting_since, 1e-9)
+        if self._seeking:
+            self._seeking = False
+            self._target = self._rate * 0.75
+            self._rate = max(RATE_LEAST, self._rate * 0.7)
+        else:
+            self._target = min(self._ceiling, max(measured, self._rate * 0.5))
+            self._rate = max(RATE_LEAST, self._target * 0.97)
+        self._congested_at = self._grown_at = now
+        self._counting_since, self._taken = now, 0
+
+    def _pause(self, seconds: float, now: float) -> None:
+        self._paused_until = max(self._paused_until, now + min(seconds, self._wait_s_max))
+
+    def _grow(self, now: float) -> None:
+        """Raise the rate for the time gone by: doubling while seeking, else back towards the target, then slowly on."""
+        elapsed_s = now - self._grown_at
+        self._grown_at = now
+        if self._seeking:
+            self._rate = min(self._ceiling, self._rate * 2.0**elapsed_s)
+        elif self._rate < self._ceiling:
+            missing = self._target - self._rate
+            step = missing * min(1.0, elapsed_s / 2.0) if missing > 0.005 * self._target else 0.0
+            self._rate = min(self._ceiling, self._rate + max(step, self._target * 0.002 * elapsed_s))
+
+    def _heed(self, pace: Pace, now: float) -> None:
+        """Go by a limit that the gateway announces."""
+        if pace.limit is not None and pace.window_s is not None:
+            self._seeking = False
+            self._ceiling = min(self._ceiling, pace.limit / pace.window_s * ANNOUNCED_SHARE)
+            self._rate = max(RATE_LEAST, min(self._rate, self._ceiling))
+        if pace.remaining == 0 and pace.reset_s is not None:
+            self._pause(pace.reset_s, now)
