@@ -18,6 +18,11 @@ from typing import Any
 JSON_TYPE = "application/json"
 
 
+def json_bytes(value: Any) -> bytes:
+    """A JSON value as it goes out."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """An answer before it is sent."""
@@ -30,8 +35,7 @@ class Reply:
     @classmethod
     def of_json(cls, status: int, value: Any, headers: Mapping[str, str] | None = None) -> Reply:
         """Answer with a JSON value."""
-        body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-        return cls(status, body, headers or {})
+        return cls(status, json_bytes(value), headers or {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flask import Request, Response
 from waitress.channel import ClientDisconnected  # type: ignore[import-untyped]
 
-from batchpay.sandbox.dialects import DIALECTS, Dialect, Made, Problem, Reply
+from batchpay.sandbox.dialects import DIALECTS, Dialect, Made, Problem, Reply, json_bytes
 from batchpay.sandbox.faults import Fault, FaultRules
 from batchpay.sandbox.magic import RETURN_CODES
 from batchpay.sandbox.options import Options
@@ -124,6 +124,8 @@ class Sandbox:
         number, times = self.store.arrive(operation, request.method, path, body, _masked_body(body))
         exchange = Exchange(request, body, times)
         reply = self._reply(exchange, operation, headers, act)
+        if operation.startswith("account_"):
+            reply = _with_status(reply)
         fault = exchange.fault
         answered = None if fault and fault.name in ("silent", "reset_before", "reset_after") else reply.status
         self.store.answered(number, answered, fault.name if fault else None, exchange.made)
@@ -195,6 +197,11 @@ def _response(reply: Reply, fault: Fault | None, request: Request) -> Response:
         headers["Content-Length"] = str(len(reply.body))
         return Response(_cut(part, reset), reply.status, headers, content_type=reply.content_type)
     return Response(reply.body, reply.status, headers, content_type=reply.content_type)
+
+
+def _with_status(reply: Reply) -> Reply:
+    """Give the account API's errors a `status`: a success has one by the interface, so we assume that an error has."""
+    return replace(reply, body=json_bytes({"status": "error", **json.loads(reply.body)})) if reply.body else reply
 
 
 def _cut(part: bytes, reset: Callable[[], None] | None) -> Iterator[bytes]:

@@ -51,20 +51,20 @@ class Server:
         self._sandbox = open_sandbox(options)
         self._map: dict[int, Any] = {}
         try:
-            self._server = create_server(
-                build_app(self._sandbox),
-                map=self._map,
-                host=options.host,
-                port=options.port,
-                threads=_THREADS,
-                connection_limit=1_000,
-                asyncore_use_poll=True,
-                max_request_body_size=16 * BODY_BYTES_MAX,
-                ident="batchpay sandbox",
-            )
-        except (OSError, ValueError):
+            listening = _listen(options.host, options.port)
+        except (OSError, OverflowError, UnicodeError):
             self._sandbox.store.close()
             raise WrongUse(f"--host {options.host} --port {options.port} can't be listened on") from None
+        self._server = create_server(
+            build_app(self._sandbox),
+            map=self._map,
+            sockets=[listening],
+            threads=_THREADS,
+            connection_limit=1_000,
+            asyncore_use_poll=True,
+            max_request_body_size=16 * BODY_BYTES_MAX,
+            ident="batchpay sandbox",
+        )
         self._server.channel_class = _Channel
         host, port = self._server.effective_host, int(self._server.effective_port)
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -81,6 +81,19 @@ class Server:
         """Let `run` return; whoever waits for an answer loses the connection."""
         self._sandbox.stopping.set()
         self._server.pull_trigger()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bind an address; raises OSError. Where waitress can't bind, it leaves its threads and its socket behind."""
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
 
 
 def serve(options: Options, ready: Callable[[str], None]) -> None:

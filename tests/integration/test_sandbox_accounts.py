@@ -1,0 +1,221 @@
+"""The sandbox's account API over real HTTP: every operation, every transition of state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from batchpay.sandbox.options import Options
+from batchpay.sandbox.server import running
+from tests.support.sandbox_requests import (
+    PAYMENT_HEADERS,
+    TIMEOUT_S,
+    account_node,
+    account_request,
+    control,
+    with_cell,
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with running(Options(port=0)) as url:
+        yield url
+
+
+@pytest.fixture
+def url(server: str) -> str:
+    """A sandbox as fresh as at its start."""
+    control(server, "POST", "reset")
+    return server
+
+
+def success(url: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """Ask, expect the success envelope, and give its response_code and message."""
+    answer = account_request(url, method, path, body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["status"] == "success"
+    inner = answer.json()["successMessage"]
+    return inner["response_code"], inner["message"]
+
+
+def created(url: str, name: str = "processorA_ach") -> int:
+    code, message = success(url, "POST", "gateway.json", {"gateway": account_node(name)})
+    assert code == 400
+    number: int = message["gateway"]["gateway_id"]
+    return number
+
+
+def listed(url: str, query: str = "") -> set[int]:
+    code, message = success(url, "GET", "gateways.json" + query)
+    assert code == 404
+    return {account["id"] for account in message["gateways"]}
+
+
+def defaults(url: str) -> set[int]:
+    return {account["id"] for account in control(url, "GET", "accounts")["accounts"] if account["default"]}
+
+
+def refused_field(url: str, method: str, path: str, body: Any = None) -> tuple[int, str]:
+    answer = account_request(url, method, path, body)
+    assert answer.json()["status"] == "error"
+    return answer.status_code, answer.json()["errorMessage"].get("field", "")
+
+
+def test_list_gives_accounts_in_the_documented_shape(url: str) -> None:
+    """Each listed account has the six members that the interface names, and no other."""
+    _, message = success(url, "GET", "gateways.json")
+    wanted = {"id", "gateway_type_id", "gateway_name", "gateway_display_name", "date_updated", "date_created"}
+    assert message["gateways"]
+    assert all(set(account) == wanted for account in message["gateways"])
+
+
+def test_get_gives_one_account(url: str) -> None:
+    """Response code 305 and the account."""
+    code, message = success(url, "GET", "gateway.json/1001")
+    assert (code, message["gateway"]["id"], message["gateway"]["gateway_name"]) == (305, 1001, "processorA_ach")
+
+
+@pytest.mark.parametrize("name", ["processorA_cc", "processorA_ach", "processorB_ach", "processorC_cc"])
+def test_create_each_kind(url: str, name: str) -> None:
+    """Each of the four kinds can be created; the account is listed and can be got."""
+    number = created(url, name)
+    assert number in listed(url)
+    assert success(url, "GET", f"gateway.json/{number}")[1]["gateway"]["gateway_name"] == name
+
+
+@pytest.mark.parametrize("name", ["processorA_cc", "processorA_ach", "processorC_cc"])
+def test_update_replaces_the_attributes(url: str, name: str) -> None:
+    """After an update the account has the submitted attributes and none of those before."""
+    number = created(url, "processorA_ach")
+    node = account_node(name, mode="live")
+    assert success(url, "POST", f"gateway.json/{number}/update", {"gateway": node}) == (401, "Updated")
+    (inside,) = [item for item in control(url, "GET", "accounts")["accounts"] if item["id"] == number]
+    expected = {key: "****" if key == "pin" else value for key, value in node.items() if key != "gateway_name"}
+    assert (inside["gateway_name"], inside["attributes"]) == (name, expected)
+
+
+def test_an_update_to_processor_b_is_refused(url: str) -> None:
+    """Processor B's accounts can be created only."""
+    number = created(url)
+    body = {"gateway": account_node("processorB_ach")}
+    assert refused_field(url, "POST", f"gateway.json/{number}/update", body) == (400, "gateway.gateway_name")
+
+
+def test_delete_keeps_the_record(url: str) -> None:
+    """A deleted account is listed with deleted=1 and without a filter, not with deleted=0; it can still be got."""
+    number = created(url)
+    assert number in listed(url, "?deleted=0") - listed(url, "?deleted=1")
+    assert success(url, "POST", f"gateway.json/{number}/delete") == (402, "Deleted")
+    assert number in listed(url, "?deleted=1") - listed(url, "?deleted=0")
+    assert number in listed(url)
+    assert success(url, "GET", f"gateway.json/{number}")[0] == 305
+
+
+@pytest.mark.parametrize("what", ["update", "delete", "default"])
+def test_a_deleted_account_can_not_be_changed(url: str, what: str) -> None:
+    """Nothing more can be done to a deleted account."""
+    number = created(url)
+    success(url, "POST", f"gateway.json/{number}/delete")
+    body = {"gateway": account_node()} if what == "update" else None
+    assert refused_field(url, "POST", f"gateway.json/{number}/{what}", body) == (409, "id")
+
+
+def test_default_touches_only_its_own_kind(url: str) -> None:
+    """A new default eCheck account takes the place of the old one; the card default stays, and the other way round."""
+    assert defaults(url) == {1001, 1003}
+    assert success(url, "POST", "gateway.json/1002/default") == (401, "Default Gateway Account Success")
+    assert defaults(url) == {1002, 1003}
+    success(url, "POST", "gateway.json/1004/default")
+    assert defaults(url) == {1002, 1004}
+
+
+def test_default_twice_changes_nothing(url: str) -> None:
+    """At most one default a kind, however often it is asked for."""
+    for _ in range(2):
+        success(url, "POST", "gateway.json/1002/default")
+    assert defaults(url) == {1002, 1003}
+
+
+def test_a_deleted_default_leaves_its_kind_without_one(url: str) -> None:
+    """No other account takes the place of a deleted default."""
+    success(url, "POST", "gateway.json/1001/delete")
+    assert defaults(url) == {1003}
+
+
+def test_a_default_that_changes_its_kind_is_none_any_more(url: str) -> None:
+    """An eCheck default that is updated to a card account does not become a second card default."""
+    success(url, "POST", "gateway.json/1001/update", {"gateway": account_node("processorA_cc")})
+    assert defaults(url) == {1003}
+
+
+@pytest.mark.parametrize("number", ["4711", "0", "abc", "-1", "1e3", "99999999999999999999999"])
+@pytest.mark.parametrize(
+    ("method", "action"), [("GET", ""), ("POST", "/update"), ("POST", "/delete"), ("POST", "/default")]
+)
+def test_an_unknown_id_is_refused(url: str, number: str, method: str, action: str) -> None:
+    """An id that no account has is refused, whatever is asked."""
+    body = {"gateway": account_node()} if action == "/update" else None
+    assert refused_field(url, method, f"gateway.json/{number}{action}", body) == (404, "id")
+
+
+WRONG: list[tuple[str, str, Any]] = [
+    ("processorA_ach", "enabled", None),
+    ("processorA_ach", "enabled", 0),
+    ("processorA_ach", "enabled", "1"),
+    ("processorA_ach", "mode", "production"),
+    ("processorA_ach", "gateway_name", None),
+    ("processorA_ach", "gateway_name", "processorD_ach"),
+    ("processorA_ach", "active_level2", None),
+    ("processorA_ach", "active_level3", 2),
+    ("processorA_ach", "account_id", "letters"),
+    ("processorA_ach", "account_id", None),
+    ("processorA_ach", "user_id", None),
+    ("processorA_ach", "pin", None),
+    ("processorA_ach", "accept_amex", "yes"),
+    ("processorA_ach", "password", "x"),
+    ("processorA_cc", "accept_amex", None),
+    ("processorC_cc", "accept_amex", True),
+    ("processorB_ach", "login", None),
+    ("processorB_ach", "password", None),
+    ("processorB_ach", "vt_template", None),
+    ("processorC_cc", "colour", "blue"),
+]
+
+
+@pytest.mark.parametrize(("name", "attribute", "value"), WRONG)
+def test_a_wrong_attribute_is_named(url: str, name: str, attribute: str, value: Any) -> None:
+    """An attribute that is missing, wrong or unknown is named, and no account comes into being."""
+    before = listed(url)
+    body = with_cell({"gateway": account_node(name)}, f"gateway.{attribute}", value)
+    assert refused_field(url, "POST", "gateway.json", body) == (400, f"gateway.{attribute}")
+    assert listed(url) == before
+
+
+def test_secrets_are_kept_nowhere(url: str) -> None:
+    """Neither pin nor password stands in the journal or in the account's attributes."""
+    for name in ("processorA_ach", "processorB_ach"):
+        created(url, name)
+    told = str(control(url, "GET", "journal")) + str(control(url, "GET", "accounts"))
+    assert "8675309" not in told
+    assert "tr0ub4dor" not in told
+
+
+def test_the_payment_headers_do_not_open_it(url: str) -> None:
+    """The account API wants its own header names."""
+    answer = requests.get(url + "/demoapi/gateways.json", headers=PAYMENT_HEADERS, timeout=TIMEOUT_S)
+    assert answer.status_code == 401
+
+
+def test_delete_and_default_take_no_body(url: str) -> None:
+    """A body where none belongs is refused."""
+    for action in ("delete", "default"):
+        assert refused_field(url, "POST", f"gateway.json/1001/{action}", {"gateway": {}}) == (400, "body")
+
+
+def test_the_filter_takes_0_and_1_alone(url: str) -> None:
+    """deleted=2 is refused by name."""
+    assert refused_field(url, "GET", "gateways.json?deleted=2") == (400, "deleted")

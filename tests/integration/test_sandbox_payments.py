@@ -1,0 +1,295 @@
+"""The sandbox's payment API over real HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from batchpay.sandbox.dialects import DIALECTS
+from batchpay.sandbox.magic import ENDINGS, RETURN_CODES
+from batchpay.sandbox.options import Options
+from batchpay.sandbox.server import running
+from tests.support.sandbox_requests import (
+    PAYMENT_HEADERS,
+    TIMEOUT_S,
+    control,
+    pay,
+    payment_body,
+    recurring_body,
+    with_cell,
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with running(Options(port=0)) as url:
+        yield url
+
+
+@pytest.fixture
+def url(server: str) -> str:
+    """A sandbox as fresh as at its start."""
+    control(server, "POST", "reset")
+    return server
+
+
+def counts(url: str, operation: str = "payment") -> dict[str, int]:
+    counted: dict[str, int] = control(url, "GET", "journal")["counts"][operation]
+    return counted
+
+
+def test_connection_is_confirmed(url: str) -> None:
+    """An empty POST with good credentials is answered with success."""
+    answer = requests.post(url + "/v2/api/connection.json", headers=PAYMENT_HEADERS, timeout=TIMEOUT_S)
+    assert (answer.status_code, answer.json()["status"]) == (200, "success")
+
+
+@pytest.mark.parametrize("path", ["/v2/api/payment.json", "/v2/api/payment?format=json"])
+def test_payment_is_made_on_both_paths(url: str, path: str) -> None:
+    """Both ways of naming the payment operation make the payment."""
+    answer = pay(url, payment_body(), path)
+    assert answer.json()["status"] == "success"
+    assert counts(url)["made"] == 1
+
+
+def test_the_query_must_say_json(url: str) -> None:
+    """Without format=json there is no payment."""
+    assert pay(url, payment_body(), "/v2/api/payment?format=xml").json()["errorMessage"]["field"] == "format"
+    assert counts(url)["made"] == 0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"SERVICE-API-ID": "sandbox"},
+        {"SERVICE-API-ID": "sandbox", "SERVICE-API-KEY": "wrong"},
+        {"svs-api-id": "sandbox", "svs-api-key": "sandbox-key"},
+    ],
+)
+@pytest.mark.parametrize("path", ["payment.json", "connection.json"])
+def test_wrong_credentials_are_refused(url: str, path: str, headers: dict[str, str]) -> None:
+    """Missing or wrong keys, and those of the other API, are refused with 401, and nothing is made."""
+    answer = requests.post(f"{url}/v2/api/{path}", json=payment_body(), headers=headers, timeout=TIMEOUT_S)
+    assert answer.status_code == 401
+    assert counts(url)["made"] == 0
+
+
+def test_the_word_for_service_is_an_option() -> None:
+    """The payment API's header names begin with the word the sandbox was started with."""
+    with running(Options(port=0, service_header="ACME")) as url:
+        headers = {"ACME-API-ID": "sandbox", "ACME-API-KEY": "sandbox-key"}
+        there = requests.post(url + "/v2/api/connection.json", headers=headers, timeout=TIMEOUT_S)
+        other = requests.post(url + "/v2/api/connection.json", headers=PAYMENT_HEADERS, timeout=TIMEOUT_S)
+    assert (there.status_code, other.status_code) == (200, 401)
+
+
+WRONG: list[tuple[str, Any]] = [
+    ("gatewayId", None),
+    ("gatewayId", "1001"),
+    ("gatewayId", True),
+    ("gatewayId", 0),
+    ("gatewayId", 999),
+    ("gatewayId", 1003),
+    ("transactionType", "debit"),
+    ("recurringIndicator", None),
+    ("amount", "12.5"),
+    ("amount", "1,000.00"),
+    ("amount", 12.5),
+    ("taxAmount", "-1.00"),
+    ("currencyCode", "usd"),
+    ("billing", None),
+    ("billing", []),
+    ("billing.billingLastName", None),
+    ("billing.billingLastName", ""),
+    ("billing.billingState", "QQ"),
+    ("billing.billingCountry", "USA"),
+    ("billing.billingPhone", "5550100"),
+    ("billing.billingEmail", "nobody"),
+    ("billing.emails", {"billingEmail": []}),
+    ("shipping.shippingFirstName", None),
+    ("shipping.shippingTax", "1"),
+    ("ach.achRoutingNumber", "01100019"),
+    ("ach.achAccountNumber", None),
+    ("ach.achAccountType", "COMPANY"),
+    ("ach.achDepositType", "Checking"),
+    ("ach.achAgreementFlag", "1"),
+    ("ach.achAgreementFlag", 2),
+    ("recurring", {"recurringStartDate": "01/01/2030"}),
+    ("paymentId", "P-1"),
+    ("ach.achColour", "blue"),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), WRONG, ids=[f"{path}={value!r}" for path, value in WRONG])
+def test_a_wrong_field_is_named(url: str, path: str, value: Any) -> None:
+    """A field that is missing, wrong or unknown is named in the error, and nothing is made."""
+    answer = pay(url, with_cell(payment_body(), path, value))
+    assert answer.status_code == 400
+    assert answer.json()["errorMessage"]["field"].startswith(path)
+    assert counts(url)["made"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("recurringStartDate", "02/30/2030"),
+        ("recurringStartDate", "2030-01-31"),
+        ("recurringBillingCycle", "WEEKLY"),
+        ("recurringEndOfMonth", "no"),
+        ("recurringNumOfPayments", "123456"),
+        ("recurringNumOfPayments", 4),
+        ("recurringAgreementFlag", "1"),
+    ],
+)
+def test_a_wrong_recurring_field_is_named(url: str, name: str, value: Any) -> None:
+    """The recurring node of a recurring payment is checked as strictly."""
+    answer = pay(url, recurring_body(**{name: value}))
+    assert answer.json()["errorMessage"]["field"] == f"recurring.{name}"
+
+
+def test_a_state_must_belong_to_its_country(url: str) -> None:
+    """Ontario is no state of the US."""
+    body = with_cell(with_cell(payment_body(), "billing.billingCountry", "US"), "billing.billingState", "ON")
+    assert pay(url, body).json()["errorMessage"]["field"] == "billing.billingState"
+
+
+def test_every_optional_field_is_taken(url: str) -> None:
+    """A payment that uses each field of the interface, several addresses included, is made."""
+    body = recurring_body(recurringAgreementFlag="Y")
+    body |= {"invoiceNumber": "INV-1", "currencyCode": "USD", "taxAmount": "1.00"}
+    for node in ("billing", "shipping"):
+        place = {"AddressLine1": "1 Elm", "AddressLine2": "B", "City": "Québec", "State": "QC", "Zip": "G1R 4S9"}
+        place |= {"Country": "CA", "Phone": "(418) 555-0100", "Company": "Ltée"}
+        body[node] |= {node + name: value for name, value in place.items()}
+    body["billing"] |= {"billingInternalId": "C1", "emails": {"billingEmail": ["a@example.com", "b@example.org"]}}
+    body["shipping"]["shippingTax"] = "0.50"
+    body["ach"] |= {"achBankName": "First", "achCheckNumber": "100", "achSecCode": "PPD"}
+    assert pay(url, body).json()["status"] == "success"
+
+
+def test_lenient_takes_what_strict_refuses() -> None:
+    """With --lenient only the required fields must be there."""
+    with running(Options(port=0, lenient=True)) as url:
+        odd = with_cell(payment_body(note="x"), "amount", "1")
+        assert pay(url, odd).json()["status"] == "success"
+        assert pay(url, with_cell(odd, "amount", None)).status_code == 400
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"gatewayId": 1, "gatewayId": 1}', b'{"amount": NaN}', b"\xff"])
+def test_what_is_no_json_object_is_refused(url: str, body: bytes) -> None:
+    """A body that is no single, unambiguous JSON object is refused."""
+    headers = {**PAYMENT_HEADERS, "Content-Type": "application/json"}
+    answer = requests.post(url + "/v2/api/payment.json", data=body, headers=headers, timeout=TIMEOUT_S)
+    assert answer.status_code == 400
+
+
+def test_the_body_must_be_sent_as_json(url: str) -> None:
+    """Another content type is refused with 415."""
+    answer = requests.post(
+        url + "/v2/api/payment.json", data=json.dumps(payment_body()), headers=PAYMENT_HEADERS, timeout=TIMEOUT_S
+    )
+    assert answer.status_code == 415
+
+
+@pytest.mark.parametrize("code", sorted(RETURN_CODES))
+def test_return_codes_decline(url: str, code: str) -> None:
+    """Each return code has an account ending that declines with it, and nothing is made."""
+    (ending,) = [item for item in ENDINGS if item.code == code]
+    answer = pay(url, payment_body("77" + ending.ending)).json()
+    assert (answer["status"], answer["errorMessage"]["response_code"]) == ("error", code)
+    assert counts(url)["made"] == 0
+
+
+ENDS_WITHOUT_AN_ANSWER = [("990004", 1), ("990008", 0), ("990009", 1), ("990010", 1)]
+
+
+@pytest.mark.parametrize(("ending", "made"), ENDS_WITHOUT_AN_ANSWER)
+def test_broken_answers_are_journaled(url: str, ending: str, made: int) -> None:
+    """Silent, reset and truncated: the client gets no answer; the journal tells whether the payment was made."""
+    with pytest.raises(requests.RequestException):
+        pay(url, payment_body("77" + ending))
+    counted = counts(url)
+    assert (counted["arrived"], counted["made"]) == (1, made)
+
+
+@pytest.mark.parametrize(("ending", "status"), [("990006", 429), ("990007", 503)])
+def test_busy_comes_once(url: str, ending: str, status: int) -> None:
+    """The first request is told to wait and not made, the same one again is made."""
+    body = payment_body("77" + ending)
+    first, second = pay(url, body), pay(url, body)
+    assert (first.status_code, first.headers["Retry-After"]) == (status, "1")
+    assert second.json()["status"] == "success"
+    assert counts(url)["made"] == 1
+
+
+@pytest.mark.parametrize(("ending", "status"), [("990005", 500), ("990012", 200)])
+def test_errors_make_nothing(url: str, ending: str, status: int) -> None:
+    """HTTP 500, and an error inside an HTTP 200."""
+    answer = pay(url, payment_body("77" + ending))
+    assert (answer.status_code, answer.json()["status"]) == (status, "error")
+    assert counts(url)["made"] == 0
+
+
+def test_slow_outlasts_an_impatient_client(url: str) -> None:
+    """A client that waits less than the slow answer takes gets none, and the payment is made."""
+    with pytest.raises(requests.Timeout):
+        requests.post(url + "/v2/api/payment.json", json=payment_body("77990011"), headers=PAYMENT_HEADERS, timeout=0.2)
+    assert counts(url)["made"] == 1
+
+
+def test_no_ending_is_hit_by_an_ordinary_account(url: str) -> None:
+    """All endings are 9900 and two digits, so that nobody meets one by chance."""
+    assert all(item.ending[:4] == "9900" and len(item.ending) == 6 for item in ENDINGS)
+    assert pay(url, payment_body("990001000")).json()["status"] == "success"
+
+
+def test_the_journal_counts_and_masks(url: str) -> None:
+    """What arrived stands in the journal with the account number masked, and a repeated request is counted."""
+    for body in (payment_body("9876543210"), payment_body("9876543210"), payment_body("555")):
+        pay(url, body)
+    journal = control(url, "GET", "journal?operation=payment")
+    accounts = [entry["body"]["ach"]["achAccountNumber"] for entry in journal["requests"]]
+    assert accounts == ["****3210", "****3210", "****"]
+    assert [entry["times"] for entry in journal["requests"]] == [2, 2, 1]
+    counted = journal["counts"]["payment"]
+    assert (counted["arrived"], counted["different"], counted["most_often"], counted["repeated"]) == (3, 2, 2, 1)
+    assert "9876543210" not in json.dumps(journal)
+
+
+def test_the_journal_is_paged(url: str) -> None:
+    """`after` and `limit` walk through a long journal; anything else is refused."""
+    for number in range(5):
+        pay(url, payment_body(invoiceNumber=str(number)))
+    page = control(url, "GET", "journal?after=2&limit=2")["requests"]
+    assert [entry["number"] for entry in page] == [3, 4]
+    assert "error" in control(url, "GET", "journal?limit=-1")
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_each_dialect_tells_yes_from_no(dialect: str) -> None:
+    """In every dialect yes, declined and refused are three different answers, and refusals name the field."""
+    with running(Options(port=0, dialect=dialect)) as url:
+        made, declined = pay(url, payment_body()), pay(url, payment_body("77990001"))
+        refused = pay(url, with_cell(payment_body(), "amount", "1"))
+        busy = pay(url, payment_body("77990006"))
+    word = DIALECTS[dialect].profile.get("status_member", "status")
+    assert made.json()[word] != declined.json()[word]
+    assert made.json()[word] != refused.json()[word]
+    assert "amount" in refused.text
+    assert busy.status_code == 429
+    assert ("Retry-After" in busy.headers) == (DIALECTS[dialect].retry_after != "none")
+
+
+def test_the_limit_refuses_what_is_over_it() -> None:
+    """With a limit of one request in 1,000 seconds, the second is refused with a Retry-After that says so."""
+    with running(Options(port=0, limit=0.001)) as url:
+        first, second = pay(url, payment_body()), pay(url, payment_body())
+        counted = counts(url)
+    assert (first.status_code, second.status_code) == (200, 429)
+    assert 900 < int(second.headers["Retry-After"]) <= 1000
+    assert (counted["arrived"], counted["made"]) == (2, 1)

@@ -1,0 +1,94 @@
+"""Requests to a running sandbox as a plain HTTP client makes them: nothing of batchpay's own client is in the way."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import requests
+
+PAYMENT_HEADERS = {"SERVICE-API-ID": "sandbox", "SERVICE-API-KEY": "sandbox-key"}
+ACCOUNT_HEADERS = {"svs-api-id": "sandbox", "svs-api-key": "sandbox-key"}
+TIMEOUT_S = 20
+
+
+def payment_body(account_number: str = "1234567890", **changes: Any) -> dict[str, Any]:
+    """A one-time payment that the sandbox makes; `changes` replace members of the top level."""
+    body: dict[str, Any] = {
+        "gatewayId": 1001,
+        "transactionType": "DEBIT",
+        "recurringIndicator": "FALSE",
+        "amount": "12.50",
+        "billing": {"billingFirstName": "Zoë", "billingLastName": "O'Brien"},
+        "shipping": {"shippingFirstName": "Zoë", "shippingLastName": "O'Brien"},
+        "ach": {
+            "achNameOnCheck": "Zoë O'Brien",
+            "achAccountNumber": account_number,
+            "achRoutingNumber": "011000190",
+            "achAccountType": "PERSONAL",
+            "achDepositType": "CHECKING",
+            "achAgreementFlag": 1,
+        },
+    }
+    return {**body, **changes}
+
+
+def recurring_body(**changes: Any) -> dict[str, Any]:
+    """A recurring payment; `changes` replace members of its `recurring` node."""
+    recurring = {
+        "recurringStartDate": "01/31/2030",
+        "recurringBillingCycle": "MONTHLY",
+        "recurringEndOfMonth": "N",
+        "recurringNumOfPayments": "4",
+        "recurringAgreementFlag": 1,
+        "achSecCode": "PPD",
+    }
+    return payment_body(recurringIndicator="TRUE", recurring={**recurring, **changes})
+
+
+def account_node(name: str = "processorA_ach", **changes: Any) -> dict[str, Any]:
+    """A gateway account that the sandbox takes; a change to None takes the attribute away."""
+    node: dict[str, Any] = {
+        "enabled": 1,
+        "mode": "test",
+        "gateway_name": name,
+        "active_level2": 0,
+        "active_level3": 1,
+    }
+    if name.endswith("_cc"):
+        node["accept_amex"] = 1
+    if name.startswith("processorA"):
+        node |= {"account_id": 5150, "user_id": "clerk", "pin": "8675309"}
+    if name.startswith("processorB"):
+        node |= {"login": "clerk", "password": "tr0ub4dor", "vt_template": "standard"}
+    return {key: value for key, value in {**node, **changes}.items() if value is not None}
+
+
+def with_cell(body: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy of a body with one member (dotted) replaced, or taken away by None."""
+    changed = copy.deepcopy(body)
+    node = changed
+    *parents, name = path.split(".")
+    for parent in parents:
+        node = node[parent]
+    if value is None:
+        del node[name]
+    else:
+        node[name] = value
+    return changed
+
+
+def pay(url: str, body: Any, path: str = "/v2/api/payment.json", **more: Any) -> requests.Response:
+    """POST a payment."""
+    return requests.post(url + path, json=body, headers=PAYMENT_HEADERS, timeout=TIMEOUT_S, **more)
+
+
+def account_request(url: str, method: str, path: str, body: Any = None) -> requests.Response:
+    """Ask the account API."""
+    headers = dict(ACCOUNT_HEADERS)
+    return requests.request(method, f"{url}/demoapi/{path}", json=body, headers=headers, timeout=TIMEOUT_S)
+
+
+def control(url: str, method: str, path: str, body: Any = None) -> Any:
+    """Ask the sandbox itself; the JSON of its answer."""
+    return requests.request(method, f"{url}/_sandbox/{path}", json=body, timeout=TIMEOUT_S).json()
