@@ -130,7 +130,7 @@ class Throttle:
                 self._refusals_alone = 0
                 self._grow(now)
             if pace is not None:
-                self._heed(pace, now)
+                self._heed(pace)
 
     def state(self) -> ThrottleState:
         """Tell the rate allowed now, and how long a pause lasts."""
@@ -155,9 +155,7 @@ class Throttle:
 
     def _refused(self, pace: Pace, sent_at: float, now: float) -> None:
         """Pause, and lower the rate unless this request was under way when it was lowered last."""
-        asked_s = pace.retry_after_s
-        if asked_s is None and pace.remaining == 0:
-            asked_s = pace.reset_s
+        asked_s = pace.reset_s if pace.retry_after_s is None else pace.retry_after_s
         if sent_at <= self._congested_at:
             if asked_s is not None:
                 self._pause(asked_s, now)
@@ -190,11 +188,9 @@ class Throttle:
             step = missing * min(1.0, elapsed_s / 2.0) if missing > 0.005 * self._target else 0.0
             self._rate = min(self._ceiling, self._rate + max(step, self._target * 0.002 * elapsed_s))
 
-    def _heed(self, pace: Pace, now: float) -> None:
+    def _heed(self, pace: Pace) -> None:
         """Go by a limit that the gateway announces."""
         if pace.limit is not None and pace.window_s is not None:
             self._seeking = False
             self._ceiling = min(self._ceiling, pace.limit / pace.window_s * ANNOUNCED_SHARE)
             self._rate = max(RATE_LEAST, min(self._rate, self._ceiling))
-        if pace.remaining == 0 and pace.reset_s is not None:
-            self._pause(pace.reset_s, now)

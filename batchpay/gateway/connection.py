@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import re
 import select
 import socket
@@ -17,7 +16,7 @@ import requests
 
 from batchpay.config import GatewaySettings
 from batchpay.errors import SettingsNotUsable
-from batchpay.gateway.origin import Origin, Proxy, check_proxy
+from batchpay.gateway.origin import Origin, Proxy, check_proxy, is_literal, is_loopback
 
 RECEIVE_BYTES = 65_536
 _PROXY_HEAD_BYTES_MAX = 16_384
@@ -166,7 +165,7 @@ class Connector:
             except Exception as error:
                 failed.append(error)
 
-        if _is_literal(host):
+        if is_literal(host):
             look_up()
         else:
             thread = threading.Thread(target=look_up, daemon=True, name="batchpay-lookup")
@@ -182,7 +181,7 @@ class Connector:
         """Connect to the first address that answers; time is shared out among them."""
         problem: Exception = ExchangeFailed(f"{host} has no address that may be used")
         for number, (family, kind, protocol, _, address) in enumerate(addresses):
-            if not self.origin.is_tls and not self._proxy and not ipaddress.ip_address(address[0]).is_loopback:
+            if not self.origin.is_tls and not self._proxy and not is_loopback(address[0]):
                 continue  # `localhost` of a strange hosts file: http does not leave this machine
             opened = socket.socket(family, kind, protocol)
             try:
@@ -214,11 +213,3 @@ class Connector:
                 raise ExchangeFailed("the proxy gave no proper answer")
         if not _PROXY_AGREES.match(head) or not head.endswith(b"\r\n\r\n"):
             raise ExchangeFailed("the proxy refused to open a tunnel")
-
-
-def _is_literal(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -49,12 +49,9 @@ class Proxy:
         return f"Proxy({self.host}:{self.port})"
 
 
-def is_loopback(base_url: str) -> bool:
-    """Whether gateway.base_url is usable and means this machine itself."""
-    try:
-        return _is_loopback_host(check_origin(base_url).host)
-    except SettingsNotUsable:
-        return False
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine itself: 127.0.0.0/8, ::1 or `localhost`."""
+    return host == "localhost" or (is_literal(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def check_origin(base_url: str) -> Origin:
@@ -66,7 +63,7 @@ def check_origin(base_url: str) -> Origin:
     if not base_url:
         raise SettingsNotUsable("gateway.base_url (BATCHPAY_BASE_URL) is not set")
     scheme, host, port = _split("gateway.base_url", base_url, ("https", "http"))
-    if scheme == "http" and not _is_loopback_host(host):
+    if scheme == "http" and not is_loopback(host):
         raise SettingsNotUsable(f"gateway.base_url must be https; http goes to this machine only, not to {host}")
     return Origin(scheme, host, port)
 
@@ -97,24 +94,15 @@ def _split(name: str, url: str, schemes: tuple[str, ...]) -> tuple[str, str, int
         raise SettingsNotUsable(f"{name} must not hold a user or a password")
     if parts.path not in ("", "/") or "?" in url or "#" in url:
         raise SettingsNotUsable(f"{name} must be an origin alone, without path, query or fragment")
-    if not (_is_address(host) if ":" in host else _HOST.fullmatch(host)) or port == 0:
+    if not (is_literal(host) if ":" in host else _HOST.fullmatch(host)) or port == 0:
         raise SettingsNotUsable(f"{name} is no address: write {schemes[0]}://host[:port]")
     return parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme]
 
 
-def _is_loopback_host(host: str) -> bool:
-    """Whether a host is in 127.0.0.0/8, ::1 or `localhost`."""
-    if host == "localhost":
-        return True
+def is_literal(host: str) -> bool:
+    """Whether a host is written as an address, so that there is no name to look up."""
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.IPv6Address(host)
+        ipaddress.ip_address(host)
     except ValueError:
         return False
     return True
