@@ -44,8 +44,8 @@ def init(context: Context) -> int:
 def check(context: Context, accept_witness: bool, reason: str | None) -> int:
     """Look over the whole ledger: structure, history, totals, payloads, witness. Exit code 5 if anything is wrong.
 
-    --accept-witness is for a ledger brought back from a backup, or moved without its witness. It may not know of payments
-    made since: every row that it would send becomes a row in doubt, for a person to look at.
+    --accept-witness is for a ledger brought back from a backup, or moved without its witness. It may not know of
+    payments made since: every row that it would send becomes a row in doubt, for a person to look at.
 
     Example: batchpay ledger check
     """

@@ -1,7 +1,7 @@
-"""Looking over a ledger: does what it says hold together, and is it the one its witness knows?
+"""Looking over a ledger: whether what it says holds together, and whether it is the one its witness knows.
 
-`check` reads all of it. `check_at_opening` is what every opening for writing can afford: all of a small ledger, and of a
-large one the end of the history, the control totals and the witness.
+`check` reads all of it. `check_at_opening` is what every opening for writing can afford: all of a small ledger, and of
+a large one the end of the history, the control totals and the witness.
 """
 
 from __future__ import annotations
@@ -64,9 +64,7 @@ def check_at_opening(store: Store) -> None:
 def check_witness(store: Store, connection: sqlite3.Connection, testimony: Testimony | None) -> list[str]:
     """Hold the ledger against its witness."""
     path = store.witness.path
-    way_out = (
-        'if you know why, a named person may accept the ledger: batchpay ledger check --accept-witness --reason "…"'
-    )
+    way_out = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
     if testimony is None:
         what = "holds no record of this key" if store.witness.exists() else "is not there"
         return [f"the ledger's witness {path} {what}, so nobody can tell whether the ledger is the latest; {way_out}"]
@@ -116,15 +114,16 @@ class _Replay:
 
 
 _NEW = 0
-_SENT_TO = {code: (SENDING,) for code in (PENDING, STATE_CODES[State.ACCEPTED], STATE_CODES[State.DECLINED], IN_DOUBT)}
+_ANSWERED = (PENDING, STATE_CODES[State.ACCEPTED], STATE_CODES[State.DECLINED])
+_SENT_TO: dict[int, tuple[int, ...]] = dict.fromkeys((*_ANSWERED, IN_DOUBT), (SENDING,))
 _BEFORE: dict[str, dict[int, tuple[int, ...]]] = {
     "registered": {PENDING: (_NEW,), REJECTED: (_NEW,)},
     "released": {PENDING: (REJECTED,)},
-    "progress": _SENT_TO | {SENDING: (PENDING,)},
+    "progress": {**_SENT_TO, SENDING: (PENDING,)},
     "merged": _SENT_TO,
     "recovered": {IN_DOUBT: (SENDING,)},
     "rejected": {REJECTED: (PENDING,)},
-    "resolved": {code: (IN_DOUBT,) for code in (PENDING, STATE_CODES[State.ACCEPTED], STATE_CODES[State.DECLINED])},
+    "resolved": dict.fromkeys(_ANSWERED, (IN_DOUBT,)),
     "doubted": {IN_DOUBT: (PENDING, SENDING)},
     "started": {},
     "finished": {},
@@ -158,7 +157,7 @@ def _check_tail(store: Store, connection: sqlite3.Connection) -> list[str]:
 
 
 def _check_totals(connection: sqlite3.Connection) -> list[str]:
-    """Do the states of each batch add up to its control totals?"""
+    """Find batches whose states do not add up to their control totals."""
     wrong = connection.execute(
         "SELECT name FROM batch LEFT JOIN total ON total.batch = batch.id GROUP BY batch.id"
         " HAVING batch.row_count <> coalesce(sum(total.row_count), 0) OR batch.cents <> coalesce(sum(total.cents), 0)"
@@ -204,21 +203,21 @@ def _check_rows(connection: sqlite3.Connection, replay: _Replay) -> list[str]:
 
 
 def _check_attempts(connection: sqlite3.Connection) -> list[str]:
-    """Does every row's attempt repeat its state?"""
+    """Find rows whose latest attempt does not repeat their state."""
     wrong = connection.execute(
-        "SELECT count(*) FROM row LEFT JOIN attempt ON attempt.id = row.id"
-        f" WHERE row.state <> {REJECTED} AND coalesce(attempt.state, {PENDING}) <> row.state"  # noqa: S608
+        "SELECT count(*) FROM row LEFT JOIN attempt ON attempt.id = row.id"  # noqa: S608
+        f" WHERE row.state <> {REJECTED} AND coalesce(attempt.state, {PENDING}) <> row.state"
     ).fetchone()[0]
     return [f"the ledger is damaged: {wrong} rows differ from their latest attempt"] if wrong else []
 
 
 def _check_chunks(store: Store, connection: sqlite3.Connection) -> list[str]:
-    """Can every payload be read, and is it there exactly as long as a row may still be sent?"""
+    """Find payloads that can't be read, and such as are not there exactly as long as a row may still be sent."""
     states = ", ".join(map(str, OPEN))
     problems = []
     wrong = connection.execute(
-        "SELECT count(*) FROM chunk LEFT JOIN"
-        f" (SELECT chunk, sum(state IN ({states})) AS open FROM row WHERE chunk IS NOT NULL GROUP BY chunk) AS held"  # noqa: S608
+        "SELECT count(*) FROM chunk LEFT JOIN"  # noqa: S608
+        f" (SELECT chunk, sum(state IN ({states})) AS open FROM row WHERE chunk IS NOT NULL GROUP BY chunk) AS held"
         " ON held.chunk = chunk.id WHERE chunk.open_rows <> coalesce(held.open, -1)"
         " OR (chunk.open_rows > 0) <> EXISTS (SELECT 1 FROM body WHERE body.chunk = chunk.id)"
     ).fetchone()[0]

@@ -19,7 +19,7 @@ JOIN row ON row.id = payment_id.id AND row.state IN ({_COUNTED})
 JOIN batch ON batch.id = payment_id.id >> {ROWS_BITS} AND batch.digest <> ?
 GROUP BY wanted.row
 """  # noqa: S608
-# A payment counts from the later of its registration and its latest attempt: a batch may lie for days before it is sent.
+# A payment counts from the later of its registration and its latest attempt: a batch may lie for days before it goes.
 _BY_FINGERPRINT = f"""
 SELECT wanted.row, min(fingerprint.id)
 FROM wanted CROSS JOIN fingerprint ON fingerprint.fingerprint = wanted.key AND NOT (wanted.named AND fingerprint.named)

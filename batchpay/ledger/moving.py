@@ -24,17 +24,17 @@ OPEN = (PENDING, SENDING, IN_DOUBT)
 
 _MOVE = "UPDATE row SET state = ?, reasons = ? WHERE id = ? AND state = ? RETURNING amount_cents, direction, chunk"
 _GRANT = (
-    f"UPDATE row SET state = {SENDING}, attempts = attempts + 1 WHERE id = ? AND state = {PENDING}"
+    f"UPDATE row SET state = {SENDING}, attempts = attempts + 1 WHERE id = ? AND state = {PENDING}"  # noqa: S608
     f" AND NOT EXISTS (SELECT 1 FROM attempt WHERE attempt.id = row.id AND attempt.state <> {PENDING})"
     " RETURNING amount_cents, direction, attempts"
 )
 _BEGIN_ATTEMPT = (
-    f"INSERT INTO attempt (id, state, sent_at) VALUES (?, {SENDING}, ?) ON CONFLICT (id) DO UPDATE SET"
+    f"INSERT INTO attempt (id, state, sent_at) VALUES (?, {SENDING}, ?) ON CONFLICT (id) DO UPDATE SET"  # noqa: S608
     f" state = {SENDING}, sent_at = excluded.sent_at, finished_at = NULL, http_status = NULL, response_code = NULL,"
     " message = NULL, gateway_reference = NULL, reason = NULL"
 )
 _END_ATTEMPT = (
-    "UPDATE attempt SET state = ?, finished_at = ?, http_status = ?, response_code = ?, message = ?,"
+    "UPDATE attempt SET state = ?, finished_at = ?, http_status = ?, response_code = ?, message = ?,"  # noqa: S608
     f" gateway_reference = ?, reason = ? WHERE id = ? AND state = {SENDING}"
 )
 

@@ -40,7 +40,8 @@ def _summary(connection: sqlite3.Connection, found: tuple[Any, ...]) -> BatchSum
     return BatchSummary(
         batch=name, digest=digest, file=file, origin=origin, registered_at=to_datetime(registered_at),
         started_at=maybe_datetime(started), finished_at=maybe_datetime(finished), stopped=stopped,
-        columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction, again_reason=again,
+        columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction,
+        again_reason=again,
     )  # fmt: skip
 
 
@@ -96,10 +97,10 @@ def rows(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[L
     marks = ", ".join("?" * len(wanted))
     with store.reading() as connection:
         found = connection.execute(
-            "SELECT row.id, line, row.state, amount_cents, direction, attempts, chunk, sent_at, finished_at, http_status,"
-            " response_code, message, gateway_reference, reason"
+            "SELECT row.id, line, row.state, amount_cents, direction, attempts, chunk, sent_at, finished_at,"  # noqa: S608
+            " http_status, response_code, message, gateway_reference, reason"
             " FROM row LEFT JOIN attempt ON attempt.id = row.id"
-            f" WHERE row.id >= ? AND row.id < ? AND row.state IN ({marks}) ORDER BY row.id",  # noqa: S608
+            f" WHERE row.id >= ? AND row.id < ? AND row.state IN ({marks}) ORDER BY row.id",
             (first, end, *wanted),
         )
         for (identity, line, state, cents, direction, attempts, chunk, sent, finished, status, code, message, reference,

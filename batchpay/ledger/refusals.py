@@ -15,8 +15,8 @@ from pathlib import Path
 from batchpay.errors import BatchpayError, LedgerDamaged, LedgerMissing, LedgerNotUsable
 
 _NETWORK = frozenset(
-    ("9p", "afs", "autofs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gfs", "gfs2", "gpfs", "lustre", "ncpfs",
-     "nfs", "nfs4", "ocfs2", "orangefs", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs")
+    ("9p", "afs", "autofs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gfs", "gfs2", "gpfs", "lustre",
+     "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs")
 )  # fmt: skip
 """File systems on which locks or syncs of another machine can't be trusted. Everything FUSE is refused as well."""
 
@@ -54,9 +54,7 @@ def check_directory(directory: Path) -> None:
     except OSError as error:
         raise LedgerNotUsable(f"the ledger's directory {directory} can't be reached: {error.strerror}") from None
     if mode & 0o022:
-        raise LedgerNotUsable(
-            f"the ledger's directory {directory} can be written by others; take that right away (go-w)"
-        )
+        raise LedgerNotUsable(f"the ledger's directory {directory} can be written by others; set its mode to 0700")
     try:
         mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
     except OSError:

@@ -121,7 +121,7 @@ class SqliteRegistering:
                 strict=True,
             )  # fmt: skip
             self._transaction.connection.executemany(
-                "INSERT INTO row (id, line, amount_cents, direction, state, chunk, payee, account) "
+                "INSERT INTO row (id, line, amount_cents, direction, state, chunk, payee, account) "  # noqa: S608
                 f"VALUES (?, ?, ?, ?, {_PENDING}, ?, ?, ?)",
                 columns,
             )
@@ -138,7 +138,7 @@ class SqliteRegistering:
         with translated(self._store.place.ledger):
             ids = [row_id(self._id, row) for row in rejected.rows]
             self._transaction.connection.executemany(
-                "INSERT INTO row (id, line, amount_cents, direction, state, reasons) "
+                "INSERT INTO row (id, line, amount_cents, direction, state, reasons) "  # noqa: S608
                 f"VALUES (?, ?, ?, 0, {_REJECTED}, ?)",
                 zip(ids, rejected.lines, rejected.amounts_cents, rejected.reasons, strict=True),
             )
@@ -148,9 +148,7 @@ class SqliteRegistering:
     def finish(self) -> str:
         """See contract.Registering."""
         if self._meanwhile:
-            raise RegisteredMeanwhile(
-                "another batch was registered meanwhile; the look at earlier payments is repeated"
-            )
+            raise RegisteredMeanwhile("another batch was registered meanwhile; look at earlier payments again")
         totals = self._changes.total()
         if totals.rows != self._new.rows:
             raise BatchpayError(f"the batch was to have {self._new.rows} rows, and {totals.rows} were written")
@@ -205,8 +203,8 @@ class SqliteRegistering:
     def _insert_batch(self) -> int:
         new = self._new
         cursor = self._transaction.execute(
-            "INSERT INTO batch (name, digest, file, origin, columns, options, again_reason, registered_at, row_count, cents)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
+            "INSERT INTO batch (name, digest, file, origin, columns, options, again_reason, registered_at,"
+            " row_count, cents) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
             (self._name, new.digest, new.file, new.origin, json.dumps(list(new.columns)), json.dumps(new.options),
              new.again_reason, now_ms()),
         )  # fmt: skip
@@ -261,11 +259,17 @@ def _release_columns(
         if found:
             rejected[position] = found[0]
     chosen = PaymentColumns(
-        *([column[position] for position in rejected] for column in (
-            payments.rows, payments.lines, payments.amounts_cents, payments.directions, payments.fingerprints,
-            payments.payment_ids, payments.payees, payments.accounts, payments.details, payments.bodies,
-        ))
-    )  # fmt: skip
+        rows=[payments.rows[position] for position in rejected],
+        lines=[payments.lines[position] for position in rejected],
+        amounts_cents=[payments.amounts_cents[position] for position in rejected],
+        directions=[payments.directions[position] for position in rejected],
+        fingerprints=[payments.fingerprints[position] for position in rejected],
+        payment_ids=[payments.payment_ids[position] for position in rejected],
+        payees=[payments.payees[position] for position in rejected],
+        accounts=[payments.accounts[position] for position in rejected],
+        details=[payments.details[position] for position in rejected],
+        bodies=[payments.bodies[position] for position in rejected],
+    )
     chunks = writer.add(chosen)
     for index, before in enumerate(rejected.values()):
         direction = DIRECTION_CODES[chosen.directions[index]]

@@ -97,7 +97,8 @@ class SqliteRun:
         _, end = id_range(self._batch)
         with self._read_turn, translated(self._store.place.ledger):
             found = self._reader.execute(
-                f"SELECT id, attempts, chunk FROM row WHERE id > ? AND id < ? AND state = {PENDING} ORDER BY id LIMIT ?",  # noqa: S608
+                f"SELECT id, attempts, chunk FROM row WHERE id > ? AND id < ? AND state = {PENDING}"  # noqa: S608
+                " ORDER BY id LIMIT ?",
                 (row_id(self._batch, after_row), end, limit),
             ).fetchall()
             return [

@@ -1,9 +1,9 @@
 """Connections and transactions of the SQLite ledger: one writer at a time, durable commits, the chained history.
 
-SQLite before 3.51.3 can corrupt a write-ahead log when two connections write or checkpoint at the same instant. So every
-write transaction, every checkpoint and the closing of the writing connection happen under a lock of our own on the file
-`<ledger>.lock`; SQLite's automatic checkpoints are off, and reading connections are opened read-only, which cannot
-checkpoint. The ledger's file itself is never opened outside SQLite: closing it would drop SQLite's own locks.
+SQLite before 3.51.3 can corrupt a write-ahead log when two connections write or checkpoint at the same instant. So
+every write transaction, every checkpoint and the closing of the writing connection happen under a lock of our own on
+the file `<ledger>.lock`; SQLite's automatic checkpoints are off, and reading connections are opened read-only, which
+cannot checkpoint. The ledger's file itself is never opened outside SQLite: closing it would drop SQLite's own locks.
 """
 
 from __future__ import annotations
@@ -200,9 +200,7 @@ class Store:
         assert self._lock is not None
         if error is not None:
             # After a failed sync nobody knows what stands on the disk; only a new start, which reads it again, does.
-            self._broken = (
-                f"the ledger {self.place.ledger} failed while committing; nothing more is written by this run"
-            )
+            self._broken = f"the ledger {self.place.ledger} failed in a commit; nothing more is written to it"
         try:
             self._lock.release()
         finally:

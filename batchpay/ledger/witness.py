@@ -2,7 +2,7 @@
 
 A ledger brought back from a backup is older than its witness and does not know of later payments, so it sends nothing.
 Two fixed-size records are written in turn, each in a sector of its own: a torn write leaves the one before. The file is
-synced at the start and the end of a run only; a power cut can make the witness older than the ledger, which is harmless.
+synced at the start and the end of a run only: a power cut can make it older than the ledger, which is harmless.
 """
 
 from __future__ import annotations
