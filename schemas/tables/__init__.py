@@ -1,0 +1,38 @@
+"""The closed lists that the rules ask: small CSV files beside this module, read once at import.
+
+- countries.csv: ISO 3166-1 alpha-2.
+- currencies.csv: ISO 4217, active codes (with amendments to 2026: XCG for ANG, ZWG for ZWL, XAD; BGN and HRK gone).
+- states.csv: two-letter abbreviations of the United States and of Canada (USPS Publication 28, Appendix B; Canada Post
+  addressing guidelines). The military 'states' AA, AE and AP are in it, since USPS delivers there under country US and
+  a soldier's address must not be refused. The freely associated states FM, MH and PW are not: they are countries of
+  their own in ISO 3166-1.
+- sec_codes.csv: standard entry class codes (Nacha Operating Rules, Appendix Three): which way the money may go, whose
+  account it is meant for (blank: either), whether the entry converts a paper check and so carries its number.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from importlib.resources import files
+
+
+def _rows(name: str) -> Iterator[dict[str, str]]:
+    text = (files(__name__) / name).read_text(encoding="utf-8")
+    return csv.DictReader(text.splitlines())
+
+
+COUNTRIES = tuple(row["code"] for row in _rows("countries.csv"))
+CURRENCIES = tuple(row["code"] for row in _rows("currencies.csv"))
+STATES = {
+    country: tuple(row["code"] for row in _rows("states.csv") if row["country"] == country) for country in ("US", "CA")
+}
+"""Abbreviations by country."""
+
+_SEC = tuple(_rows("sec_codes.csv"))
+SEC_CODES = tuple(row["code"] for row in _SEC)
+SEC_DEBIT_ONLY = tuple(row["code"] for row in _SEC if row["credit"] == "no")
+SEC_CREDIT_ONLY = tuple(row["code"] for row in _SEC if row["debit"] == "no")
+SEC_PERSONAL = tuple(row["code"] for row in _SEC if row["account"] == "PERSONAL")
+SEC_BUSINESS = tuple(row["code"] for row in _SEC if row["account"] == "BUSINESS")
+SEC_CHECK = tuple(row["code"] for row in _SEC if row["check_number"] == "yes")

@@ -1,0 +1,255 @@
+"""The rules, compiled: one cheap look at every row of a chunk, the full rules for the few rows that may break one.
+
+The cheap look is one select of every rule's screen. Only rules with a hit in the chunk go on, and only for the rows
+that were hit: there the rules keep the order that their pandera checks have (batchpay.schemas.rule).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from batchpay.schemas.catalogue import ROW_RAGGED, RuleFacts, typed_cell_message
+from batchpay.schemas.columns import COLUMNS
+from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.payment import payment_rules
+from batchpay.schemas.rule import breaks_text_rules
+
+FAULT, SUGGEST, RAGGED = "_fault.", "_suggest.", "_ragged"
+"""How a reader of files marks a typed cell that is no faithful text, and a row that is ragged."""
+
+_RULES_A_COLUMN_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hit:
+    """One rule that rows of a chunk break."""
+
+    order: int
+    """Place in the table of rules."""
+    column: str
+    code: str
+    is_error: bool
+    message: str | pl.Series
+    """What the person is told; a series where each row has words of its own."""
+    suggestion: pl.Expr | None
+    flag: pl.Series
+    """True for each row of `Findings.rows` that breaks it."""
+
+    @property
+    def name(self) -> str:
+        """The rule's public name."""
+        return f"{self.column}.{self.code}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Findings:
+    """What is wrong with a chunk."""
+
+    mask: pl.Series
+    """True for each row of the chunk that is among `rows`."""
+    rows: pl.DataFrame
+    """The rows that may break a rule."""
+    hits: Sequence[Hit]
+    """In the order of the table."""
+
+    def broken(self, *, errors: bool) -> pl.Series:
+        """Tell for each row of `rows` whether it breaks a rule of that severity."""
+        return _any([hit.flag for hit in self.hits if hit.is_error is errors], self.rows.height)
+
+    def with_hits(self, more: Sequence[Hit]) -> Findings:
+        """Add what was found elsewhere."""
+        return Findings(self.mask, self.rows, sorted([*self.hits, *more], key=lambda hit: hit.order))
+
+
+def _any(flags: Sequence[pl.Series], height: int) -> pl.Series:
+    """Join flags by `or`; null counts as false."""
+    if not flags:
+        return pl.repeat(value=False, n=height, dtype=pl.Boolean, eager=True)
+    frame = pl.DataFrame([flag.alias(str(index)) for index, flag in enumerate(flags)])
+    return frame.select(pl.any_horizontal(pl.all()).fill_null(value=False)).to_series()
+
+
+class RuleBook:
+    """The rules of one call, ready to be asked chunk by chunk."""
+
+    def __init__(self, options: RuleOptions) -> None:
+        self.rules = payment_rules(options)
+        self._order = {id(rule): _order(rule.column, index) for index, rule in enumerate(self.rules)}
+        self._index = {id(rule): index for index, rule in enumerate(self.rules)}
+        self._text_screens, self._texts = self._plan_text_rules()
+        self._own = [index for index, rule in enumerate(self.rules) if index not in self._all_text_rules()]
+        self._screens = [
+            (self.rules[index].screen if self.rules[index].screen is not None else self.rules[index].fails).alias(
+                str(index)
+            )
+            for index in self._own
+        ] + [screen.alias(column) for column, screen in self._text_screens.items()]
+
+    def _plan_text_rules(self) -> tuple[dict[str, pl.Expr], dict[str, tuple[list[int], pl.Expr]]]:
+        """Find the columns whose texts need a look of their own, and each column's rules for every text.
+
+        Where another rule of the column proves the cell clean, a broken text rule can't go unnoticed without one.
+        """
+        screens: dict[str, pl.Expr] = {}
+        texts: dict[str, tuple[list[int], pl.Expr]] = {}
+        for column in COLUMNS:
+            rules = [rule for rule in self.rules if rule.column == column]
+            screen = breaks_text_rules(rules)
+            if screen is None:
+                continue
+            texts[column] = ([self._index[id(rule)] for rule in rules if rule.is_for_every_text], screen)
+            if not any(rule.proves_clean for rule in rules):
+                screens[column] = screen
+        return screens, texts
+
+    def _all_text_rules(self) -> set[int]:
+        return {index for indices, _ in self._texts.values() for index in indices}
+
+    def evaluate(self, frame: pl.DataFrame, *, every_row: bool = False) -> Findings | None:
+        """Find every broken rule of a chunk that has all known columns, or None where there is none.
+
+        With `every_row` all rows are among the findings', broken or not.
+        """
+        screened = frame.select(self._screens)
+        any_hit = screened.select(pl.all().any()).row(0)
+        hit = [name for name, found in zip(screened.columns, any_hit, strict=True) if found]
+        marks = [name for name in frame.columns if name == RAGGED or name.startswith(FAULT)]
+        marks = [name for name in marks if frame[name].null_count() < frame.height]
+        if not hit and not marks and not every_row:
+            return None
+        flagged = [screened[name] for name in hit] + [frame[name].is_not_null() for name in marks]
+        mask = _any(flagged, frame.height) if not every_row else _any([], frame.height).not_()
+        rows = frame.filter(mask)
+        flags = screened.select(name for name in hit if name.isdecimal()).filter(mask)
+        raw = self._raw(rows, flags, {name for name in hit if not name.isdecimal()})
+        hits = self._judge(rows, raw, marks)
+        return Findings(mask, rows, hits) if hits or every_row else None
+
+    def _raw(self, rows: pl.DataFrame, flags: pl.DataFrame, unclean: set[str]) -> pl.DataFrame:
+        """Ask the rules that were hit, each alone, of the rows that were hit."""
+        indices = [int(name) for name in flags.columns]
+        ask = [index for index in indices if self.rules[index].screen is not None]
+        for column in unclean | self._unclean_after_all(rows, indices):
+            ask += self._texts[column][0]
+        exact = flags.select(pl.col(str(index)).fill_null(value=False) for index in indices if index not in ask)
+        asked = rows.select(self.rules[index].fails.fill_null(value=False).alias(str(index)) for index in ask)
+        return exact.hstack(asked) if exact.width else asked
+
+    def _unclean_after_all(self, rows: pl.DataFrame, indices: Sequence[int]) -> set[str]:
+        """Find the columns without a look of their own of which a cell breaks a rule for every text."""
+        columns = {self.rules[index].column for index in indices if self.rules[index].proves_clean}
+        looks = {column: self._texts[column][1] for column in columns if column in self._texts}
+        if not looks:
+            return set()
+        found = rows.select(look.any().alias(column) for column, look in looks.items()).row(0, named=True)
+        return {column for column, unclean in found.items() if unclean}
+
+    def _judge(self, rows: pl.DataFrame, raw: pl.DataFrame, marks: Sequence[str]) -> list[Hit]:
+        """Let the rules that stand alone silence the others, then add what the reader of the file found."""
+        faults = {name.removeprefix(FAULT): rows[name] for name in marks if name != RAGGED}
+        ragged = rows[RAGGED] if RAGGED in marks else None
+        even = ragged.is_null() if ragged is not None else None
+        effective = raw.select(self._silenced(int(name), raw.columns) for name in raw.columns)
+        hits = []
+        for flag in effective.iter_columns():
+            rule = self.rules[int(flag.name)]
+            for column in (rule.column, *rule.reads):
+                if column in faults:
+                    flag &= faults[column].is_null()
+            if even is not None:
+                flag &= even
+            if flag.any():
+                hits.append(
+                    Hit(
+                        self._order[id(rule)],
+                        rule.column,
+                        rule.code,
+                        rule.is_error,
+                        rule.message,
+                        rule.suggestion,
+                        flag,
+                    )
+                )
+        hits += _fault_hits(faults, even)
+        if ragged is not None:
+            hits.append(row_hit(ROW_RAGGED, ragged.is_not_null()))
+        return sorted(hits, key=lambda hit: hit.order)
+
+    def _silenced(self, index: int, active: Sequence[str]) -> pl.Expr:
+        guards = [str(self._index[id(guard)]) for guard in self.rules[index].guards]
+        guards = [name for name in guards if name in active]
+        flag = pl.col(str(index))
+        return flag & ~pl.any_horizontal(guards) if guards else flag
+
+
+def _order(column: str, index: int) -> int:
+    place = COLUMNS.index(column) if column in COLUMNS else len(COLUMNS)
+    return place * _RULES_A_COLUMN_MAX + index
+
+
+def row_hit(facts: RuleFacts, flag: pl.Series, message: pl.Series | None = None) -> Hit:
+    """Make the hit of a rule that looks at more than a row's own cells."""
+    place = _order(facts.column, _RULES_A_COLUMN_MAX - 1)
+    return Hit(place, facts.column, facts.code, True, facts.message if message is None else message, None, flag)
+
+
+def _fault_hits(faults: dict[str, pl.Series], even: pl.Series | None) -> list[Hit]:
+    hits = []
+    for column, codes in faults.items():
+        for code in codes.drop_nulls().unique().sort().to_list():
+            flag = (codes == code).fill_null(value=False)
+            if even is not None:
+                flag &= even
+            message = typed_cell_message(column, code)
+            if flag.any():
+                hits.append(Hit(_order(column, 0), column, code, True, message, pl.col(SUGGEST + column), flag))
+    return hits
+
+
+# Texts for people
+
+
+def messages(findings: Findings, *, errors: bool) -> pl.Series:
+    """`column: code: message; column: code: message` for each row of the findings, null where nothing is wrong."""
+    cells = []
+    for hit in findings.hits:
+        if hit.is_error is errors:
+            message = pl.lit(hit.message)
+            text = pl.concat_str(pl.lit(f"{hit.column}: {hit.code}: "), message)
+            cells.append(pl.select(pl.when(hit.flag).then(text)).to_series())
+    return _joined(findings, cells, "; ")
+
+
+def reasons(findings: Findings) -> pl.Series:
+    """`column.code column.code` of the errors of each row of the findings."""
+    cells = [pl.select(pl.when(hit.flag).then(pl.lit(hit.name))).to_series() for hit in findings.hits if hit.is_error]
+    return _joined(findings, cells, " ")
+
+
+def suggestions(findings: Findings) -> pl.Series:
+    """`column: value; column: value` for each row of the findings where the right value is certain, else null."""
+    cells = [
+        pl.select(pl.concat_str(pl.lit(f"{hit.column}: "), value)).to_series()
+        for hit in findings.hits
+        if (value := suggested(findings, hit)) is not None
+    ]
+    return _joined(findings, cells, "; ")
+
+
+def suggested(findings: Findings, hit: Hit) -> pl.Series | None:
+    """Give the right value for each row that breaks the rule, null where it is not certain; None where it never is."""
+    if hit.suggestion is None or not set(hit.suggestion.meta.root_names()) <= set(findings.rows.columns):
+        return None
+    value = findings.rows.select(pl.when(pl.lit(hit.flag)).then(hit.suggestion)).to_series()
+    return value if value.null_count() < len(value) else None
+
+
+def _joined(findings: Findings, cells: Sequence[pl.Series], separator: str) -> pl.Series:
+    if not cells:
+        return pl.repeat(None, findings.rows.height, dtype=pl.String, eager=True)
+    frame = pl.DataFrame([cell.alias(str(index)) for index, cell in enumerate(cells)])
+    text = pl.concat_str(pl.all(), separator=separator, ignore_nulls=True)
+    return frame.select(pl.when(text != "").then(text)).to_series()

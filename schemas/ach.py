@@ -1,0 +1,239 @@
+"""The rules of the ach node: the bank account, and the kind of entry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandera.polars as pa
+import polars as pl
+
+from batchpay.schemas import checks
+from batchpay.schemas.columns import ACH
+from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import Rule, choice, column_rules, error, node_schema, required, warning
+from batchpay.schemas.tables import (
+    SEC_BUSINESS,
+    SEC_CHECK,
+    SEC_CODES,
+    SEC_CREDIT_ONLY,
+    SEC_DEBIT_ONLY,
+    SEC_PERSONAL,
+)
+
+SEC_DEFAULT = "PPD"
+"""What the gateway takes where no code is given, and the only one that it documents."""
+
+
+def ach_schema(options: RuleOptions) -> pa.DataFrameSchema:
+    """Make the pandera schema of the ach node; it also reads transactionType."""
+    return node_schema("ach", ACH, ach_rules(options))
+
+
+def ach_rules(options: RuleOptions) -> list[Rule]:
+    """Rules of the ach node, in the order of its columns."""
+    own = {
+        "achNameOnCheck": _name(),
+        "achAccountNumber": _account(),
+        "achRoutingNumber": _routing(),
+        "achCheckNumber": [
+            error(
+                "achCheckNumber",
+                "format",
+                "N",
+                f"digits, at most {checks.CHECK_NUMBER_DIGITS_MAX}",
+                f"write the check's number with at most {checks.CHECK_NUMBER_DIGITS_MAX} digits and nothing else",
+                checks.not_matching(pl.col("achCheckNumber"), rf"^[0-9]{{1,{checks.CHECK_NUMBER_DIGITS_MAX}}}$"),
+                proves_clean=True,
+            )
+        ],
+        "achAccountType": [
+            required("achAccountType"),
+            choice(
+                "achAccountType",
+                ("BUSINESS", "PERSONAL"),
+                "`BUSINESS` or `PERSONAL`",
+                "write BUSINESS or PERSONAL, in capitals",
+            ),
+        ],
+        "achDepositType": [
+            required("achDepositType"),
+            choice(
+                "achDepositType",
+                ("CHECKING", "SAVINGS"),
+                "`CHECKING` or `SAVINGS`",
+                "write CHECKING or SAVINGS, in capitals",
+            ),
+        ],
+        "achSecCode": _sec_code(),
+        "achAgreementFlag": _agreement(options),
+    }
+    return [rule for column in ACH for rule in column_rules(column, own.get(column, []), options)]
+
+
+def _name() -> list[Rule]:
+    name = pl.col("achNameOnCheck")
+    most = checks.NAME_CHARACTERS_MAX
+    return [
+        required("achNameOnCheck"),
+        warning(
+            "achNameOnCheck",
+            "length",
+            "N",
+            f"longer than {most} characters (the ACH record cuts it)",
+            f"is longer than {most} characters, the bank will see only the first {most}",
+            name.str.len_chars() > most,
+            screen=name.str.len_bytes() > most,
+        ),
+    ]
+
+
+def _account() -> list[Rule]:
+    account = pl.col("achAccountNumber")
+    return [
+        required("achAccountNumber"),
+        error(
+            "achAccountNumber",
+            "account",
+            "N",
+            "1 to 17 letters or digits, nothing else, not all zeros",
+            "write 1 to 17 digits or letters without blanks or hyphens, not all zeros",
+            checks.is_no_account(account),
+            proves_clean=True,
+        ),
+        warning(
+            "achAccountNumber",
+            "account",
+            "N",
+            "has letters, or under four characters",
+            "has letters or fewer than four characters, check it against the bank's papers",
+            checks.is_unusual_account(account),
+            after=("account",),
+        ),
+    ]
+
+
+def _routing() -> list[Rule]:
+    routing = pl.col("achRoutingNumber")
+    return [
+        required("achRoutingNumber"),
+        error(
+            "achRoutingNumber",
+            "format",
+            "S",
+            "nine digits",
+            "write nine digits, a zero in front counts",
+            checks.not_matching(routing, r"^[0-9]{9}$"),
+            suggestion=checks.with_leading_zero(routing),
+            proves_clean=True,
+        ),
+        error(
+            "achRoutingNumber",
+            "prefix",
+            "N",
+            "first two digits 00-12, 21-32, 61-72 or 80, not `000000000`",
+            "no bank has a routing number that begins so, look it up again",
+            checks.has_unassigned_prefix(routing),
+            after=("format",),
+        ),
+        error(
+            "achRoutingNumber",
+            "checksum",
+            "N",
+            "ABA check digit: 3(d1+d4+d7)+7(d2+d5+d8)+(d3+d6+d9) divisible by 10",
+            "the check digit does not fit, a digit is wrong or two are swapped, look it up again",
+            checks.has_wrong_check_digit(routing),
+            after=("format", "prefix"),
+        ),
+    ]
+
+
+def _sec_code() -> list[Rule]:
+    code, direction, account = pl.col("achSecCode"), pl.col("transactionType"), pl.col("achAccountType")
+    kind = code.fill_null(SEC_DEFAULT)
+    wrong_direction = (checks.one_of(code, SEC_DEBIT_ONLY) & (direction == "CREDIT")) | (
+        checks.one_of(code, SEC_CREDIT_ONLY) & (direction == "DEBIT")
+    )
+    wrong_account = (checks.one_of(kind, SEC_PERSONAL) & (account == "BUSINESS")) | (
+        checks.one_of(kind, SEC_BUSINESS) & (account == "PERSONAL")
+    )
+    return [
+        choice(
+            "achSecCode",
+            SEC_CODES,
+            f"not given = `{SEC_DEFAULT}`, one of {' '.join(SEC_CODES)}",
+            f"write one of {' '.join(SEC_CODES)}, or leave it empty for {SEC_DEFAULT}",
+            source="S+N",
+        ),
+        error(
+            "achSecCode",
+            "direction",
+            "N",
+            f"{_and(SEC_DEBIT_ONLY)} with `CREDIT`, {_and(SEC_CREDIT_ONLY)} with `DEBIT`",
+            f"{_and(SEC_DEBIT_ONLY)} only collect money (DEBIT) and {_and(SEC_CREDIT_ONLY)} only pays it (CREDIT), "
+            "correct the code or transactionType",
+            wrong_direction,
+            after=("choice",),
+            reads=("transactionType",),
+        ),
+        warning(
+            "achSecCode",
+            "sec_unverified",
+            "S",
+            f"other than {SEC_DEFAULT} (the gateway documents only {SEC_DEFAULT})",
+            f"the gateway documents only {SEC_DEFAULT}, ask whether your account takes this code",
+            code != SEC_DEFAULT,
+            after=("choice",),
+        ),
+        error(
+            "achSecCode",
+            "check_number",
+            "N",
+            f"{_or(SEC_CHECK)} without achCheckNumber",
+            "this kind of payment is made from a paper check, fill in achCheckNumber",
+            checks.one_of(code, SEC_CHECK) & pl.col("achCheckNumber").is_null(),
+            after=("choice",),
+            reads=("achCheckNumber",),
+        ),
+        warning(
+            "achSecCode",
+            "sec_account",
+            "N",
+            f"{_or(SEC_PERSONAL)} with `BUSINESS`, {_or(SEC_BUSINESS)} with `PERSONAL`",
+            f"{_and(SEC_PERSONAL)} are meant for PERSONAL accounts, {_and(SEC_BUSINESS)} for BUSINESS ones, "
+            "check achAccountType",
+            wrong_account,
+            after=("choice",),
+            reads=("achAccountType",),
+        ),
+    ]
+
+
+def _agreement(options: RuleOptions) -> list[Rule]:
+    rules = [
+        required("achAgreementFlag"),
+        choice("achAgreementFlag", ("1", "0"), "one digit, `1` or `0`", "write 1 (the payer agrees) or 0"),
+    ]
+    if options.require_agreement:
+        rules.append(
+            error(
+                "achAgreementFlag",
+                "agreement",
+                "H",
+                "`0`: the payer does not agree (setting `policy.require_agreement`, on)",
+                "the payer does not agree to this payment, take the row out or get the agreement and write 1",
+                pl.col("achAgreementFlag") == "0",
+            )
+        )
+    return rules
+
+
+def _and(codes: Sequence[str]) -> str:
+    return _join(codes, "and")
+
+
+def _or(codes: Sequence[str]) -> str:
+    return _join(codes, "or")
+
+
+def _join(codes: Sequence[str], word: str) -> str:
+    return f" {word} ".join(part for part in (", ".join(codes[:-1]), codes[-1]) if part)

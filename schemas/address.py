@@ -1,0 +1,62 @@
+"""The rules that the billing and the shipping node share: names and the parts of an address."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from batchpay.schemas import checks
+from batchpay.schemas.rule import Rule, choice, error, required, warning
+from batchpay.schemas.tables import COUNTRIES, STATES
+
+
+def address_rules(node: str) -> dict[str, list[Rule]]:
+    """Rules of a node's names and address, by column; `node` is billing or shipping."""
+    state, zip_code, country, phone = (f"{node}{part}" for part in ("State", "Zip", "Country", "Phone"))
+    return {
+        f"{node}FirstName": [required(f"{node}FirstName")],
+        f"{node}LastName": [required(f"{node}LastName")],
+        state: [
+            error(
+                state,
+                "state",
+                "S",
+                "country `US` or `CA`: the two-letter abbreviation of that country's state, district, territory or "
+                "province, country not given: one of either country's",
+                "write the two-letter abbreviation of a state or province of the country, like TX or ON",
+                checks.is_no_state(pl.col(state), pl.col(country), STATES),
+                reads=(country,),
+                suggestion=checks.state_in_capitals(pl.col(state), pl.col(country), STATES),
+            )
+        ],
+        zip_code: [
+            warning(
+                zip_code,
+                "zip",
+                "H",
+                "country `US`: `NNNNN` or `NNNNN-NNNN`, country `CA`: `ANA NAN` (the space optional)",
+                "is not written as its country does, like 75001 or 75001-1234 (US), K1A 0B1 (CA)",
+                checks.is_no_zip(pl.col(zip_code), pl.col(country)),
+                reads=(country,),
+            )
+        ],
+        country: [
+            choice(
+                country,
+                COUNTRIES,
+                "ISO 3166-1 alpha-2",
+                "write the country's code of two capitals (ISO 3166), like US",
+            )
+        ],
+        phone: [
+            error(
+                phone,
+                "phone",
+                "S",
+                "one of `1-NNN-NNN-NNNN`, `NNN-NNN-NNNN`, `NNN.NNN.NNNN`, `NNN NNN NNNN`, `(NNN) NNN-NNNN`",
+                "write ten digits like 512-555-0100",
+                checks.is_no_phone(pl.col(phone)),
+                suggestion=checks.as_phone(pl.col(phone)),
+                proves_clean=True,
+            )
+        ],
+    }

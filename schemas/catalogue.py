@@ -1,0 +1,127 @@
+"""Every rule as plain facts: what `batchpay rules` prints, and the words for what readers of files find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+from batchpay.schemas.columns import COLUMNS, MONEY, PAYMENT_ID
+from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.payment import payment_rules
+from batchpay.schemas.rule import MONEY_MESSAGE, Rule
+
+ROW = "row"
+"""Stands for a column where a rule concerns the row as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFacts:
+    """One rule for people and for other programs."""
+
+    column: str
+    code: str
+    severity: str
+    source: str
+    words: str
+    message: str
+
+    @property
+    def name(self) -> str:
+        """The public name, `column.code`."""
+        return f"{self.column}.{self.code}"
+
+
+PAYMENT_ID_DUPLICATE = RuleFacts(
+    PAYMENT_ID,
+    "duplicate",
+    "error",
+    "H",
+    "unique in the file",
+    "another row of the file has the same paymentId, none of them is sent until each has its own",
+)
+ROW_DUPLICATE = RuleFacts(
+    ROW,
+    "duplicate",
+    "error",
+    "H",
+    "a second row of the file alike in every gateway field, where neither carries a paymentId (`--allow-duplicates`)",
+    "an earlier row of the file is alike in every field, take it out, or give both a paymentId",
+)
+ROW_RAGGED = RuleFacts(
+    ROW,
+    "ragged",
+    "error",
+    "H",
+    "number of cells differs from the header's",
+    "has more or fewer cells than the header, look for a separator too many or a missing quote",
+)
+
+_IDENTIFIERS = ("paymentId", "gatewayId", "invoiceNumber", "billingInternalId", "achAccountNumber", "achCheckNumber")
+_TYPED = {
+    "leading_zero": (
+        "a number of 8 digits or fewer in a numeric cell",
+        "has lost its leading zero in a numeric cell, format the column as text and write all nine digits",
+    ),
+    "precision": (
+        "a number of more than 15 digits in a numeric cell",
+        "has lost digits in a numeric cell, format the column as text and type the number anew",
+    ),
+    "format": (
+        "a typed cell that is no text of this column",
+        "the cell's type does not fit this column, format the column as text and write the value as it should be sent",
+    ),
+    "formula": (
+        "a formula in a spreadsheet's cell",
+        "is a formula, paste its value instead",
+    ),
+    "error_cell": (
+        "an error value in a spreadsheet's cell (`#N/A`)",
+        "the spreadsheet shows an error here (like #N/A), write the value itself",
+    ),
+}
+_TYPED_OTHERWISE = "the cell can't be read, format the column as text and write the value as it should be sent"
+
+
+def every_rule_on() -> RuleOptions:
+    """Make options under which no rule is missing."""
+    return RuleOptions(as_of=date(2026, 1, 1), max_amount_cents=0)
+
+
+def rules() -> list[RuleFacts]:
+    """All rules of cells and rows in the order of the columns, then those of the row as a whole."""
+    facts = [_facts(rule) for rule in payment_rules(every_rule_on())]
+    facts.insert(sum(fact.column == PAYMENT_ID for fact in facts), PAYMENT_ID_DUPLICATE)
+    return [*facts, ROW_DUPLICATE, ROW_RAGGED]
+
+
+def typed_cell_rules() -> list[RuleFacts]:
+    """Rules of cells that a Parquet file or a spreadsheet holds as something other than text."""
+    facts = []
+    for column in COLUMNS:
+        for code, (words, _) in _TYPED.items():
+            if code == "leading_zero" and column != "achRoutingNumber":
+                continue
+            if code == "precision" and column not in _IDENTIFIERS:
+                continue
+            facts.append(RuleFacts(column, code, "error", "H", words, typed_cell_message(column, code)))
+    return facts
+
+
+def typed_cell_message(column: str, code: str) -> str:
+    """Give the words for a typed-cell fault, whatever its code."""
+    if code == "format" and column in MONEY:
+        return f"has more than two decimals or is no amount, {MONEY_MESSAGE}"
+    return _TYPED[code][1] if code in _TYPED else _TYPED_OTHERWISE
+
+
+def check_rules_off(names: frozenset[str]) -> list[str]:
+    """Name what can't be switched off: unknown rules, rules of others than the house, and `row.ragged`.
+
+    Cells of a ragged row can't be told apart, so no other rule could stand in for that one.
+    """
+    house = {fact.name for fact in rules() if fact.source == "H"} - {ROW_RAGGED.name}
+    return sorted(names - house)
+
+
+def _facts(rule: Rule) -> RuleFacts:
+    return RuleFacts(rule.column, rule.code, rule.severity, rule.source, rule.words, rule.message)

@@ -1,0 +1,277 @@
+"""Polars expressions behind the rules, each with its source.
+
+Regexes name digits and letters as ranges ([0-9], since a shorthand class also matches other scripts' digits) and are
+anchored at both ends. An expression is null where the cell is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+
+import polars as pl
+
+from batchpay.schemas import calendar
+
+TEXT_CHARACTERS_MAX = 255
+AMOUNT_WHOLE_DIGITS_MAX = 8
+"""The ACH entry's amount field has ten digits, two of them cents (Nacha Operating Rules, Appendix Three)."""
+COUNTED_WHOLE_DIGITS_MAX = 13
+"""Amounts of more digits, all rejected, count 0 in the totals: sums of cents stay within 64 bits."""
+NAME_CHARACTERS_MAX = 22
+"""Length of the ACH entry's field for the receiver's name."""
+CHECK_NUMBER_DIGITS_MAX = 15
+"""Length of the ACH entry's check serial number field."""
+
+_FORBIDDEN = r"\p{Cc}\x{FFFD}\x{202A}-\x{202E}\x{2066}-\x{2069}"
+_MONEY = r"^[0-9]+\.[0-9]{2}$"
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_ADDRESS = rf"{_ATOM}(?:\.{_ATOM})*@(?:{_LABEL}\.)+[A-Za-z]{{2,}}"
+_ADDRESSES = rf"^{_ADDRESS}(?:;{_ADDRESS})*$"
+_LOCAL_CHARACTERS_MAX = 64
+_PHONE = (
+    r"^(?:1-[0-9]{3}-[0-9]{3}-[0-9]{4}|[0-9]{3}-[0-9]{3}-[0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}"
+    r"|[0-9]{3} [0-9]{3} [0-9]{4}|\([0-9]{3}\) [0-9]{3}-[0-9]{4})$"
+)
+_ZIP = {"US": r"^[0-9]{5}(?:-[0-9]{4})?$", "CA": r"^[A-Z][0-9][A-Z] ?[0-9][A-Z][0-9]$"}
+
+
+def not_matching(cell: pl.Expr, pattern: str) -> pl.Expr:
+    """Tell whether the cell is written otherwise than the anchored pattern."""
+    return ~cell.str.contains(pattern)
+
+
+# Every text
+
+
+def has_forbidden_characters(cell: pl.Expr) -> pl.Expr:
+    """Control characters (Unicode Cc: NUL too), U+FFFD, and the characters that reorder text on a screen.
+
+    The last are the embeddings, overrides and isolates of Unicode Standard Annex 9.
+    """
+    return cell.str.contains(f"[{_FORBIDDEN}]")
+
+
+def has_outer_whitespace(cell: pl.Expr) -> pl.Expr:
+    """White space (Unicode White_Space) at either end."""
+    return cell.str.contains(r"^\s|\s$")
+
+
+def has_unclean_characters(cell: pl.Expr) -> pl.Expr:
+    """Either of the two above, in one look."""
+    return cell.str.contains(rf"^\s|\s$|[{_FORBIDDEN}]")
+
+
+def is_too_long(cell: pl.Expr) -> pl.Expr:
+    """More characters than any field takes."""
+    return cell.str.len_chars() > TEXT_CHARACTERS_MAX
+
+
+def trimmed(cell: pl.Expr) -> pl.Expr:
+    """Give the cell without white space at its ends, null where nothing is left."""
+    text = cell.str.strip_chars()
+    return pl.when(text != "").then(text)
+
+
+# Closed lists
+
+
+def not_one_of(cell: pl.Expr, values: Sequence[str]) -> pl.Expr:
+    """Tell whether the cell is no member of a closed list, letter for letter."""
+    if len(values) <= 4:  # comparing short texts is cheaper than looking them up
+        return reduce(and_, [cell != value for value in values])
+    return ~cell.is_in(list(values))
+
+
+def one_of(cell: pl.Expr, values: Sequence[str]) -> pl.Expr:
+    """Tell whether the cell is a member of a closed list."""
+    return ~not_one_of(cell, values)
+
+
+def member_in_capitals(cell: pl.Expr, values: Sequence[str]) -> pl.Expr:
+    """Give the member that the cell is but for letter case, else null."""
+    capitals = cell.str.to_uppercase()
+    return pl.when(capitals.is_in(list(values))).then(capitals)
+
+
+# Money
+
+
+def is_no_money(cell: pl.Expr) -> pl.Expr:
+    """Anything but digits, a point and two decimals."""
+    return not_matching(cell, _MONEY)
+
+
+def is_zero(cell: pl.Expr) -> pl.Expr:
+    """Tell whether a well-written amount is 0.00."""
+    return _significant(cell) == ".00"
+
+
+def has_too_many_digits(cell: pl.Expr) -> pl.Expr:
+    """Tell whether a well-written amount is more than the ACH amount field holds: above 99999999.99."""
+    return _significant(cell).str.len_bytes() > AMOUNT_WHOLE_DIGITS_MAX + 3
+
+
+def is_above(cell: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """Tell whether a well-written amount is more than another, of any length; null where either is no amount."""
+    left, right = _significant(cell), _significant(other)
+    longer = left.str.len_bytes() > right.str.len_bytes()
+    as_long = left.str.len_bytes() == right.str.len_bytes()
+    both = cell.str.contains(_MONEY) & other.str.contains(_MONEY)
+    return both & (longer | (as_long & (left > right)))
+
+
+def cents(cell: pl.Expr) -> pl.Expr:
+    """Cents of a well-written amount as Int64, null where it is written otherwise or has too many digits to count."""
+    text = _significant(cell)
+    counted = cell.str.contains(_MONEY) & (text.str.len_bytes() <= COUNTED_WHOLE_DIGITS_MAX + 3)
+    return pl.when(counted).then(text.str.replace(".", "", literal=True)).cast(pl.Int64, strict=False)
+
+
+def with_decimals(cell: pl.Expr) -> pl.Expr:
+    """Give the amount with the decimals that are missing: 12 and 12.5 as 12.00 and 12.50, else null."""
+    return (
+        pl.when(cell.str.contains(r"^[0-9]+$"))
+        .then(cell + ".00")
+        .when(cell.str.contains(r"^[0-9]+\.[0-9]$"))
+        .then(cell + "0")
+    )
+
+
+def as_money(cell: pl.Expr) -> pl.Expr:
+    """Give the amount that a cell certainly means, else null: without decimals, with a dollar sign, with commas.
+
+    `1,000` stays a question: it may be one with three decimals.
+    """
+    plain = cell.str.replace_all(r"[$,]", "")
+    grouped = cell.str.contains(r"^\$? ?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)\.[0-9]{2}$")
+    return pl.coalesce(with_decimals(cell), pl.when(grouped).then(plain.str.strip_chars()))
+
+
+def _significant(cell: pl.Expr) -> pl.Expr:
+    return cell.str.strip_chars_start("0")
+
+
+# Bank
+
+
+def has_wrong_check_digit(cell: pl.Expr) -> pl.Expr:
+    """ABA check digit: 3(d1+d4+d7) + 7(d2+d5+d8) + (d3+d6+d9) must be divisible by 10; null for no number."""
+    number = cell.cast(pl.UInt32, strict=False)
+    digits = [number // 10**power % 10 for power in range(8, -1, -1)]
+    weighted = [digit * weight for digit, weight in zip(digits, (3, 7, 1) * 3, strict=True)]
+    return reduce(lambda left, right: left + right, weighted) % 10 != 0
+
+
+def has_unassigned_prefix(cell: pl.Expr) -> pl.Expr:
+    """First two digits outside what the ABA assigns: 00-12, 21-32, 61-72, 80; or the number of all zeros."""
+    return not_matching(cell, r"^(?:0[0-9]|1[0-2]|2[1-9]|3[0-2]|6[1-9]|7[0-2]|80)[0-9]{7}$") | (cell == "000000000")
+
+
+def with_leading_zero(cell: pl.Expr) -> pl.Expr:
+    """Give the routing number of a cell that lost its leading zero, where the check digit then is right, else null."""
+    number = "0" + cell
+    lost = cell.str.contains(r"^[0-9]{8}$") & ~has_unassigned_prefix(number) & ~has_wrong_check_digit(number)
+    return pl.when(lost).then(number)
+
+
+def is_no_account(cell: pl.Expr) -> pl.Expr:
+    """Anything but 1 to 17 letters or digits (the ACH entry's account field), or all zeros."""
+    return not_matching(cell, r"^[A-Za-z0-9]{1,17}$") | cell.str.contains(r"^0+$")
+
+
+def is_unusual_account(cell: pl.Expr) -> pl.Expr:
+    """Letters in it, or under four characters: allowed, rarely meant."""
+    return not_matching(cell, r"^[0-9]{4,}$")
+
+
+# Addresses
+
+
+def is_no_phone(cell: pl.Expr) -> pl.Expr:
+    """None of the five ways in which the gateway takes a phone number."""
+    return not_matching(cell, _PHONE)
+
+
+def as_phone(cell: pl.Expr) -> pl.Expr:
+    """Give ten digits however they are parted as NNN-NNN-NNNN, else null."""
+    digits = cell.str.replace_all(r"[ ().+-]", "").str.replace(r"^1([0-9]{10})$", "${1}")
+    grouped = digits.str.replace(r"^([0-9]{3})([0-9]{3})([0-9]{4})$", "${1}-${2}-${3}")
+    return pl.when(digits.str.contains(r"^[0-9]{10}$")).then(grouped)
+
+
+def is_no_email(cell: pl.Expr) -> pl.Expr:
+    """Tell whether an address of the list is no address.
+
+    An address is a dot-atom of at most 64 characters (RFC 5322 3.2.3, RFC 5321 4.5.3.1.1), `@`, two or more labels.
+    """
+    too_long = cell.str.contains(rf"(?:^|;)[^@;]{{{_LOCAL_CHARACTERS_MAX + 1},}}@")
+    return not_matching(cell, _ADDRESSES) | too_long
+
+
+def may_be_no_email(cell: pl.Expr) -> pl.Expr:
+    """Tell the same in a cheaper way, true for some addresses as well."""
+    return not_matching(cell, _ADDRESSES) | (cell.str.len_bytes() > _LOCAL_CHARACTERS_MAX)
+
+
+def as_emails(cell: pl.Expr) -> pl.Expr:
+    """Give the list of addresses without blanks and empty places between them, where it then is right, else null."""
+    tidy = cell.str.replace_all(r"[ ]*;[ ;]*", ";").str.strip_chars(";")
+    return pl.when(~is_no_email(tidy)).then(tidy)
+
+
+def is_no_state(state: pl.Expr, country: pl.Expr, states: dict[str, tuple[str, ...]]) -> pl.Expr:
+    """Tell whether the state is none of its country's, for the two countries that have a list; either's without one."""
+    either = [code for codes in states.values() for code in codes]
+    wrong = country.is_null() & ~state.is_in(either)
+    for name, codes in states.items():
+        wrong = wrong | (country.eq_missing(pl.lit(name)) & ~state.is_in(list(codes)))
+    return wrong
+
+
+def state_in_capitals(state: pl.Expr, country: pl.Expr, states: dict[str, tuple[str, ...]]) -> pl.Expr:
+    """Give the state's abbreviation where only its letter case is wrong, else null."""
+    capitals = state.str.to_uppercase()
+    listed = country.is_null() | one_of(country, list(states))
+    return pl.when(listed & ~is_no_state(capitals, country, states)).then(capitals)
+
+
+def is_no_zip(zip_code: pl.Expr, country: pl.Expr) -> pl.Expr:
+    """Tell whether a code is written otherwise than its country does (USPS, Canada Post)."""
+    wrong = [country.eq_missing(pl.lit(name)) & not_matching(zip_code, pattern) for name, pattern in _ZIP.items()]
+    return wrong[0] | wrong[1]
+
+
+# Dates
+
+
+def is_no_date_format(cell: pl.Expr) -> pl.Expr:
+    """Anything but MM/DD/YYYY."""
+    return not_matching(cell, r"^[0-9]{2}/[0-9]{2}/[0-9]{4}$")
+
+
+def as_date(cell: pl.Expr) -> pl.Expr:
+    """Give the date of MM/DD/YYYY, null where the calendar has none; there is no year 0."""
+    parsed = cell.str.to_date("%m/%d/%Y", strict=False)
+    return pl.when(parsed.dt.year() > 0).then(parsed)
+
+
+def is_no_date(cell: pl.Expr) -> pl.Expr:
+    """Tell whether a well-written date is none of the calendar's."""
+    return cell.is_not_null() & as_date(cell).is_null()
+
+
+def date_from_iso(cell: pl.Expr) -> pl.Expr:
+    """Give an ISO 8601 date as MM/DD/YYYY, else null."""
+    parsed = (
+        pl.when(cell.str.contains(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")).then(cell).str.to_date("%Y-%m-%d", strict=False)
+    )
+    return parsed.dt.strftime("%m/%d/%Y")
+
+
+def is_no_banking_day(cell: pl.Expr) -> pl.Expr:
+    """Saturday, Sunday, or a holiday of the Federal Reserve Banks."""
+    day = as_date(cell)
+    return (day.dt.weekday() >= 6) | day.is_in(list(calendar.HOLIDAYS))

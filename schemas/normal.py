@@ -1,0 +1,55 @@
+"""What `--normalize` repairs, and nothing beyond: white space at the ends, letter case of a closed list, decimals."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from batchpay.schemas import checks
+from batchpay.schemas.columns import COLUMNS, MONEY
+from batchpay.schemas.tables import COUNTRIES, CURRENCIES, SEC_CODES, STATES
+
+_CLOSED_LISTS = {
+    "transactionType": ("DEBIT", "CREDIT"),
+    "recurringIndicator": ("TRUE", "FALSE"),
+    "currencyCode": CURRENCIES,
+    "billingCountry": COUNTRIES,
+    "shippingCountry": COUNTRIES,
+    "achAccountType": ("BUSINESS", "PERSONAL"),
+    "achDepositType": ("CHECKING", "SAVINGS"),
+    "achSecCode": SEC_CODES,
+    "recurringBillingCycle": ("MONTHLY", "DAILY"),
+    "recurringEndOfMonth": ("Y", "N"),
+    "recurringAgreementFlag": ("1", "0", "Y", "N"),
+}
+_STATES = {"billingState": "billingCountry", "shippingState": "shippingCountry"}
+
+
+def normalize(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
+    """Repair the known columns that the frame has; also tells how many cells of each column were changed."""
+    present = [column for column in COLUMNS if column in frame.columns]
+    repaired = frame.with_columns(checks.trimmed(pl.col(column)) for column in present)
+    repaired = repaired.with_columns(
+        [_in_capitals(column) for column in present if column in _CLOSED_LISTS]
+        + [_with_decimals(column) for column in present if column in MONEY]
+    )
+    repaired = repaired.with_columns(
+        [_state_in_capitals(column, _STATES[column], repaired) for column in present if column in _STATES]
+    )
+    changed = {column: int(frame[column].ne_missing(repaired[column]).sum()) for column in present}
+    return repaired, {column: count for column, count in changed.items() if count}
+
+
+def _in_capitals(column: str) -> pl.Expr:
+    cell = pl.col(column)
+    return pl.coalesce(checks.member_in_capitals(cell, _CLOSED_LISTS[column]), cell)
+
+
+def _with_decimals(column: str) -> pl.Expr:
+    cell = pl.col(column)
+    return pl.coalesce(checks.with_decimals(cell), cell)
+
+
+def _state_in_capitals(state: str, country: str, frame: pl.DataFrame) -> pl.Expr:
+    cell = pl.col(state)
+    of = pl.col(country) if country in frame.columns else pl.lit(None, pl.String)
+    return pl.coalesce(checks.state_in_capitals(cell, of, STATES), cell)

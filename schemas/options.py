@@ -1,0 +1,29 @@
+"""What a call may choose about the rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOptions:
+    """The rules' parameters; the defaults are RULES.md's."""
+
+    as_of: date
+    """Today, for the rules that ask."""
+    normalize: bool = False
+    """Repair what is unambiguous before the rules are asked."""
+    warnings_as_errors: bool = False
+    allow_duplicates: bool = False
+    """Rows alike in every field may pass."""
+    allow_open_ended: bool = False
+    """A recurring payment without an end may pass."""
+    require_agreement: bool = True
+    """A payer who does not agree is not charged."""
+    past_start: bool = True
+    """A recurring payment can't start before `as_of`."""
+    max_amount_cents: int | None = None
+    """An amount above this is rejected; None is no limit."""
+    rules_off: frozenset[str] = frozenset()
+    """House rules (source H) switched off, as `column.code`."""

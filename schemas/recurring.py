@@ -1,0 +1,191 @@
+"""The rules of the recurring node: all of it for a recurring payment, nothing of it for a single one."""
+
+from __future__ import annotations
+
+import pandera.polars as pa
+import polars as pl
+
+from batchpay.schemas import checks
+from batchpay.schemas.columns import RECURRING
+from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.rule import Rule, choice, column_rules, error, node_schema, warning
+
+INDICATOR = "recurringIndicator"
+
+
+def recurring_schema(options: RuleOptions) -> pa.DataFrameSchema:
+    """Make the pandera schema of the recurring node; it also reads recurringIndicator."""
+    return node_schema("recurring", RECURRING, recurring_rules(options))
+
+
+def recurring_rules(options: RuleOptions) -> list[Rule]:
+    """Rules of the recurring node, in the order of its columns."""
+    own = {
+        "recurringStartDate": _start_date(options),
+        "recurringBillingCycle": [
+            choice(
+                "recurringBillingCycle",
+                ("MONTHLY", "DAILY"),
+                "`MONTHLY` or `DAILY`, upper case, no hyphens",
+                "write MONTHLY or DAILY, in capitals",
+            )
+        ],
+        "recurringEndOfMonth": _end_of_month(),
+        "recurringNumOfPayments": _number_of_payments(options),
+        "recurringAgreementFlag": _agreement(options),
+    }
+    return [rule for column in RECURRING for rule in column_rules(column, _given(column) + own[column], options)]
+
+
+def _given(column: str) -> list[Rule]:
+    """Required for a recurring payment, unexpected for a single one; neither where the indicator can't be read."""
+    cell, indicator = pl.col(column), pl.col(INDICATOR)
+    return [
+        error(
+            column,
+            "required",
+            "S",
+            f"{INDICATOR} `TRUE`: required",
+            "is missing and every recurring payment needs it, fill it in or set recurringIndicator to FALSE",
+            (indicator == "TRUE") & cell.is_null(),
+            reads=(INDICATOR,),
+        ),
+        error(
+            column,
+            "unexpected",
+            "S",
+            f"{INDICATOR} `FALSE`: must be blank",
+            "must be empty for a single payment, empty it or set recurringIndicator to TRUE",
+            (indicator == "FALSE") & cell.is_not_null(),
+            reads=(INDICATOR,),
+        ),
+    ]
+
+
+def _start_date(options: RuleOptions) -> list[Rule]:
+    cell = pl.col("recurringStartDate")
+    rules = [
+        error(
+            "recurringStartDate",
+            "format",
+            "S",
+            "`MM/DD/YYYY`",
+            "write the date as MM/DD/YYYY, like 01/31/2027",
+            checks.is_no_date_format(cell),
+            suggestion=checks.date_from_iso(cell),
+            proves_clean=True,
+        ),
+        error(
+            "recurringStartDate",
+            "date",
+            "S",
+            "a real calendar date",
+            "the calendar has no such day, write month/day/year",
+            checks.is_no_date(cell),
+            after=("format",),
+        ),
+    ]
+    if options.past_start:
+        rules.append(
+            error(
+                "recurringStartDate",
+                "past",
+                "H",
+                "before today (`--as-of DATE` sets today, setting `policy.past_start`, on)",
+                "lies before today, choose a later day",
+                checks.as_date(cell) < pl.lit(options.as_of),
+                after=("format", "date"),
+            )
+        )
+    rules += [
+        warning(
+            "recurringStartDate",
+            "banking_day",
+            "N",
+            "no banking day (Saturday, Sunday, Federal Reserve holiday)",
+            "is a weekend or a bank holiday, the payment will move to the next banking day",
+            checks.is_no_banking_day(cell),
+            after=("format", "date"),
+        ),
+        warning(
+            "recurringStartDate",
+            "month_end",
+            "H",
+            "day 29, 30 or 31, `MONTHLY`, recurringEndOfMonth `N` (shorter months)",
+            "shorter months have no such day, set recurringEndOfMonth to Y if the last day is meant",
+            (checks.as_date(cell).dt.day() >= 29)
+            & (pl.col("recurringBillingCycle") == "MONTHLY")
+            & (pl.col("recurringEndOfMonth") == "N"),
+            after=("format", "date"),
+            reads=("recurringBillingCycle", "recurringEndOfMonth"),
+        ),
+    ]
+    return rules
+
+
+def _end_of_month() -> list[Rule]:
+    cell = pl.col("recurringEndOfMonth")
+    return [
+        choice("recurringEndOfMonth", ("Y", "N"), "`Y` or `N`", "write Y or N, in capitals"),
+        error(
+            "recurringEndOfMonth",
+            "conflict",
+            "H",
+            "`Y` with `DAILY`",
+            "Y goes with MONTHLY only, write N or correct recurringBillingCycle",
+            (cell == "Y") & (pl.col("recurringBillingCycle") == "DAILY"),
+            reads=("recurringBillingCycle",),
+        ),
+    ]
+
+
+def _number_of_payments(options: RuleOptions) -> list[Rule]:
+    cell = pl.col("recurringNumOfPayments")
+    rules = [
+        error(
+            "recurringNumOfPayments",
+            "format",
+            "S",
+            "digits, at most 5, `0` = until stopped",
+            "write the number of payments with at most 5 digits",
+            checks.not_matching(cell, r"^[0-9]{1,5}$"),
+            proves_clean=True,
+        )
+    ]
+    if not options.allow_open_ended:
+        rules.append(
+            error(
+                "recurringNumOfPayments",
+                "open_ended",
+                "H",
+                "`0`: nothing can stop it through this interface (`--allow-open-ended`)",
+                "0 goes on until stopped and nothing here can stop it, write a number or use --allow-open-ended",
+                cell.str.contains(r"^0+$"),
+                after=("format",),
+            )
+        )
+    return rules
+
+
+def _agreement(options: RuleOptions) -> list[Rule]:
+    cell = pl.col("recurringAgreementFlag")
+    rules = [
+        choice(
+            "recurringAgreementFlag",
+            ("1", "0", "Y", "N"),
+            "`1`, `0`, `Y` or `N`",
+            "write 1 or Y (the payer agrees), 0 or N",
+        )
+    ]
+    if options.require_agreement:
+        rules.append(
+            error(
+                "recurringAgreementFlag",
+                "agreement",
+                "H",
+                "`0` or `N`: the payer does not agree (setting `policy.require_agreement`, on)",
+                "the payer does not agree to further payments, take the row out or get the agreement",
+                checks.one_of(cell, ("0", "N")),
+            )
+        )
+    return rules
