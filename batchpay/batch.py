@@ -18,13 +18,13 @@ import polars as pl
 from batchpay import registration
 from batchpay.config import Credentials, Settings
 from batchpay.errors import FileRefused, LedgerMissing, LedgerNotUsable, WrongUse
-from batchpay.files.control import control_totals
+from batchpay.files.control import hold, stated_totals
 from batchpay.files.mapping import load_mapping
-from batchpay.files.rejects import open_rejects
+from batchpay.files.rejects import Rejects, open_rejects
 from batchpay.files.source import Source, open_source
 from batchpay.ledger.contract import BatchSummary, Earlier, Ledger, NewBatch, RejectedColumns
 from batchpay.ledger.sqlite import RegisteredMeanwhile, open_ledger
-from batchpay.payment import State
+from batchpay.payment import State, format_cents
 from batchpay.reports.summary import Summary, summary_of_batch
 from batchpay.run import Progress, RunRequest, run_batch, who
 from batchpay.schemas.options import RuleOptions
@@ -67,6 +67,8 @@ class Checked:
     digest: bytes = b""
     known: BatchSummary | None = None
     seen: int = 0
+    held: Mapping[int, tuple[str, str, str]] = field(default_factory=dict)
+    """Rows that an earlier batch holds: column, code, message."""
     rejected: list[RejectedColumns] = field(default_factory=list)
 
 
@@ -137,14 +139,15 @@ def dry_run(request: FileRequest, settings: Settings, requests_shown: int) -> Dr
 
 def _check(request: FileRequest, ledger: Ledger | None, duplicate_days: int) -> Checked:
     """Read the whole file once; hold it against its control totals and against the ledger's earlier batches."""
-    expected = control_totals(request.path, request.expect_rows, request.expect_cents)
+    total = None if request.expect_cents is None else format_cents(request.expect_cents)
+    expected = stated_totals(request.path, request.expect_rows, total)
     source = open_source(
         request.path,
         format=request.format,
         encoding=request.encoding,
         sheet=request.sheet,
         mapping=load_mapping(request.map_file) if request.map_file else None,
-        totals_stated=expected is not None,
+        totals_stated=expected.stated,
     )
     rejects = open_rejects(request.rejects, source) if request.rejects else None
     digest = ledger.digest_stream("batch") if ledger else None
@@ -161,7 +164,8 @@ def _check(request: FileRequest, ledger: Ledger | None, duplicate_days: int) -> 
         checked.known = ledger.find_digest(checked.digest)
         if request.rules.allow_duplicates or checked.seen == (checked.known is not None):
             return {}  # no other batch to hold it against
-        return _held_by_earlier(ledger, checked, request.rules, verdict, duplicate_days)
+        checked.held = _held_by_earlier(ledger, checked, request.rules, verdict, duplicate_days)
+        return checked.held
 
     try:
         checked.verdict = check(
@@ -173,15 +177,49 @@ def _check(request: FileRequest, ledger: Ledger | None, duplicate_days: int) -> 
             on_rejected=lambda rows: checked.rejected.append(_rejected_columns(rows)),
             max_failures=request.max_errors,
         )
-        if expected is not None:
-            expected.hold(checked.verdict.total)
+        hold(expected, checked.verdict.total, source.name)
     except BaseException:
         if rejects is not None:
             rejects.abandon()
         raise
+    if rejects is not None and ledger is not None and checked.known is not None:
+        rejects = _without_payments(ledger, checked, request, rejects, checked.known)
     if rejects is not None:
         rejects.commit()
     return checked
+
+
+class _OnlyRows:
+    """A rejects file that takes some rows only."""
+
+    def __init__(self, rejects: Rejects, rows: pl.Series) -> None:
+        self._rejects = rejects
+        self._wanted = pl.col("_row").is_in(rows.implode())
+
+    def add(self, frame: pl.DataFrame) -> None:
+        self._rejects.add(frame.filter(self._wanted))
+
+    def late(self, frame: pl.DataFrame) -> None:
+        self._rejects.late(frame.filter(self._wanted))
+
+
+def _without_payments(
+    ledger: Ledger, checked: Checked, request: FileRequest, rejects: Rejects, known: BatchSummary
+) -> Rejects:
+    """Write the rejects anew where the ledger holds one of their rows as a payment.
+
+    Rules may have changed since (a start date has passed by now): a row that may have been paid must not come back as
+    one to correct and send.
+    """
+    registered = pl.Series([row.row for row in ledger.rejected(known.batch)], dtype=pl.UInt32)
+    failed = (~checked.verdict.passed).arg_true().cast(pl.UInt32) + 1
+    if failed.is_in(registered.implode()).all() or request.rejects is None:
+        return rejects
+    rejects.abandon()
+    rejects = open_rejects(request.rejects, checked.source)
+    only = _OnlyRows(rejects, registered)
+    check(checked.source, request.rules, rejects=only, late=lambda verdict: checked.held)
+    return rejects
 
 
 def _held_by_earlier(

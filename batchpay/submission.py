@@ -13,12 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from batchpay.attempts import Attempts
 from batchpay.config import SubmitSettings
 from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.contract import PendingPayment, Run
-from batchpay.payment import Outcome, Pace, State
+from batchpay.payment import Outcome, State
+from batchpay.throttle import Throttle
 
 Pay = Callable[[bytes, Callable[[], None]], Outcome]
 """One exchange: body, what to do before the first byte -> what it proved (gateway/payments.py)."""
@@ -47,23 +48,6 @@ class StopRequest:
 
     def __bool__(self) -> bool:
         return self.event.is_set()
-
-
-class Pacer(Protocol):
-    """The throttle, as workers see it (throttle.py)."""
-
-    def acquire(self) -> bool:
-        """Wait for a slot; False when the run is to stop."""
-
-    def learn(self, pace: Pace, sent_at: float) -> None:
-        """Take in what an answer says about the gateway's limit."""
-
-
-class Repeater(Protocol):
-    """Repeats an attempt while it is pending (attempts.py)."""
-
-    def run(self, attempt: Callable[[], Outcome]) -> Outcome:
-        """Give the first outcome that is not to be repeated, or the last one."""
 
 
 @dataclass(slots=True)
@@ -178,7 +162,7 @@ class Submission:
     """One run over one batch's pending rows."""
 
     def __init__(
-        self, run: Run, pay: Pay, throttle: Pacer, attempts: Repeater, settings: SubmitSettings, stop: StopRequest
+        self, run: Run, pay: Pay, throttle: Throttle, attempts: Attempts, settings: SubmitSettings, stop: StopRequest
     ) -> None:
         self._run = run
         self._pay = pay
@@ -299,7 +283,8 @@ class Submission:
             outcome = Outcome(state, fault, stop=fault)
         if granted:
             self._recorder.record(payment.row, outcome)
-        self._throttle.learn(outcome.pace or Pace(), sent_at)
+        if outcome.answer.http_status is not None:
+            self._throttle.learn(outcome.pace, sent_at)
         with self._lock:
             self.tally.attempts += 1
         return outcome

@@ -81,12 +81,9 @@ class RuleBook:
         self._index = {id(rule): index for index, rule in enumerate(self.rules)}
         self._text_screens, self._texts = self._plan_text_rules()
         self._own = [index for index, rule in enumerate(self.rules) if index not in self._all_text_rules()]
-        self._screens = [
-            (self.rules[index].screen if self.rules[index].screen is not None else self.rules[index].fails).alias(
-                str(index)
-            )
-            for index in self._own
-        ] + [screen.alias(column) for column, screen in self._text_screens.items()]
+        looks = [rule.fails if rule.screen is None else rule.screen for rule in self.rules]
+        self._screens = [looks[index].alias(str(index)) for index in self._own]
+        self._screens += [screen.alias(column) for column, screen in self._text_screens.items()]
 
     def _plan_text_rules(self) -> tuple[dict[str, pl.Expr], dict[str, tuple[list[int], pl.Expr]]]:
         """Find the columns whose texts need a look of their own, and each column's rules for every text.
@@ -108,6 +105,12 @@ class RuleBook:
     def _all_text_rules(self) -> set[int]:
         return {index for indices, _ in self._texts.values() for index in indices}
 
+    def keeps_all(self, column: str) -> pl.Expr:
+        """Tell whether a cell breaks no rule of its column."""
+        return ~pl.any_horizontal(
+            [rule.failed for rule in self.rules if rule.column == column] or [pl.lit(value=False)]
+        )
+
     def evaluate(self, frame: pl.DataFrame, *, every_row: bool = False) -> Findings | None:
         """Find every broken rule of a chunk that has all known columns, or None where there is none.
 
@@ -123,7 +126,7 @@ class RuleBook:
         flagged = [screened[name] for name in hit] + [frame[name].is_not_null() for name in marks]
         mask = _any(flagged, frame.height) if not every_row else _any([], frame.height).not_()
         rows = frame.filter(mask)
-        flags = screened.select(name for name in hit if name.isdecimal()).filter(mask)
+        flags = pl.DataFrame([screened[name].filter(mask) for name in hit if name.isdecimal()])
         raw = self._raw(rows, flags, {name for name in hit if not name.isdecimal()})
         hits = self._judge(rows, raw, marks)
         return Findings(mask, rows, hits) if hits or every_row else None

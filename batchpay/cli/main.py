@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -121,9 +122,12 @@ def _fail(message: str, exit_code: int) -> int:
 
 
 def _place_of(error: BaseException) -> str:
-    """Name an error's class and where it came up, without its text."""
+    """Name an error's class and our own line where it came up, without its text."""
+    where = ""
     place = error.__traceback__
-    while place is not None and place.tb_next is not None:
+    while place is not None:
+        file = Path(place.tb_frame.f_code.co_filename)
+        if "batchpay" in file.parts or "schemas" in file.parts:
+            where = f" at {file.name}:{place.tb_lineno}"
         place = place.tb_next
-    where = f" in {place.tb_frame.f_code.co_name}, line {place.tb_lineno}" if place else ""
     return f"{type(error).__name__}{where}"

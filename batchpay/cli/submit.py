@@ -16,7 +16,7 @@ from batchpay.cli.context import Command, Context, option
 from batchpay.cli.options import checking_options
 from batchpay.cli.paths import beside, expand
 from batchpay.config import Credentials, Settings, load_credentials
-from batchpay.errors import BatchHeld, FileRefused, SettingsNotUsable
+from batchpay.errors import BatchHeld, FileRefused
 
 _RATE_MAX = 100_000
 
@@ -122,8 +122,6 @@ def check_gateway(settings: Settings) -> None:
     """Refuse an origin that money must not be sent to, before anything else is done."""
     from batchpay.gateway.origin import check_origin
 
-    if not settings.gateway.base_url:
-        raise SettingsNotUsable("gateway.base_url (BATCHPAY_BASE_URL) is not set")
     check_origin(settings.gateway.base_url)
 
 
@@ -142,16 +140,22 @@ def _submit_one(
     from batchpay import batch
     from batchpay.cli.progress import progress_for
     from batchpay.cli.validate import file_request, print_counts
-    from batchpay.gateway.origin import is_loopback
+    from batchpay.gateway.origin import check_origin, is_loopback
 
     rejects = Path(options["rejects"]) if options["rejects"] else beside(path, "rejects", options["out"])
     results = Path(options["results"]) if options["results"] else beside(path, "results", options["out"])
     request = file_request(path, rejects, options, settings)
     submission = batch.SubmitRequest(run_request(results, options), options["again"], options["reason"])
+    on_loopback = is_loopback(check_origin(settings.gateway.base_url).host)
     with progress_for(context, settings, ask=not options["yes"]) as progress:
         try:
             summary, verdict = batch.submit(
-                request, submission, settings, credentials, progress, make_ledger=is_loopback(settings.gateway.base_url)
+                request,
+                submission,
+                settings,
+                credentials,
+                progress,
+                make_ledger=on_loopback,
             )
         except (FileRefused, BatchHeld) as error:
             click.echo(f"batchpay: {output.printable(str(error))}", err=True)
