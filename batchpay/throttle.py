@@ -32,6 +32,15 @@ RATE_LEAST = 0.1
 RATE_MOST = 20_000.0
 PAUSE_S = 0.2
 """Pause after a refusal that names none; doubled while nothing but refusals come."""
+RETURN_SHARE = 0.9
+RETURN_S = 3.0
+"""After a refusal the rate begins at this share of what the gateway seems to allow, and is back there so much later."""
+PROBE_S = 90.0
+"""Seconds on the plateau until the rate is 5 % above it."""
+SETTLED_S = 10.0
+"""Refusals further apart than this say the same by each measure."""
+COUNT_LEAST = 10
+"""Fewer requests in a second measure nothing."""
 ANNOUNCED_SHARE = 0.98
 """Share of a limit that the gateway announces in its headers which is used."""
 
@@ -57,6 +66,21 @@ def parse_rate(text: str) -> float | None:
     if not RATE_LEAST <= rate <= RATE_MOST:
         raise SettingsNotUsable(f"submit.rate must be a number from {RATE_LEAST:g} to {RATE_MOST:g}, or {AUTO}")
     return rate
+
+
+@dataclass(frozen=True, slots=True)
+class _Return:
+    """The rate's way back after a refusal: soon to the plateau, long there, then up ever faster (as TCP CUBIC's)."""
+
+    plateau: float
+    start: float
+    since: float
+
+    def rate_at(self, now: float) -> float:
+        elapsed_s = max(0.0, now - self.since)
+        if elapsed_s < RETURN_S:
+            return self.plateau - (self.plateau - self.start) * (1 - elapsed_s / RETURN_S) ** 3
+        return self.plateau * (1 + 0.05 * ((elapsed_s - RETURN_S) / PROBE_S) ** 3)
 
 
 class Throttle:
@@ -86,8 +110,8 @@ class Throttle:
         self._next = now
         self._paused_until = now
         self._departures: deque[float] = deque()
-        self._target = self._rate
-        """What the rate returns to after a refusal."""
+        self._return: _Return | None = None
+        """How the rate comes back from the last refusal; None before the first."""
         self._congested_at = -math.inf
         self._counting_since = now
         self._taken = 0
@@ -162,31 +186,42 @@ class Throttle:
             return
         self._refusals_alone += 1
         patience_s = PAUSE_S * 2.0 ** min(self._refusals_alone - 1, 16)
-        self._pause(max(asked_s or 0.0, patience_s) if self._refusals_alone > 1 or asked_s is None else asked_s, now)
-        measured = self._taken / max(now - self._counting_since, 1e-9)
-        if self._seeking:
-            self._seeking = False
-            self._target = self._rate * 0.75
-            self._rate = max(RATE_LEAST, self._rate * 0.7)
-        else:
-            self._target = min(self._ceiling, max(measured, self._rate * 0.5))
-            self._rate = max(RATE_LEAST, self._target * 0.97)
-        self._congested_at = self._grown_at = now
-        self._counting_since, self._taken = now, 0
+        if asked_s is None or self._refusals_alone > 1:
+            asked_s = max(asked_s or 0.0, patience_s)
+        self._pause(asked_s, now)
+        plateau = min(self._ceiling, max(self._estimate(sent_at, now), self._rate / 2, RATE_LEAST))
+        self._return = _Return(plateau, max(RATE_LEAST, plateau * RETURN_SHARE), self._paused_until)
+        self._rate = self._return.rate_at(now)
+        self._seeking = False
+        self._congested_at = self._counting_since = now
+        self._taken = 0
+
+    def _estimate(self, sent_at: float, now: float) -> float:
+        """Requests a second that the gateway seems to allow, a little below.
+
+        What left in the second before the refused request was one too many for a gateway that counts seconds. A gateway
+        that saves up unused allowance took some of it from there; over the whole time since the last refusal, when it
+        had none left either, no more than its limit can have been taken. Soon after a refusal the two differ, and the
+        truth is between them; later they are alike.
+        """
+        last_second = sum(1 for departure in self._departures if sent_at - 1.0 <= departure < sent_at)
+        if last_second < COUNT_LEAST:
+            return self._rate * 0.75
+        since_s = now - self._counting_since
+        if self._return is None or since_s >= SETTLED_S:
+            return last_second * 0.985
+        return math.sqrt(last_second * self._taken / max(since_s, 1e-3)) * 0.97
 
     def _pause(self, seconds: float, now: float) -> None:
         self._paused_until = max(self._paused_until, now + min(seconds, self._wait_s_max))
 
     def _grow(self, now: float) -> None:
-        """Raise the rate for the time gone by: doubling while seeking, else back towards the target, then slowly on."""
-        elapsed_s = now - self._grown_at
-        self._grown_at = now
+        """Raise the rate for the time gone by: doubling every second while seeking, else on the way of return."""
         if self._seeking:
-            self._rate = min(self._ceiling, self._rate * 2.0**elapsed_s)
-        elif self._rate < self._ceiling:
-            missing = self._target - self._rate
-            step = missing * min(1.0, elapsed_s / 2.0) if missing > 0.005 * self._target else 0.0
-            self._rate = min(self._ceiling, self._rate + max(step, self._target * 0.002 * elapsed_s))
+            self._rate = min(self._ceiling, self._rate * 2.0 ** (now - self._grown_at))
+        elif self._return is not None:
+            self._rate = min(self._ceiling, self._return.rate_at(now))
+        self._grown_at = now
 
     def _heed(self, pace: Pace) -> None:
         """Go by a limit that the gateway announces."""

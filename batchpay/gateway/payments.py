@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from batchpay.payment import Outcome, State
 CONNECTION_PATH = "/v2/api/connection.json"
 
 _ACCOUNT_MEMBERS = re.compile(rb'"ach(?:AccountNumber|RoutingNumber)"\s*:\s*"([^"\\]+)"')
+_INVOICE_MEMBER = re.compile(rb'"invoiceNumber"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,11 @@ class PaymentsClient:
         if exchange.http_status is None:
             return outcome_without_answer(exchange)
         outcome = self._profile.outcome_of(
-            exchange.http_status, exchange.headers, exchange.body, conceal=self._conceal(body)
+            exchange.http_status,
+            exchange.headers,
+            exchange.body,
+            invoice=_invoice(body),
+            conceal=self._conceal(body),
         )
         return replace(outcome, bytes_sent=exchange.bytes_sent)
 
@@ -107,6 +113,12 @@ def outcome_without_answer(exchange: Exchange) -> Outcome:
     if exchange.bytes_sent > 0:
         return Outcome(State.IN_DOUBT, problem, bytes_sent=exchange.bytes_sent)
     return Outcome(State.PENDING, problem, stop=problem if exchange.certificate else None)
+
+
+def _invoice(body: bytes) -> str | None:
+    """The invoiceNumber of a payment; its body was made by json.dumps, so that the member can be cut out."""
+    found = _INVOICE_MEMBER.search(body)
+    return str(json.loads(found[1])) if found else None
 
 
 def _problem(outcome: Outcome) -> str | None:

@@ -9,12 +9,14 @@ The gateway's answers to payments are not documented. So the table is ours, and 
     reference = ["transactionId"]        # names under which the answer's own id is looked for, the likeliest first
     message = ["responseText"]           # likewise for its text
     response_code = ["responseCode"]     # likewise for its code
+    echo = ["invoiceNumber"]             # names under which the answer may repeat the payment's invoiceNumber
     [gateway.profile.http]               # meaning of an HTTP status: word, declined, pending or in_doubt
     409 = "declined"
     402 = "word"
     404 = "declined, stop"               # and the run goes no further
 
-No table can turn silence, a redirect or an answer without a word into an accepted payment.
+An answer that repeats another invoiceNumber than the payment's is another payment's answer: it leaves this one in
+doubt. No table can turn silence, a redirect or an answer without a word into an accepted payment.
 """
 
 from __future__ import annotations
@@ -94,6 +96,7 @@ class Profile:
         "description", "detail", "title", "error", "result",
     )  # fmt: skip
     response_code: tuple[str, ...] = ("response_code", "responseCode", "code", "error_code", "errorCode")
+    echo: tuple[str, ...] = ("invoiceNumber", "invoice_number")
     resend_after_429: bool = True
     resend_after_503: bool = False
 
@@ -110,7 +113,7 @@ class Profile:
                 parts[name] = tuple(value.split("."))
             elif name in ("accepted", "declined"):
                 parts[name] = frozenset(_words(name, value))
-            elif name in ("reference", "message", "response_code"):
+            elif name in ("reference", "message", "response_code", "echo"):
                 parts[name] = tuple(_words(name, value))
             else:
                 raise SettingsNotUsable(f"gateway.profile.{name} is no part of a profile")
@@ -126,25 +129,41 @@ class Profile:
         return profile
 
     def outcome_of(
-        self, http_status: int, headers: Mapping[str, str], body: bytes, conceal: Sequence[str] = ()
+        self,
+        http_status: int,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        invoice: str | None = None,
+        conceal: Sequence[str] = (),
     ) -> Outcome:
-        """Judge a complete answer. `conceal` are texts that must not be stored should the answer echo them.
+        """Judge a complete answer.
 
-        `headers` are looked up by lower-case names. `bytes_sent` of the outcome is left at 0 for the caller to set.
+        `headers` are looked up by lower-case names. `invoice` is the payment's invoiceNumber, where it has one.
+        `conceal` are texts that must not be stored, should the answer repeat them. `bytes_sent` of the outcome is left
+        at 0 for the caller to set.
         """
         try:
             value: dict[str, Any] | None = parse_object(body)
-            problem = None
+            problem = f"HTTP {http_status} without a known {'.'.join(self.status_member)}"
         except NotStrictJson as refused:
-            value, problem = None, str(refused)
-        word = self._word(value) if value is not None else None
-        answer = self._answer(http_status, value, conceal)
+            value, problem = None, f"HTTP {http_status}, but {refused}"
+        nodes = list(_nodes(value)) if value is not None else []
+        answer = self._answer(http_status, nodes, conceal)
         pace = read_pace(http_status, headers)
-        state, stop, reason = self._judge(http_status, word, pace)
+        if self._is_anothers(nodes, invoice):
+            return Outcome(State.IN_DOUBT, "the answer names another invoiceNumber", answer, pace=pace)
+        state, stop, reason = self._judge(http_status, self._word(value), pace)
         if state is None:  # the body's word decides, and there is none that is known
-            reason = problem or f"HTTP {http_status} without a known {'.'.join(self.status_member)}"
-            return Outcome(State.IN_DOUBT, reason, answer, pace=pace)
+            return Outcome(State.IN_DOUBT, problem, answer, pace=pace)
         return Outcome(state, reason, answer, stop=stop, pace=pace)
+
+    def _is_anothers(self, nodes: Sequence[dict[str, Any]], invoice: str | None) -> bool:
+        """Whether an answer repeats an invoiceNumber that is not this payment's; letter case and blanks set aside."""
+        if invoice is None or not nodes:
+            return False
+        repeated = _find(nodes, self.echo, _scalar)
+        return repeated is not None and repeated.strip().casefold() != invoice.strip().casefold()
 
     def _judge(self, http_status: int, word: str | None, pace: Pace | None) -> tuple[State | None, str | None, str]:
         """State, stop and reason of an HTTP status with a word; the state is None where no known word decides."""
@@ -175,7 +194,7 @@ class Profile:
             return _REDIRECTED
         return _STOPS.get(http_status) or _STOPPED_BY_PROFILE.format(status=http_status)
 
-    def _word(self, value: dict[str, Any]) -> str | None:
+    def _word(self, value: dict[str, Any] | None) -> str | None:
         """The text in the member that decides; a truth value or whole number as JSON writes it."""
         node: Any = value
         for name in self.status_member:
@@ -186,11 +205,10 @@ class Profile:
             return str(node)
         return node if isinstance(node, str) else None
 
-    def _answer(self, http_status: int, value: dict[str, Any] | None, conceal: Sequence[str]) -> Answer:
+    def _answer(self, http_status: int, nodes: Sequence[dict[str, Any]], conceal: Sequence[str]) -> Answer:
         """Take the code, text and id from the answer, wherever in its nodes they stand."""
-        if value is None:
+        if not nodes:
             return Answer(http_status)
-        nodes = list(_nodes(value))
         code = _find(nodes, self.response_code, _scalar)
         message = _find(nodes, self.message, _text)
         reference = _find(nodes, self.reference, _scalar)
