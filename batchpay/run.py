@@ -80,6 +80,8 @@ def run_batch(
             if run.pending(0, 1):
                 progress.begin(batch)
                 _send_pending(run, settings, credentials, request, progress, stop)
+            else:
+                progress.say(f"batch {batch.batch}: nothing is left to send")
         except RunStopped as error:
             stop.ask(str(error))
         finally:

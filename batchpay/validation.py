@@ -15,10 +15,11 @@ import polars as pl
 from batchpay.errors import SettingsNotUsable
 from batchpay.payment import Direction, Totals
 from batchpay.schemas import checks
-from batchpay.schemas.catalogue import PAYMENT_ID_DUPLICATE, ROW_DUPLICATE, RuleFacts, check_rules_off
-from batchpay.schemas.columns import COLUMNS
+from batchpay.schemas.catalogue import PAYMENT_ID_DUPLICATE, ROW_DUPLICATE, check_rules_off
+from batchpay.schemas.columns import COLUMNS, PAYMENT_ID
 from batchpay.schemas.normal import normalize
 from batchpay.schemas.options import RuleOptions
+from batchpay.validation_late import Late, LateRows, merged
 from batchpay.validation_plan import (
     FAULT,
     RAGGED,
@@ -28,7 +29,6 @@ from batchpay.validation_plan import (
     RuleBook,
     messages,
     reasons,
-    row_hit,
     suggested,
     suggestions,
 )
@@ -58,10 +58,6 @@ class RejectsSink(Protocol):
         """Take rows in row order that only the whole file showed to fail; one that was added before replaces it."""
 
 
-Late = tuple[str, str, str]
-"""Column, code and message of a failure that was found outside the rules."""
-
-
 @dataclass(frozen=True, slots=True)
 class Failure:
     """One broken rule of one row."""
@@ -84,7 +80,7 @@ class Verdict:
     total: Totals = Totals()
     valid: Totals = Totals()
     rejected: Totals = Totals()
-    by_direction: dict[str, Totals] = field(default_factory=lambda: {name: Totals() for name in Direction})
+    by_direction: dict[str, Totals] = field(default_factory=lambda: {name.value: Totals() for name in Direction})
     """Totals of the valid rows, by DEBIT and CREDIT."""
     unreadable_amounts: int = 0
     """Rows whose amount counts 0 in the totals, since it can't be read."""
@@ -201,9 +197,9 @@ class _Check:
         verdict.passed = _struck(verdict.passed, pl.concat([by_id, alike]))
         elsewhere = late(verdict) if late is not None else {}
         verdict.passed = _struck(verdict.passed, pl.Series(list(elsewhere), dtype=pl.UInt32))
-        late_rejected = self._last_look(_LateRows(verdict.rows, by_id, alike, elsewhere))
+        late_rejected = self._last_look(LateRows(verdict.rows, by_id, alike, elsewhere))
         if on_rejected is not None and self._rejected is not None:
-            for rejected in _merged(self._rejected, late_rejected):
+            for rejected in merged(self._rejected, late_rejected):
                 on_rejected(rejected)
         return verdict
 
@@ -237,8 +233,8 @@ class _Check:
         verdict.total += total
         verdict.valid += valid
         verdict.rejected += Totals(total.rows - valid.rows, total.cents - valid.cents)
-        verdict.by_direction[Direction.DEBIT] += debits
-        verdict.by_direction[Direction.CREDIT] += Totals(valid.rows - debits.rows, valid.cents - debits.cents)
+        verdict.by_direction[Direction.DEBIT.value] += debits
+        verdict.by_direction[Direction.CREDIT.value] += Totals(valid.rows - debits.rows, valid.cents - debits.cents)
 
     def _count(self, findings: Findings) -> None:
         self._verdict.warned_rows += int(findings.broken(errors=False).sum())
@@ -267,15 +263,15 @@ class _Check:
         self._rejects.late(rows) if late else self._rejects.add(rows)
 
     def _comparable(self) -> Iterator[pl.DataFrame]:
-        """Read the file once more: rows whose cells can be compared; a paymentId that can't be becomes null."""
+        """Read the file once more, without rows whose cells or paymentId can't be compared."""
         for chunk in self._source.chunks():
             frame, _ = _prepared(chunk, self._options)
             marks = [name for name in frame.columns if name == RAGGED or name.startswith(FAULT)]
             if marks:
                 frame = frame.filter(pl.all_horizontal(pl.col(marks).is_null()))
-            yield frame
+            yield frame.filter(self._book.keeps_all(PAYMENT_ID))
 
-    def _last_look(self, late: _LateRows) -> FrameSpool:
+    def _last_look(self, late: LateRows) -> FrameSpool:
         """Read the rows once more that only the whole file, or an earlier batch, showed to fail."""
         verdict, late_rejected = self._verdict, FrameSpool()
         for chunk in self._source.chunks() if late.any else ():
@@ -297,8 +293,8 @@ class _Check:
             late_rejected.append(_for_ledger(findings, cents, failed))
             self._reject(as_read, findings, failed, late=True)
             late_failures = _failures(findings, hits, self._max_failures)
-            merged = sorted([*verdict.failures, *late_failures], key=lambda failure: failure.row)
-            verdict.failures = merged[: self._max_failures]
+            first = sorted([*verdict.failures, *late_failures], key=lambda failure: failure.row)
+            verdict.failures = first[: self._max_failures]
         return late_rejected
 
     def _move_to_rejected(self, frame: pl.DataFrame, cents: pl.Series, passed_before: pl.Series) -> None:
@@ -307,39 +303,7 @@ class _Check:
             moved = _totals(cents.filter(passed_before & (frame["transactionType"] == direction)))
             verdict.rejected += moved
             verdict.valid += Totals(-moved.rows, -moved.cents)
-            verdict.by_direction[direction] += Totals(-moved.rows, -moved.cents)
-
-
-class _LateRows:
-    """Rows that fail for what stands elsewhere: in the same file, or in an earlier batch."""
-
-    def __init__(self, rows: int, by_id: pl.Series, alike: pl.Series, elsewhere: Mapping[int, Late]) -> None:
-        self._in_file = [(PAYMENT_ID_DUPLICATE, _bits(rows, by_id)), (ROW_DUPLICATE, _bits(rows, alike))]
-        self._elsewhere = elsewhere
-        self._bits = _bits(rows, pl.Series([*elsewhere], dtype=pl.UInt32))
-        for _, bits in self._in_file:
-            self._bits |= bits
-        self.any = bool(self._bits.any())
-
-    def among(self, rows: pl.Series) -> pl.Series:
-        """Tell which of these rows fail."""
-        return self._bits.gather(rows - 1)
-
-    def hits(self, rows: pl.Series) -> list[Hit]:
-        """Give what these rows break."""
-        hits = [row_hit(facts, bits.gather(rows - 1)) for facts, bits in self._in_file]
-        found = [self._elsewhere.get(row) for row in rows.to_list()]
-        for column, code in sorted({(late[0], late[1]) for late in found if late}):
-            texts = [late[2] if late and late[:2] == (column, code) else None for late in found]
-            told = pl.Series(texts, dtype=pl.String)
-            facts = RuleFacts(column, code, "error", "H", "", "")
-            hits.append(row_hit(facts, told.is_not_null(), told))
-        return [hit for hit in hits if hit.flag.any()]
-
-
-def _bits(rows: int, true: pl.Series) -> pl.Series:
-    bits = pl.repeat(value=False, n=rows, dtype=pl.Boolean, eager=True)
-    return bits.scatter(true - 1, values=True) if len(true) else bits
+            verdict.by_direction[direction.value] += Totals(-moved.rows, -moved.cents)
 
 
 def _struck(passed: pl.Series, rows: pl.Series) -> pl.Series:
@@ -385,26 +349,3 @@ def _for_ledger(findings: Findings, cents: pl.Series, failed: pl.Series) -> pl.D
         cents.fill_null(0).alias("_cents"), reasons(findings).alias("_reasons")
     )
     return rows.filter(failed)
-
-
-def _merged(rejected: FrameSpool, late: FrameSpool) -> Iterator[pl.DataFrame]:
-    """Lay rows that were rejected late among the others, in row order; a late one holds all of its row's reasons."""
-    waiting = pl.DataFrame()
-    coming = iter(late)
-    for frame in rejected:
-        last = frame["_row"].max()
-        while not waiting.height or waiting["_row"].max() < last:
-            more = next(coming, None)
-            if more is None:
-                break
-            waiting = more if not waiting.height else waiting.vstack(more)
-        if waiting.height:
-            among = waiting.filter(pl.col("_row") <= last)
-            waiting = waiting.filter(pl.col("_row") > last)
-            frame = frame.join(among, on="_row", how="anti").vstack(among).sort("_row")
-        yield frame
-    if waiting.height:
-        yield waiting
-    yield from coming
-    rejected.close()
-    late.close()

@@ -107,9 +107,8 @@ class RuleBook:
 
     def keeps_all(self, column: str) -> pl.Expr:
         """Tell whether a cell breaks no rule of its column."""
-        return ~pl.any_horizontal(
-            [rule.failed for rule in self.rules if rule.column == column] or [pl.lit(value=False)]
-        )
+        failed = [rule.failed for rule in self.rules if rule.column == column]
+        return ~pl.any_horizontal(failed) if failed else pl.lit(value=True)
 
     def evaluate(self, frame: pl.DataFrame, *, every_row: bool = False) -> Findings | None:
         """Find every broken rule of a chunk that has all known columns, or None where there is none.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import and_
+from operator import add, and_, or_
 
 import polars as pl
 
@@ -67,6 +67,11 @@ def has_unclean_characters(cell: pl.Expr) -> pl.Expr:
 def is_too_long(cell: pl.Expr) -> pl.Expr:
     """More characters than any field takes."""
     return cell.str.len_chars() > TEXT_CHARACTERS_MAX
+
+
+def may_be_too_long(cell: pl.Expr) -> pl.Expr:
+    """Tell cheaply whether a cell may be too long: it has as many bytes."""
+    return cell.str.len_bytes() > TEXT_CHARACTERS_MAX
 
 
 def trimmed(cell: pl.Expr) -> pl.Expr:
@@ -162,7 +167,8 @@ def has_wrong_check_digit(cell: pl.Expr) -> pl.Expr:
     number = cell.cast(pl.UInt32, strict=False)
     digits = [number // 10**power % 10 for power in range(8, -1, -1)]
     weighted = [digit * weight for digit, weight in zip(digits, (3, 7, 1) * 3, strict=True)]
-    return reduce(lambda left, right: left + right, weighted) % 10 != 0
+    total: pl.Expr = reduce(add, weighted)
+    return total % 10 != 0
 
 
 def has_unassigned_prefix(cell: pl.Expr) -> pl.Expr:
@@ -241,7 +247,7 @@ def state_in_capitals(state: pl.Expr, country: pl.Expr, states: dict[str, tuple[
 def is_no_zip(zip_code: pl.Expr, country: pl.Expr) -> pl.Expr:
     """Tell whether a code is written otherwise than its country does (USPS, Canada Post)."""
     wrong = [country.eq_missing(pl.lit(name)) & not_matching(zip_code, pattern) for name, pattern in _ZIP.items()]
-    return wrong[0] | wrong[1]
+    return reduce(or_, wrong)
 
 
 # Dates

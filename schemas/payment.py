@@ -57,6 +57,7 @@ def top_rules(options: RuleOptions) -> list[Rule]:
 
 
 def _gateway_id() -> list[Rule]:
+    wrong = checks.not_matching(pl.col("gatewayId"), r"^0*[1-9][0-9]*$")
     return [
         required("gatewayId"),
         error(
@@ -65,7 +66,8 @@ def _gateway_id() -> list[Rule]:
             "S",
             "a positive whole number, digits only",
             "write the gateway's number with digits only, like 17",
-            checks.not_matching(pl.col("gatewayId"), r"^0*[1-9][0-9]*$"),
+            wrong,
+            screen=wrong | checks.may_be_too_long(pl.col("gatewayId")),
             proves_clean=True,
         ),
     ]

@@ -20,7 +20,7 @@ from batchpay.schemas import checks
 from batchpay.schemas.options import RuleOptions
 
 TEXT_CODES = ("characters", "whitespace", "length")
-"""Codes of the rules for every text, the first one that fails stands alone."""
+"""Codes of the rules for every text, which stand alone before a column's own."""
 MONEY_WORDS = "digits, a point, exactly two decimals, no sign, symbol or thousands separator"
 MONEY_MESSAGE = "write digits, a point and two decimals and nothing else, like 1250.00"
 
@@ -50,7 +50,7 @@ class Rule:
     screen: pl.Expr | None = None
     """A cheaper expression that is true at least wherever `fails` is, or None."""
     proves_clean: bool = False
-    """Whether a cell that keeps this rule can't break a rule for every text."""
+    """Whether a cell on which this rule's screen is not true can't break a rule for every text."""
     guards: tuple[Rule, ...] = ()
     """Rules of the same column that must be kept before this one is asked; set by `column_rules`."""
 
@@ -125,6 +125,7 @@ def money_format(column: str) -> Rule:
         MONEY_WORDS,
         MONEY_MESSAGE,
         checks.is_no_money(cell),
+        screen=checks.is_no_money(cell) | checks.may_be_too_long(cell),
         suggestion=checks.as_money(cell),
         proves_clean=True,
     )
@@ -160,7 +161,7 @@ def text_rules(column: str) -> list[Rule]:
             f"over {checks.TEXT_CHARACTERS_MAX} characters",
             f"is longer than {checks.TEXT_CHARACTERS_MAX} characters, shorten it",
             checks.is_too_long(cell),
-            screen=cell.str.len_bytes() > checks.TEXT_CHARACTERS_MAX,
+            screen=checks.may_be_too_long(cell),
         ),
     ]
 
@@ -180,7 +181,7 @@ def column_rules(column: str, own: Iterable[Rule], options: RuleOptions) -> list
 
 def _goes_before(other: Rule, rule: Rule) -> bool:
     """Whether a broken `other` keeps `rule` of the same column from being asked."""
-    if rule.code == "required":
+    if rule.code == "required" or rule.is_for_every_text:
         return False
     return other.is_for_every_text or other.code == "unexpected" or other.code in rule.after
 
@@ -195,7 +196,7 @@ def breaks_text_rules(rules: Iterable[Rule]) -> pl.Expr | None:
     if codes & {"characters", "whitespace"}:
         looks.append(checks.has_unclean_characters(cell))
     if "length" in codes:
-        looks.append(cell.str.len_bytes() > checks.TEXT_CHARACTERS_MAX)
+        looks.append(checks.may_be_too_long(cell))
     return reduce(or_, looks)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from batchpay.errors import FileRefused
-from batchpay.files.csv_text import HEADER_BYTES_MAX, Dialect, OpenQuote, Records, split_records
+from batchpay.files.csv_text import BYTE_ORDER_MARK, HEADER_BYTES_MAX, Dialect, OpenQuote, Records, split_records
 from batchpay.files.header import EXAMPLE_MARK, UNNAMED, Header
 from batchpay.files.streams import OpenFile, in_blocks, recoded, unpacked
 
@@ -154,6 +154,8 @@ class CsvReader:
         """Let polars split the block; None where it can't be proven that every cell is where it should be."""
         if not block:
             return pl.DataFrame(schema={**self._schema, "_line": pl.UInt32})
+        if block.startswith(BYTE_ORDER_MARK):
+            return None  # polars drops it, but inside a file it belongs to a cell
         try:
             frame = pl.read_csv(
                 block, has_header=False, schema=self._schema, separator=self._separator, raise_if_empty=False

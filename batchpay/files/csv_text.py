@@ -15,7 +15,7 @@ from batchpay.schemas.columns import COLUMNS
 
 SEPARATORS = (",", ";", "\t", "|")
 HEADER_BYTES_MAX = 1 << 20
-_BOM = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WIDE = {
     b"\xff\xfe\0\0": "utf-32",
     b"\0\0\xfe\xff": "utf-32",
@@ -137,8 +137,8 @@ def refuse_wide(name: str, head: bytes) -> None:
 def read_dialect(name: str, head: bytes) -> Dialect:
     """Find the separator and the header in the first bytes of a file; raises FileRefused where there is none."""
     refuse_wide(name, head)
-    has_mark = head.startswith(_BOM)
-    at = len(_BOM) if has_mark else 0
+    has_mark = head.startswith(BYTE_ORDER_MARK)
+    at = len(BYTE_ORDER_MARK) if has_mark else 0
     line, forced = 1, None
     while True:
         end = head.find(b"\n", at)

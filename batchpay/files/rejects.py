@@ -110,8 +110,8 @@ class CsvRejects(_Rows):
         merged = PendingFile(self._target)
         merged.file.write(self._header)
         self._file.file.flush()
-        ends = [*self._offsets[1:], self._file.file.tell()]
-        following = [*self._first_rows[1:], None]
+        ends = [*self._offsets[1:], self._file.file.tell()][: len(self._offsets)]
+        following = [*self._first_rows[1:], None][: len(self._offsets)]
         done = 0
         if not self._offsets:
             self._write(merged, late)

@@ -16,7 +16,8 @@ from batchpay.files.header import Header, read_header
 from batchpay.files.mapping import Mapping
 from batchpay.files.parquet_file import ParquetReader
 from batchpay.files.streams import OpenFile
-from batchpay.schemas.columns import REQUIRED
+from batchpay.files.xlsx_file import XlsxReader
+from batchpay.schemas.columns import COLUMNS, REQUIRED
 
 
 class Kind(StrEnum):
@@ -54,6 +55,7 @@ class Source:
     """Of a CSV; a comma for other kinds."""
     _chunks: Callable[[], Iterator[pl.DataFrame]] = field(default=lambda: iter(()), repr=False)
     _file: OpenFile | None = field(default=None, repr=False)
+    _end: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Read the file from its start, about 50,000 rows at a time; may be called again.
@@ -65,6 +67,7 @@ class Source:
 
     def close(self) -> None:
         """Close the file."""
+        self._end()
         if self._file is not None:
             self._file.close()
 
@@ -98,7 +101,7 @@ def open_source(
         elif kind is Kind.PARQUET:
             source = _open_parquet(file, mapping, tuple(required))
         else:
-            raise FileRefused(f"{file.name}: XLSX is not read yet")
+            source = _open_xlsx(file, sheet, mapping, tuple(required))
     except BaseException:
         file.close()
         raise
@@ -141,6 +144,30 @@ def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, 
         own_of=_own_of(header, own, mapping),
         _chunks=_mapped(reader.chunks, mapping, header, own),
         _file=file,
+    )
+
+
+def _open_xlsx(file: OpenFile, sheet: str | None, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
+    renamed = {} if mapping is None else mapping.columns
+    reader = XlsxReader(file, sheet=sheet, known=(*COLUMNS, *renamed), renamed=renamed)
+    try:
+        header, own = _headers(file.name, reader.names, mapping, required)
+    except BaseException:
+        reader.close()
+        raise
+    reader.use(own)
+    return Source(
+        name=file.name,
+        kind=Kind.XLSX,
+        columns=header.columns,
+        carried=header.carried,
+        own_columns=own.own,
+        own_header=own.own_header,
+        own_of=_own_of(header, own, mapping),
+        notes=reader.notes,
+        _chunks=_mapped(reader.chunks, mapping, header, own),
+        _file=file,
+        _end=reader.close,
     )
 
 

@@ -165,14 +165,14 @@ NODES: Mapping[str, Mapping[str, Field]] = {
     },
 }
 EMAILS_NODE = "emails"
-"""Holds several addresses as {"billingEmail": [...]} beside or instead of billing's own: our assumption."""
+"""A node in `billing` that holds several addresses as {"billingEmail": [...]}: our assumption."""
 
 
 def payment_problems(body: Mapping[str, Any], *, lenient: bool) -> list[Problem]:
     """Everything that is wrong with a payment."""
     recurring = body.get("recurringIndicator") == "TRUE"
     wanted = {"billing", "shipping", "ach"} | ({"recurring"} if recurring else set())
-    problems = _node_problems("", body, PAYMENT, allowed={*NODES, EMAILS_NODE}, lenient=lenient)
+    problems = _node_problems("", body, PAYMENT, allowed=set(NODES), lenient=lenient)
     for name, fields in NODES.items():
         if name in body and name not in wanted and not lenient:
             problems.append(Problem(name, "is not expected where recurringIndicator is not TRUE"))
@@ -185,8 +185,8 @@ def payment_problems(body: Mapping[str, Any], *, lenient: bool) -> list[Problem]
             problems += _node_problems(f"{name}.", node, fields, allowed=allowed, lenient=lenient)
             if not lenient and name in ("billing", "shipping"):
                 problems += _state_problems(name, node)
-    if not lenient:
-        problems += _emails_problems(body)
+            if name == "billing" and EMAILS_NODE in node and not lenient:
+                problems += _emails_problems(node[EMAILS_NODE])
     return problems
 
 
@@ -218,20 +218,12 @@ def _state_problems(name: str, node: Mapping[str, Any]) -> list[Problem]:
     return [Problem(f"{name}.{name}State", "is no state of that country")]
 
 
-def _emails_problems(body: Mapping[str, Any]) -> list[Problem]:
-    problems = []
-    billing = body.get("billing")
-    for prefix, node in (("", body), ("billing.", billing)):
-        if not isinstance(node, dict) or EMAILS_NODE not in node:
-            continue
-        emails = node[EMAILS_NODE]
-        name = f"{prefix}{EMAILS_NODE}.billingEmail"
-        addresses = emails.get("billingEmail") if isinstance(emails, dict) and len(emails) == 1 else None
-        if not isinstance(addresses, list) or not addresses:
-            problems.append(Problem(name, "must be a list of addresses, alone in its node"))
-        else:
-            problems += [Problem(name, wrong) for address in addresses if (wrong := email(address))]
-    return problems
+def _emails_problems(emails: Any) -> list[Problem]:
+    name = f"billing.{EMAILS_NODE}.billingEmail"
+    addresses = emails.get("billingEmail") if isinstance(emails, dict) and len(emails) == 1 else None
+    if not isinstance(addresses, list) or not addresses:
+        return [Problem(name, "must be a list of addresses, alone in its node")]
+    return [Problem(name, wrong) for address in addresses if (wrong := email(address))]
 
 
 # Gateway accounts

@@ -23,6 +23,7 @@ from batchpay.sandbox.store import Store
 BODY_BYTES_MAX = 65_536
 RESET = "batchpay.sandbox.reset"
 """Name in the WSGI environment of a function that makes the connection's close a reset (server.py)."""
+_QUERY_NAMES = {"/demoapi/gateways.json": frozenset({"deleted"}), "/v2/api/payment": frozenset({"format"})}
 _MASKED = frozenset({"achaccountnumber", "pin", "password"})
 
 
@@ -51,7 +52,9 @@ class Exchange:
         if self.request.mimetype != "application/json":
             raise Refused("media_type", Problem("", "Content-Type must be application/json"))
         try:
-            value = json.loads(self.body, object_pairs_hook=_without_doubles, parse_constant=_no_constant)
+            value = json.loads(
+                self.body, object_pairs_hook=_without_doubles, parse_constant=_no_constant, parse_float=_number
+            )
         except (ValueError, RecursionError):
             raise Refused("syntax", Problem("", "the body is no JSON without doubled keys")) from None
         if not isinstance(value, dict):
@@ -144,6 +147,7 @@ class Sandbox:
                 raise_busy = dialect.refusal("busy", [Problem("", "too many requests")], wait_s=wait_s)
                 return self._with_limit_headers(raise_busy)
             self._check_credentials(exchange.request, headers)
+            self._check_query(exchange.request)
             if len(exchange.body) > BODY_BYTES_MAX:
                 raise Refused("too_large", Problem("", "the body is too large"))
             exchange.fault = self.rules.next(operation)
@@ -176,6 +180,11 @@ class Sandbox:
         given = [request.headers.get(name, "") for name in headers]
         if not all(hmac.compare_digest(a.encode(), b.encode()) for a, b in zip(given, wanted, strict=True)):
             raise Refused("credentials", Problem("", f"{headers[0]} or {headers[1]} is missing or wrong"))
+
+    def _check_query(self, request: Request) -> None:
+        unknown = sorted(set(request.args) - _QUERY_NAMES.get(request.path, frozenset()))
+        if unknown and not self.options.lenient:
+            raise Refused("fields", Problem(unknown[0], "is no parameter of this interface"))
 
     def _with_limit_headers(self, reply: Reply) -> Reply:
         if not self.dialect.limit_headers:
@@ -241,6 +250,12 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) < len(pairs):
         raise ValueError("doubled key")
     return value
+
+
+def _number(text: str) -> int | float:
+    """Read a number with a point as JSON means it: 297.0 is the integer 297."""
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def _no_constant(name: str) -> None:

@@ -308,11 +308,12 @@ def _recurring_mutations() -> dict[Finding, Mutation]:
 MUTATIONS: dict[Finding, Mutation] = {**_own_mutations(), **_ach_mutations(), **_recurring_mutations()}
 """One way or several to break every rule that a row by itself, or with the row before it, can break."""
 
-_ODD_VALUES = (
+ODD_VALUES = (
     *_NAMES, *_TEXTS, *_EMAILS, *_PHONES, *_BAD_MONEY, "0", "1", "00", "Y", "N", "TRUE", "FALSE", "US", "CA", "TX",
     "QC", "PPD", "CIE", "CTX", "IAT", "BUSINESS", "DAILY", "USD", "EUR", "12345", "000000000", "12/31/2030", "a;b",
     "null", "NA", "'", "=1+1", "\u200b", "\ufeff", "-", "9" * 17, "9" * 255, None,
 )  # fmt: skip
+"""Cells that are right in some columns and wrong or strange in others."""
 
 
 def valid_rows(seed: int, count: int) -> list[Row]:
@@ -332,6 +333,6 @@ def mutated_rows(seed: int, count: int) -> list[Row]:
         for _ in range(random.choice((0, 0, 1, 1, 2, 3))):
             random.choice(mutations)(row, previous, random)
         if random.random() < 0.1:
-            row[random.choice(GATEWAY_COLUMNS)] = random.choice(_ODD_VALUES)
+            row[random.choice(GATEWAY_COLUMNS)] = random.choice(ODD_VALUES)
         rows.append(row)
     return rows
