@@ -41,7 +41,7 @@ def create_app(options: Options) -> Flask:
 
 def build_app(sandbox: Sandbox) -> Flask:
     """Lay the routes over a sandbox."""
-    app = Flask("batchpay.sandbox")
+    app = Flask("batchpay.sandbox", static_folder=None)
     app.register_blueprint(payment_api(sandbox))
     app.register_blueprint(account_api(sandbox))
     app.register_blueprint(control_api(sandbox))
