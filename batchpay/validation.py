@@ -7,6 +7,7 @@ the caller hands in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -124,7 +125,8 @@ def check(
     the end and in row order, `_row`, `_line`, `_cents` and `_reasons` of every rejected row. Reads the source once, and
     again only where something stands in it twice or `late` names a row.
     """
-    return _Check(source, options, rejects, on_rejected is not None, max_failures).run(watch, late, on_rejected)
+    with ExitStack() as storage:
+        return _Check(source, options, rejects, storage, on_rejected, max_failures).run(watch, late)
 
 
 def all_rows(source: ChunkSource, options: RuleOptions) -> Iterator[pl.DataFrame]:
@@ -163,7 +165,8 @@ class _Check:
         source: ChunkSource,
         options: RuleOptions,
         rejects: RejectsSink | None,
-        keep_rejected: bool,
+        storage: ExitStack,
+        on_rejected: Callable[[pl.DataFrame], None] | None,
         max_failures: int,
     ) -> None:
         unknown = check_rules_off(options.rules_off)
@@ -171,11 +174,13 @@ class _Check:
             raise SettingsNotUsable(f"no house rule that can be switched off: {', '.join(unknown)}")
         self._source, self._options, self._rejects, self._max_failures = source, options, rejects, max_failures
         self._book = RuleBook(options)
+        self._storage, self._on_rejected = storage, on_rejected
         self._unique = Uniqueness(
+            storage,
             payment_ids=PAYMENT_ID_DUPLICATE.name not in options.rules_off,
             rows=not options.allow_duplicates and ROW_DUPLICATE.name not in options.rules_off,
         )
-        self._rejected = FrameSpool() if keep_rejected else None
+        self._rejected = FrameSpool(storage) if on_rejected is not None else None
         self._verdict = Verdict()
         self._passed: list[pl.Series] = []
 
@@ -183,7 +188,6 @@ class _Check:
         self,
         watch: Callable[[pl.DataFrame, pl.Series], None] | None,
         late: Callable[[Verdict], Mapping[int, Late]] | None,
-        on_rejected: Callable[[pl.DataFrame], None] | None,
     ) -> Verdict:
         verdict = self._verdict
         for chunk in self._source.chunks():
@@ -198,9 +202,9 @@ class _Check:
         elsewhere = late(verdict) if late is not None else {}
         verdict.passed = _struck(verdict.passed, pl.Series(list(elsewhere), dtype=pl.UInt32))
         late_rejected = self._last_look(LateRows(verdict.rows, by_id, alike, elsewhere))
-        if on_rejected is not None and self._rejected is not None:
+        if self._on_rejected is not None and self._rejected is not None:
             for rejected in merged(self._rejected, late_rejected):
-                on_rejected(rejected)
+                self._on_rejected(rejected)
         return verdict
 
     def _first_look(self, chunk: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
@@ -273,7 +277,7 @@ class _Check:
 
     def _last_look(self, late: LateRows) -> FrameSpool:
         """Read the rows once more that only the whole file, or an earlier batch, showed to fail."""
-        verdict, late_rejected = self._verdict, FrameSpool()
+        verdict, late_rejected = self._verdict, FrameSpool(self._storage)
         for chunk in self._source.chunks() if late.any else ():
             is_late = late.among(chunk["_row"])
             if not is_late.any():

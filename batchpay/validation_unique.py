@@ -10,6 +10,7 @@ import io
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 
 import polars as pl
 
@@ -27,10 +28,10 @@ Chunks = Callable[[], Iterator[pl.DataFrame]]
 
 
 class FrameSpool:
-    """Frames kept in the order of their coming in an anonymous temporary file."""
+    """Frames kept in the order of their coming in an anonymous temporary file, which lives as long as `storage`."""
 
-    def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(prefix="batchpay-")  # noqa: SIM115 (closed by `close`)
+    def __init__(self, storage: ExitStack) -> None:
+        self._file = storage.enter_context(tempfile.TemporaryFile(prefix="batchpay-"))  # noqa: SIM115 (storage closes it)
         self._ends: list[int] = [0]
 
     def append(self, frame: pl.DataFrame) -> None:
@@ -45,17 +46,13 @@ class FrameSpool:
             self._file.seek(start)
             yield pl.read_ipc_stream(io.BytesIO(self._file.read(end - start)))
 
-    def close(self) -> None:
-        """Give the storage back."""
-        self._file.close()
-
 
 class Digests:
     """Keyed digests of what must be unique, one for each row that has it."""
 
-    def __init__(self, texts: pl.Expr) -> None:
+    def __init__(self, texts: pl.Expr, storage: ExitStack) -> None:
         self.expression = texts.hash(secrets.randbits(63)).alias("digest")
-        self._spool = FrameSpool()
+        self._spool = FrameSpool(storage)
         self._count = 0
 
     def add(self, rows: pl.DataFrame) -> None:
@@ -77,16 +74,15 @@ class Digests:
             again = digests.filter(digests == digests.shift(1))
             found.append(again.unique())
             rows += len(again) + len(found[-1])
-        self._spool.close()
         return (pl.concat(found) if found else pl.Series(dtype=pl.UInt64)), rows
 
 
 class Uniqueness:
     """The two rules about several rows: paymentId is unique, and no row without one is alike another."""
 
-    def __init__(self, *, payment_ids: bool, rows: bool) -> None:
-        self._ids = Digests(pl.col(PAYMENT_ID)) if payment_ids else None
-        self._rows = Digests(pl.struct(_TELLING)) if rows else None
+    def __init__(self, storage: ExitStack, *, payment_ids: bool, rows: bool) -> None:
+        self._ids = Digests(pl.col(PAYMENT_ID), storage) if payment_ids else None
+        self._rows = Digests(pl.struct(_TELLING), storage) if rows else None
 
     def add(self, frame: pl.DataFrame) -> None:
         """Look at a chunk of the first pass."""
