@@ -1,7 +1,7 @@
 -- The ledger, version 1.
--- A row's id is batch * 2^32 + row: rows lie in file order and need no second index. Times are milliseconds since 1970, UTC.
--- States: 2 rejected, 3 pending, 4 sending, 5 accepted, 6 declined, 7 in doubt. All take one byte in the record (0 and 1 take
--- none), so a change of state never makes a row longer and never splits a page.
+-- A row's id is batch * 2^32 + row: rows lie in file order and need no second index. Times are milliseconds since 1970,
+-- UTC. States: 2 rejected, 3 pending, 4 sending, 5 accepted, 6 declined, 7 in doubt. All take one byte in the record (0
+-- and 1 take none), so a change of state never makes a row longer and never splits a page.
 
 CREATE TABLE meta (
     name TEXT PRIMARY KEY,
@@ -41,14 +41,13 @@ CREATE TABLE row (
     amount_cents INTEGER NOT NULL,
     direction INTEGER NOT NULL CHECK (direction BETWEEN 0 AND 2),
     state INTEGER NOT NULL CHECK (state BETWEEN 2 AND 7),
-    attempts INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    attempts INTEGER NOT NULL DEFAULT 0,
     chunk INTEGER,
     payee BLOB,
     account BLOB,
     reasons TEXT,
     CHECK ((state = 2) = (reasons IS NOT NULL)),
-    CHECK (state = 2 OR (chunk IS NOT NULL AND direction > 0)),
-    CHECK (state NOT IN (4, 5, 6) OR attempts > 0 OR chunk IS NOT NULL)
+    CHECK (state = 2 OR (chunk IS NOT NULL AND direction > 0))
 ) STRICT;
 
 CREATE INDEX row_sending ON row (id) WHERE state = 4;
@@ -67,16 +66,16 @@ CREATE TABLE attempt (
     reason TEXT
 ) STRICT;
 
--- Keyed digests by which payments of earlier batches are found again.
+-- Keyed digests by which payments of earlier batches are found again: the first eight bytes of each, as a number.
 CREATE TABLE fingerprint (
-    fingerprint BLOB NOT NULL,
+    fingerprint INTEGER NOT NULL,
     id INTEGER NOT NULL REFERENCES row (id),
-    named INTEGER NOT NULL CHECK (named IN (0, 1)),
+    named INTEGER NOT NULL CHECK (named IN (0, 1)), -- whether the row has a paymentId
     PRIMARY KEY (fingerprint, id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE payment_id (
-    payment_id BLOB NOT NULL,
+    payment_id INTEGER NOT NULL,
     id INTEGER NOT NULL REFERENCES row (id),
     PRIMARY KEY (payment_id, id)
 ) STRICT, WITHOUT ROWID;

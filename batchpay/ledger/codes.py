@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from batchpay.payment import Direction, State
@@ -75,3 +76,11 @@ def read_ranges(text: str) -> Iterator[int]:
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)
+
+
+def digest_numbers(digests: Sequence[bytes]) -> list[int]:
+    """Give the first eight bytes of keyed digests of 16 bytes as signed numbers: half the space, twice the speed.
+
+    Two different payments share a number with a chance of 1 in 2^64 a pair; one would be held back, not paid twice.
+    """
+    return [number for (number,) in struct.iter_unpack(">q8x", b"".join(digests))]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from itertools import compress
 
-from batchpay.ledger.codes import ROW_MASK, ROWS_BITS, STATE_CODES, to_ms
+from batchpay.ledger.codes import ROW_MASK, ROWS_BITS, STATE_CODES, digest_numbers, to_ms
 from batchpay.ledger.contract import Earlier, Lookup
 from batchpay.ledger.store import Store
 from batchpay.payment import State
@@ -35,21 +36,18 @@ def earlier(store: Store, lookup: Lookup, days: int, now: datetime, but_digest: 
     """See contract.Ledger; at most one earlier payment a row, one with the same paymentId before others."""
     since = to_ms(now - timedelta(days=days))
     but = _NO_DIGEST if but_digest is None else but_digest
+    has_name = [payment_id is not None for payment_id in lookup.payment_ids]
+    payment_ids = [payment_id for payment_id in lookup.payment_ids if payment_id is not None]
     named = [
-        (payment_id, row, 1)
-        for row, payment_id in zip(lookup.rows, lookup.payment_ids, strict=True)
-        if payment_id is not None
+        (key, row, 1) for key, row in zip(digest_numbers(payment_ids), compress(lookup.rows, has_name), strict=True)
     ]
-    printed = [
-        (fingerprint, row, int(payment_id is not None))
-        for row, fingerprint, payment_id in zip(lookup.rows, lookup.fingerprints, lookup.payment_ids, strict=True)
-    ]
+    printed = list(zip(digest_numbers(lookup.fingerprints), lookup.rows, has_name, strict=True))
     found: dict[int, Earlier] = {}
     with store.reading() as connection:
         if connection.execute("SELECT 1 FROM batch WHERE digest <> ? LIMIT 1", (but,)).fetchone() is None:
             return []
         names = dict(connection.execute("SELECT id, name FROM batch"))
-        connection.execute("CREATE TEMP TABLE wanted (key BLOB, row INTEGER, named INTEGER)")
+        connection.execute("CREATE TEMP TABLE wanted (key INTEGER, row INTEGER, named INTEGER)")
         for keys, by_payment_id in ((named, True), (printed, False)):
             if not by_payment_id and days == 0:
                 continue

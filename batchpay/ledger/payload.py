@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from array import array
 from collections.abc import Sequence
 
@@ -12,9 +11,10 @@ from batchpay.errors import LedgerDamaged
 from batchpay.ledger.keys import Keys
 
 CHUNK_ROWS = 512
-_LEVEL = 1
+BODIES_LEVEL = 5
+"""Of zstd; bodies take 114 bytes a row at this level, 135 at level 1, for 3 more microseconds in the sealing thread."""
+DETAILS_LEVEL = 1
 _PLAIN_BYTES_MAX = 1 << 30
-_local = threading.local()
 
 
 def place_of(kind: str, batch: int, chunk: int) -> str:
@@ -22,13 +22,12 @@ def place_of(kind: str, batch: int, chunk: int) -> str:
     return f"{kind} of chunk {chunk} of batch {batch}"
 
 
-def seal_texts(keys: Keys, place: str, rows: Sequence[int], texts: Sequence[str]) -> bytes:
+def seal_texts(keys: Keys, place: str, rows: Sequence[int], texts: Sequence[str], level: int) -> bytes:
     """Pack texts with their row numbers, compress, encrypt."""
     encoded = [text.encode() for text in texts]
     header = array("I", [len(rows), *rows, *map(len, encoded)])
-    if not hasattr(_local, "compressor"):
-        _local.compressor = zstandard.ZstdCompressor(level=_LEVEL)
-    return keys.seal(_local.compressor.compress(header.tobytes() + b"".join(encoded)), place)
+    compressed = zstandard.ZstdCompressor(level=level).compress(header.tobytes() + b"".join(encoded))
+    return keys.seal(compressed, place)
 
 
 def unseal_texts(keys: Keys, place: str, sealed: bytes) -> dict[int, bytes]:

@@ -111,9 +111,10 @@ def rows(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[L
                     del details[next(iter(details))]
                 details[chunk] = _details(store, connection, number, chunk)
             detail = json.loads(details[chunk][row])
+            last_four = str(detail.get("account") or "").removeprefix(_MASK)
             yield LedgerRow(
                 row=row, line=line, state=STATES[state], amount_cents=cents, direction=DIRECTIONS[direction],
-                last_four=str(detail.get("account") or "").removeprefix(_MASK), attempts=attempts, sent_at=maybe_datetime(sent),
+                last_four=last_four, attempts=attempts, sent_at=maybe_datetime(sent),
                 finished_at=maybe_datetime(finished), answer=Answer(status, code, message, reference), reason=reason,
                 details=detail,
             )  # fmt: skip

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from operator import mul
+from itertools import compress
+from operator import itemgetter, mul
 from typing import Any
 
 from batchpay.errors import BatchpayError, LedgerNotUsable
-from batchpay.ledger.codes import DIRECTION_CODES, STATE_CODES, now_ms, row_id, write_ranges
+from batchpay.ledger.codes import DIRECTION_CODES, STATE_CODES, digest_numbers, now_ms, row_id, write_ranges
 from batchpay.ledger.contract import NewBatch, PaymentColumns, RejectedColumns
-from batchpay.ledger.payload import CHUNK_ROWS, place_of, seal_texts
+from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, place_of, seal_texts
 from batchpay.ledger.refusals import translated
 from batchpay.ledger.store import Store, Transaction
 from batchpay.ledger.totals import Changes
@@ -22,6 +24,10 @@ _REJECTED = STATE_CODES[State.REJECTED]
 _PENDING = STATE_CODES[State.PENDING]
 _IDENTITIES_MAX = 250_000
 """Digests are gathered up to this many, then inserted in sorted order: eight times faster than one by one."""
+
+
+_WAITING_MAX = 128
+"""Chunks that may wait for the sealing thread: it bounds the memory."""
 
 
 class RegisteredMeanwhile(LedgerNotUsable):
@@ -36,9 +42,9 @@ class ChunkWriter:
         self._transaction = transaction
         self._batch = batch
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="seal")
-        self._sealing: list[tuple[int, Future[tuple[bytes, bytes]]]] = []
-        self._fingerprints: list[tuple[bytes, int, int]] = []
-        self._payment_ids: list[tuple[bytes, int]] = []
+        self._sealing: deque[tuple[int, Future[tuple[bytes, bytes]]]] = deque()
+        self._fingerprints: list[tuple[int, int, int]] = []
+        self._payment_ids: list[tuple[int, int]] = []
         self._next_chunk: int = transaction.execute("SELECT coalesce(max(id), 0) + 1 FROM chunk").fetchone()[0]
 
     def add(self, payments: PaymentColumns) -> list[int]:
@@ -53,29 +59,31 @@ class ChunkWriter:
             sealing = self._executor.submit(self._seal, chunk, rows, payments.bodies[part], payments.details[part])
             self._sealing.append((chunk, sealing))
             chunks += [chunk] * len(rows)
-        for row, fingerprint, payment_id in zip(
-            payments.rows, payments.fingerprints, payments.payment_ids, strict=True
-        ):
-            self._fingerprints.append((fingerprint, row_id(self._batch, row), payment_id is not None))
-            if payment_id is not None:
-                self._payment_ids.append((payment_id, row_id(self._batch, row)))
+        ids = [row_id(self._batch, row) for row in payments.rows]
+        named = [payment_id is not None for payment_id in payments.payment_ids]
+        self._fingerprints += zip(digest_numbers(payments.fingerprints), ids, named, strict=True)
+        payment_ids = [payment_id for payment_id in payments.payment_ids if payment_id is not None]
+        self._payment_ids += zip(digest_numbers(payment_ids), compress(ids, named), strict=True)
         return chunks
 
-    def write(self) -> None:
-        """Write what has been sealed so far, and the digests once enough of them are gathered."""
-        for chunk, sealing in self._sealing:
+    def write(self, *, waiting_max: int = 0) -> None:
+        """Write what has been sealed, leaving at most so many chunks to the sealing thread; digests now and then."""
+        while self._sealing and (len(self._sealing) > waiting_max or self._sealing[0][1].done()):
+            chunk, sealing = self._sealing.popleft()
             bodies, details = sealing.result()
             self._transaction.execute("INSERT INTO body VALUES (?, ?)", (chunk, bodies))
             self._transaction.execute("INSERT INTO detail VALUES (?, ?)", (chunk, details))
-        self._sealing.clear()
         if len(self._fingerprints) >= _IDENTITIES_MAX:
             self.write_identities()
 
     def write_identities(self) -> None:
         """Write the gathered digests in their own order."""
         connection = self._transaction.connection
-        connection.executemany("INSERT OR IGNORE INTO fingerprint VALUES (?, ?, ?)", sorted(self._fingerprints))
-        connection.executemany("INSERT OR IGNORE INTO payment_id VALUES (?, ?)", sorted(self._payment_ids))
+        first = itemgetter(0)
+        self._fingerprints.sort(key=first)
+        self._payment_ids.sort(key=first)
+        connection.executemany("INSERT OR IGNORE INTO fingerprint VALUES (?, ?, ?)", self._fingerprints)
+        connection.executemany("INSERT OR IGNORE INTO payment_id VALUES (?, ?)", self._payment_ids)
         self._fingerprints.clear()
         self._payment_ids.clear()
 
@@ -87,8 +95,8 @@ class ChunkWriter:
         self, chunk: int, rows: Sequence[int], bodies: Sequence[str], details: Sequence[str]
     ) -> tuple[bytes, bytes]:
         return (
-            seal_texts(self._keys, place_of("bodies", self._batch, chunk), rows, bodies),
-            seal_texts(self._keys, place_of("details", self._batch, chunk), rows, details),
+            seal_texts(self._keys, place_of("bodies", self._batch, chunk), rows, bodies, BODIES_LEVEL),
+            seal_texts(self._keys, place_of("details", self._batch, chunk), rows, details, DETAILS_LEVEL),
         )
 
 
@@ -125,7 +133,7 @@ class SqliteRegistering:
                 f"VALUES (?, ?, ?, ?, {_PENDING}, ?, ?, ?)",
                 columns,
             )
-            self._chunks.write()
+            self._chunks.write(waiting_max=_WAITING_MAX)
         for code in (1, 2):
             amounts = [
                 amount for amount, other in zip(payments.amounts_cents, directions, strict=True) if other == code
