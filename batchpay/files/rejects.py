@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import polars as pl
 
 from batchpay.errors import WrongUse
-from batchpay.files.atomic import PendingFile
+from batchpay.files.atomic import PendingFile, atomic_writer
 from batchpay.files.source import Source
+from batchpay.files.xlsx_out import SheetWriter
 
 OURS = ("_row", "_line", "_errors", "_warnings", "_suggestions")
 _PARQUET_ROWS = 5_000
-"""Rows of a row group: small groups let go of the input's buffers soon, so that memory stays flat."""
 
 
 class Rejects(Protocol):
@@ -43,160 +43,210 @@ def open_rejects(path: str | Path, source: Source) -> Rejects:
         return CsvRejects(target, source)
     if ending in (".parquet", ".pq"):
         return ParquetRejects(target, source)
+    if ending == ".xlsx":
+        return XlsxRejects(target, source)
     raise WrongUse(f"{target}: a rejects file ends in .csv, .parquet or .xlsx")
 
 
 class _Rows:
-    """What all formats share: late rows are merged, and a file without a row is not made."""
+    """What all formats share: rows take the file's shape, late ones wait for the end."""
 
     def __init__(self, target: Path, source: Source) -> None:
         self._target = target
         self._source = source
-        self._rows = 0
-        self._late: list[pl.DataFrame] = []
+        self._late: list[bytes] = []
 
     def late(self, frame: pl.DataFrame) -> None:
         """Keep late rows for the end."""
         if frame.height:
-            self._late.append(frame)
+            self._late.append(_packed(self._shaped(frame)))
 
     def _shaped(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Our columns, then the person's own; `_surplus` last where a row is longer than the header."""
         surplus = ["_surplus"] if "_surplus" in frame.columns else []
-        self._rows += frame.height
         return frame.select(*OURS, *self._source.own_columns, *surplus)
 
-    def _late_rows(self) -> pl.DataFrame | None:
-        if not self._late:
-            return None
-        return pl.concat([self._shaped(frame) for frame in self._late], how="diagonal").sort("_row")
+    def _late_rows(self) -> pl.DataFrame:
+        frames = [_unpacked(data) for data in self._late]
+        return pl.concat(frames, how="diagonal").sort("_row") if frames else pl.DataFrame()
+
+    @property
+    def _header(self) -> list[str]:
+        return [*OURS, *self._source.own_header]
 
 
 class CsvRejects(_Rows):
-    """CSV in the source's own separator."""
+    """CSV in the source's own separator, written as the rows come."""
 
     def __init__(self, target: Path, source: Source) -> None:
         super().__init__(target, source)
         self._file = PendingFile(target)
-        self._header = self._line([*OURS, *source.own_header])
-        self._file.file.write(self._header)
-        self._first_rows: list[int] = []
-        """For every frame written: where it begins, so that late rows can be put between."""
-        self._offsets: list[int] = []
+        self._file.file.write(self._line(self._header))
+        self._frames: list[tuple[int, int]] = []
+        """For every frame written: its first row, and where it begins in the file."""
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Take rows in row order."""
+        """Write rows."""
         if frame.height:
-            self._first_rows.append(frame.get_column("_row")[0])
-            self._offsets.append(self._file.file.tell())
-            self._write(self._file, self._shaped(frame))
+            self._frames.append((frame.get_column("_row")[0], self._file.file.tell()))
+            self._encode(self._file.file, self._shaped(frame))
 
     def commit(self) -> None:
         """Merge the late rows and put the file in its place."""
-        late = self._late_rows()
-        if late is not None:
-            self._merge(late)
-        if self._rows or self._target.exists():
+        if self._late:
+            self._merge(self._late_rows())
+        if self._frames or self._late or self._target.exists():
             self._file.commit()
         else:
             self._file.abandon()
 
     def abandon(self) -> None:
-        """Write nothing."""
+        """Remove what was written."""
         self._file.abandon()
 
     def _merge(self, late: pl.DataFrame) -> None:
-        """Write the file once more, the late rows between the others, a frame at a time."""
-        merged = PendingFile(self._target)
-        merged.file.write(self._header)
-        self._file.file.flush()
-        ends = [*self._offsets[1:], self._file.file.tell()][: len(self._offsets)]
-        following = [*self._first_rows[1:], None][: len(self._offsets)]
-        done = 0
-        if not self._offsets:
-            self._write(merged, late)
-        for begin, end, next_row in zip(self._offsets, ends, following, strict=True):
-            self._file.file.seek(begin)
-            block = self._file.file.read(end - begin)
-            upto = late.height if next_row is None else int((late.get_column("_row") < next_row).sum())
-            between = late.slice(done, upto - done)
-            done = upto
-            merged.file.write(block if between.is_empty() else self._between(block, between))
-        self._file.abandon()
+        """Write the file once more, a frame at a time, with the late rows between the others."""
+        merged, written = PendingFile(self._target), self._file.file
+        try:
+            merged.file.write(self._line(self._header))
+            end = written.tell()
+            frames = self._frames or [(0, end)]
+            for (_, begin), (next_row, next_begin) in zip(frames, [*frames[1:], (None, end)], strict=True):
+                written.seek(begin)
+                block = written.read(next_begin - begin)
+                between = late if next_row is None else late.filter(pl.col("_row") < next_row)
+                late = late.slice(between.height)
+                merged.file.write(self._between(block, between) if between.height else block)
+        except BaseException:
+            merged.abandon()
+            raise
+        finally:
+            self._file.abandon()
         self._file = merged
 
     def _between(self, block: bytes, late: pl.DataFrame) -> bytes:
-        """Merge a block of written lines with late rows by `_row`, the first cell of a record."""
-        written = list(_records(block, self._source.separator))
-        for number, frame in zip(late.get_column("_row"), late.iter_slices(1), strict=True):
+        """Merge written lines with late rows by `_row`, the first cell of a record."""
+        lines = list(_records(block, self._source.separator))
+        for number, row in zip(late.get_column("_row"), late.iter_slices(1), strict=True):
             out = io.BytesIO()
-            self._encode(out, frame)
-            written.append((number, out.getvalue()))
-        written.sort(key=lambda record: record[0])
-        return b"".join(line for _, line in written)
-
-    def _write(self, file: PendingFile, frame: pl.DataFrame) -> None:
-        self._encode(file.file, frame)
+            self._encode(out, row)
+            lines.append((number, out.getvalue()))
+        lines.sort(key=lambda record: record[0])
+        return b"".join(line for _, line in lines)
 
     def _encode(self, out: BinaryIO, frame: pl.DataFrame) -> None:
-        if "_surplus" in frame.columns and frame.get_column("_surplus").null_count() < frame.height:
-            for *cells, surplus in frame.iter_rows():
-                out.write(self._line([*cells, *(surplus or ())]))
-            return
-        frame.select(*OURS, *self._source.own_columns).write_csv(
-            out,
-            include_header=False,
-            separator=self._source.separator,
-        )
+        if "_surplus" in frame.columns:
+            long = frame.get_column("_surplus").is_not_null()
+            if long.any():
+                for *cells, surplus in frame.iter_rows():
+                    out.write(self._line([*cells, *(surplus or ())]))
+                return
+            frame = frame.drop("_surplus")
+        frame.write_csv(out, include_header=False, separator=self._source.separator)
 
-    def _line(self, cells: list[object]) -> bytes:
+    def _line(self, cells: Sequence[object]) -> bytes:
         text = io.StringIO()
         csv.writer(text, delimiter=self._source.separator, lineterminator="\n").writerow(cells)
         return text.getvalue().encode()
 
 
-class ParquetRejects(_Rows):
-    """Parquet, all text."""
+class _Held(_Rows):
+    """For formats that are written at the end: rows wait in memory, packed."""
 
     def __init__(self, target: Path, source: Source) -> None:
         super().__init__(target, source)
-        self._frames: list[pl.DataFrame] = []
+        self._frames: list[tuple[int, bytes]] = []
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Take rows in row order."""
+        """Keep rows for the end."""
         if frame.height:
-            self._frames.append(self._shaped(frame))
+            self._frames.append((frame.get_column("_row")[0], _packed(self._shaped(frame))))
 
     def commit(self) -> None:
-        """Merge the late rows and put the file in its place."""
-        late = self._late_rows()
-        frames = [*self._frames, *([] if late is None else [late])]
-        if not frames and not self._target.exists():
-            return
-        names = [*OURS, *self._source.own_header]
-        empty = pl.DataFrame(schema=dict.fromkeys((*OURS, *self._source.own_columns), pl.String))
-        whole = pl.concat([empty, *(frame.cast({"_row": pl.String}) for frame in frames)], how="diagonal_relaxed")
-        file = PendingFile(self._target)
-        try:
-            whole.rename(dict(zip(whole.columns, names, strict=False))).write_parquet(
-                file.file, row_group_size=_PARQUET_ROWS
-            )
-        except BaseException:
-            file.abandon()
-            raise
-        file.commit()
+        """Write the file and put it in its place."""
+        if self._frames or self._late or self._target.exists():
+            with atomic_writer(self._target) as file:
+                self._write(file)
 
     def abandon(self) -> None:
-        """Write nothing."""
+        """Forget the rows."""
         self._frames.clear()
+
+    def _in_order(self) -> Iterator[pl.DataFrame]:
+        """Give the frames with the late rows in their places."""
+        late = self._late_rows()
+        following = [*(first for first, _ in self._frames[1:]), None]
+        for (_, data), next_row in zip(self._frames, following, strict=True):
+            frame = _unpacked(data)
+            if late.height:
+                between = late if next_row is None else late.filter(pl.col("_row") < next_row)
+                late = late.slice(between.height)
+                frame = pl.concat([frame, between], how="diagonal").sort("_row")
+            yield frame
+        if late.height:
+            yield late
+
+    def _write(self, file: BinaryIO) -> None:
+        raise NotImplementedError
+
+
+class ParquetRejects(_Held):
+    """Parquet, all text; the cells beyond the header's in a last column `_surplus`."""
+
+    def _write(self, file: BinaryIO) -> None:
+        places = (*OURS, *self._source.own_columns)
+        names = dict(zip(places, self._header, strict=True))
+        empty = pl.DataFrame(schema=dict.fromkeys(places, pl.String))
+        frames = [frame.cast({"_row": pl.String, "_line": pl.String}) for frame in self._in_order()]
+        whole = pl.concat([empty, *frames], how="diagonal")
+        if "_surplus" in whole.columns:
+            whole = whole.with_columns(pl.col("_surplus").list.join(self._source.separator))
+        whole.rename(names).write_parquet(file, row_group_size=_PARQUET_ROWS)
+
+
+class XlsxRejects(_Held):
+    """XLSX: wrong cells are red, and their comment says what is wrong."""
+
+    def _write(self, file: BinaryIO) -> None:
+        sheet = SheetWriter(file, "rejects")
+        sheet.header(self._header)
+        places = [*OURS, *self._source.own_columns]
+        own_of = self._source.own_of
+        position = {name: places.index(own) for name, own in own_of.items() if own in places}
+        for frame in self._in_order():
+            for row in frame.select(pl.all().exclude("_surplus")).iter_rows():
+                cells = [None if cell is None else str(cell) for cell in row]
+                sheet.row(cells, wrong_cells(cells[2] or "", position))
+        sheet.save()
+
+
+def wrong_cells(errors: str, position: Mapping[str, int]) -> dict[int, str]:
+    """Take `_errors` apart: by position of the cell, what is wrong there."""
+    wrong: dict[int, list[str]] = {}
+    for entry in errors.split("; "):
+        column, _, rest = entry.partition(": ")
+        if column in position:
+            wrong.setdefault(position[column], []).append(rest)
+    return {at: "\n".join(messages) for at, messages in wrong.items()}
+
+
+def _packed(frame: pl.DataFrame) -> bytes:
+    """Rows as compressed bytes: a filtered frame would keep the whole block that it was taken from alive."""
+    out = io.BytesIO()
+    frame.write_ipc(out, compression="lz4")
+    return out.getvalue()
+
+
+def _unpacked(data: bytes) -> pl.DataFrame:
+    return pl.read_ipc(io.BytesIO(data))
 
 
 def _records(block: bytes, separator: str) -> Iterator[tuple[int, bytes]]:
     """Cut written lines into records with the row number that each begins with."""
-    at = 0
+    mark, at = separator.encode(), 0
     while at < len(block):
         end = block.index(b"\n", at) + 1
         while block.count(b'"', at, end) % 2:
             end = block.index(b"\n", end) + 1
-        yield int(block[at : block.index(separator.encode(), at, end)]), block[at:end]
+        yield int(block[at : block.index(mark, at, end)]), block[at:end]
         at = end

@@ -1,0 +1,95 @@
+"""A spreadsheet's typed cell becomes the text that stands on the wire, or a stated fault (RULES.md: Typed cells)."""
+
+from __future__ import annotations
+
+import datetime
+import math
+
+from batchpay.schemas.columns import COLUMNS, FLAGS, MONEY
+
+IDENTIFIERS = ("paymentId", "gatewayId", "achAccountNumber", "achRoutingNumber", "achCheckNumber")
+"""With the money columns: what a formula may not compute, for the person may see another value than the cached."""
+_WHOLE_MAX = 2**53
+
+Typed = str | int | float | bool | datetime.date | datetime.time | datetime.timedelta
+Cell = tuple[str | None, str | None, str | None]
+"""Text, code of a fault, suggestion."""
+
+
+def render(value: Typed, column: str, *, zero_format: str | None = None) -> Cell:
+    """Render one cell of a column; carried columns have no faults."""
+    known = column in COLUMNS
+    if isinstance(value, str):
+        return value or None, None, None
+    if isinstance(value, bool):
+        if column in FLAGS:
+            return str(int(value)), None, None
+        return str(value).upper(), None, None
+    if isinstance(value, (int, float)):
+        return _number(float(value), column, zero_format) if known else (plain_number(float(value)), None, None)
+    if isinstance(value, datetime.date):
+        return _date(value, column, known)
+    return str(value), "format" if known else None, None
+
+
+def plain_number(value: float) -> str:
+    """A number as a person would write it: `12`, `12.5`."""
+    if math.isfinite(value) and value == round(value) and abs(value) < _WHOLE_MAX:
+        return str(int(value))
+    return repr(value)
+
+
+def leading_zero_suggestion(digits: str) -> str | None:
+    """The routing number with the zero in front, where that makes its check digit right (ABA: weights 3, 7, 1)."""
+    padded = f"0{digits}"
+    if len(padded) != 9 or not padded.isdigit():
+        return None
+    weighed = sum(int(digit) * weight for digit, weight in zip(padded, (3, 7, 1) * 3, strict=True))
+    return padded if weighed % 10 == 0 else None
+
+
+def _number(value: float, column: str, zero_format: str | None) -> Cell:
+    if column in MONEY:
+        return _money(value)
+    if not (math.isfinite(value) and value == round(value) and abs(value) < _WHOLE_MAX):
+        # A spreadsheet keeps 15 digits; a longer whole number has lost some.
+        return plain_number(value), "precision" if abs(value) >= 1e15 else "format", None
+    digits = str(int(value))
+    if abs(value) >= 1e15:
+        return digits, "precision", None
+    if zero_format is not None and value >= 0:
+        digits = _padded(digits, zero_format)
+    if column == "achRoutingNumber" and len(digits) <= 8:
+        return digits, "leading_zero", leading_zero_suggestion(digits)
+    return digits, None, None
+
+
+def _money(value: float) -> Cell:
+    cents = round(value * 100) if math.isfinite(value) and abs(value) < _WHOLE_MAX / 1000 else None
+    if cents is None or abs(value - cents / 100) > 1e-9:
+        return plain_number(value), "format", None
+    sign = "-" if cents < 0 else ""
+    return f"{sign}{abs(cents) // 100}.{abs(cents) % 100:02d}", None, None
+
+
+def _padded(digits: str, zero_format: str) -> str:
+    """Lay digits over a format of zeros and hyphens, from the right, as a spreadsheet shows them."""
+    digits = digits.zfill(zero_format.count("0"))
+    shown: list[str] = []
+    for character in reversed(zero_format):
+        if character == "0":
+            shown.append(digits[-1])
+            digits = digits[:-1]
+        else:
+            shown.append(character)
+    return digits + "".join(reversed(shown))
+
+
+def _date(value: datetime.date, column: str, known: bool) -> Cell:
+    timed = isinstance(value, datetime.datetime) and value.time() != datetime.time()
+    if timed:
+        return str(value), "format" if known else None, None
+    if column == "recurringStartDate":
+        return value.strftime("%m/%d/%Y"), None, None
+    # In another known column a spreadsheet has made a date of something that was typed.
+    return f"{value:%Y-%m-%d}", "format" if known else None, None

@@ -1,0 +1,151 @@
+"""The child process that parses an XLSX, with limits on memory and time: a crash in a library is not the payer's.
+
+Standard input is the workbook, the second argument the job (JSON). Standard output gets one line of JSON (what was
+found, or a refusal), then chunks: eight bytes of length and an Arrow stream of text columns `c0`, `c1` and so on,
+`_line`, and `_fault.cN` / `_suggest.cN` where they occur.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import resource
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+from batchpay.errors import FileRefused
+
+MEMORY_BYTES_MAX = 6 << 30
+CPU_S_MAX = 600
+CHUNK_ROWS = 50_000
+HEADER_ROWS_MAX = 50
+"""A header is looked for in so many rows."""
+HEADER_NAMES_ENOUGH = 3
+NumberedRow = tuple[int, list[Any]]
+
+
+def main() -> None:
+    """Do the job; every failure becomes a refusal in the first line, or a broken pipe that the parent understands."""
+    out = sys.stdout.buffer
+    try:
+        _limit()
+        with open(f"/dev/fd/{sys.stdin.fileno()}", "rb") as file:  # noqa: PTH123  opened anew: its own position
+            for block in _blocks(file, json.loads(sys.argv[2])):
+                out.write(block)
+    except FileRefused as error:
+        out.write(_line({"refused": str(error)}))
+    except MemoryError:
+        out.write(_line({"refused": "needs more memory than a payment file may; it is not read"}))
+    with contextlib.suppress(BrokenPipeError):
+        out.flush()
+
+
+def _limit() -> None:
+    for kind, most in (
+        (resource.RLIMIT_AS, MEMORY_BYTES_MAX),
+        (resource.RLIMIT_CPU, CPU_S_MAX),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def _blocks(file: BinaryIO, job: dict[str, Any]) -> Iterator[bytes]:
+    from python_calamine import CalamineError, CalamineWorkbook, PasswordError
+
+    from batchpay.files import xlsx_scan
+
+    archive = xlsx_scan.open_archive(file)
+    entry, notes = _choose(xlsx_scan.list_sheets(archive), job["sheet"])
+    formats = xlsx_scan.zero_formats(archive)
+    scan = xlsx_scan.scan_sheet(archive, entry.path, formats)
+    file.seek(0)
+    try:
+        workbook = CalamineWorkbook.from_filelike(file)
+        sheet = workbook.get_sheet_by_name(entry.name)
+        end = sheet.end or (0, 0)
+        if (end[0] + 1) * (end[1] + 1) > xlsx_scan.CELLS_MAX:
+            raise FileRefused(f"has its last cell in row {end[0] + 1}, column {end[1] + 1}; that is not read")
+        rows: Iterator[NumberedRow] = enumerate(sheet.iter_rows(), 1)
+        header_row, names, rows = _header(rows, job["known"])
+    except PasswordError:
+        raise FileRefused("is protected by a password; save it without one") from None
+    except CalamineError:
+        raise FileRefused("is a broken XLSX") from None
+    if header_row > 1:
+        notes.append(f"the header was found in row {header_row}")
+    hidden = sum(row > header_row for row in scan.hidden_rows)
+    if hidden:
+        notes.append(f"{hidden} hidden row{'s are' if hidden > 1 else ' is'} read as well")
+    yield _line({"names": names, "header_row": header_row, "notes": notes})
+    targets = [job["renamed"].get(name, name) for name in names]
+    yield from _chunks(rows, targets, scan)
+
+
+def _choose(sheets: Sequence[Any], asked: str | None) -> tuple[Any, list[str]]:
+    """The sheet asked for, else the first visible one, with what should be said about it."""
+    if asked is not None:
+        found = next((sheet for sheet in sheets if sheet.name == asked), None)
+        if found is None:
+            raise FileRefused(f"has no sheet {asked!r}, but {', '.join(sheet.name for sheet in sheets)}")
+    else:
+        found = next((sheet for sheet in sheets if sheet.visible and sheet.path), None)
+    if found is None or not found.path:
+        raise FileRefused("has no visible sheet with cells")
+    others = len(sheets) - 1
+    notes = [f"sheet {found.name!r} is read, and not the other {others}"] if others else []
+    return found, notes
+
+
+def _header(rows: Iterator[NumberedRow], known: Sequence[str]) -> tuple[int, list[str], Iterator[NumberedRow]]:
+    """Find the header, and give the rows after it.
+
+    It is the first row with enough known names, else the one with most, else the first with anything in it.
+    """
+    wanted = set(known)
+    best: tuple[int, int, list[str]] | None = None
+    looked: list[NumberedRow] = []
+    for number, cells in rows:
+        looked.append((number, cells))
+        names = [cell if isinstance(cell, str) else str(cell) for cell in cells]
+        hits = sum(name in wanted for name in names)
+        if hits >= HEADER_NAMES_ENOUGH:
+            return number, names, rows
+        if any(names) and (best is None or hits > best[0]):
+            best = (hits, number, names)
+        if number >= HEADER_ROWS_MAX:
+            break
+    if best is None:
+        raise FileRefused("has no header")
+    return best[1], best[2], itertools.chain(looked[best[1] :], rows)
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def _chunks(rows: Iterator[NumberedRow], targets: list[str], scan: Any) -> Iterator[bytes]:
+    from batchpay.files.xlsx_columns import ColumnRenderer
+
+    renderer = ColumnRenderer(targets, scan)
+    part: list[list[Any]] = []
+    first = 0
+    for number, cells in rows:
+        first = first or number
+        part.append(cells)
+        if len(part) == CHUNK_ROWS:
+            yield _framed(renderer.frame(part, first))
+            part, first = [], 0
+    if part:
+        yield _framed(renderer.frame(part, first))
+
+
+def _framed(frame: Any) -> bytes:
+    out = io.BytesIO()
+    frame.write_ipc_stream(out)
+    data = out.getvalue()
+    return len(data).to_bytes(8, "big") + data

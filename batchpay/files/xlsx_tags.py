@@ -1,0 +1,183 @@
+"""Finding the cells of a sheet's XML whose kind a value does not tell: errors, formulas, formats; and hidden rows.
+
+Two ways to the same answer: searches over whole blocks, fast where nothing special is in them, and tag by tag for XML
+that is written in an uncommon way (prefixes, cells that don't say their place).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import IO
+from xml.parsers import expat
+
+from batchpay.errors import FileRefused
+
+COLUMNS_MAX = 702
+"""Columns A to ZZ; a cell beyond makes libraries lay out a sheet of its size."""
+_BLOCK_BYTES = 4 << 20
+_ROW_BYTES_MAX = 64 << 20
+_ROW = re.compile(rb"<row\b[^>]*>")
+_NUMBER = re.compile(rb'\br="([0-9]{1,10})"')
+_HIDDEN = re.compile(rb'\bhidden="(?:1|true)"')
+_FAR = re.compile(rb' r="([A-Z]{3,}[0-9]*)"')
+_ERROR = re.compile(rb'<c\b([^>]*\bt="e"[^>]*)>(?:\s*<f\b[^>]*?(?:/>|>[^<]*</f>))?\s*<v>([^<]*)</v>')
+_FORMULA = re.compile(rb"<c\b([^>]*)>\s*<f[ />]")
+_REFERENCE = re.compile(rb'\br="([A-Z]{1,3})([0-9]{1,10})"')
+_STYLE = re.compile(rb'\bs="([0-9]+)"')
+
+Place = tuple[int, int]
+"""Row and column of a cell, both from 1."""
+
+
+@dataclass
+class Sheet:
+    """What a scan found in a sheet."""
+
+    errors: dict[Place, str] = field(default_factory=dict)
+    formulas: set[Place] = field(default_factory=set)
+    styles: dict[Place, str] = field(default_factory=dict)
+    """Number formats that pad with zeros, of the numeric cells that have one."""
+    hidden_rows: list[int] = field(default_factory=list)
+
+
+def scan_blocks(stream: IO[bytes], formats: dict[str, str]) -> Sheet | None:
+    """Search whole blocks; None where the XML is written in a way that needs `scan_tags`."""
+    found = Sheet()
+    styled = _numeric_cells_of(formats)
+    has_data = False
+    for block in _blocks(stream):
+        refuse_doctype(block)
+        has_data = has_data or b"<sheetData" in block
+        rows = _ROW.findall(block)
+        for row in rows:
+            if b"hidden=" in row and _HIDDEN.search(row):
+                number = _NUMBER.search(row)
+                if number is None:
+                    return None
+                found.hidden_rows.append(int(number[1]))
+        cells = block.count(b"<c ") + block.count(b"<c>")
+        if block.count(b' r="') < cells + len(rows):
+            return None
+        far = _FAR.search(block)
+        if far:
+            raise FileRefused(f"has a cell at {far[1].decode()}; columns beyond ZZ are not read")
+        _special_cells(block, found)
+        if styled is not None:
+            for cell in styled.finditer(block):
+                style = _STYLE.search(cell[0])
+                assert style is not None
+                found.styles[_place(cell[0])] = formats[style[1].decode()]
+    return found if has_data else None
+
+
+def scan_tags(stream: IO[bytes], formats: dict[str, str]) -> Sheet:
+    """Read the XML tag by tag, placing cells by counting where they don't say their place."""
+    return _Tags(formats).read(stream)
+
+
+def refuse_doctype(block: bytes) -> None:
+    """Refuse XML that declares entities: nothing that a spreadsheet program writes."""
+    if b"<!DOCTYPE" in block or b"<!ENTITY" in block:
+        raise FileRefused("has a document type in its XML; it is not read")
+
+
+def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    """Cut a stream of XML into blocks that begin at a row, so that no cell is torn."""
+    kept = b""
+    while block := stream.read(_BLOCK_BYTES):
+        kept += block
+        cut = kept.rfind(b"<row")
+        if cut > 0:
+            yield kept[:cut]
+            kept = kept[cut:]
+        elif len(kept) > _ROW_BYTES_MAX:
+            raise FileRefused(f"holds a row of more than {_ROW_BYTES_MAX >> 20} MiB; it is not read")
+    yield kept
+
+
+def _special_cells(block: bytes, found: Sheet) -> None:
+    if b't="e"' in block:
+        for cell in _ERROR.finditer(block):
+            found.errors[_place(cell[1])] = cell[2].decode("utf-8", "replace")
+    if b"<f" in block:
+        found.formulas.update(_place(cell[1]) for cell in _FORMULA.finditer(block))
+
+
+def _numeric_cells_of(formats: dict[str, str]) -> re.Pattern[bytes] | None:
+    """A search for numeric cells of one of these styles."""
+    if not formats:
+        return None
+    numbers = "|".join(formats)
+    return re.compile(rf'<c\b(?![^>]*\bt="(?!n"))[^>]*\bs="(?:{numbers})"[^>]*>'.encode())
+
+
+def _place(attributes: bytes) -> Place:
+    match = _REFERENCE.search(attributes)
+    if match is None:
+        raise FileRefused("is a broken XLSX")
+    column = 0
+    for letter in match[1]:
+        column = column * 26 + letter - 64
+    return int(match[2]), column
+
+
+class _Tags:
+    """The handlers of an XML parser, and where in the sheet it is."""
+
+    def __init__(self, formats: dict[str, str]) -> None:
+        self._formats = formats
+        self._found = Sheet()
+        self._row = 0
+        self._column = 0
+        self._is_error = False
+        self._text: list[str] | None = None
+
+    def read(self, stream: IO[bytes]) -> Sheet:
+        parser = expat.ParserCreate()
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+        parser.StartDoctypeDeclHandler = self._doctype
+        while block := stream.read(_BLOCK_BYTES):
+            parser.Parse(block, False)
+        parser.Parse(b"", True)
+        return self._found
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        name = tag.rpartition(":")[2]
+        if name == "row":
+            self._row, self._column = int(attributes.get("r", self._row + 1)), 0
+            if attributes.get("hidden") in ("1", "true"):
+                self._found.hidden_rows.append(self._row)
+        elif name == "c":
+            self._cell(attributes)
+        elif name == "f":
+            self._found.formulas.add((self._row, self._column))
+        elif name == "v" and self._is_error:
+            self._text = []
+
+    def _cell(self, attributes: dict[str, str]) -> None:
+        if "r" in attributes:
+            self._row, self._column = _place(f' r="{attributes["r"]}"'.encode())
+        else:
+            self._column += 1
+        if self._column > COLUMNS_MAX:
+            raise FileRefused(f"has a cell in column {self._column}; columns beyond ZZ are not read")
+        kind = attributes.get("t", "n")
+        self._is_error = kind == "e"
+        if kind == "n" and attributes.get("s") in self._formats:
+            self._found.styles[self._row, self._column] = self._formats[attributes["s"]]
+
+    def _end(self, tag: str) -> None:
+        if self._text is not None and tag.rpartition(":")[2] == "v":
+            self._found.errors[self._row, self._column] = "".join(self._text)
+            self._text = None
+
+    def _characters(self, data: str) -> None:
+        if self._text is not None:
+            self._text.append(data)
+
+    def _doctype(self, *_: object) -> None:
+        raise FileRefused("has a document type in its XML; it is not read")
