@@ -9,16 +9,25 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from batchpay.files.source import open_source
 from batchpay.sandbox.magic import ending_of
 from batchpay.schemas.columns import COLUMNS
+from batchpay.schemas.options import RuleOptions
+from batchpay.validation import check
 from tests.support import sample_files
 from tests.support.independent_checker import ERROR, check_rows
-from tests.support.sample_plan import BUSY_ONCE, DECLINED, ODDITIES, PLANTED, SILENT, SPECIAL_ACCOUNTS
+from tests.support.sample_plan import BUSY_ONCE, DECLINED, ODD_CELLS, ODDITIES, PLANTED, SILENT, SPECIAL_ACCOUNTS
 
 
 def _rows() -> list[dict[str, str]]:
     with (sample_files.SAMPLES / "payments.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def _found_by_the_program(name: str) -> set[tuple[int, str]]:
+    with open_source(str(sample_files.SAMPLES / name)) as source:
+        verdict = check(source, RuleOptions(as_of=date(2026, 11, 20)))
+    return {(failure.row, f"{failure.column}.{failure.code}") for failure in verdict.failures}
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +100,20 @@ def test_faults_are_the_planned_ones(year: int) -> None:
     for oddity in ODDITIES:
         draws = {f"{column}.{code}" for column, code, _ in found[oddity.row - 1]}
         assert oddity.finding in draws or not oddity.finding
+
+
+@pytest.mark.parametrize("name", ["payments.csv", "payments.parquet"])
+def test_program_finds_the_planned_faults(name: str) -> None:
+    """Read and checked by the program, a sample has the planned faults, as far as its kind can hold them."""
+    planned = {(change.row, change.finding) for change in PLANTED if change.in_parquet or name.endswith(".csv")}
+    assert _found_by_the_program(name) == planned
+
+
+def test_program_finds_the_odd_cells_of_the_spreadsheet() -> None:
+    """Of the odd cells of spreadsheet.xlsx, the program refuses those that its README says, and nothing else."""
+    warned = {"billingZip.zip"}
+    planned = {(odd.row, odd.finding) for odd in ODD_CELLS if odd.finding and odd.finding not in warned}
+    assert _found_by_the_program("spreadsheet.xlsx") == planned
 
 
 def test_small_has_six_good_rows() -> None:
