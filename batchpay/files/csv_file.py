@@ -169,16 +169,41 @@ class CsvReader:
         cells = frame.select(pl.sum_horizontal(pl.all().str.len_bytes().sum().cast(pl.UInt64))).item()
         ends = 2 * rows if returns else rows
         missing = cells + quotes + (len(self._places) - 1) * rows + ends - len(block)
-        if missing and not (quotes and missing == _doubled_quotes(frame, self._separator)):
+        if missing and not (quotes and breaks == rows and self._doubled_quotes(block, frame) == missing):
             return None
         if breaks == rows:
             lines = pl.int_range(line, line + rows, dtype=pl.UInt32)
         else:
-            inside = pl.sum_horizontal(pl.all().str.count_matches("\n", literal=True)).cast(pl.UInt32)
+            with_breaks = frame.select(pl.all().str.contains("\n", literal=True).any()).row(0)
+            broken = [place for place, found in zip(self._places, with_breaks, strict=True) if found]
+            inside = pl.sum_horizontal(pl.col(broken).str.count_matches("\n", literal=True)).cast(pl.UInt32)
             lines = (pl.int_range(rows, dtype=pl.UInt32) + inside.cum_sum() - inside + line).cast(pl.UInt32)
         if b'""' in block:
             frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
         return frame.with_columns(lines.alias("_line"))
+
+    def _doubled_quotes(self, block: bytes, frame: pl.DataFrame) -> int:
+        """Count the quotation marks in cells of the lines that have doubled ones; -1 where polars read one otherwise.
+
+        Every row is one line here. Marks that this count does not find stand alone in an unquoted cell, and polars
+        takes such a one for an opening mark: it matters where a separator follows in what polars took for the cell.
+        """
+        numbers, lines = _lines_with(block, b'""')
+        rows = frame[numbers]
+        with_mark = rows.select(pl.all().str.contains('"', literal=True).any()).row(0)
+        marked = pl.col([place for place, found in zip(self._places, with_mark, strict=True) if found])
+        if not any(with_mark):
+            return 0
+        doubtful = rows.select(
+            pl.any_horizontal(
+                marked.str.contains('"', literal=True) & marked.str.contains(self._separator, literal=True)
+            ).arg_true()
+        ).to_series()
+        if doubtful.len():
+            exact = split_records(self._name, b"".join(lines[at] for at in doubtful), self._separator, 1).cells
+            if exact != [[cell or "" for cell in row] for row in rows[doubtful].iter_rows()]:
+                return -1
+        return int(rows.select(pl.sum_horizontal(marked.str.count_matches('"', literal=True).sum())).item())
 
     def _slow(self, records: Records) -> pl.DataFrame:
         """Make a frame of records that were split one by one; a row of another length is marked, its cells kept."""
@@ -236,19 +261,19 @@ def finish_chunk(
     )
 
 
-def _doubled_quotes(frame: pl.DataFrame, separator: str) -> int:
-    """Count the quotation marks in cells; -1 where one stands in a cell with a separator or a line break.
-
-    polars takes a mark inside an unquoted cell for an opening one, so only such a cell could be two cells, or two rows.
-    """
-    count = 0
-    for column in frame:
-        with_mark = column.filter(column.str.contains('"', literal=True))
-        if with_mark.len():
-            if with_mark.str.contains_any([separator, "\n"]).any():
-                return -1
-            count += int(with_mark.str.count_matches('"', literal=True).sum())
-    return count
+def _lines_with(block: bytes, what: bytes) -> tuple[list[int], list[bytes]]:
+    """The lines in which something stands: their numbers from 0, and they themselves."""
+    numbers: list[int] = []
+    lines: list[bytes] = []
+    number, counted, at = 0, 0, block.find(what)
+    while at >= 0:
+        start, end = block.rfind(b"\n", 0, at) + 1, block.index(b"\n", at) + 1
+        number += block.count(b"\n", counted, start)
+        counted = start
+        numbers.append(number)
+        lines.append(block[start:end])
+        at = block.find(what, end)
+    return numbers, lines
 
 
 def _row_end(block: bytes | bytearray) -> int:
