@@ -63,7 +63,8 @@ CREATE TABLE attempt (
     response_code TEXT,
     message TEXT,
     gateway_reference TEXT,
-    reason TEXT
+    reason TEXT,
+    seal BLOB CHECK (seal IS NULL OR length(seal) = 16) -- authenticates what ended the attempt; none while sending
 ) STRICT;
 
 -- Keyed digests by which payments of earlier batches are found again: the first eight bytes of each, as a number.

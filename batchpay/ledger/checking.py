@@ -36,7 +36,7 @@ def check(store: Store) -> list[str]:
             replayed = _Replay()
             problems += _check_history(store, connection, replayed)
             problems += _check_rows(connection, replayed)
-            problems += _check_attempts(connection)
+            problems += _check_attempts(store, connection)
             problems += _check_chunks(store, connection)
             problems += check_witness(store, connection, testimony)
     except LedgerDamaged as error:
@@ -194,21 +194,32 @@ def _check_rows(connection: sqlite3.Connection, replay: _Replay) -> list[str]:
     }
     if stored != {key: (count, cents[key]) for key, count in counts.items()}:
         problems.append("the ledger is damaged: the control totals by state differ from the rows")
-    for batch, name, digest, rows, total in connection.execute("SELECT id, name, digest, row_count, cents FROM batch"):
+    for batch, name, digest, rows, total, *about in connection.execute(
+        "SELECT id, name, digest, row_count, cents, file, origin, columns, options, registered_at FROM batch"
+    ):
         told = replay.registered.get(batch)
         seen = {"name": name, "digest": digest.hex(), "rows": rows, "cents": total, "weight": str(weights[batch])}
+        seen["about"] = about
         if told is None or any(told.get(key) != value for key, value in seen.items()):
             problems.append(f"the ledger is damaged: batch {name} is not what was registered")
     return problems
 
 
-def _check_attempts(connection: sqlite3.Connection) -> list[str]:
-    """Find rows whose latest attempt does not repeat their state."""
+def _check_attempts(store: Store, connection: sqlite3.Connection) -> list[str]:
+    """Find rows whose latest attempt does not repeat their state, and attempts that were changed."""
     wrong = connection.execute(
         "SELECT count(*) FROM row LEFT JOIN attempt ON attempt.id = row.id"  # noqa: S608
         f" WHERE row.state <> {REJECTED} AND coalesce(attempt.state, {PENDING}) <> row.state"
     ).fetchone()[0]
-    return [f"the ledger is damaged: {wrong} rows differ from their latest attempt"] if wrong else []
+    problems = [f"the ledger is damaged: {wrong} rows differ from their latest attempt"] if wrong else []
+    changed = 0
+    for *values, seal in connection.execute(
+        "SELECT id, state, finished_at, http_status, response_code, message, gateway_reference, reason, seal"
+        " FROM attempt WHERE state <> ?",
+        (SENDING,),
+    ):
+        changed += seal != store.keys.attempt_seal(tuple(values))
+    return problems + ([f"the ledger is damaged: {changed} answers are not what was recorded"] if changed else [])
 
 
 def _check_chunks(store: Store, connection: sqlite3.Connection) -> list[str]:

@@ -69,6 +69,10 @@ class Keys:
         message = b"".join(len(part).to_bytes(8) + part for part in parts)
         return hmac.digest(self._subkey(f"mac {purpose}"), message, "sha256")
 
+    def attempt_seal(self, values: tuple[int | str | None, ...]) -> bytes:
+        """Authenticate what ended an attempt: row id, state, end, status, code, message, reference, reason."""
+        return hashlib.blake2b(repr(values).encode(), key=self._subkey("attempt"), digest_size=16).digest()
+
     def seal(self, plain: bytes, place: str) -> bytes:
         """Encrypt with AES-GCM, bound to the place where it will stand."""
         nonce = os.urandom(_NONCE_BYTES)
@@ -98,14 +102,22 @@ def load_keys(path: Path) -> Keys:
 
 
 def create_key_file(path: Path) -> None:
-    """Write a new random key, never over an existing file."""
+    """Write a new random key, unless there is one already."""
     make_private_directory(path.parent)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(secrets.token_hex(KEY_BYTES) + "\n")
             file.flush()
             os.fsync(file.fileno())
+        try:
+            # A link never replaces a name: of two processes one wins, and nobody reads half a key.
+            path.hardlink_to(temporary)
+        except FileExistsError:
+            pass
+        finally:
+            temporary.unlink()
         sync_directory(path.parent)
     except OSError as error:
         raise LedgerNotUsable(f"ledger.key_file: {path} can't be made: {error.strerror}") from None

@@ -31,11 +31,11 @@ _GRANT = (
 _BEGIN_ATTEMPT = (
     f"INSERT INTO attempt (id, state, sent_at) VALUES (?, {SENDING}, ?) ON CONFLICT (id) DO UPDATE SET"  # noqa: S608
     f" state = {SENDING}, sent_at = excluded.sent_at, finished_at = NULL, http_status = NULL, response_code = NULL,"
-    " message = NULL, gateway_reference = NULL, reason = NULL"
+    " message = NULL, gateway_reference = NULL, reason = NULL, seal = NULL"
 )
 _END_ATTEMPT = (
     "UPDATE attempt SET state = ?, finished_at = ?, http_status = ?, response_code = ?, message = ?,"  # noqa: S608
-    f" gateway_reference = ?, reason = ? WHERE id = ? AND state = {SENDING}"
+    f" gateway_reference = ?, reason = ?, seal = ? WHERE id = ? AND state = {SENDING}"
 )
 
 
@@ -43,6 +43,7 @@ class Mover:
     """The rows of one batch that one transaction moves."""
 
     def __init__(self, transaction: Transaction, batch: int) -> None:
+        self._keys = transaction.keys
         self._transaction = transaction
         self._batch = batch
         self._changes = Changes()
@@ -80,24 +81,31 @@ class Mover:
         state = STATE_CODES[outcome.state]
         if not self.move(row, SENDING, state):
             return False
-        answer = outcome.answer
-        ended = self._transaction.execute(
-            _END_ATTEMPT,
-            (state, at, answer.http_status, answer.response_code, answer.message, answer.gateway_reference,
-             outcome.reason, row_id(self._batch, row)),
-        )  # fmt: skip
+        answer, identity = outcome.answer, row_id(self._batch, row)
+        end = (state, at, answer.http_status, answer.response_code, answer.message, answer.gateway_reference)
+        seal = self._keys.attempt_seal((identity, *end, outcome.reason))
+        ended = self._transaction.execute(_END_ATTEMPT, (*end, outcome.reason, seal, identity))
         if ended.rowcount != 1:
             raise LedgerDamaged(f"the ledger is damaged: row {row} was being sent, and its attempt is not recorded")
         return True
 
     def note_attempt(self, row: int, state: int, reason: str, *, at: int | None, reference: str | None = None) -> None:
         """Record on a row's attempt what became of it other than by an answer."""
+        identity = row_id(self._batch, row)
+        finished, *answer, known = (
+            self._transaction.execute(
+                "SELECT finished_at, http_status, response_code, message, gateway_reference FROM attempt WHERE id = ?",
+                (identity,),
+            ).fetchone()
+            or (None,) * 5
+        )
+        end = (state, at or finished, *answer, reference or known, reason)
         self._transaction.execute(
-            "INSERT INTO attempt (id, state, finished_at, reason, gateway_reference) VALUES (?, ?, ?, ?, ?)"
-            " ON CONFLICT (id) DO UPDATE SET state = excluded.state, reason = excluded.reason,"
-            " finished_at = coalesce(excluded.finished_at, finished_at),"
-            " gateway_reference = coalesce(excluded.gateway_reference, gateway_reference)",
-            (row_id(self._batch, row), state, at, reason, reference),
+            "INSERT INTO attempt (id, state, finished_at, http_status, response_code, message, gateway_reference,"
+            " reason, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state,"
+            " finished_at = excluded.finished_at, gateway_reference = excluded.gateway_reference,"
+            " reason = excluded.reason, seal = excluded.seal",
+            (identity, *end, self._keys.attempt_seal((identity, *end))),
         )
 
     def ids_in(self, state: int) -> list[int]:

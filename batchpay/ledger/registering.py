@@ -187,6 +187,7 @@ class SqliteRegistering:
             "rows": self._changes.total().rows,
             "cents": self._changes.total().cents,
             "weight": str(self._weight),
+            "about": self._about,
             "pending": ",".join(self._ranges[_PENDING]),
             "rejected": ",".join(self._ranges[_REJECTED]),
         }
@@ -210,12 +211,12 @@ class SqliteRegistering:
 
     def _insert_batch(self) -> int:
         new = self._new
+        self._about = [new.file, new.origin, json.dumps(list(new.columns)), json.dumps(new.options), now_ms()]
         cursor = self._transaction.execute(
-            "INSERT INTO batch (name, digest, file, origin, columns, options, again_reason, registered_at,"
+            "INSERT INTO batch (name, digest, again_reason, file, origin, columns, options, registered_at,"
             " row_count, cents) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
-            (self._name, new.digest, new.file, new.origin, json.dumps(list(new.columns)), json.dumps(new.options),
-             new.again_reason, now_ms()),
-        )  # fmt: skip
+            (self._name, new.digest, new.again_reason, *self._about),
+        )
         return int(cursor.lastrowid or 0)
 
 

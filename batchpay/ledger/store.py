@@ -244,6 +244,9 @@ class Store:
             with translated(self.place.ledger):
                 connection.execute("BEGIN")
                 yield connection
+        except (ValueError, KeyError, TypeError):
+            # What a record holds does not fit what is ever written into it.
+            raise LedgerDamaged(f"the ledger {self.place.ledger} holds what batchpay did not write") from None
         finally:
             connection.close()
 
@@ -274,6 +277,7 @@ class Transaction:
     def __init__(self, store: Store, connection: sqlite3.Connection) -> None:
         self._store = store
         self._is_open = True
+        self.keys = store.keys
         self.connection = connection
         self.replaces_witness = False
         """Whether the witness forgets what it knew: a person accepted the ledger as it stands."""

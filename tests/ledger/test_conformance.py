@@ -1,0 +1,436 @@
+"""What every ledger must do, whatever database holds it: written against the contract alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from batchpay.errors import BatchHeld, LedgerNotUsable, WrongUse
+from batchpay.ledger.contract import Decision, Ledger, Lookup, RejectedRow
+from batchpay.ledger.sqlite import RegisteredMeanwhile
+from batchpay.payment import Answer, State, Totals
+from tests.ledger.batches import (
+    ACCEPTED,
+    CANARY,
+    DECLINED,
+    IN_DOUBT,
+    NOT_SENT,
+    body_of,
+    columns,
+    new_batch,
+    register,
+    rejected,
+    states,
+)
+from tests.ledger.conftest import LedgerFactory
+
+
+def test_a_new_ledger_is_empty_and_in_order(ledger: Ledger) -> None:
+    """Nothing is registered, nothing is wrong, and the history tells of its creation."""
+    assert ledger.registered() == 0
+    assert ledger.batches() == []
+    assert ledger.check() == []
+    assert [event.kind for event in ledger.events()] == ["created"]
+
+
+def test_digests_are_keyed_apart_for_each_purpose_and_stable(ledger_factory: LedgerFactory) -> None:
+    """The same text has one digest a purpose, also after opening anew; None stays None."""
+    ledger = ledger_factory.create()
+    first = ledger.digest("a", ["x", None, "y"], 16)
+    assert first[1] is None
+    assert [len(digest or b"") for digest in first] == [16, 0, 16]
+    assert ledger.digest("b", ["x"], 16) != first[:1]
+    stream = ledger.digest_stream("a")
+    stream.update(b"x")
+    assert len(stream.digest()) == 32
+    ledger_factory.close()
+    assert ledger_factory.open().digest("a", ["x", None, "y"], 16) == first
+
+
+def test_a_registered_batch_is_found_with_its_totals(ledger: Ledger) -> None:
+    """Every row and every cent is accounted for; the name is the digest's beginning."""
+    name = register(ledger, columns(ledger, range(1, 11)), rejected([11, 12]))
+    batch = ledger.find(name)
+    assert batch == ledger.find(None) == ledger.find(name[:5]) == ledger.find_digest(batch.digest)
+    assert name == batch.digest.hex()[:12]
+    assert batch.columns == ("memo", "Größe")
+    assert batch.total == Totals(12, sum(row * 100 + 1 for row in range(1, 13)))
+    assert batch.by_state[State.PENDING].rows == 10
+    assert batch.by_state[State.REJECTED] == Totals(2, 2302)
+    assert batch.by_direction == {"DEBIT": Totals(7, 3707), "CREDIT": Totals(3, 1803)}
+    assert (batch.started_at, batch.finished_at, batch.stopped) == (None, None, None)
+    assert ledger.registered() == 1
+    assert next(iter(ledger.rejected(name))) == RejectedRow(
+        11, 12, 1101, ("amount.format", "achRoutingNumber.checksum")
+    )
+
+
+def test_rows_are_read_in_file_order_with_what_was_registered(ledger: Ledger) -> None:
+    """Line, amount, direction, last four and details come back; the account number does not."""
+    name = register(ledger, columns(ledger, range(1, 1201)))
+    rows = list(ledger.rows(name))
+    assert [row.row for row in rows] == list(range(1, 1201))
+    assert (rows[6].line, rows[7].line) == (None, 9)
+    assert (rows[2].direction, rows[2].amount_cents, rows[2].last_four) == ("CREDIT", 301, CANARY[-4:])
+    assert rows[2].details["name"] == "Zoë 3"
+    assert CANARY not in repr(rows)
+
+
+def test_rows_can_be_read_by_state(ledger: Ledger) -> None:
+    """Only the states asked for are given."""
+    name = register(ledger, columns(ledger, [1, 2, 3]))
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([2], [])
+        run.commit([], [(2, ACCEPTED)])
+        run.finish(None)
+    assert [row.row for row in ledger.rows(name, [State.ACCEPTED])] == [2]
+    assert [row.row for row in ledger.rows(name, [State.PENDING, State.DECLINED])] == [1, 3]
+
+
+def test_leaving_a_registration_early_undoes_all_of_it(ledger: Ledger) -> None:
+    """An error, or no finish, leaves nothing behind; the next registration works."""
+    with pytest.raises(ZeroDivisionError), ledger.register(new_batch(ledger, 3), "ada") as registering:
+        registering.add_payments(columns(ledger, [1, 2, 3]))
+        raise ZeroDivisionError
+    with ledger.register(new_batch(ledger, 3), "ada") as registering:
+        registering.add_payments(columns(ledger, [1, 2, 3]))
+    assert ledger.batches() == []
+    assert ledger.check() == []
+    register(ledger, columns(ledger, [1, 2, 3]))
+    assert ledger.registered() == 1
+
+
+def test_a_registration_fails_if_another_came_between(ledger: Ledger) -> None:
+    """Who looked up earlier payments before another batch was registered must look again."""
+    stale = new_batch(ledger, 1, content=b"two")
+    register(ledger, columns(ledger, [1]))
+    with pytest.raises(RegisteredMeanwhile), ledger.register(stale, "ada") as registering:
+        registering.add_payments(columns(ledger, [1]))
+        registering.finish()
+    assert ledger.registered() == 1
+
+
+def test_the_same_content_again_has_its_own_name_and_reason(ledger: Ledger) -> None:
+    """A repeat is called -2 and says why; the latest is found by digest, each by its own name."""
+    first = register(ledger, columns(ledger, [1]))
+    second = register(ledger, columns(ledger, [1]), again="the bank lost the file")
+    assert second == f"{first}-2"
+    latest = ledger.find_digest(ledger.find(first).digest)
+    assert latest is not None
+    assert (latest.batch, latest.again_reason) == (second, "the bank lost the file")
+    assert ledger.find(first).batch == first
+    assert [batch.batch for batch in ledger.batches()] == [second, first]
+    with pytest.raises(WrongUse):
+        ledger.find(first[:6])
+
+
+@pytest.mark.parametrize("reference", ["", "nothing", "%", "*"])
+def test_a_reference_that_names_no_batch_is_wrong_use(ledger: Ledger, reference: str) -> None:
+    """Wild cards and the empty text name nothing."""
+    with pytest.raises(WrongUse):
+        ledger.find(None)
+    register(ledger, columns(ledger, [1]))
+    with pytest.raises(WrongUse):
+        ledger.find(reference)
+
+
+def test_pending_rows_come_in_file_order_with_their_exact_bodies(ledger: Ledger) -> None:
+    """What was validated is, byte for byte, what is sent; `after_row` and `limit` page through."""
+    name = register(ledger, columns(ledger, range(1, 1501)))
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        pages = [run.pending(0, 700), run.pending(700, 700), run.pending(1400, 700)]
+        found = [payment for page in pages for payment in page]
+        assert [payment.row for payment in found] == list(range(1, 1501))
+        assert all(payment.body == body_of(payment.row).encode() for payment in found)
+        assert run.pending(1500, 10) == []
+        run.finish(None)
+
+
+def test_intents_are_granted_once(ledger: Ledger) -> None:
+    """A row in sending, or already answered, is granted to nobody."""
+    name = register(ledger, columns(ledger, [1, 2, 3]))
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        assert run.commit([1, 2], []) == {1, 2}
+        assert run.commit([2, 3, 4], [(1, ACCEPTED)]) == {3}
+        assert run.commit([1], [(2, DECLINED), (3, IN_DOUBT)]) == set()
+        run.finish(None)
+    assert states(ledger, name) == {1: State.ACCEPTED, 2: State.DECLINED, 3: State.IN_DOUBT}
+    assert ledger.check() == []
+
+
+def test_an_answer_is_kept_with_its_times(ledger: Ledger) -> None:
+    """Status, code, message, reference, reason, attempts and both times come back."""
+    name = register(ledger, columns(ledger, [1]))
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        before = datetime.now(UTC) - timedelta(milliseconds=1)
+        run.commit([1], [])
+        run.commit([1], [(1, NOT_SENT)])
+        run.commit([], [(1, ACCEPTED)])
+        run.finish("stopped by SIGTERM")
+    (row,) = ledger.rows(name)
+    assert row.answer == Answer(200, "1", "Approved", "TX-77")
+    assert (row.attempts, row.reason, row.state) == (2, "success", State.ACCEPTED)
+    assert row.sent_at is not None
+    assert row.finished_at is not None
+    assert before <= row.sent_at <= row.finished_at <= datetime.now(UTC)
+    batch = ledger.find(name)
+    assert batch.stopped == "stopped by SIGTERM"
+    assert batch.started_at is not None
+    assert batch.finished_at is not None
+
+
+def test_a_commit_with_an_impossible_outcome_records_nothing_and_ends_the_run(ledger: Ledger) -> None:
+    """An outcome for a row that is not in sending undoes the group; no further row is granted."""
+    name = register(ledger, columns(ledger, [1, 2]))
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        with pytest.raises(LedgerNotUsable):
+            run.commit([1], [(2, ACCEPTED)])
+        with pytest.raises(LedgerNotUsable):
+            run.commit([1], [])
+        run.finish("the ledger failed")
+    assert states(ledger, name) == {1: State.PENDING, 2: State.PENDING}
+
+
+def test_rows_left_in_sending_are_in_doubt_at_the_next_start(ledger_factory: LedgerFactory) -> None:
+    """Whatever ended the run, what may have been sent is never pending again; recovery is recorded."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, [1, 2, 3]))
+    digest = ledger.find(name).digest
+    with ledger.hold(digest):
+        ledger.start(name, "ada").commit([1, 2], [])
+    ledger_factory.close()
+    ledger = ledger_factory.open()
+    assert states(ledger, name)[1] is State.SENDING
+    with ledger.hold(digest):
+        run = ledger.start(name, "ben")
+        assert run.recovered == 2
+        assert [payment.row for payment in run.pending(0, 9)] == [3]
+        run.finish(None)
+        run = ledger.start(name, "ben")
+        assert run.recovered == 0
+        run.finish(None)
+    assert states(ledger, name) == {1: State.IN_DOUBT, 2: State.IN_DOUBT, 3: State.PENDING}
+    assert [event.detail for event in ledger.events(name) if event.kind == "recovered"] == ['{"in_doubt":"1-2"}']
+    assert ledger.check() == []
+
+
+def test_a_run_that_was_replaced_is_granted_nothing(ledger: Ledger) -> None:
+    """The token is checked with the write of sending: a run that slept meanwhile can't send or record."""
+    name = register(ledger, columns(ledger, [1, 2]))
+    with ledger.hold(ledger.find(name).digest):
+        old = ledger.start(name, "ada")
+        old.commit([1], [])
+        new = ledger.start(name, "ben")
+        with pytest.raises(LedgerNotUsable):
+            old.commit([2], [])
+        with pytest.raises(LedgerNotUsable):
+            old.finish(None)
+        assert new.commit([2], []) == {2}
+        new.finish(None)
+    assert states(ledger, name) == {1: State.IN_DOUBT, 2: State.SENDING}
+
+
+def test_spilled_outcomes_are_merged_at_the_next_start(ledger_factory: LedgerFactory) -> None:
+    """What the ledger could not take is not lost; a run that spilled sends nothing more."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, [1, 2, 3, 4]))
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([1, 2, 3], [])
+        run.spill([(1, ACCEPTED)])
+        run.spill([(2, DECLINED), (4, ACCEPTED)])
+        with pytest.raises(LedgerNotUsable):
+            run.commit([4], [])
+    ledger_factory.close()
+    ledger = ledger_factory.open()
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        assert run.recovered == 1
+        run.finish(None)
+    assert states(ledger, name) == {
+        1: State.ACCEPTED, 2: State.DECLINED, 3: State.IN_DOUBT, 4: State.PENDING,
+    }  # fmt: skip
+    assert next(iter(ledger.rows(name))).answer.gateway_reference == "TX-77"
+    assert ledger.check() == []
+
+
+def test_a_run_can_reject_rows_before_they_are_sent(ledger: Ledger) -> None:
+    """Pending rows become rejected with their reason; a row already sent can't."""
+    name = register(ledger, columns(ledger, [1, 2, 3]))
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([1], [])
+        run.reject([2, 3], "gatewayId.unknown")
+        with pytest.raises(LedgerNotUsable):
+            run.reject([1], "gatewayId.unknown")
+        run.commit([], [(1, ACCEPTED)])
+        run.finish(None)
+    assert [(row.row, row.reasons) for row in ledger.rejected(name)] == [
+        (2, ("gatewayId.unknown",)), (3, ("gatewayId.unknown",)),
+    ]  # fmt: skip
+    assert ledger.find(name).by_direction == {"DEBIT": Totals(1, 101), "CREDIT": Totals()}
+    assert ledger.check() == []
+
+
+def test_released_rows_are_pending_with_their_bodies(ledger: Ledger) -> None:
+    """Only rejected rows are released, in the place they have in the file, and why is recorded."""
+    name = register(ledger, columns(ledger, [1, 3, 5]), rejected([2, 4]))
+    assert ledger.release(name, [columns(ledger, [1, 2]), columns(ledger, [4, 9])], "ben", "no duplicates") == 2
+    assert ledger.release(name, [columns(ledger, [2])], "ben", "twice") == 0
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        assert [(p.row, p.body) for p in run.pending(0, 9)] == [(r, body_of(r).encode()) for r in range(1, 6)]
+        run.commit([1, 2, 3, 4, 5], [])
+        run.commit([], [(row, ACCEPTED) for row in range(1, 6)])
+        run.finish(None)
+    assert list(ledger.rejected(name)) == []
+    assert ledger.find(name).by_state[State.ACCEPTED] == ledger.find(name).total
+    assert [(event.who, event.why) for event in ledger.events(name) if event.kind == "released"] == [
+        ("ben", "no duplicates")
+    ]
+    assert ledger.check() == []
+
+
+def test_resolve_settles_rows_in_doubt_all_or_none(ledger: Ledger) -> None:
+    """Each decision takes effect, with who and why in the history; one wrong row undoes all."""
+    name = register(ledger, columns(ledger, range(1, 6)))
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([1, 2, 3, 4], [])
+        run.commit([], [(1, IN_DOUBT), (2, IN_DOUBT), (3, IN_DOUBT), (4, ACCEPTED)])
+        run.finish("3 rows in doubt")
+    for wrong in (
+        [Decision(1, State.ACCEPTED), Decision(4, State.DECLINED)],
+        [Decision(1, State.ACCEPTED), Decision(5, State.DECLINED)],
+        [Decision(1, State.ACCEPTED), Decision(1, State.PENDING)],
+        [Decision(1, State.REJECTED)],
+        [Decision(1, State.SENDING)],
+        [Decision(1, State.ACCEPTED), Decision(99, State.ACCEPTED)],
+    ):
+        with pytest.raises(WrongUse):
+            ledger.resolve(name, wrong, "ben", "looked")
+    with pytest.raises(WrongUse):
+        ledger.resolve(name, [Decision(1, State.ACCEPTED)], "ben", " ")
+    assert [row.row for row in ledger.rows(name, [State.IN_DOUBT])] == [1, 2, 3]
+    decisions = [Decision(1, State.ACCEPTED, "TX-9"), Decision(2, State.DECLINED), Decision(3, State.PENDING)]
+    assert ledger.resolve(name, decisions, "ben", "asked the gateway") == 3
+    rows = {row.row: row for row in ledger.rows(name)}
+    assert [rows[row].state for row in (1, 2, 3)] == [State.ACCEPTED, State.DECLINED, State.PENDING]
+    assert rows[1].answer.gateway_reference == "TX-9"
+    event = list(ledger.events(name))[-1]
+    assert (event.kind, event.who, event.why) == ("resolved", "ben", "asked the gateway")
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        assert run.commit([3], []) == {3}
+        run.commit([], [(3, ACCEPTED)])
+        run.finish(None)
+    assert ledger.check() == []
+
+
+def test_earlier_payments_are_found_by_payment_id_for_ever(ledger: Ledger) -> None:
+    """The same paymentId counts whatever else differs; other fingerprints of named rows don't."""
+    first = register(ledger, columns(ledger, [1, 2, 3], named=[1, 2]))
+    later = columns(ledger, [11, 12], named=[11, 12], salt="other")
+    ids = ledger.digest("id", ["P1", "P5"], 16)
+    found = ledger.earlier(
+        Lookup(later.rows, later.fingerprints, ids), days=5, now=datetime.now(UTC) + timedelta(days=900)
+    )
+    assert [(one.row, one.by_payment_id, one.earlier_batch, one.earlier_row) for one in found] == [(11, True, first, 1)]
+
+
+@pytest.mark.parametrize(
+    ("earlier_has_id", "later_has_id", "counts"),
+    [(False, False, True), (True, False, True), (False, True, True), (True, True, False)],
+)
+def test_an_equal_payment_counts_where_either_row_has_no_payment_id(
+    ledger: Ledger, earlier_has_id: bool, later_has_id: bool, counts: bool
+) -> None:
+    """Two different paymentIds say that two equal payments are meant."""
+    register(ledger, columns(ledger, [1], named=[1] if earlier_has_id else []))
+    later = columns(ledger, [1], named=[1] if later_has_id else [], id_salt="x")
+    lookup = Lookup([7], later.fingerprints, later.payment_ids)
+    found = ledger.earlier(lookup, days=5, now=datetime.now(UTC))
+    assert [one.row for one in found] == ([7] if counts else [])
+    assert ledger.earlier(lookup, days=5, now=datetime.now(UTC) + timedelta(days=6)) == []
+    assert ledger.earlier(lookup, days=0, now=datetime.now(UTC)) == []
+
+
+def test_rejected_and_declined_rows_and_the_same_content_do_not_count_as_earlier(ledger: Ledger) -> None:
+    """Pending, sent and in-doubt rows hold an equal payment back; those that were not made don't."""
+    name = register(ledger, columns(ledger, range(1, 6), named=range(1, 6)))
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([1, 2, 3], [])
+        run.commit([], [(1, ACCEPTED), (2, DECLINED), (3, IN_DOUBT)])
+        run.reject([4], "gatewayId.unknown")
+        run.finish(None)
+    later = columns(ledger, range(1, 6), named=range(1, 6))
+    lookup = Lookup(later.rows, later.fingerprints, later.payment_ids)
+    found = ledger.earlier(lookup, days=5, now=datetime.now(UTC))
+    assert [one.row for one in found] == [1, 3, 5]
+    digest = ledger.find(name).digest
+    assert ledger.earlier(lookup, days=5, now=datetime.now(UTC), but_digest=digest) == []
+
+
+def test_a_batch_is_held_by_one_run_at_a_time(ledger: Ledger) -> None:
+    """A second hold fails at once, on another batch it doesn't; afterwards it is free again."""
+    with ledger.hold(b"a" * 32):
+        with pytest.raises(BatchHeld), ledger.hold(b"a" * 32):
+            pass
+        with ledger.hold(b"b" * 32):
+            pass
+    with ledger.hold(b"a" * 32):
+        pass
+
+
+def test_history_tells_who_did_what(ledger: Ledger) -> None:
+    """Events are numbered without a gap, oldest first, and can be asked for by batch."""
+    first = register(ledger, columns(ledger, [1]))
+    second = register(ledger, columns(ledger, [1], salt="x"), content=b"two")
+    with ledger.hold(ledger.find(second).digest):
+        run = ledger.start(second, "ada")
+        run.commit([1], [])
+        run.commit([], [(1, ACCEPTED)])
+        run.finish(None)
+    assert [event.number for event in ledger.events()] == list(range(1, 8))
+    assert [event.kind for event in ledger.events(first)] == ["registered"]
+    assert [(event.kind, event.who) for event in ledger.events(second)] == [
+        (kind, "ada") for kind in ("registered", "started", "progress", "progress", "finished")
+    ]
+
+
+def test_a_backup_is_a_whole_ledger(ledger_factory: LedgerFactory, tmp_path: Path) -> None:
+    """The copy has mode 0600, is never written over another file, and reads back as the same ledger."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, range(1, 30)))
+    target = tmp_path / "copy.db"
+    ledger.backup(target)
+    assert target.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(LedgerNotUsable):
+        ledger.backup(target)
+    before = list(ledger.rows(name))
+    ledger_factory.close()
+    target.replace(ledger_factory.path)
+    assert list(ledger_factory.open().rows(name)) == before
+
+
+def test_a_ledger_open_for_reading_can_be_read_and_not_written(ledger_factory: LedgerFactory) -> None:
+    """Every way to write refuses."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, [1]))
+    ledger_factory.close()
+    ledger = ledger_factory.open(read_only=True)
+    assert states(ledger, name) == {1: State.PENDING}
+    assert ledger.check() == []
+    digest = ledger.find(name).digest
+    with pytest.raises(LedgerNotUsable), ledger.hold(digest):
+        ledger.start(name, "ada")
+    with pytest.raises(LedgerNotUsable):
+        register(ledger, columns(ledger, [2]), content=b"two")
