@@ -1,0 +1,339 @@
+"""Every SQLite ledger that a run must not build on is refused, in words that say what to do."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from batchpay.errors import (
+    LedgerBehind,
+    LedgerDamaged,
+    LedgerMissing,
+    LedgerNewer,
+    LedgerNotUsable,
+    SettingsNotUsable,
+)
+from batchpay.ledger import schema, sqlite
+from batchpay.ledger.refusals import network_file_system
+from batchpay.payment import State
+from tests.ledger.batches import columns, register
+from tests.ledger.conftest import LedgerFactory
+
+
+@pytest.fixture
+def closed(ledger_factory: LedgerFactory) -> LedgerFactory:
+    """A ledger with one batch that nobody has open."""
+    register(ledger_factory.create(), columns(ledger_factory.open(), [1, 2, 3]))
+    ledger_factory.close()
+    return ledger_factory
+
+
+def edit(path: Path, statement: str) -> None:
+    """Change the ledger behind batchpay's back."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute(statement)
+    connection.close()
+
+
+def test_a_missing_ledger_is_not_made_by_opening_it(ledger_factory: LedgerFactory) -> None:
+    """A disk that is not mounted must not look like an empty ledger."""
+    with pytest.raises(LedgerMissing, match="ledger init"):
+        ledger_factory.open()
+    assert not ledger_factory.path.exists()
+
+
+def test_a_link_to_nothing_is_a_missing_ledger(closed: LedgerFactory) -> None:
+    """A dangling symbolic link is refused."""
+    closed.path.rename(closed.path.with_name("moved.db"))
+    closed.path.symlink_to("nowhere.db")
+    with pytest.raises(LedgerMissing):
+        closed.open()
+
+
+def test_a_symbolic_link_is_followed_to_the_one_canonical_name(closed: LedgerFactory) -> None:
+    """Journals are named after the real file, whatever name it was opened by."""
+    real = closed.path.with_name("real.db")
+    closed.path.rename(real)
+    closed.path.symlink_to(real.name)
+    ledger = closed.open()
+    assert ledger.registered() == 1
+    assert real.with_name("real.db-wal").exists()
+
+
+def test_a_second_name_is_refused(closed: LedgerFactory) -> None:
+    """A hard link would hide the journal from whoever opens the other name."""
+    closed.path.with_name("second.db").hardlink_to(closed.path)
+    with pytest.raises(LedgerNotUsable, match="second name"):
+        closed.open()
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
+def test_a_ledger_open_to_others_is_refused(closed: LedgerFactory, mode: int) -> None:
+    """The ledger is the owner's alone."""
+    closed.path.chmod(mode)
+    with pytest.raises(LedgerNotUsable, match="0600"):
+        closed.open()
+
+
+def test_a_directory_that_others_may_write_is_refused(closed: LedgerFactory) -> None:
+    """Whoever may rename files there may put another ledger in place."""
+    closed.path.parent.chmod(0o770)
+    with pytest.raises(LedgerNotUsable, match="written by others"):
+        closed.open()
+
+
+def test_a_directory_in_place_of_the_ledger_is_refused(ledger_factory: LedgerFactory) -> None:
+    """Only a regular file is a ledger."""
+    ledger_factory.path.mkdir(parents=True, mode=0o700)
+    with pytest.raises(LedgerNotUsable, match="no regular file"):
+        ledger_factory.open()
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"not a ledger " * 1000, b"SQLite format 3\0" + bytes(4080)])
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(closed: LedgerFactory, content: bytes) -> None:
+    """Empty, foreign and half-written files are damage, never a new ledger."""
+    closed.path.write_bytes(content)
+    with pytest.raises(LedgerDamaged):
+        closed.open()
+    assert closed.path.read_bytes() == content
+
+
+def test_another_programs_database_is_refused(closed: LedgerFactory) -> None:
+    """A sound SQLite file that batchpay did not make is no ledger."""
+    closed.path.unlink()
+    edit(closed.path, "CREATE TABLE t (x)")
+    edit(closed.path, "PRAGMA journal_mode = WAL")
+    closed.path.chmod(0o600)
+    with pytest.raises(LedgerDamaged, match="no ledger"):
+        closed.open()
+
+
+def test_a_newer_ledger_is_refused(closed: LedgerFactory) -> None:
+    """A later version's ledger may mean things that this version does not know."""
+    edit(closed.path, f"PRAGMA user_version = {len(schema.scripts()) + 1}")
+    with pytest.raises(LedgerNewer):
+        closed.open()
+
+
+def test_an_older_ledger_is_migrated_in_one_transaction_after_a_backup(
+    closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A migration that fails leaves the old version; one that works leaves a backup of it."""
+    scripts = schema.scripts()
+    monkeypatch.setattr(schema, "scripts", lambda: [*scripts, "CREATE TABLE more (x);\nCREATE TABLE more (y);\n"])
+    with pytest.raises(LedgerDamaged):
+        closed.open()
+    with pytest.raises(LedgerNotUsable, match="older version"):
+        closed.open(read_only=True)
+    monkeypatch.setattr(schema, "scripts", lambda: [*scripts, "CREATE TABLE more (x);\n-- done\n"])
+    assert closed.open().registered() == 1
+    backups = list(closed.path.parent.glob("ledger.db.version-1.*"))
+    assert backups
+    assert all(backup.stat().st_mode & 0o777 == 0o600 for backup in backups)
+    monkeypatch.setattr(schema, "scripts", lambda: scripts)
+    with pytest.raises(LedgerNewer):
+        closed.open()
+
+
+def test_a_migration_must_end_with_a_whole_statement() -> None:
+    """Half a statement at the end of a script is not passed over in silence."""
+    with pytest.raises(ValueError, match="statement"):
+        list(schema.statements("CREATE TABLE a (x);\nCREATE TABLE b"))
+
+
+def test_a_missing_foreign_open_or_linked_key_is_refused(closed: LedgerFactory) -> None:
+    """Without its own key, kept private, the ledger is not opened."""
+    text = closed.key.read_text()
+    closed.key.unlink()
+    with pytest.raises(LedgerNotUsable, match="can't be read"):
+        closed.open()
+    for content, words in (("ab" * 32, "is not the key"), ("zz" * 32, "no ledger key"), ("ab", "no ledger key")):
+        closed.key.write_text(content)
+        closed.key.chmod(0o600)
+        with pytest.raises(LedgerNotUsable, match=words):
+            closed.open()
+    closed.key.write_text(text)
+    closed.key.chmod(0o640)
+    with pytest.raises(LedgerNotUsable, match="0600"):
+        closed.open()
+    closed.key.chmod(0o600)
+    closed.key.rename(closed.key.with_name("moved"))
+    closed.key.symlink_to("moved")
+    with pytest.raises(LedgerNotUsable):
+        closed.open()
+
+
+def test_the_key_file_is_private_and_random(ledger_factory: LedgerFactory, tmp_path: Path) -> None:
+    """32 random bytes, mode 0600, whatever the umask; an existing key is kept."""
+    before = os.umask(0)
+    try:
+        ledger_factory.create()
+        other = LedgerFactory(tmp_path / "other")
+        other.create()
+        other.close()
+    finally:
+        os.umask(before)
+    assert len(bytes.fromhex(ledger_factory.key.read_text())) == 32
+    assert ledger_factory.key.read_text() != other.key.read_text()
+    files = [path for path in tmp_path.rglob("*") if path != tmp_path]
+    assert {oct(path.stat().st_mode & 0o777) for path in files if path.is_file()} == {"0o600"}
+    assert {oct(path.stat().st_mode & 0o777) for path in files if path.is_dir()} == {"0o700"}
+
+
+def test_a_ledger_is_never_made_over_another(closed: LedgerFactory) -> None:
+    """`ledger init` refuses an existing ledger, and one whose disk is away but whose witness remembers it."""
+    with pytest.raises(LedgerNotUsable, match="already"):
+        sqlite.create_ledger(closed.settings)
+    closed.path.unlink()
+    with pytest.raises(LedgerNotUsable, match="remembers"):
+        sqlite.create_ledger(closed.settings)
+    with pytest.raises(LedgerNotUsable, match="remembers"):
+        sqlite.open_ledger(closed.settings, create=True)
+    assert not closed.path.exists()
+
+
+def test_opening_with_create_makes_a_ledger_once(ledger_factory: LedgerFactory) -> None:
+    """For a gateway on loopback a missing ledger comes into being; the next opening finds it."""
+    for _ in range(2):
+        ledger = sqlite.open_ledger(ledger_factory.settings, create=True)
+        kinds = [event.kind for event in ledger.events()]
+        ledger.close()
+        assert kinds == ["created"]
+
+
+def test_a_ledger_locked_by_another_program_is_refused(closed: LedgerFactory) -> None:
+    """Neither our own lock nor SQLite's is waited for without an end."""
+    place = sqlite.location(closed.settings)
+    holder = sqlite3.connect(closed.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LedgerNotUsable, match="locked"):
+        sqlite._open(place, read_only=False, trusts_witness=True, wait_s=0.05)
+    holder.close()
+    script = (
+        "import fcntl,sys; f=open(sys.argv[1],'a'); fcntl.flock(f, fcntl.LOCK_EX); print('held',flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(place.lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(LedgerNotUsable, match="locked"):
+            sqlite._open(place, read_only=False, trusts_witness=True, wait_s=0.05)
+        process.kill()
+    assert closed.open().registered() == 1
+
+
+def test_network_file_systems_are_known_by_their_mount() -> None:
+    """The longest mount point decides; NFS, SMB and FUSE are refused, local disks and names with blanks are not."""
+    mounts = (
+        "1 0 8:1 / / rw - ext4 /dev/root rw\n"
+        "2 1 0:5 / /srv/net rw shared:1 - nfs4 host:/x rw\n"
+        "3 2 8:2 / /srv/net/local\\040disk rw - xfs /dev/sdb rw\n"
+        "4 1 0:6 / /mnt/ssh rw - fuse.sshfs host: rw\n"
+        "5 1 0:7 / /mnt/win rw master:2 - cifs //host/x rw\n"
+        "garbage\n"
+    )
+    found = {
+        folder: network_file_system(mounts, Path(folder))
+        for folder in ("/home/ada", "/srv/net/a", "/srv/network", "/srv/net/local disk/b", "/mnt/ssh", "/mnt/win/c")
+    }
+    assert found == {
+        "/home/ada": None, "/srv/net/a": "nfs4", "/srv/network": None, "/srv/net/local disk/b": None,
+        "/mnt/ssh": "fuse.sshfs", "/mnt/win/c": "cifs",
+    }  # fmt: skip
+
+
+def test_only_paths_are_ledgers_of_this_kind(ledger_factory: LedgerFactory) -> None:
+    """An address of a database server is not taken for a file name."""
+    with pytest.raises(SettingsNotUsable):
+        sqlite.location(type(ledger_factory.settings)(url="postgresql://host/db"))
+
+
+def test_each_place_has_a_witness_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default ledger's witness lies beside the key; another ledger's has another name."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    settings = type(LedgerFactory(tmp_path).settings)
+    default, other = sqlite.location(settings()), sqlite.location(settings(url=str(tmp_path / "other.db")))
+    assert default.ledger == tmp_path / "state" / "batchpay" / "ledger.db"
+    assert default.witness == tmp_path / "config" / "batchpay" / "ledger.witness"
+    assert default.key == other.key
+    assert other.witness.parent == default.witness.parent
+    assert other.witness != default.witness
+
+
+def test_a_forked_process_can_not_use_the_ledger(ledger_factory: LedgerFactory) -> None:
+    """SQLite's locks do not survive a fork, so the child is refused and the parent goes on."""
+    ledger = ledger_factory.create()
+    child = os.fork()
+    if child == 0:
+        try:
+            ledger.registered()
+        except LedgerNotUsable:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert ledger.registered() == 0
+
+
+def test_a_restored_backup_is_refused_until_a_person_accepts_it(closed: LedgerFactory, tmp_path: Path) -> None:
+    """What an older ledger would send may have been sent since: accepted, its pending rows are in doubt."""
+    ledger = closed.open()
+    ledger.backup(tmp_path / "old.db")
+    name = ledger.find(None).batch
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([1], [])
+        run.finish(None)
+    closed.close()
+    (tmp_path / "old.db").replace(closed.path)
+    with pytest.raises(LedgerBehind, match="accept-witness"):
+        closed.open()
+    assert closed.open(read_only=True).check() != []
+    closed.close()
+    assert sqlite.accept_ledger(closed.settings, "ben", "the disk died") == 3
+    ledger = closed.open()
+    assert ledger.find(name).by_state[State.IN_DOUBT].rows == 3
+    assert ledger.check() == []
+    assert [(event.who, event.why) for event in ledger.events() if event.kind == "witness accepted"] == [
+        ("ben", "the disk died")
+    ]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"rubbish", bytes(1024)])
+def test_a_ledger_without_its_witness_is_refused(closed: LedgerFactory, content: bytes | None) -> None:
+    """A witness that is gone or unreadable proves nothing; the message says what to do."""
+    if content is None:
+        closed.witness.unlink()
+    else:
+        closed.witness.write_bytes(content)
+    with pytest.raises(LedgerBehind, match="accept-witness"):
+        closed.open()
+
+
+def test_a_torn_witness_record_leaves_the_one_before(closed: LedgerFactory) -> None:
+    """Either of the two records may be torn: the other still speaks for the ledger."""
+    whole = closed.witness.read_bytes()
+    for slot in (0, 512):
+        closed.witness.write_bytes(whole[: slot + 20] + b"?" * 60 + whole[slot + 80 :])
+        assert closed.open().registered() == 1
+        closed.close()
+        closed.witness.write_bytes(whole)
+
+
+def test_a_witness_of_another_ledger_is_refused(closed: LedgerFactory, tmp_path: Path) -> None:
+    """A second ledger under the same key does not pass for the first."""
+    other = LedgerFactory(tmp_path / "other")
+    other.key.parent.mkdir(parents=True, mode=0o700)
+    other.key.write_bytes(closed.key.read_bytes())
+    other.key.chmod(0o600)
+    other.create()
+    other.close()
+    closed.witness.write_bytes(other.witness.read_bytes())
+    with pytest.raises(LedgerBehind):
+        closed.open()
