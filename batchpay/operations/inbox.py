@@ -1,0 +1,59 @@
+"""The inbox: which files of a folder are there whole, and may be taken.
+
+A file is taken if its maker says that it is complete, by a control file beside it (`FILE.control.toml`, whose totals
+the check holds it against), or if nothing has touched it for a while. Cut-off uploads are caught again by the rules, by
+control totals, and by the file's last line; this is the first net, not the only one.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from batchpay.errors import NotUsable
+
+CONTROL_SUFFIX = ".control.toml"
+SETTLE_S = 60.0
+"""How long a file without a control file must have been left alone."""
+_ENDINGS = (".csv", ".tsv", ".parquet", ".xlsx")
+_PACKED = (".gz", ".zst")
+_OURS = (".results", ".rejects")
+_UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".swp", ".upload", "~")
+
+
+def complete_files(folder: str | Path, *, now_s: float, settle_s: float = SETTLE_S) -> list[Path]:
+    """Payment files of a folder that are complete, the oldest first, then by name; raises NotUsable.
+
+    `now_s` is the Unix time. Not looked at: folders within, links, names that begin with a point or end as unfinished
+    uploads do, other kinds of files, and our own results and rejects.
+    """
+    found: list[tuple[float, str]] = []
+    try:
+        with os.scandir(folder) as entries:
+            names = {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
+    except OSError as error:
+        raise NotUsable(f"inbox {folder} can't be read: {error.strerror}") from None
+    for name, status in names.items():
+        if not stat.S_ISREG(status.st_mode) or not is_payment_name(name):
+            continue
+        control = names.get(name + CONTROL_SUFFIX)
+        if (control is not None and stat.S_ISREG(control.st_mode)) or _is_settled(status, now_s, settle_s):
+            found.append((status.st_mtime, name))
+    return [Path(folder) / name for _, name in sorted(found)]
+
+
+def is_payment_name(name: str) -> bool:
+    """Whether a name may be a payment file's."""
+    lower = name.lower()
+    if lower.startswith((".", "~", "#")) or lower.endswith(_UNFINISHED):
+        return False
+    for packing in _PACKED:
+        lower = lower.removesuffix(packing)
+    ending = next((ending for ending in _ENDINGS if lower.endswith(ending)), None)
+    return ending is not None and not lower.removesuffix(ending).endswith(_OURS)
+
+
+def _is_settled(status: os.stat_result, now_s: float, settle_s: float) -> bool:
+    """Whether nothing was written, renamed or put in for a while; a copied time stamp alone proves nothing."""
+    return now_s - max(status.st_mtime, status.st_ctime) >= settle_s

@@ -1,0 +1,165 @@
+"""Logs: one line an event, to standard error or a file, as text or JSON, with batch and row and no personal data.
+
+What is logged is chosen where it happens: an event in fixed words, and fields from the list below. As a last resort
+long runs of digits are masked. Messages of libraries are not ours to vouch for: only their origin is told.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import stat
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from batchpay.errors import NotUsable
+
+LOGGER = "batchpay"
+FIELDS = (
+    "batch", "file", "row", "rows", "state", "reason", "attempt", "http_status", "rate", "stopped", "exit_code", "path",
+    "duration_s",
+)  # fmt: skip
+"""Fields that an event may have, in the order in which they are written; any other is left out."""
+_NAMES = ("batch", "file", "path")
+"""Fields that name something of ours and may hold digits: a batch's name, a date in a file's name."""
+_DIGITS = re.compile(r"[0-9]{5,}", re.ASCII)
+_OURS = re.compile(rf"{LOGGER}(\.|$)")
+
+
+class MaskFilter(logging.Filter):
+    """Fixes an event's text, masks runs of five and more digits in it, and withholds what a library says."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record so that whatever formats it can only show what may be shown."""
+        if _OURS.match(record.name):
+            record.msg = _masked(record.getMessage())
+        else:
+            record.msg = f"message of {record.name} withheld"
+        record.args = None
+        for name in FIELDS:
+            value = record.__dict__.get(name)
+            if isinstance(value, str) and name not in _NAMES:
+                record.__dict__[name] = _masked(value)
+        return True
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-11-21T03:00:00.000Z INFO started batch=… row=…`; a value with a blank is put in quotation marks."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the line."""
+        shown = [f"{name}={_quoted(str(value))}" for name, value in _fields(record).items()]
+        return " ".join([_time(record), record.levelname, _one_line(record.getMessage()), *shown])
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object: time, level, event, then the fields that the event has."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the object in ASCII, so that no terminal is steered by it."""
+        shown = {"time": _time(record), "level": record.levelname.lower(), "event": _one_line(record.getMessage())}
+        fields = {name: _one_line(v) if isinstance(v, str) else v for name, v in _fields(record).items()}
+        return json.dumps(shown | fields, ensure_ascii=True, default=str)
+
+
+class LineHandler(logging.Handler):
+    """Writes each line by one call, so that lines of several processes don't mix. A log that can't be written is left.
+
+    A full disk must not stop a payment half-way, and the way `logging` complains would quote the event.
+    """
+
+    def __init__(self, descriptor: int | None) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self.lost = 0
+        """Lines that could not be written."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record's line."""
+        try:
+            line = self.format(record) + "\n"
+            if self._descriptor is None:
+                sys.stderr.write(line)
+                sys.stderr.flush()
+            else:
+                os.write(self._descriptor, line.encode("utf-8", "backslashreplace"))
+        except Exception:  # whatever it is, logging can't help it
+            self.lost += 1
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            os.close(descriptor)
+        super().close()
+
+
+logging.getLogger(LOGGER).addHandler(logging.NullHandler())  # or warnings would reach standard error without a log
+
+
+def open_log(*, path: str | Path | None, as_json: bool, level: int = logging.INFO) -> LineHandler:
+    """Send the events of this process to a file, or to standard error where none is named; raises NotUsable.
+
+    Of libraries only warnings count. Closed by `close_log`.
+    """
+    handler = LineHandler(None if path is None else _open_file(Path(path)))
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
+    handler.addFilter(MaskFilter())
+    root = logging.getLogger()
+    root.setLevel(logging.WARNING)
+    root.addHandler(handler)
+    logging.getLogger(LOGGER).setLevel(level)
+    return handler
+
+
+def close_log(handler: LineHandler) -> None:
+    """Stop logging there."""
+    logging.getLogger().removeHandler(handler)
+    handler.close()
+
+
+def log(event: str, *, level: int = logging.INFO, **fields: Any) -> None:
+    """Log an event in fixed words with fields of the list; costs next to nothing while no log is open."""
+    logging.getLogger(LOGGER).log(level, event, extra={k: v for k, v in fields.items() if k in FIELDS})
+
+
+def _open_file(path: Path) -> int:
+    """Open for appending: a regular file of our own, never through a link, readable by its owner alone."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise NotUsable(f"log file {path} can't be opened: {error.strerror}") from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+        os.close(descriptor)
+        raise NotUsable(f"log file {path} is no regular file of this user")
+    os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: record.__dict__[name] for name in FIELDS if record.__dict__.get(name) is not None}
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _masked(text: str) -> str:
+    return _DIGITS.sub("****", text)
+
+
+def _one_line(text: str) -> str:
+    """Escape what would steer a terminal or forge a line."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def _quoted(text: str) -> str:
+    line = _one_line(text)
+    return json.dumps(line, ensure_ascii=False) if not line or set(line) & set(' "=') else line

@@ -1,0 +1,89 @@
+"""The metrics file: what a run did, for the textfile collector of Prometheus' node_exporter."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from batchpay.files.atomic import atomic_writer
+from batchpay.payment import State
+from batchpay.reports.summary import Summary
+
+_READABLE = 0o644  # node_exporter runs as another user; the file holds counts and names of files and batches
+_COMPLETED = "batchpay_last_completed_timestamp_seconds"
+_COMPLETED_LINE = re.compile(rf"^{_COMPLETED} ([0-9]+\.[0-9]+)$", re.MULTILINE)
+_COMPLETED_CODES = (0, 3)
+_EARLIER_BYTES_MAX = 1 << 20
+
+
+def write_metrics(
+    path: str | Path, summaries: Sequence[Summary], exit_code: int, started_at: datetime, finished_at: datetime
+) -> None:
+    """Write the metrics of one call over some files, atomically, readable by all; raises NotUsable.
+
+    The time of the last call that completed (exit code 0 or 3) is carried over from the file that was there, so that
+    an alert can ask how long ago it was.
+    """
+    completed = finished_at.timestamp() if exit_code in _COMPLETED_CODES else _completed_before(Path(path))
+    text = "".join(_lines(summaries, exit_code, started_at, finished_at, completed))
+    with atomic_writer(path) as file:
+        os.fchmod(file.fileno(), _READABLE)
+        file.write(text.encode("utf-8", "backslashreplace"))
+
+
+def _lines(
+    summaries: Sequence[Summary], exit_code: int, started_at: datetime, finished_at: datetime, completed: float
+) -> Iterable[str]:
+    named = list({_labels(summary): summary for summary in summaries}.items())  # a series twice spoils the whole file
+    by_state = [(f'{labels},state="{state}"', summary.of(state)) for labels, summary in named for state in State]
+    by_direction = [
+        (f'{labels},direction="{direction}"', totals)
+        for labels, summary in named
+        for direction, totals in sorted(summary.by_direction.items())
+    ]
+    yield from _metric("rows", "Rows of the file or batch by state.", [(key, t.rows) for key, t in by_state])
+    yield from _metric("amount_cents", "Cents of these rows by state.", [(key, t.cents) for key, t in by_state])
+    yield from _metric("valid_rows", "Rows that passed the rules.", [(key, t.rows) for key, t in by_direction])
+    yield from _metric("valid_amount_cents", "Cents of these rows.", [(key, t.cents) for key, t in by_direction])
+    yield from _metric("warnings", "Warnings of the check.", [(labels, one.warnings) for labels, one in named])
+    yield from _metric(
+        "stopped", "Whether the run ended before its work was done.", [(key, int(bool(s.stopped))) for key, s in named]
+    )
+    yield from _metric("file_exit_code", "Exit code of each file.", [(key, one.exit_code) for key, one in named])
+    yield from _metric("exit_code", "Exit code of the whole call.", [("", exit_code)])
+    yield from _metric("start_timestamp_seconds", "When the call began.", [("", started_at.timestamp())])
+    yield from _metric("end_timestamp_seconds", "When the call ended.", [("", finished_at.timestamp())])
+    completed_name = _COMPLETED.removeprefix("batchpay_")
+    yield from _metric(completed_name, "End of the last call with exit code 0 or 3; 0 is never.", [("", completed)])
+
+
+def _metric(name: str, help_text: str, samples: Sequence[tuple[str, int | float]]) -> Iterable[str]:
+    """Write one metric; one without samples is left out, since a type alone says nothing."""
+    if not samples:
+        return
+    yield f"# HELP batchpay_{name} {help_text}\n# TYPE batchpay_{name} gauge\n"
+    for labels, value in samples:
+        number = f"{value:.3f}" if isinstance(value, float) else str(value)
+        yield f"batchpay_{name}{{{labels}}} {number}\n" if labels else f"batchpay_{name} {number}\n"
+
+
+def _labels(summary: Summary) -> str:
+    """Name the file and the batch; the same batch under two names in one call stays two lines."""
+    return f'file="{_escaped(summary.file)}",batch="{_escaped(summary.batch or "")}"'
+
+
+def _escaped(text: str) -> str:
+    shown = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    return shown.replace("\\", r"\\").replace('"', r"\"")
+
+
+def _completed_before(path: Path) -> float:
+    try:
+        with path.open("r", encoding="utf-8", errors="replace") as file:
+            found = _COMPLETED_LINE.search(file.read(_EARLIER_BYTES_MAX))
+    except OSError:
+        return 0.0
+    return float(found[1]) if found else 0.0

@@ -1,0 +1,153 @@
+"""Inbox and archive on real folders."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from batchpay.errors import NotUsable
+from batchpay.operations.archive import archive
+from batchpay.operations.inbox import complete_files, is_payment_name
+
+OTHER_DISK = Path("/dev/shm")  # noqa: S108 - another file system, for a move that can't be a renaming
+
+
+def put(path: Path, text: str = "a,b\n", *, age_s: float = 0) -> Path:
+    path.write_text(text)
+    moment = time.time() - age_s
+    os.utime(path, (moment, moment))
+    return path
+
+
+def later(seconds: float) -> float:
+    return time.time() + seconds
+
+
+def test_a_file_is_taken_once_it_is_left_alone(tmp_path: Path) -> None:
+    """A file that somebody may still be writing stays; after the settle time it is taken."""
+    file = put(tmp_path / "pay.csv")
+    assert complete_files(tmp_path, now_s=later(0), settle_s=60) == []
+    assert complete_files(tmp_path, now_s=later(59), settle_s=60) == []
+    assert complete_files(tmp_path, now_s=later(61), settle_s=60) == [file]
+
+
+def test_an_old_time_stamp_alone_proves_nothing(tmp_path: Path) -> None:
+    """A copy that keeps the original's time is as new as its arrival."""
+    put(tmp_path / "pay.csv", age_s=86_400)
+    assert complete_files(tmp_path, now_s=later(0), settle_s=60) == []
+
+
+def test_a_control_file_says_that_it_is_complete(tmp_path: Path) -> None:
+    """With `FILE.control.toml` beside it a file is taken at once; the control file itself never is."""
+    file = put(tmp_path / "pay.csv")
+    put(tmp_path / "pay.csv.control.toml", "rows = 1\n")
+    put(tmp_path / "other.csv")
+    assert complete_files(tmp_path, now_s=later(0), settle_s=60) == [file]
+
+
+def test_the_oldest_comes_first(tmp_path: Path) -> None:
+    """Files are given in the order in which they were written, whatever their names."""
+    names = ["b.csv", "a.csv", "c.parquet"]
+    files = [put(tmp_path / name, age_s=300 - 100 * place) for place, name in enumerate(names)]
+    assert complete_files(tmp_path, now_s=later(999), settle_s=60) == files
+
+
+def test_what_is_no_file_of_the_folder_is_left(tmp_path: Path) -> None:
+    """Links, pipes and folders are passed over without being opened."""
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    (inbox / "link.csv").symlink_to(put(tmp_path / "secret.csv"))
+    (inbox / "dangling.csv").symlink_to("nowhere")
+    (inbox / "folder.csv").mkdir()
+    os.mkfifo(inbox / "pipe.csv")
+    put(inbox / "pay.csv")
+    (inbox / "pay.csv.control.toml").symlink_to(tmp_path / "secret.csv")
+    assert complete_files(inbox, now_s=later(0), settle_s=60) == []
+    assert complete_files(inbox, now_s=later(999), settle_s=60) == [inbox / "pay.csv"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".pay.csv", "pay.csv.part", "pay.csv.tmp", "pay.csv.filepart", "pay.csv~", "~pay.csv", "pay.part", "notes.pdf",
+        "notes.txt", "pay.results.csv", "pay.rejects.xlsx", "pay.rejects.csv", "PAY.RESULTS.CSV", "pay.csv.control.toml", "csv",
+    ],
+)  # fmt: skip
+def test_unfinished_and_own_names_are_no_payment_files(name: str) -> None:
+    """Uploads under way, foreign files and what batchpay wrote itself are never taken for payments."""
+    assert not is_payment_name(name)
+
+
+@pytest.mark.parametrize("name", ["pay.csv", "PAY.CSV", "p.q.xlsx", "x.parquet", "x.csv.gz", "x.tsv", "results.csv"])
+def test_payment_names(name: str) -> None:
+    """What batchpay reads is taken, in any letter case."""
+    assert is_payment_name(name)
+
+
+def test_an_inbox_that_is_not_there_is_said(tmp_path: Path) -> None:
+    """A missing folder is no empty folder: a disk may not be mounted."""
+    with pytest.raises(NotUsable, match="can't be read"):
+        complete_files(tmp_path / "none", now_s=0)
+
+
+def test_a_finished_file_moves_with_its_control_file(tmp_path: Path) -> None:
+    """Both are in the archive with mode 0600 and gone from where they were."""
+    file = put(tmp_path / "pay.csv", "rows")
+    put(tmp_path / "pay.csv.control.toml", "rows = 1\n")
+    file.chmod(0o644)
+    done = tmp_path / "done"
+    assert archive(file, done) == done / "pay.csv"
+    assert (done / "pay.csv").read_text() == "rows"
+    assert (done / "pay.csv.control.toml").read_text() == "rows = 1\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["done"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in done.iterdir()} == {0o600}
+    assert stat.S_IMODE(done.stat().st_mode) == 0o700
+
+
+def test_nothing_in_the_archive_is_overwritten(tmp_path: Path) -> None:
+    """The same name gets a number in front of its ending, and a file never gets another one's control file."""
+    done = tmp_path / "done"
+    first = [archive(put(tmp_path / "pay.csv.gz", text), done).name for text in ("one", "two", "three")]
+    assert first == ["pay.csv.gz", "pay-2.csv.gz", "pay-3.csv.gz"]
+    assert [(done / name).read_text() for name in first] == ["one", "two", "three"]
+    put(done / "x.csv.control.toml", "left over")
+    put(tmp_path / "x.csv.control.toml", "its own")
+    assert archive(put(tmp_path / "x.csv"), done) == done / "x-2.csv"
+    assert (done / "x-2.csv.control.toml").read_text() == "its own"
+    assert sorted(path.name for path in done.iterdir() if path.name.startswith("x")) == [
+        "x-2.csv", "x-2.csv.control.toml", "x.csv.control.toml",
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(not OTHER_DISK.is_dir(), reason="no second file system to move to")
+def test_a_move_to_another_disk_is_a_copy_first(tmp_path: Path) -> None:
+    """Where renaming can't be done the file is copied whole, with mode 0600, before it is taken away here."""
+    folder = OTHER_DISK / f"batchpay-test-{os.getpid()}"
+    assert tmp_path.stat().st_dev != OTHER_DISK.stat().st_dev, "the test needs two file systems"
+    try:
+        moved = archive(put(tmp_path / "pay.csv", "x" * 3_000_000), folder)
+        assert moved.stat().st_size == 3_000_000
+        assert stat.S_IMODE(moved.stat().st_mode) == 0o600
+        assert list(tmp_path.iterdir()) == []
+        assert [path.name for path in folder.iterdir()] == ["pay.csv"]
+    finally:
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+
+
+@pytest.mark.parametrize("kind", ["link", "missing", "folder"])
+def test_only_a_file_is_archived(tmp_path: Path, kind: str) -> None:
+    """A link, a folder or nothing is refused, and no empty file is left in the archive."""
+    target = tmp_path / "pay.csv"
+    if kind == "link":
+        target.symlink_to(put(tmp_path / "real.csv"))
+    elif kind == "folder":
+        target.mkdir()
+    with pytest.raises(NotUsable, match="can't be moved"):
+        archive(target, tmp_path / "done")
+    assert list((tmp_path / "done").iterdir()) == []

@@ -1,0 +1,141 @@
+"""Log lines as they are written, by this process, to real files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchpay.errors import NotUsable
+from batchpay.operations.logs import FIELDS, LineHandler, close_log, log, open_log
+
+
+@contextmanager
+def logging_to(path: Path | None, *, as_json: bool = True) -> Iterator[LineHandler]:
+    handler = open_log(path=path, as_json=as_json)
+    try:
+        yield handler
+    finally:
+        close_log(handler)
+
+
+def logged(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("ascii").splitlines()]
+
+
+def test_an_event_is_one_json_object(tmp_path: Path) -> None:
+    """Time, level, event, then the fields, in one line; numbers stay numbers."""
+    path = tmp_path / "log"
+    with logging_to(path):
+        log("row finished", batch="3f2a91123456", row=123_456, state="accepted", http_status=200)
+    (line,) = logged(path)
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "level": "info",
+        "event": "row finished",
+        "batch": "3f2a91123456",
+        "row": 123_456,
+        "state": "accepted",
+        "http_status": 200,
+    }
+
+
+def test_long_digits_are_masked(tmp_path: Path) -> None:
+    """An account number that got into an event or a reason by mistake is not written; names of ours stay."""
+    path = tmp_path / "log"
+    with logging_to(path):
+        log("account 123456789012 at 021000021", reason="acct 55555", file="pay-20261121.csv")
+        logging.getLogger("batchpay.gateway").warning("to %s", "987654321")
+    text = path.read_text()
+    assert not any(digits in text for digits in ("123456789012", "021000021", "55555", "987654321"))
+    assert [line["event"] for line in logged(path)] == ["account **** at ****", "to ****"]
+    assert logged(path)[0]["file"] == "pay-20261121.csv"
+
+
+def test_what_is_no_field_is_not_written(tmp_path: Path) -> None:
+    """A field that nobody vetted is left out, so that a careless call can't leak."""
+    path = tmp_path / "log"
+    with logging_to(path):
+        log("x", account="ABC", name="Ann")
+    assert set(logged(path)[0]) == {"time", "level", "event"}
+    assert not set(FIELDS) & set(logging.makeLogRecord({}).__dict__)
+
+
+def test_libraries_are_heard_but_not_quoted(tmp_path: Path) -> None:
+    """A library's warning leaves a line with its origin; its text, which may hold a request, does not."""
+    path = tmp_path / "log"
+    with logging_to(path):
+        logging.getLogger("urllib3.connectionpool").warning("POST body %s", "secret-key-text")
+        logging.getLogger("urllib3.connectionpool").info("nothing")
+    assert [line["event"] for line in logged(path)] == ["message of urllib3.connectionpool withheld"]
+    assert "secret" not in path.read_text()
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_no_event_can_forge_a_line_or_steer_a_terminal(tmp_path: Path, as_json: bool) -> None:
+    """Line breaks, escapes, bidirectional marks and broken characters are written as escapes."""
+    path = tmp_path / "log"
+    with logging_to(path, as_json=as_json):
+        log("a\nb\x1b[2J\u202e\u2028\udcff\x7f", file='x"\n=y')
+    text = path.read_bytes().decode("ascii")
+    assert text.count("\n") == 1
+    assert text.removesuffix("\n").isprintable()
+
+
+def test_a_text_line(tmp_path: Path) -> None:
+    """Without --log-json a line reads time, level, event, name=value."""
+    path = tmp_path / "log"
+    with logging_to(path, as_json=False):
+        log("stopped", level=logging.WARNING, batch="b1", reason="credentials refused")
+    assert path.read_text().split(" ", 1)[1] == 'WARNING stopped batch=b1 reason="credentials refused"\n'
+
+
+def test_an_exception_shows_nothing_of_itself(tmp_path: Path) -> None:
+    """A traceback can hold a row, so it is never written."""
+    path = tmp_path / "log"
+    with logging_to(path):
+        try:
+            raise ValueError("account 77")
+        except ValueError:
+            logging.getLogger("batchpay").exception("failed")
+    assert "77" not in path.read_text()
+    assert path.read_text().count("\n") == 1
+
+
+def test_the_file_is_ours_alone_and_grows(tmp_path: Path) -> None:
+    """Opened with mode 0600, appended to, never through a link, never anything but a file."""
+    path = tmp_path / "log"
+    for _ in range(2):
+        with logging_to(path):
+            log("x")
+    assert len(logged(path)) == 2
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    (tmp_path / "link").symlink_to(path)
+    for bad in (tmp_path / "link", tmp_path, tmp_path / "none" / "log", Path("/dev/null")):
+        with pytest.raises(NotUsable, match="log file"):
+            open_log(path=bad, as_json=True)
+
+
+def test_a_log_that_fails_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    """A full disk stops no payment and writes no complaint that quotes the event."""
+    with Path("/dev/full").open("wb") as full:
+        handler = LineHandler(full.fileno())
+        handler.handle(logging.makeLogRecord({"name": "batchpay", "msg": "x"}))
+        assert handler.lost == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_without_a_log_nothing_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a log is opened and after it is closed, events go nowhere, not to standard error."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's own would take them
+    log("x", level=logging.ERROR)
+    with logging_to(None):
+        log("seen")
+    log("y", level=logging.ERROR)
+    assert capsys.readouterr().err.count("\n") == 1
