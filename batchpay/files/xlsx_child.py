@@ -93,10 +93,10 @@ def _choose(sheets: Sequence[Any], asked: str | None) -> tuple[Any, list[str]]:
         if found is None:
             raise FileRefused(f"has no sheet {asked!r}, but {', '.join(sheet.name for sheet in sheets)}")
     else:
-        found = next((sheet for sheet in sheets if sheet.visible and sheet.path), None)
+        found = next((sheet for sheet in sheets if sheet.state == "visible" and sheet.path), None)
     if found is None or not found.path:
         raise FileRefused("has no visible sheet with cells")
-    others = len(sheets) - 1
+    others = sum(sheet.state != "veryHidden" for sheet in sheets if sheet is not found)
     notes = [f"sheet {found.name!r} is read, and not the other {others}"] if others else []
     return found, notes
 

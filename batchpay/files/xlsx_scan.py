@@ -39,7 +39,8 @@ class SheetEntry:
     """A worksheet of a workbook."""
 
     name: str
-    visible: bool
+    state: str
+    """`visible`, `hidden`, or `veryHidden`: only a program can hide or show such a sheet."""
     path: str
     position: int
     """Among all sheets, from 0."""
@@ -89,9 +90,9 @@ def list_sheets(archive: zipfile.ZipFile) -> list[SheetEntry]:
     for element in _xml(archive, workbook_path).iter():
         if _local(element.tag) == "sheet":
             key = next((value for name, value in element.items() if _local(name) == "id" and "}" in name), "")
-            visible = element.get("state", "visible") == "visible"
+            state = element.get("state", "visible")
             path = _part(archive, relations.get(key, ""))
-            sheets.append(SheetEntry(element.get("name", ""), visible, path, len(sheets)))
+            sheets.append(SheetEntry(element.get("name", ""), state, path, len(sheets)))
     return sheets
 
 

@@ -1,0 +1,28 @@
+"""`batchpay template`: an empty payment file to fill in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from batchpay.cli.context import Command, Context, option
+from batchpay.cli.output import say
+from batchpay.errors import WrongUse
+
+
+@click.command(cls=Command)
+@click.argument("path", type=click.Path(dir_okay=False, path_type=Path), default=Path("payments-template.xlsx"))
+@option("--force", is_flag=True, help="Write over an existing file.")
+@click.pass_context
+def template(context: click.Context, path: Path, force: bool) -> None:
+    """Write an empty payment file: XLSX with drop-downs, or CSV.
+
+    The example row is no payment as long as its _note cell says "example".
+    """
+    from batchpay.files.blank import write_blank
+
+    if path.exists() and not force:
+        raise WrongUse(f"{path} is there already; --force writes over it")
+    write_blank(path)
+    say(context.ensure_object(Context), f"{path} written")
