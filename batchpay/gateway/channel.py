@@ -94,6 +94,10 @@ class Channel:
             tls_version=witness.tls_version,
         )
 
+    def drop_connection(self) -> None:
+        """Begin the next request of this thread on a new connection: what came over this one is not to be trusted."""
+        self._transport.drop_connection()
+
     def close(self) -> None:
         """End all connections."""
         self._transport.close()

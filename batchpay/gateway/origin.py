@@ -94,7 +94,7 @@ def _split(name: str, url: str, schemes: tuple[str, ...]) -> tuple[str, str, int
         raise SettingsNotUsable(f"{name} must not hold a user or a password")
     if parts.path not in ("", "/") or "?" in url or "#" in url:
         raise SettingsNotUsable(f"{name} must be an origin alone, without path, query or fragment")
-    if not (is_literal(host) if ":" in host else _HOST.fullmatch(host)) or port == 0:
+    if not (is_literal(host) and "%" not in host if ":" in host else _HOST.fullmatch(host)) or port == 0:
         raise SettingsNotUsable(f"{name} is no address: write {schemes[0]}://host[:port]")
     return parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme]
 

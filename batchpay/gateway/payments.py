@@ -12,7 +12,7 @@ from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.channel import Channel, Exchange
 from batchpay.gateway.profile import Profile
 from batchpay.gateway.wire import checked_target
-from batchpay.payment import Outcome, State
+from batchpay.payment import Answer, Outcome, State
 
 CONNECTION_PATH = "/v2/api/connection.json"
 
@@ -67,13 +67,20 @@ class PaymentsClient:
         exchange = self._channel.exchange("POST", self._payment_path, body, before_first_byte)
         if exchange.http_status is None:
             return outcome_without_answer(exchange)
-        outcome = self._profile.outcome_of(
-            exchange.http_status,
-            exchange.headers,
-            exchange.body,
-            invoice=_invoice(body),
-            conceal=self._conceal(body),
-        )
+        try:
+            outcome = self._profile.outcome_of(
+                exchange.http_status,
+                exchange.headers,
+                exchange.body,
+                invoice=_invoice(body),
+                conceal=self._conceal(body),
+            )
+        except Exception as error:  # the request has left: not even a fault of ours may hide that
+            self._channel.drop_connection()
+            reason = f"the answer could not be judged ({type(error).__name__})"
+            return Outcome(State.IN_DOUBT, reason, Answer(exchange.http_status), exchange.bytes_sent)
+        if outcome.state is State.IN_DOUBT:
+            self._channel.drop_connection()
         return replace(outcome, bytes_sent=exchange.bytes_sent)
 
     def test_connection(self) -> ConnectionReport:

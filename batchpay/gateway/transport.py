@@ -105,6 +105,12 @@ class Transport(BaseAdapter):
             self._drop(connection)
         return _response(request, reader, time.monotonic() - started)
 
+    def drop_connection(self) -> None:
+        """End this thread's connection, which may be out of step: its next answer may belong to an earlier request."""
+        kept: Connection | None = getattr(self._local, "connection", None)
+        if kept is not None:
+            self._drop(kept)
+
     def close(self) -> None:
         """End all connections, those of other threads too."""
         with self._lock:

@@ -1,0 +1,245 @@
+"""The account interface of the gateway: list, get, create, update, delete and default of gateway accounts.
+
+A read may be repeated. A change is repeated only where no byte of the request left this machine; where bytes left and
+no recognised answer came back, it is in doubt, and said to be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+import tenacity
+
+from batchpay.config import Credentials, GatewaySettings
+from batchpay.errors import BatchpayError, CredentialsRefused, GatewayUnreachable, RunStopped
+from batchpay.gateway.channel import Channel, Exchange
+from batchpay.gateway.payments import outcome_without_answer
+from batchpay.gateway.profile import Profile
+from batchpay.gateway.strict_json import parse_object
+from batchpay.payment import Outcome, State
+
+Value = TypeVar("Value")
+
+ATTEMPTS_MAX = 4
+WAIT_S_FIRST = 0.2
+WAIT_S_MAX = 5.0
+_ID_MAX = 2**63 - 1
+_REFUSED_HTTP = {"404": "declined", "409": "declined"}
+"""In this interface an unknown id and an account that is in the wrong state are answers about the account."""
+
+
+class AccountRefused(BatchpayError):
+    """The gateway answered no; nothing was changed."""
+
+    exit_code = 3
+
+
+class AccountInDoubt(BatchpayError):
+    """Bytes of a change left and no recognised answer came back; the text says how to look."""
+
+    exit_code = 7
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayAccount:
+    """An account as the gateway gives it back."""
+
+    id: int
+    gateway_type_id: int | str | None
+    gateway_name: str
+    gateway_display_name: str | None
+    date_updated: str | None
+    date_created: str | None
+
+    @property
+    def is_echeck(self) -> bool:
+        """Whether payments of this interface can go through it."""
+        return self.gateway_name.endswith("_ach")
+
+    def as_json(self) -> dict[str, Any]:
+        """The account under the gateway's own names."""
+        return asdict(self)
+
+
+def account_id(text: str) -> int | None:
+    """Read an account's id: a positive whole number in digits; None where it is none."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        return None
+    return int(text) if 0 < int(text) <= _ID_MAX else None
+
+
+class AccountsClient:
+    """Asks for and changes gateway accounts; safe to share between threads."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        credentials: Credentials,
+        wait: Callable[[tenacity.RetryCallState], float] | None = None,
+    ) -> None:
+        """Check the settings, open nothing; raises SettingsNotUsable. `wait` paces attempts at what may be repeated."""
+        # The interface documents this API's envelope, so what a profile says of payments has no say here.
+        self._profile = Profile.load(replace(settings, profile={"http": _REFUSED_HTTP}))
+        self._conceal = [credentials.api_key.reveal()]
+        self._wait = wait or tenacity.wait_random_exponential(multiplier=WAIT_S_FIRST, max=WAIT_S_MAX)
+        self._channel = Channel(
+            settings,
+            headers={"svs-api-id": credentials.api_id},
+            secret_headers={"svs-api-key": credentials.api_key},
+        )
+
+    @property
+    def origin(self) -> str:
+        """The gateway's origin, as it is shown."""
+        return str(self._channel.origin)
+
+    def close(self) -> None:
+        """End all connections."""
+        self._channel.close()
+
+    def accounts(self, deleted: bool | None = None) -> list[GatewayAccount]:
+        """Give the deleted accounts, the others, or all. Raises RunStopped, AccountRefused."""
+        query = "" if deleted is None else f"?deleted={int(deleted)}"
+        return self._read(f"/demoapi/gateways.json{query}", lambda message: [_account(i) for i in message["gateways"]])
+
+    def get(self, number: int) -> GatewayAccount:
+        """Give one account. Raises RunStopped; AccountRefused where there is none."""
+        return self._read(f"/demoapi/gateway.json/{number}", lambda message: _account(message["gateway"]))
+
+    def create(self, node: Mapping[str, int | str]) -> int:
+        """Create an account and give its id. Raises RunStopped, AccountRefused, AccountInDoubt."""
+        look = (
+            f"the account may have been created: `batchpay gateway list --not-deleted` shows whether a new"
+            f" {node.get('gateway_name')} is there, before you create it again"
+        )
+        return self._change("gateway.json", _body(node), _new_id, look)
+
+    def update(self, number: int, node: Mapping[str, int | str]) -> str:
+        """Replace an account's attributes; gives the gateway's words. Raises as `create`."""
+        look = f"`batchpay gateway get {number}` shows when it was last updated"
+        return self._change(f"gateway.json/{number}/update", _body(node), _words, look)
+
+    def delete(self, number: int) -> str:
+        """Delete an account; gives the gateway's words. Raises as `create`."""
+        look = f"`batchpay gateway list --deleted` shows whether {number} is among the deleted"
+        return self._change(f"gateway.json/{number}/delete", b"", _words, look)
+
+    def make_default(self, number: int) -> str:
+        """Make an account its kind's default; gives the gateway's words. Raises as `create`."""
+        look = "making it the default once more does no harm"
+        return self._change(f"gateway.json/{number}/default", b"", _words, look)
+
+    def _read(self, path: str, take: Callable[[Any], Value]) -> Value:
+        """GET, once more while there is no answer that can be used."""
+
+        def unusable(exchange: Exchange) -> bool:
+            outcome = self._outcome(exchange)
+            return outcome.state in (State.PENDING, State.IN_DOUBT) and outcome.stop is None
+
+        exchange = self._repeat(unusable, lambda: self._channel.exchange("GET", path))
+        outcome = self._outcome(exchange)
+        self._raise_for(outcome)
+        if outcome.state is State.ACCEPTED:
+            try:
+                return take(_message(exchange))
+            except (KeyError, TypeError, ValueError):
+                pass
+        if exchange.http_status is None:
+            raise GatewayUnreachable(outcome.reason)
+        raise RunStopped(f"{self.origin} gave an answer that is not recognised ({outcome.reason})")
+
+    def _change(self, path: str, body: bytes, take: Callable[[Any], Value], look: str) -> Value:
+        """POST, once more only where no byte left."""
+
+        def unsent(exchange: Exchange) -> bool:
+            return exchange.http_status is None and exchange.bytes_sent == 0 and not exchange.certificate
+
+        exchange = self._repeat(unsent, lambda: self._channel.exchange("POST", f"/demoapi/{path}", body))
+        outcome = self._outcome(exchange)
+        self._raise_for(outcome)
+        if outcome.state is State.ACCEPTED:
+            try:
+                return take(_message(exchange))
+            except (KeyError, TypeError, ValueError):
+                pass
+        raise AccountInDoubt(f"in doubt ({outcome.reason}): {look}")
+
+    def _repeat(self, again: Callable[[Exchange], bool], attempt: Callable[[], Exchange]) -> Exchange:
+        """Give the first exchange that need not be repeated, or the last one."""
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_result(again),
+            stop=tenacity.stop_after_attempt(ATTEMPTS_MAX),
+            wait=self._wait,
+            retry_error_callback=_last,
+        )
+        exchange: Exchange = retrying(attempt)
+        return exchange
+
+    def _outcome(self, exchange: Exchange) -> Outcome:
+        if exchange.http_status is None:
+            return outcome_without_answer(exchange)
+        return self._profile.outcome_of(exchange.http_status, exchange.headers, exchange.body, conceal=self._conceal)
+
+    def _raise_for(self, outcome: Outcome) -> None:
+        """Raise for what proves that nothing was changed."""
+        status, said = outcome.answer.http_status, outcome.answer.message
+        if status in (401, 403):
+            raise CredentialsRefused(f"{self.origin} refuses the id or the key (HTTP {status})")
+        if outcome.state is State.DECLINED:
+            raise AccountRefused(f"the gateway answered no: {said or outcome.stop or outcome.reason}")
+        if outcome.state is State.PENDING and status is None:
+            raise GatewayUnreachable(outcome.reason)
+        if outcome.state is State.PENDING:
+            raise RunStopped(f"{self.origin} is busy (HTTP {status}), nothing was changed; try again later")
+
+
+def _last(state: tenacity.RetryCallState) -> Any:
+    assert state.outcome is not None
+    return state.outcome.result()
+
+
+def _body(node: Mapping[str, int | str]) -> bytes:
+    return json.dumps({"gateway": dict(node)}, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _message(exchange: Exchange) -> Any:
+    """What stands in the success envelope; raises KeyError, TypeError or ValueError where it has another shape."""
+    return parse_object(exchange.body)["successMessage"]["message"]
+
+
+def _words(message: Any) -> str:
+    if not isinstance(message, str):
+        raise TypeError
+    return message
+
+
+def _new_id(message: Any) -> int:
+    return _whole(message["gateway"]["gateway_id"])
+
+
+def _account(item: Any) -> GatewayAccount:
+    """Read an account; only its id and name must be there."""
+    type_id = item.get("gateway_type_id")
+    return GatewayAccount(
+        id=_whole(item["id"]),
+        gateway_type_id=type_id if isinstance(type_id, (int, str)) else None,
+        gateway_name=_words(item["gateway_name"]),
+        gateway_display_name=_text(item.get("gateway_display_name")),
+        date_updated=_text(item.get("date_updated")),
+        date_created=_text(item.get("date_created")),
+    )
+
+
+def _whole(value: Any) -> int:
+    """An id as a number or in digits."""
+    number = account_id(str(value)) if isinstance(value, (int, str)) else None
+    if number is None:
+        raise TypeError
+    return number
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,117 @@
+"""Where requests may go: what an origin may be and what it may not."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchpay.errors import SettingsNotUsable
+from batchpay.gateway.origin import check_origin, check_proxy, is_loopback
+
+
+@pytest.mark.parametrize(
+    ("base_url", "shown", "authority"),
+    [
+        ("https://gateway.example", "https://gateway.example", "gateway.example"),
+        ("https://gateway.example/", "https://gateway.example", "gateway.example"),
+        ("https://gateway.example:443", "https://gateway.example", "gateway.example"),
+        ("https://GATEWAY.example:8443", "https://gateway.example:8443", "gateway.example:8443"),
+        ("https://192.0.2.7", "https://192.0.2.7", "192.0.2.7"),
+        ("https://[2001:db8::1]:8443", "https://[2001:db8::1]:8443", "[2001:db8::1]:8443"),
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080", "127.0.0.1:8080"),
+        ("http://127.9.8.7", "http://127.9.8.7", "127.9.8.7"),
+        ("http://[::1]:8080", "http://[::1]:8080", "[::1]:8080"),
+        ("http://localhost:8080", "http://localhost:8080", "localhost:8080"),
+    ],
+)
+def test_usable_origins(base_url: str, shown: str, authority: str) -> None:
+    """An https origin may be anywhere, an http one only on this machine."""
+    origin = check_origin(base_url)
+    assert (str(origin), origin.authority) == (shown, authority)
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "",
+        "gateway.example",
+        "//gateway.example",
+        "ftp://gateway.example",
+        "file:///etc/passwd",
+        "http://gateway.example",
+        "http://192.168.0.1",
+        "http://localhost.example",
+        "http://localhost.",
+        "http://127.0.0.1.example",
+        "http://127.1",
+        "http://2130706433",
+        "http://0x7f000001",
+        "http://[::ffff:127.0.0.1]",
+        "http://0.0.0.0",
+        "http://127.0.0.1@gateway.example",
+        "https://user:secret-canary@gateway.example",
+        "https://@gateway.example",
+        "https://gateway.example/path",
+        "https://gateway.example//",
+        "https://gateway.example?",
+        "https://gateway.example?key=secret-canary",
+        "https://gateway.example#",
+        "https://gateway.example#part",
+        "https://gateway.example:0",
+        "https://gateway.example:99999",
+        "https://gateway.example:port",
+        "https://gateway.example:80:80",
+        "https://gate way.example",
+        "https://gateway.example\n",
+        "https://gateway\t.example",
+        "https://gateway.example\\@evil.example",
+        "https://gatew\u0430y.example",
+        "https://gateway.example\x00",
+        "https://",
+        "https://:443",
+        "https://-gateway.example",
+        "https://[::1",
+        "https://[::zz]",
+        "https://[fe80::1%eth0]",
+        "https://gate%2eway.example",
+    ],
+)
+def test_unusable_origins(base_url: str) -> None:
+    """Anything else is refused in one line that does not repeat what may be a secret."""
+    with pytest.raises(SettingsNotUsable) as caught:
+        check_origin(base_url)
+    assert "\n" not in str(caught.value)
+    assert "secret-canary" not in str(caught.value)
+
+
+def test_loopback_hosts() -> None:
+    """Loopback is 127.0.0.0/8, ::1 and localhost, and nothing that looks like it."""
+    assert all(map(is_loopback, ("127.0.0.1", "127.255.255.254", "::1", "localhost")))
+    assert not any(map(is_loopback, ("", "10.0.0.1", "localhost.", "LOCALHOST.example", "127.0.0.1.example")))
+
+
+def test_explicit_proxy() -> None:
+    """A proxy is http://host:port, with a user where it wants one; its password shows nowhere."""
+    proxy = check_proxy("http://us%40er:secret-canary@proxy.example:3128")
+    assert proxy is not None
+    assert (proxy.host, proxy.port) == ("proxy.example", 3128)
+    assert proxy.authorization == "Basic dXNAZXI6c2VjcmV0LWNhbmFyeQ=="
+    assert repr(proxy) == "Proxy(proxy.example:3128)"
+    assert check_proxy("") is None
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "proxy.example:3128",
+        "https://proxy.example",
+        "socks5://proxy.example",
+        "http://",
+        "http://a/b",
+        "http://u:secret-canary@",
+    ],
+)
+def test_unusable_proxies(proxy: str) -> None:
+    """Other kinds of proxy are refused, without the text."""
+    with pytest.raises(SettingsNotUsable) as caught:
+        check_proxy(proxy)
+    assert "secret-canary" not in str(caught.value)
