@@ -74,7 +74,8 @@ def test_what_is_no_file_of_the_folder_is_left(tmp_path: Path) -> None:
     "name",
     [
         ".pay.csv", "pay.csv.part", "pay.csv.tmp", "pay.csv.filepart", "pay.csv~", "~pay.csv", "pay.part", "notes.pdf",
-        "notes.txt", "pay.results.csv", "pay.rejects.xlsx", "pay.rejects.csv", "PAY.RESULTS.CSV", "pay.csv.control.toml", "csv",
+        "notes.txt", "pay.results.csv", "pay.rejects.xlsx", "pay.rejects.csv", "PAY.RESULTS.CSV",
+        "pay.csv.control.toml", "csv",
     ],
 )  # fmt: skip
 def test_unfinished_and_own_names_are_no_payment_files(name: str) -> None:
