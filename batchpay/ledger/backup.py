@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.ledger.refusals import sync_directory, translate
+from batchpay.ledger.refusals import FOREIGN, sync_directory, translate
 from batchpay.ledger.store import Store, connect
 
 _PAGES_A_STEP = 4096
@@ -26,7 +26,7 @@ def back_up(store: Store, target: Path) -> None:
             sync_directory(target.absolute().parent)
         except BaseException as error:
             target.unlink(missing_ok=True)
-            if isinstance(error, (sqlite3.Error, OSError)):
+            if isinstance(error, FOREIGN):
                 raise translate(error, target) from None
             raise
     finally:

@@ -231,6 +231,7 @@ def _check_chunks(store: Store, connection: sqlite3.Connection) -> list[str]:
         f" (SELECT chunk, sum(state IN ({states})) AS open FROM row WHERE chunk IS NOT NULL GROUP BY chunk) AS held"
         " ON held.chunk = chunk.id WHERE chunk.open_rows <> coalesce(held.open, -1)"
         " OR (chunk.open_rows > 0) <> EXISTS (SELECT 1 FROM body WHERE body.chunk = chunk.id)"
+        " OR NOT EXISTS (SELECT 1 FROM detail WHERE detail.chunk = chunk.id)"
     ).fetchone()[0]
     if wrong:
         problems.append(f"the ledger is damaged: {wrong} chunks of payloads do not fit their rows")

@@ -100,8 +100,16 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def translate(error: sqlite3.Error | OSError, path: Path) -> BatchpayError:
-    """Give our error for one of SQLite or of the operating system."""
+FOREIGN = (sqlite3.Error, OSError, UnicodeDecodeError, MemoryError)
+"""What SQLite raises for a ledger's sake; text or sizes in a damaged file can reach us as the last two."""
+
+
+def translate(error: BaseException, path: Path) -> BatchpayError:
+    """Give our error for one of FOREIGN."""
+    if isinstance(error, UnicodeDecodeError):
+        return LedgerDamaged(f"the ledger {path} is damaged; bring back a backup, nothing was sent")
+    if isinstance(error, MemoryError):
+        return LedgerNotUsable(f"the ledger {path} is not usable: there is no memory left")
     if isinstance(error, OSError):
         return LedgerNotUsable(f"the ledger {path} is not usable: {error.strerror or type(error).__name__}")
     code = getattr(error, "sqlite_errorcode", None)
@@ -140,5 +148,5 @@ def translated(path: Path) -> Iterator[None]:
     """Turn SQLite's and the system's errors into ours."""
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    except FOREIGN as error:
         raise translate(error, path) from None

@@ -24,7 +24,7 @@ from typing import Any
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.codes import now_ms
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.refusals import translate, translated
+from batchpay.ledger.refusals import FOREIGN, translate, translated
 from batchpay.ledger.witness import Testimony, Witness
 
 LOCK_WAIT_S = 30.0
@@ -179,7 +179,7 @@ class Store:
                 raise
         except BaseException as error:
             self._turn.release()
-            if isinstance(error, (sqlite3.Error, OSError)):
+            if isinstance(error, FOREIGN):
                 raise translate(error, self.place.ledger) from None
             raise
 
@@ -310,7 +310,7 @@ class Transaction:
             failure = error
             with suppress(sqlite3.Error):
                 self.connection.execute("ROLLBACK")
-            if isinstance(error, (sqlite3.Error, OSError)):
+            if isinstance(error, FOREIGN):
                 raise translate(error, self._store.place.ledger) from None
             raise
         finally:

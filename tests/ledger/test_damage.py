@@ -1,0 +1,215 @@
+"""A damaged, cut or edited ledger never sends what it should not, and its check says so."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from batchpay.errors import LedgerDamaged, LedgerNotUsable, WrongUse
+from batchpay.ledger import checking, sqlite
+from batchpay.ledger.contract import Decision, Ledger
+from batchpay.ledger.store import connect
+from batchpay.payment import State
+from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, body_of, columns, register, rejected
+from tests.ledger.conftest import LedgerFactory
+
+PENDING_ROWS = {5, 6, 7, 8}
+
+
+@pytest.fixture
+def used(ledger_factory: LedgerFactory) -> LedgerFactory:
+    """A closed ledger whose rows stand in every state that stays."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, range(1, 9), named=[1, 5]), rejected([9]))
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([1, 2, 3, 4], [])
+        run.commit([], [(1, ACCEPTED), (2, DECLINED), (3, IN_DOUBT), (4, ACCEPTED)])
+        run.finish(None)
+    ledger_factory.close()
+    return ledger_factory
+
+
+def what_is_told(ledger: Ledger) -> list[object]:
+    """All that a report would say."""
+    batch = ledger.find(None)
+    return [batch, list(ledger.rows(batch.batch)), list(ledger.rejected(batch.batch)), list(ledger.events())]
+
+
+def send_all(ledger: Ledger) -> set[int]:
+    """Run the batch as a submission does; gives the rows that would have been sent, with their exact bodies."""
+    batch = ledger.find(None)
+    with ledger.hold(batch.digest):
+        run = ledger.start(batch.batch, "ada")
+        payments = run.pending(0, 100)
+        granted = run.commit([payment.row for payment in payments], [])
+        assert all(payment.body == body_of(payment.row).encode() for payment in payments)
+        run.finish(None)
+    return granted
+
+
+def restore(factory: LedgerFactory, whole: bytes, witness: bytes) -> None:
+    """Put the ledger back as it was before a trial."""
+    factory.close()
+    for left_over in factory.path.parent.glob("ledger.db-*"):
+        left_over.unlink()
+    factory.path.write_bytes(whole)
+    factory.witness.write_bytes(witness)
+
+
+def test_no_flipped_byte_makes_anything_else_be_sent_or_told(used: LedgerFactory) -> None:
+    """Wherever a byte of the file is flipped: the ledger is refused, or it sends and tells exactly the truth."""
+    whole, witness = used.path.read_bytes(), used.witness.read_bytes()
+    truth = what_is_told(used.open(read_only=True))
+    used.close()
+    generator = random.Random(20260724)
+    written = [position for position, byte in enumerate(whole) if byte]
+    refused = 0
+    for position in {*generator.sample(written, 250), *generator.sample(range(len(whole)), 50)}:
+        changed = bytearray(whole)
+        changed[position] ^= 1 << generator.randrange(8)
+        restore(used, bytes(changed), witness)
+        try:
+            ledger = used.open()
+            told = what_is_told(ledger)
+            sent = send_all(ledger)
+        except LedgerNotUsable:
+            refused += 1
+            continue
+        assert told == truth, position
+        assert sent == PENDING_ROWS, position
+    assert refused > 150
+
+
+def test_no_truncated_ledger_is_used(used: LedgerFactory) -> None:
+    """Cut anywhere, it is refused."""
+    whole, witness = used.path.read_bytes(), used.witness.read_bytes()
+    for length in [*range(0, len(whole), 4096), 1, 99, 100, 4097, len(whole) - 1]:
+        restore(used, whole[:length], witness)
+        with pytest.raises(LedgerNotUsable):
+            send_all(used.open())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE row SET state = 3 WHERE state = 5",
+        "UPDATE row SET state = 5 WHERE state = 3",
+        "UPDATE row SET amount_cents = amount_cents + 1 WHERE id % 10 = 5",
+        "UPDATE attempt SET gateway_reference = 'TX-78' WHERE state = 5",
+        "UPDATE attempt SET state = 3",
+        "UPDATE total SET row_count = row_count + 1 WHERE state = 3",
+        "UPDATE total SET cents = cents + 1 WHERE state = 5",
+        "UPDATE batch SET cents = cents + 1",
+        "UPDATE batch SET origin = 'https://elsewhere'",
+        "UPDATE batch SET file = 'other.csv'",
+        "UPDATE chunk SET open_rows = 0",
+        "DELETE FROM body",
+        "DELETE FROM detail",
+        "DELETE FROM row WHERE state = 5",
+        "DELETE FROM attempt WHERE state = 5",
+        "UPDATE body SET sealed = (SELECT sealed FROM detail)",
+        "INSERT INTO event SELECT number + 9, at, batch, kind, who, why, detail, mac FROM event WHERE number = 3",
+        "DROP TRIGGER event_is_never_changed; UPDATE event SET who = 'eve' WHERE number = 2",
+        "DROP TRIGGER event_is_never_deleted; DELETE FROM event WHERE number = 3",
+        "DROP TRIGGER event_is_never_deleted; DELETE FROM event",
+        "DELETE FROM meta",
+    ],
+)
+def test_an_edited_ledger_is_refused(used: LedgerFactory, statement: str) -> None:
+    """Whoever edits the ledger by hand without its key is found out before anything is sent."""
+    connection = sqlite3.connect(used.path)
+    connection.executescript(statement)
+    connection.close()
+    with pytest.raises(LedgerNotUsable):
+        used.open()
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE event SET who = 'eve'", "DELETE FROM event", "DELETE FROM event WHERE number = 1"]
+)
+def test_history_is_append_only(used: LedgerFactory, statement: str) -> None:
+    """The database itself refuses to change or delete a line of history."""
+    with closing(sqlite3.connect(used.path)) as connection, pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute(statement)
+
+
+def test_a_row_whose_attempt_contradicts_it_is_never_granted(
+    used: LedgerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a ledger too large to be read whole at its opening one damaged byte must not send a payment twice."""
+    connection = sqlite3.connect(used.path)
+    connection.execute("UPDATE row SET state = 3 WHERE id & 4294967295 = 1")
+    connection.commit()
+    connection.close()
+    monkeypatch.setattr(checking, "SMALL_BYTES", 0)
+    ledger = used.open()
+    batch = ledger.find(None)
+    with ledger.hold(batch.digest):
+        run = ledger.start(batch.batch, "ada")
+        with pytest.raises(LedgerDamaged, match="row 1"):
+            run.commit([1], [])
+    assert ledger.check() != []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE total SET row_count = row_count + 1 WHERE state = 3",
+        "DROP TRIGGER event_is_never_changed; UPDATE event SET why = 'x' WHERE number = 4",
+    ],
+)
+def test_a_large_ledger_is_looked_over_in_short(
+    used: LedgerFactory, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """Totals and the end of the history are checked at every opening, however large the ledger is."""
+    monkeypatch.setattr(checking, "SMALL_BYTES", 0)
+    used.open()
+    used.close()
+    connection = sqlite3.connect(used.path)
+    connection.executescript(statement)
+    connection.close()
+    with pytest.raises(LedgerDamaged):
+        used.open()
+
+
+def test_an_older_write_ahead_log_is_an_older_ledger(used: LedgerFactory) -> None:
+    """A log that was taken away after a crash makes the ledger older than its witness."""
+    before = used.path.read_bytes()
+    ledger = used.open()
+    send_all(ledger)
+    used.close()
+    used.path.write_bytes(before)
+    with pytest.raises(LedgerNotUsable, match="witness"):
+        used.open()
+
+
+def test_bodies_are_erased_once_every_row_of_their_chunk_is_final(ledger_factory: LedgerFactory) -> None:
+    """A row in doubt keeps its chunk's bodies, since it may be sent again; its settlement erases them. Details stay."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, [1, 2, 3]))
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([1, 2, 3], [])
+        run.commit([], [(1, ACCEPTED), (2, DECLINED), (3, IN_DOUBT)])
+        run.finish(None)
+
+    def bodies() -> int:
+        with closing(connect(ledger_factory.path, "ro", 1)) as connection:
+            return int(connection.execute("SELECT count(*) FROM body").fetchone()[0])
+
+    assert bodies() == 1
+    ledger.resolve(name, [Decision(3, State.ACCEPTED)], "ben", "found in the portal")
+    assert bodies() == 0
+    assert [row.details["name"] for row in ledger.rows(name)] == ["Zoë 1", "Zoë 2", "Zoë 3"]
+    assert ledger.check() == []
+
+
+def test_a_lost_acceptance_needs_name_and_reason(used: LedgerFactory) -> None:
+    """Nobody accepts a ledger anonymously."""
+    for who, why in (("", "x"), ("ada", " ")):
+        with pytest.raises(WrongUse, match="named person"):
+            sqlite.accept_ledger(used.settings, who, why)
