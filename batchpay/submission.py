@@ -183,10 +183,13 @@ class Submission:
         Raises LedgerNotUsable if the ledger failed: then nothing was sent that it does not know of.
         """
         workers: list[threading.Thread] = []
+        limit_reached = False
         try:
             for count, payment in enumerate(self._pending(), start=1):
-                self._ask_at_limits(limits, count)
-                if self._stop:
+                limit_reached = limits.rows_max is not None and count > limits.rows_max
+                if limits.until is not None and time.time() >= limits.until:
+                    self._stop.ask("the time given by --until is reached")
+                if self._stop or limit_reached:
                     break
                 if count == 1:
                     self._send_canary(payment)
@@ -196,6 +199,8 @@ class Submission:
                 self._hand_over(payment, progress)
         finally:
             self._end(workers, progress)
+        if limit_reached:  # only now: rows that were handed over before the limit are sent
+            self._stop.ask(f"the limit of {limits.rows_max} rows is reached")
 
     def _pending(self) -> Iterator[PendingPayment]:
         """Rows to send, in file order. A row that an answer put back is repeated by its worker, not fed again."""
@@ -203,12 +208,6 @@ class Submission:
         while payments := self._run.pending(last, _FEED_ROWS):
             yield from payments
             last = payments[-1].row
-
-    def _ask_at_limits(self, limits: Limits, count: int) -> None:
-        if limits.rows_max is not None and count > limits.rows_max:
-            self._stop.ask(f"the limit of {limits.rows_max} rows is reached")
-        if limits.until is not None and time.time() >= limits.until:
-            self._stop.ask("the time given by --until is reached")
 
     def _send_canary(self, payment: PendingPayment) -> None:
         """Send the first row alone: while its answer is not recognised, no other row is begun."""

@@ -195,3 +195,12 @@ def test_an_account_number_shows_up_nowhere(oracle_home: Home) -> None:
     for account in accounts:
         assert account not in done.stdout + done.stderr
         assert account.encode() not in kept
+
+
+def test_a_limit_sends_exactly_that_many(oracle_home: Home, oracle: Oracle) -> None:
+    """--limit N sends N rows, also those handed to workers already: once, rows in the queue were dropped."""
+    small_file(oracle_home.path / "a.csv", 30)
+    summary = oracle_home.json("submit", "a.csv", "--limit", "20")
+    assert (summary["accepted"], summary["pending"], summary["exit_code"]) == (20, 10, 6)
+    assert set(oracle.received()) == {f"INV-{number}" for number in range(1, 21)}
+    assert oracle_home.json("resume")["accepted"] == 30

@@ -16,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,9 +41,16 @@ class Oracle:
         """How often each body arrived, by its digest."""
         return Counter(entry["digest"] for entry in self.entries())
 
-    def entries(self) -> list[dict[str, str]]:
-        """Everything that arrived, in order."""
-        return [json.loads(line) for line in self.log.read_text("utf-8").splitlines()]
+    def entries(self, since: int = 0) -> list[dict[str, str]]:
+        """Everything that arrived, in order; `since` is a size of the log, to leave out what came before."""
+        with self.log.open("rb") as file:
+            file.seek(since)
+            return [json.loads(line) for line in file]
+
+    def settle(self) -> None:
+        """Wait until everything that was sent has arrived: the senders' connections are closed."""
+        with urllib.request.urlopen(f"{self.origin}/idle", timeout=30) as answer:  # noqa: S310 - loopback
+            answer.read()
 
 
 @contextmanager
@@ -60,20 +68,30 @@ def running_oracle(log: Path, *options: str) -> Iterator[Oracle]:
 
 
 class _Server:
-    def __init__(self, log: Path, latency_s: float) -> None:
-        self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        self._latency_s = latency_s
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._log = os.open(arguments.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._latency_s = arguments.latency_ms / 1000
+        self._silent_every = arguments.silent_every
+        self._garbage_every = arguments.garbage_every
         self._count = 0
+        self._open = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection until it closes."""
+        self._open += 1
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 body = await reader.readexactly(_content_length(head))
-                if b"/payment" in head.split(b"\r\n", 1)[0]:
+                if head.startswith(b"GET /idle "):
+                    await self._wait_until_idle()
+                elif b"/payment" in head.split(b"\r\n", 1)[0]:
                     self._note(body)
                     await asyncio.sleep(self._latency_s)
+                    if self._silent_every and self._count % self._silent_every == 0:
+                        break
                 answer = json.dumps(SUCCESS).encode()
+                if self._garbage_every and self._count and self._count % self._garbage_every == 0:
+                    answer = b"<html>something went wrong</html>"
                 writer.write(
                     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
                     % (len(answer), answer)
@@ -82,7 +100,13 @@ class _Server:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the payer is gone: what it sent whole stands in the log
         finally:
+            self._open -= 1
             writer.close()
+
+    async def _wait_until_idle(self) -> None:
+        """Wait until every other connection is closed: then all that was ever sent whole stands in the log."""
+        while self._open > 1:
+            await asyncio.sleep(0.002)
 
     def _note(self, body: bytes) -> None:
         self._count += 1
@@ -108,8 +132,9 @@ async def _main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--latency-ms", type=float, default=0.0)
-    arguments = parser.parse_args()
-    oracle = _Server(arguments.log, arguments.latency_ms / 1000)
+    parser.add_argument("--silent-every", type=int, default=0, help="close without an answer after every Nth payment")
+    parser.add_argument("--garbage-every", type=int, default=0, help="answer every Nth payment with a page of HTML")
+    oracle = _Server(parser.parse_args())
     server = await asyncio.start_server(oracle.serve, "127.0.0.1", 0, backlog=512)
     print(f"oracle ready at http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()

@@ -1,0 +1,1 @@
+"""Campaigns: what kills, errors, restores and races do to a run, counted by a process that only counts."""

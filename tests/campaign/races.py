@@ -1,0 +1,93 @@
+"""Several processes on one file, a holder that is stopped or dies, and answers that get lost."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+from tests.campaign.trial import ROWS, Bench, Findings, finish_and_check
+from tests.support.command import small_file
+
+_COMMAND = ("submit", "a.csv")
+_HELD, _STOPPED = 9, 6
+
+
+def starts_at_once(made: Bench, processes: int) -> Findings:
+    """Start the same command several times at the same moment."""
+    home = made.empty_home()
+    since = made.oracle.log.stat().st_size
+    running = [
+        subprocess.Popen(
+            home.command(*_COMMAND, "--results", f"results-{number}.csv", "--rejects", f"rejects-{number}.csv"),
+            env=home.environment,
+            cwd=home.path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+        )
+        for number in range(processes)
+    ]
+    codes = [process.wait(timeout=120) for process in running]
+    found = finish_and_check(made, home, since, f"{processes} starts at once", _COMMAND)
+    found.fired = int(codes.count(_HELD) > 0 or processes > 1)
+    if not set(codes) <= {0, 3, _HELD}:
+        found.wrong.append(f"{processes} starts at once ended with {sorted(codes)}")
+    return found
+
+
+def stopped_and_replaced(made: Bench, seed: int) -> Findings:
+    """SIGSTOP a run, start another, which finds the batch held; SIGCONT, and the first goes on."""
+    home = made.home()
+    since = made.oracle.log.stat().st_size
+    wanted = random.Random(seed).randrange(1, 6)
+    process = subprocess.Popen(
+        home.command("resume"),
+        env=home.environment,
+        cwd=home.path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while process.poll() is None and len(made.oracle.entries(since)) < wanted:
+        pass
+    process.send_signal(signal.SIGSTOP)
+    other = home.run("resume")
+    process.send_signal(signal.SIGCONT)
+    process.wait(timeout=60)
+    found = finish_and_check(made, home, since, "stopped and replaced", ("resume",))
+    found.fired = int(other.returncode == _HELD)
+    return found
+
+
+def lost_answers(made: Bench) -> Findings:
+    """Run against an oracle that now and then takes a payment and gives no answer, or no answer that can be read."""
+    home = made.home()
+    since = made.oracle.log.stat().st_size
+    home.run("resume", "--max-in-doubt", "1000")
+    found = finish_and_check(made, home, since, "lost answers", ("resume",), in_doubt_max=ROWS)
+    found.fired = found.in_doubt
+    return found
+
+
+def paid_under_another_name(made: Bench) -> Findings:
+    """Submit a file, then the same rows under another name, then with one row more: nothing is paid twice."""
+    home = made.empty_home()
+    since = made.oracle.log.stat().st_size
+    home.run(*_COMMAND)
+    shutil.copyfile(home.path / "a.csv", home.path / "b.csv")
+    home.run("submit", "b.csv")
+    small_file(home.path / "c.csv", len(made.oracle.entries(since)) + 1)
+    home.run("submit", "c.csv")
+    arrived = [entry["reference"] for entry in made.oracle.entries(since)]
+    found = Findings(trials=1, fired=1)
+    if sorted(set(arrived)) != sorted(arrived):
+        found.wrong.append("the same payments were sent again under another name")
+    if len(set(arrived)) != len(_rows(home.path / "c.csv")):
+        found.wrong.append(f"{len(set(arrived))} payments arrived")
+    return found
+
+
+def _rows(file: Path) -> list[str]:
+    return file.read_text("utf-8").splitlines()[1:]

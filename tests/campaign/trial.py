@@ -1,0 +1,159 @@
+"""One trial: a home with a registered batch, something that goes wrong, the same command run to its end, the check.
+
+The check never trusts batchpay's own state alone: it holds what the oracle received against what the results say.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.command import Home, small_file
+from tests.support.oracle import Oracle, running_oracle
+
+ROWS = 12
+FINISHED = (0, 3, 7)
+_TRIES = 4
+
+
+@dataclass
+class Findings:
+    """What a campaign counted; any wrong line fails it."""
+
+    trials: int = 0
+    fired: int = 0
+    in_doubt: int = 0
+    in_doubt_most: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def add(self, other: Findings) -> None:
+        """Take in what another part of the campaign counted."""
+        self.trials += other.trials
+        self.fired += other.fired
+        self.in_doubt += other.in_doubt
+        self.in_doubt_most = max(self.in_doubt_most, other.in_doubt_most)
+        self.wrong += other.wrong
+
+    def line(self, name: str) -> str:
+        """Say it in one line."""
+        return (
+            f"{name}: {self.trials} trials, {self.fired} faults fired, {self.in_doubt} rows in doubt "
+            f"(at most {self.in_doubt_most} in a trial), {len(self.wrong)} wrong"
+        )
+
+
+@dataclass
+class Bench:
+    """Where trials run: a folder, an oracle, and a template home to copy."""
+
+    folder: Path
+    oracle: Oracle
+    template: Path
+    program: Path | None = None
+    """A folder with a changed batchpay to run instead of the installed one (sabotages)."""
+    workers: int = 4
+    count: int = 0
+
+    def home(self) -> Home:
+        """Give a fresh copy of the template: a ledger with a registered batch, nothing sent."""
+        self.count += 1
+        path = self.folder / f"trial-{self.count}"
+        shutil.copytree(self.template, path, symlinks=True)
+        return self._home_at(path)
+
+    def empty_home(self) -> Home:
+        """Give a home with the payment file alone."""
+        self.count += 1
+        path = self.folder / f"trial-{self.count}"
+        path.mkdir()
+        small_file(path / "a.csv", ROWS)
+        return self._home_at(path)
+
+    def _home_at(self, path: Path) -> Home:
+        extra = {"BATCHPAY_WORKERS": str(self.workers)}
+        if self.program is not None:
+            extra["PYTHONPATH"] = str(self.program)
+        return Home(path, self.oracle.origin, extra)
+
+
+@contextmanager
+def bench(folder: Path, program: Path | None = None, *oracle_options: str) -> Iterator[Bench]:
+    """Prepare a template and keep an oracle running."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with running_oracle(folder / "oracle.log", *oracle_options) as oracle:
+        made = Bench(folder, oracle, folder / "template", program)
+        made.template.mkdir()
+        home = made._home_at(made.template)
+        small_file(home.path / "a.csv", ROWS)
+        past = datetime.datetime.now() - datetime.timedelta(minutes=2)  # noqa: DTZ005 - the clock on the wall
+        done = home.run("submit", "a.csv", "--until", past.strftime("%H:%M"))
+        assert done.returncode == 6, done.stderr
+        assert oracle.entries() == []
+        yield made
+
+
+def run_with(home: Home, prefix: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command under another program (strace), whatever becomes of it."""
+    return subprocess.run(
+        [*prefix, *home.command(*arguments)],
+        env=home.environment,
+        cwd=home.path,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+        check=False,
+    )
+
+
+def finish_and_check(
+    made: Bench, home: Home, since: int, story: str, command: tuple[str, ...], *, in_doubt_max: int | None = None
+) -> Findings:
+    """Run the command to its end and hold its results against what arrived.
+
+    `since` is the size of the oracle's log before; at most `in_doubt_max` rows may be in doubt (as many as workers).
+    """
+    found = Findings(trials=1)
+    for _ in range(_TRIES):
+        done = home.run(*command, "--json", "--max-in-doubt", "1000")
+        if done.returncode in FINISHED:
+            break
+    else:
+        found.wrong.append(f"{story}: never finished, exit code {done.returncode}: {done.stderr.strip()}")
+        return found
+    summary = json.loads(done.stdout)
+    made.oracle.settle()
+    received = Counter(entry["reference"] for entry in made.oracle.entries(since))
+    with Path(home.path / summary["results"]).open(encoding="utf-8", newline="") as file:
+        states = {row["invoiceNumber"]: row["state"] for row in csv.DictReader(file)}
+    found.in_doubt = found.in_doubt_most = summary["in_doubt"]
+    found.wrong += [f"{story}: {wrong}" for wrong in _contradictions(summary, states, received)]
+    most = made.workers if in_doubt_max is None else in_doubt_max
+    if summary["in_doubt"] > most:
+        found.wrong.append(f"{story}: {summary['in_doubt']} rows in doubt, at most {most} were expected")
+    if not found.wrong:
+        shutil.rmtree(home.path)
+    return found
+
+
+def _contradictions(summary: dict[str, int], states: dict[str, str], received: Counter[str]) -> Iterator[str]:
+    if len(states) != ROWS or summary["rows"] != ROWS:
+        yield f"{len(states)} of {ROWS} rows are left"
+    for reference, count in received.items():
+        if count > 1:
+            yield f"{reference} arrived {count} times"
+        if states.get(reference) not in ("accepted", "in_doubt"):
+            yield f"{reference} arrived and is called {states.get(reference)}"
+    for reference, state in states.items():
+        if state == "accepted" and received[reference] != 1:
+            yield f"{reference} is called accepted and never arrived"
+        if state not in ("accepted", "in_doubt"):
+            yield f"{reference} ended {state}"
