@@ -1,0 +1,38 @@
+"""`batchpay report`: a page about a batch, one file that needs nothing beside it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from batchpay.cli import output
+from batchpay.cli.context import Command, Context, option
+
+
+@click.command(cls=Command, short_help="Write a page about a batch (HTML, self-contained).")
+@click.argument("batch", required=False)
+@option("--out", metavar="PATH", help="Where the page goes; BATCH.report.html by default.")
+@click.pass_obj
+def report(context: Context, batch: str | None, out: str | None) -> int:
+    """Write a page about a batch: the latest one, or the one named.
+
+    Control totals, outcome, rows over time, reasons, and the rows that need someone, those in doubt first, with what to
+    do. One HTML file to look at, to send on or to print; it asks no network for anything and masks account numbers.
+
+    Example: batchpay report 3f2a91c0d7e1 --out today.html
+    """
+    from batchpay.ledger.sqlite import open_ledger
+    from batchpay.reports.page import write_batch_page
+    from batchpay.reports.summary import summary_of_batch
+
+    with closing(open_ledger(context.settings.ledger, read_only=True)) as ledger:
+        found = ledger.find(batch)
+        path = Path(out or f"{found.batch}.report.html")
+        write_batch_page(ledger, found, path)
+    if context.json:
+        output.print_json({**summary_of_batch(found).as_json(), "report": str(path), "exit_code": 0})
+    else:
+        click.echo(output.printable(str(path)))
+    return 0

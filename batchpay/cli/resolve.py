@@ -1,0 +1,271 @@
+"""`batchpay resolve`: list rows in doubt, or settle them, by a named person with a reason."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchpay.cli import output
+from batchpay.cli.context import Command, Context, option
+from batchpay.errors import BatchHeld
+from batchpay.payment import State, Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from batchpay.ledger.contract import BatchSummary, Decision, Ledger
+    from batchpay.reports.resolution import Doubt
+
+_WORDS = ("accepted", "declined", "send again")
+_SHOWN_MAX = 100
+_EXIT_IN_DOUBT = 7
+
+
+@click.command(cls=Command, short_help="List rows in doubt, or settle them.")
+@click.argument("batch")
+@option("--export", metavar="SHEET", help="Write the rows in doubt as a sheet to fill in (.csv or .xlsx).")
+@option("--from", "from_", metavar="SHEET", help="Settle what a filled-in sheet decides.")
+@option("--row", type=click.IntRange(1), metavar="N", help="Settle this row.")
+@option("--decision", type=click.Choice(_WORDS, case_sensitive=False), help="What became of it.")
+@option("--reference", metavar="TEXT", help="The gateway's own id of the payment, if you found it.")
+@option("--reason", metavar="TEXT", help="How you know; it is recorded. No account numbers.")
+@option("--name", metavar="NAME", help="Who decides; it is recorded.")
+@option("--yes", is_flag=True, help="Do not ask before settling.")
+@click.pass_obj
+def resolve(context: Context, /, batch: str, **options: Any) -> int:
+    """List the rows of a batch that are in doubt, with what to look for in the gateway's portal; or settle them.
+
+    A row is in doubt when its request left this machine and no recognised answer came back. It is never sent again by
+    itself: look it up, then say what became of it, row by row or in a sheet. All decisions are taken, or none.
+
+    Example: batchpay resolve 3f2a91c0d7e1 --export doubts.xlsx
+    """
+    single = options["row"] is not None
+    if single != (options["decision"] is not None):
+        raise click.UsageError("--row and --decision go together")
+    if options["reference"] and not single:
+        raise click.UsageError("--reference goes with --row and --decision")
+    if sum((single, bool(options["from_"]), bool(options["export"]))) > 1:
+        raise click.UsageError("--export, --from and --row exclude one another")
+    if single or options["from_"]:
+        check_signature(options)
+        return _settle(context, batch, options)
+    return _list(context, batch, options["export"])
+
+
+def check_signature(options: dict[str, Any]) -> None:
+    """Refuse, where nobody can be asked, to settle without a name, a reason and --yes."""
+    if not output.is_terminal():
+        missing = [f"--{name}" for name in ("reason", "name", "yes") if not _stripped(options[name])]
+        if missing:
+            raise click.UsageError(f"without a terminal, settling needs {', '.join(missing)}")
+
+
+def signature(options: dict[str, Any]) -> tuple[str, str]:
+    """Give who decides and why; asks on a terminal. The account that runs the command is recorded beside the name."""
+    from batchpay.run import who
+
+    reason = _stripped(options["reason"]) or click.prompt("Reason", err=True, value_proc=_filled)
+    name = _stripped(options["name"]) or click.prompt("Your name", err=True, value_proc=_filled)
+    return f"{name} ({who()})", str(reason)
+
+
+def confirm(options: dict[str, Any], sending_again: int) -> None:
+    """Ask on a terminal, unless --yes; rows that may be paid twice need more than a key."""
+    if options["yes"]:
+        return
+    if sending_again:
+        answer = click.prompt('Type "send again" to go on', default="", show_default=False, err=True)
+        if answer.strip().lower() != "send again":
+            raise click.Abort
+    else:
+        click.confirm("Settle these rows?", abort=True, err=True)
+
+
+def _stripped(value: Any) -> Any:
+    return value.strip() if isinstance(value, str) else value
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise click.UsageError("it must not be blank")
+    return text.strip()
+
+
+def _list(context: Context, batch: str, export: str | None) -> int:
+    from batchpay.ledger.sqlite import open_ledger
+    from batchpay.reports.resolution import rows_in_doubt, write_sheet
+
+    settings = context.settings
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        found = ledger.find(batch)
+    if found.by_state[State.SENDING].rows:
+        _take_over(context, found)
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        found = ledger.find(found.batch)
+        doubts = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
+        if export:
+            write_sheet(export, found.batch, doubts)
+    return _finish(context, found, doubts, exported=export)
+
+
+def _take_over(context: Context, found: BatchSummary) -> None:
+    """Rows in `sending` without a living run are in doubt; a run that lives is left alone."""
+    from batchpay.ledger.sqlite import open_ledger
+    from batchpay.reports.resolution import take_over
+    from batchpay.run import who
+
+    with closing(open_ledger(context.settings.ledger)) as ledger:
+        try:
+            with ledger.hold(found.digest):
+                take_over(ledger, ledger.find(found.batch), who())
+        except BatchHeld:
+            output.say(context, "a run is under way: the rows that it is sending now are not listed")
+
+
+def _settle(context: Context, batch: str, options: dict[str, Any]) -> int:
+    from batchpay.ledger.sqlite import open_ledger
+    from batchpay.reports.resolution import rows_in_doubt, take_over
+    from batchpay.run import who
+
+    settings = context.settings
+    with closing(open_ledger(settings.ledger)) as ledger:
+        found = ledger.find(batch)
+        with ledger.hold(found.digest):
+            take_over(ledger, ledger.find(found.batch), who())
+            doubts = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
+            settled = _decide(context, ledger, found, {doubt.row: doubt for doubt in doubts}, options)
+        found = ledger.find(found.batch)
+        left = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
+    return _finish(context, found, left, settled=settled)
+
+
+def _decide(
+    context: Context, ledger: Ledger, batch: BatchSummary, doubts: Mapping[int, Doubt], options: dict[str, Any]
+) -> dict[State, Totals]:
+    """Read the decisions, show what they will do, ask, and take them all or none."""
+    from batchpay.reports.resolution import decide, effect_of, read_decisions, reason_with_notes
+
+    notes: Sequence[tuple[int, str]] = ()
+    if options["from_"]:
+        sheet = read_decisions(options["from_"], batch.batch, doubts)
+        decisions, notes = sheet.decisions, sheet.notes
+        if sheet.blank:
+            output.say(context, f"{sheet.blank:,} rows of the sheet have no decision and stay as they are")
+    else:
+        decisions = [decide(options["row"], options["decision"].lower(), _stripped(options["reference"]), doubts)]
+    effect = effect_of(decisions, doubts)
+    if decisions:
+        show_effect(context, decisions, doubts, effect)
+        name, reason = signature(options)
+        confirm(options, effect.get(State.PENDING, Totals()).rows)
+        ledger.resolve(batch.batch, decisions, name, reason_with_notes(reason, notes))
+    return effect
+
+
+def show_effect(
+    context: Context, decisions: Sequence[Decision], doubts: Mapping[int, Doubt], effect: Mapping[State, Totals]
+) -> None:
+    """Say on standard error what is about to be recorded, rows that will be sent again last and loudest."""
+    told = {
+        State.ACCEPTED: "will be accepted: paid, never sent again",
+        State.DECLINED: "will be declined: not paid, never sent again",
+        State.PENDING: "WILL BE SENT AGAIN by the next run. If the gateway has one of them after all, it is paid TWICE",
+    }
+    for state, text in told.items():
+        chosen = [decision for decision in decisions if decision.state is state]
+        if not chosen:
+            continue
+        totals = effect[state]
+        click.echo(_loud(context, f"{_rows(totals.rows)}, {output.amount(totals.cents)}: {text}", state), err=True)
+        for decision in chosen[:_SHOWN_MAX]:
+            doubt = doubts[decision.row]
+            found = f"   reference {decision.gateway_reference}" if decision.gateway_reference else ""
+            click.echo(output.printable(f"  {_headline(doubt)}{found}"), err=True)
+        if len(chosen) > _SHOWN_MAX:
+            click.echo(f"  and {len(chosen) - _SHOWN_MAX:,} more", err=True)
+
+
+def _loud(context: Context, text: str, state: State) -> str:
+    color = {State.PENDING: "red", State.ACCEPTED: "green"}.get(state, "yellow")
+    return click.style(text, fg=color, bold=state is State.PENDING) if context.color else text
+
+
+def _finish(
+    context: Context,
+    batch: BatchSummary,
+    doubts: Sequence[Doubt],
+    *,
+    exported: str | None = None,
+    settled: Mapping[State, Totals] | None = None,
+) -> int:
+    """Print where the batch stands and give the exit code: 7 while a row is in doubt."""
+    from batchpay.payment import format_cents
+    from batchpay.reports.resolution import DECISIONS
+    from batchpay.reports.summary import summary_of_batch
+
+    code = _EXIT_IN_DOUBT if doubts else 0
+    if context.json:
+        answer = {**summary_of_batch(batch).as_json(), "exit_code": code}
+        answer["rows_in_doubt"] = [doubt.as_json() for doubt in doubts]
+        answer["exported"] = exported
+        if settled is not None:
+            done = {word: settled.get(state, Totals()) for word, state in DECISIONS.items()}
+            answer["settled"] = {
+                word: {"rows": totals.rows, "amount": format_cents(totals.cents)} for word, totals in done.items()
+            }
+        output.print_json(answer)
+        return code
+    if settled is None:
+        _print_doubts(context, batch, doubts, exported)
+        return code
+    total = sum(settled.values(), Totals())
+    click.echo(f"settled: {_rows(total.rows)}, {output.amount(total.cents)}")
+    if settled.get(State.PENDING):
+        click.echo(f"to send them again: batchpay resume {batch.batch}")
+    click.echo(f"still in doubt: {_rows(len(doubts))}, {output.amount(sum(doubt.amount_cents for doubt in doubts))}")
+    return code
+
+
+def _print_doubts(context: Context, batch: BatchSummary, doubts: Sequence[Doubt], exported: str | None) -> None:
+    from batchpay.reports.resolution import moment_text
+
+    click.echo(f"{output.printable(batch.file)}   batch {batch.batch}")
+    if not doubts:
+        click.echo("  no row is in doubt")
+        return
+    cents = sum(doubt.amount_cents for doubt in doubts)
+    click.echo(_loud(context, f"  in doubt: {_rows(len(doubts))}, {output.amount(cents)}", State.PENDING))
+    click.echo("  Each may or may not have been paid. Look for it in the gateway's portal.")
+    for doubt in [] if exported else doubts[:_SHOWN_MAX]:
+        click.echo()
+        click.echo(output.printable(f"  {_headline(doubt)}"))
+        if doubt.money_leaves:
+            click.echo("    first        money leaves us: look at this one before the others")
+        click.echo(output.printable(f"    look for     {doubt.reference or 'no invoiceNumber was sent'}"))
+        click.echo(f"    sent from    {moment_text(doubt.sent_from)}")
+        click.echo(f"    until        {moment_text(doubt.sent_until)}")
+        click.echo(output.printable(f"    in doubt as  {doubt.why}"))
+    if not exported and len(doubts) > _SHOWN_MAX:
+        click.echo(f"\n  and {len(doubts) - _SHOWN_MAX:,} more: --export SHEET has all of them")
+    click.echo()
+    if exported:
+        click.echo(f"  written: {output.printable(exported)}; in its column decision: {', '.join(_WORDS)}, or blank")
+        click.echo(f"  then: batchpay resolve {batch.batch} --from {output.printable(exported)}")
+        return
+    row = doubts[0].row
+    click.echo(f"  found:      batchpay resolve {batch.batch} --row {row} --decision accepted --reference ID")
+    click.echo(f"  refused:    batchpay resolve {batch.batch} --row {row} --decision declined")
+    click.echo(f"  never came: batchpay resolve {batch.batch} --row {row} --decision 'send again'")
+    click.echo(f"  many:       batchpay resolve {batch.batch} --export doubts.xlsx")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+def _headline(doubt: Doubt) -> str:
+    money = f"{output.amount(doubt.amount_cents)} {doubt.currency or ''}".rstrip()
+    return f"row {doubt.row}   {doubt.direction} {money}   {doubt.name or 'no name'}   account {doubt.account}"

@@ -1,0 +1,123 @@
+"""Amounts, dates and account endings as gateways, banks and spreadsheets write them, read without guessing at money."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import date, datetime
+from decimal import Decimal
+
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+", re.ASCII)
+_GROUPED = re.compile(r"[0-9]{1,3}(?:([,.' ])[0-9]{3})(?:\1[0-9]{3})*", re.ASCII)
+_CURRENCY = re.compile(r"[A-Z]{3}|[$€£¥]|US\$", re.ASCII | re.IGNORECASE)
+_SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2212": "-", "\u2019": "'"})
+_SLASHED = re.compile(r"([0-9]{1,2})[/.\-]([0-9]{1,2})[/.\-]([0-9]{2}|[0-9]{4})\b.*", re.ASCII)
+_NAMED_MONTH = ("%d-%b-%Y", "%d %b %Y", "%d-%b-%y", "%b %d, %Y", "%B %d, %Y", "%d %B %Y", "%b %d %Y")
+_DIGITS_MAX = 18
+
+
+def foreign_cents(text: str) -> int | None:
+    """Cents of an amount as others write it, None where it is none or has parts of a cent.
+
+    Reads a currency's sign or code, separators of thousands (`,` `.` `'` or a blank), a decimal comma, and a negative
+    amount as `-5.00`, `5.00-`, `(5.00)`, `5.00 DR`. A lone comma or point before three digits separates thousands when
+    it is a comma and decimals when it is a point, so `1.234` has parts of a cent and is not read.
+    """
+    number = text.translate(_SPACES).strip()
+    negative = False
+    if number.startswith("(") and number.endswith(")"):
+        number, negative = number[1:-1].strip(), True
+    if number[-2:].upper() in ("DR", "CR"):
+        negative ^= number[-2:].upper() == "DR"
+        number = number[:-2].strip()
+    number = _without_currency(number)
+    for sign in ("-", "+"):
+        if number.startswith(sign) or number.endswith(sign):
+            negative ^= sign == "-"
+            number = number.removeprefix(sign) if number.startswith(sign) else number.removesuffix(sign)
+            break
+    plain = _plain_number(_without_currency(number.strip()))
+    if plain is None or len(plain) > _DIGITS_MAX:
+        return None
+    cents = Decimal(plain) * 100
+    if cents != cents.to_integral_value():
+        return None
+    return -int(cents) if negative else int(cents)
+
+
+def _without_currency(number: str) -> str:
+    found = _CURRENCY.match(number)
+    if found:
+        return number[found.end() :].strip()
+    for length in (3, 1):
+        if len(number) > length and _CURRENCY.fullmatch(number[-length:]):
+            return number[:-length].strip()
+    return number
+
+
+def _plain_number(number: str) -> str | None:
+    """Digits with a point before the decimals, or None."""
+    whole, decimals = number, ""
+    at = max(number.rfind("."), number.rfind(","))
+    mark = number[at] if at >= 0 else ""
+    is_decimal = mark and (number.count(mark) == 1 and (mark == "." or len(number) - at - 1 != 3))
+    if is_decimal:
+        whole, decimals = number[:at], number[at + 1 :]
+        if decimals and not decimals.isdecimal():
+            return None
+    if mark and is_decimal and mark in whole:
+        return None
+    grouped = _GROUPED.fullmatch(whole)
+    if grouped:
+        whole = whole.replace(grouped[1], "")
+    plain = f"{whole}.{decimals}" if decimals else whole
+    return plain if plain.isascii() and _NUMBER.fullmatch(plain) else None
+
+
+def last_four_of(text: str) -> str:
+    """The last four characters of an account as others show it (`xxxx-1234`), blank where it shows fewer.
+
+    A spreadsheet that took the four digits for a number has dropped zeros in front: they are put back.
+    """
+    shown = "".join(character for character in text if character.isalnum())
+    if shown.isdecimal() and 0 < len(shown) < 4:
+        return shown.zfill(4)
+    tail = shown[-4:]
+    return tail if len(tail) == 4 and tail.isdecimal() else ""
+
+
+def day_comes_first(texts: Iterable[str]) -> bool:
+    """Whether a column writes 31/12/2026 rather than 12/31/2026: some first part is no month, and no second one is."""
+    found = [match for match in map(_SLASHED.fullmatch, texts) if match]
+    if any("." in match[0][:6] for match in found):
+        return True
+    return any(int(match[1]) > 12 for match in found) and not any(int(match[2]) > 12 for match in found)
+
+
+def foreign_date(text: str, *, day_first: bool = False, pattern: str | None = None) -> date | None:
+    """Read a date as others write it, None where it is none. `pattern` (strptime's) is the only one tried if given."""
+    text = text.strip()
+    patterns: tuple[str, ...] = (pattern,) if pattern else ()
+    if not pattern:
+        iso = re.match(r"([0-9]{4})-?([0-9]{2})-?([0-9]{2})(?![0-9])", text, re.ASCII)
+        if iso:
+            return _date(int(iso[1]), int(iso[2]), int(iso[3]))
+        match = _SLASHED.fullmatch(text)
+        if match:
+            year = int(match[3]) + (2000 if len(match[3]) == 2 else 0)
+            first, second = int(match[1]), int(match[2])
+            return _date(year, second, first) if day_first else _date(year, first, second)
+        patterns = _NAMED_MONTH
+    for one in patterns:
+        try:
+            return datetime.strptime(text, one).date()  # noqa: DTZ007 - a day has no zone
+        except ValueError:
+            continue
+    return None
+
+
+def _date(year: int, month: int, day: int) -> date | None:
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None

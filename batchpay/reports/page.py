@@ -1,0 +1,352 @@
+"""The report as a page: what became of a batch, and who has to do what; or what a check found in a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from batchpay import __version__
+from batchpay.ledger.contract import BatchSummary, Event, Ledger, LedgerRow, RejectedRow
+from batchpay.payment import Direction, State, Totals
+from batchpay.reports.page_parts import (
+    Cell,
+    Column,
+    DirectionTotals,
+    HistoryLine,
+    KindCount,
+    ListedRow,
+    Page,
+    Reason,
+    Share,
+    local_time,
+    money,
+    share_of,
+    write,
+)
+from batchpay.reports.summary import Summary, summary_of_batch
+from batchpay.reports.timeline import timeline_of
+
+LISTED_MAX = 2_000
+"""Rows listed one by one; results and rejects have all of them."""
+_REASONS_MAX = 12
+_HISTORY_MAX = 40
+_LABELS = {
+    State.ACCEPTED: "accepted",
+    State.DECLINED: "declined",
+    State.IN_DOUBT: "in doubt",
+    State.PENDING: "pending",
+    State.SENDING: "being sent",
+    State.REJECTED: "rejected",
+}
+_NEEDS_SOMEONE = (State.IN_DOUBT, State.SENDING, State.DECLINED, State.REJECTED)
+_UNTOLD_EVENTS = frozenset({"progress"})
+_COLUMNS = (
+    Column("state", numeric=True), Column("row", numeric=True, number=True),
+    Column("amount", numeric=True, number=True), Column("direction"), Column("name"), Column("account"), Column("invoice"), Column("when"), Column("why"),
+    Column("what to do"),
+)  # fmt: skip
+_CHECK_COLUMNS = (
+    Column("line", numeric=True, number=True), Column("column"), Column("code"), Column("what is wrong"),
+    Column("suggestion"),
+)  # fmt: skip
+
+
+class Failure(Protocol):
+    """One broken rule of one row, as the check tells it; its message holds no account number."""
+
+    @property
+    def row(self) -> int:
+        """Data row, from 1."""
+
+    @property
+    def line(self) -> int | None:
+        """Physical line of a CSV."""
+
+    @property
+    def column(self) -> str:
+        """Column that the rule belongs to."""
+
+    @property
+    def code(self) -> str:
+        """The rule's public code."""
+
+    @property
+    def message(self) -> str:
+        """What is wrong, for a person."""
+
+    @property
+    def suggestion(self) -> str | None:
+        """The right value, where it is certain."""
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What one reading of a batch's rows found."""
+
+    seconds: Counter[tuple[int, str]] = field(default_factory=Counter)
+    reasons: Counter[tuple[State, str]] = field(default_factory=Counter)
+    listed: dict[State, list[LedgerRow]] = field(default_factory=dict)
+    currencies: set[str | None] = field(default_factory=set)
+
+
+def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path) -> None:
+    """Write a batch's page, from the ledger alone: whole or not at all, mode 0600."""
+    summary = summary_of_batch(batch)
+    gathered = _gather(ledger, batch)
+    rejected, rejected_reasons = _gather_rejected(ledger, batch)
+    for reason, rows in rejected_reasons.items():
+        gathered.reasons[State.REJECTED, reason] += rows
+    listed = list(_listed(batch, gathered, rejected))
+    needing = sum(summary.of(state).rows for state in _NEEDS_SOMEONE)
+    currency = next(iter(gathered.currencies)) if len(gathered.currencies) == 1 else None
+    reasons, reasons_left = _reasons(gathered.reasons)
+    mood, headlines = _headlines(summary)
+    page = Page(
+        title="batchpay report",
+        file=batch.file,
+        facts=[
+            ("batch", batch.batch),
+            ("gateway", batch.origin),
+            ("registered", local_time(batch.registered_at)),
+            ("last run", local_time(batch.finished_at or batch.started_at)),
+            *([("pays again, because", batch.again_reason)] if batch.again_reason else []),
+        ],
+        mood=mood,
+        headlines=headlines,
+        total=batch.total,
+        directions=_directions(summary.by_direction),
+        outcomes=_outcomes(summary),
+        made=_made(),
+        currency=f", {currency}" if currency else "",
+        timeline=timeline_of(gathered.seconds, {str(state): label for state, label in _LABELS.items()}),
+        reasons=reasons,
+        reasons_left=reasons_left,
+        columns=_COLUMNS,
+        attention=listed,
+        attention_left=needing - len(listed),
+        attention_kinds=[
+            KindCount(str(state), _LABELS[state], rows)
+            for state in _NEEDS_SOMEONE
+            if (rows := sum(row.kind == state for row in listed))
+        ],
+        more_at=f"The others: batchpay results {batch.batch}; rejected rows stand in the rejects file.",
+        history=_history(ledger, batch.batch),
+    )
+    write(page, path)
+
+
+def write_check_page(
+    path: str | Path,
+    summary: Summary,
+    counts: Mapping[str, int],
+    failures: Sequence[Failure],
+    warning_counts: Mapping[str, int] | None = None,
+) -> None:
+    """Write the page of a check: totals, how often each rule failed, the first failures. Needs no ledger.
+
+    `counts` holds failures by `column.code`; `failures` may be only the first of them.
+    """
+    broken = Counter({("rejected", name): rows for name, rows in counts.items()})
+    broken.update({("warning", name): rows for name, rows in (warning_counts or {}).items()})
+    reasons, reasons_left = _ranked(broken)
+    listed = [_failure_row(failure) for failure in failures[:LISTED_MAX]]
+    wrong = summary.of(State.REJECTED)
+    if not summary.total.rows:
+        mood, headlines = "attention", ["The file has no rows."]
+    elif wrong.rows:
+        mood = "attention"
+        headlines = [
+            f"{_rows(wrong.rows)} of {summary.total.rows:,} would be rejected, {money(wrong.cents)}.",
+            f"{_rows(summary.valid.rows)} could be sent, {money(summary.valid.cents)}. Nothing was sent.",
+        ]
+    else:
+        mood, headlines = "fine", ["Every row is valid.", "Nothing was sent."]
+    page = Page(
+        title="batchpay check",
+        file=summary.file,
+        facts=[("checked", local_time(summary.finished_at)), ("warnings", f"{summary.warnings:,}")],
+        mood=mood,
+        headlines=[*headlines, *summary.notes],
+        total=summary.total,
+        directions=_directions(summary.by_direction),
+        outcomes=_outcomes(summary, {State.PENDING: ("accepted", "valid")}),
+        made=_made(),
+        reasons=reasons,
+        reasons_left=reasons_left,
+        reasons_counted="times",
+        columns=_CHECK_COLUMNS,
+        attention=listed,
+        attention_left=max(sum(counts.values()) - len(listed), 0),
+        attention_kinds=[KindCount("rejected", "rejected", len(listed))],
+        more_at="The rejects file has all of them beside their rows: batchpay validate FILE --rejects PATH.",
+    )  # fmt: skip
+    write(page, path)
+
+
+def _gather(ledger: Ledger, batch: BatchSummary) -> _Gathered:
+    """Read every row that passed the rules once."""
+    gathered = _Gathered()
+    explained = (State.DECLINED, State.IN_DOUBT, State.SENDING)
+    for row in ledger.rows(batch.batch):
+        gathered.currencies.add(row.details.get("currencyCode"))
+        moment = row.finished_at or row.sent_at
+        if moment is not None and row.state is not State.PENDING:
+            gathered.seconds[int(moment.timestamp()), str(row.state)] += 1
+        if row.state in explained:
+            gathered.reasons[row.state, _why(row)] += 1
+            listed = gathered.listed.setdefault(row.state, [])
+            if len(listed) < LISTED_MAX:
+                listed.append(row)
+    return gathered
+
+
+def _gather_rejected(ledger: Ledger, batch: BatchSummary) -> tuple[list[RejectedRow], Counter[str]]:
+    listed: list[RejectedRow] = []
+    reasons: Counter[str] = Counter()
+    for row in ledger.rejected(batch.batch) if batch.by_state[State.REJECTED].rows else ():
+        reasons.update(row.reasons)
+        if len(listed) < LISTED_MAX:
+            listed.append(row)
+    return listed, reasons
+
+
+def _listed(batch: BatchSummary, gathered: _Gathered, rejected: Sequence[RejectedRow]) -> Iterator[ListedRow]:
+    """Give the rows that need someone, in doubt first and credits before debits among them, up to the cap."""
+    doubts = [*gathered.listed.get(State.IN_DOUBT, []), *gathered.listed.get(State.SENDING, [])]
+    doubts.sort(key=lambda row: row.direction != Direction.CREDIT)
+    sent = [*doubts, *gathered.listed.get(State.DECLINED, [])][:LISTED_MAX]
+    for row in sent:
+        yield _ledger_row(batch.batch, row)
+    for failed in rejected[: LISTED_MAX - len(sent)]:
+        yield _rejected_row(failed)
+
+
+def _ledger_row(batch: str, row: LedgerRow) -> ListedRow:
+    shown = row.details
+    when = row.sent_at or row.finished_at
+    return _row(
+        row.state, row.row, row.amount_cents,
+        [row.direction, shown.get("name") or "", shown.get("account") or "", shown.get("invoiceNumber") or "",
+         local_time(when) if when else "", _why(row), _what_to_do(batch, row)],
+        when,
+    )  # fmt: skip
+
+
+def _rejected_row(row: RejectedRow) -> ListedRow:
+    todo = "Correct it in the rejects file and submit that file."
+    if any(reason.endswith(".duplicate") for reason in row.reasons):
+        todo = "An equal payment is held already. If both are meant: submit with --allow-duplicates and a reason."
+    return _row(State.REJECTED, row.row, row.amount_cents, ["", "", "", "", "", ", ".join(row.reasons), todo], None)
+
+
+def _row(state: State, number: int, cents: int, texts: Sequence[str], when: datetime | None) -> ListedRow:
+    rest = [
+        Cell(column.label, text, key=int(when.timestamp()) if when and column.label == "when" else None)
+        for column, text in zip(_COLUMNS[3:], texts, strict=True)
+    ]
+    first = [
+        Cell("state", _LABELS[state], key=_NEEDS_SOMEONE.index(state), kind=str(state)),
+        Cell("row", str(number), number=True),
+        Cell("amount", money(cents), key=cents, number=True),
+    ]
+    return ListedRow(str(state), [*first, *rest])
+
+
+def _failure_row(failure: Failure) -> ListedRow:
+    line = failure.row if failure.line is None else failure.line
+    texts = (failure.column, failure.code, failure.message, failure.suggestion or "")
+    labels = (column.label for column in _CHECK_COLUMNS[1:])
+    cells = [Cell(label, text) for label, text in zip(labels, texts, strict=True)]
+    return ListedRow("rejected", [Cell("line", str(line), number=True), *cells])
+
+
+def _why(row: LedgerRow) -> str:
+    answer = row.answer
+    if row.state is State.SENDING:
+        return "being sent, or left by a run that was killed"
+    return answer.message or row.reason or answer.response_code or f"HTTP {answer.http_status or 'answer unknown'}"
+
+
+def _what_to_do(batch: str, row: LedgerRow) -> str:
+    if row.state is State.DECLINED:
+        return "Not paid, and not sent again by itself. Ask the payee or payer, then submit it in a new file."
+    invoice = row.details.get("invoiceNumber")
+    first = "Money leaves us: look first. " if row.direction == Direction.CREDIT else ""
+    look = f"Look in the gateway’s portal for {invoice or 'the amount and the name'}"
+    return f"{first}{look}; then: batchpay resolve {batch} --row {row.row}"
+
+
+def _headlines(summary: Summary) -> tuple[str, list[str]]:
+    """What a reader must know first, the gravest thing first."""
+    doubt, declined, rejected = (summary.of(state) for state in (State.IN_DOUBT, State.DECLINED, State.REJECTED))
+    waiting = summary.of(State.PENDING) + summary.of(State.SENDING)
+    lines = []
+    if doubt.rows:
+        lines.append(
+            f"{_rows(doubt.rows)} in doubt, {money(doubt.cents)}: paid or not, nobody knows yet. A person must look."
+        )
+    if waiting.rows:
+        stopped = f" The run stopped: {summary.stopped}." if summary.stopped else ""
+        go_on = f"To go on: batchpay resume {summary.batch}"
+        lines.append(f"{_rows(waiting.rows)} not sent yet, {money(waiting.cents)}.{stopped} {go_on}")
+    if declined.rows:
+        lines.append(f"{_rows(declined.rows)} declined by the gateway, {money(declined.cents)}.")
+    if rejected.rows:
+        lines.append(f"{_rows(rejected.rows)} rejected before sending, {money(rejected.cents)}.")
+    accepted = summary.of(State.ACCEPTED)
+    if not lines:
+        lines.append("Every row was accepted." if accepted.rows else "The file has no rows.")
+    else:
+        lines.append(f"{_rows(accepted.rows)} accepted, {money(accepted.cents)}.")
+    moods = (("doubt", doubt), ("waiting", waiting), ("attention", declined + rejected))
+    return next((mood for mood, totals in moods if totals.rows), "fine"), lines
+
+
+def _outcomes(summary: Summary, renamed: Mapping[State, tuple[str, str]] | None = None) -> list[Share]:
+    shares = []
+    for state, label in _LABELS.items():
+        if summary.of(state).rows:
+            kind, name = (renamed or {}).get(state, (str(state), label))
+            shares.append(share_of(kind, name, summary.of(state), summary.total.rows))
+    return shares
+
+
+def _directions(by_direction: Mapping[str, Totals]) -> list[DirectionTotals]:
+    labels = {Direction.DEBIT: "debits: money to us", Direction.CREDIT: "credits: money from us"}
+    found = [DirectionTotals(label, by_direction.get(name, Totals())) for name, label in labels.items()]
+    return [one for one in found if one.totals.rows]
+
+
+def _reasons(reasons: Counter[tuple[State, str]]) -> tuple[list[Reason], int]:
+    return _ranked(Counter({(str(state), text): rows for (state, text), rows in reasons.items()}))
+
+
+def _ranked(reasons: Counter[tuple[str, str]]) -> tuple[list[Reason], int]:
+    """Give the commonest reasons, and how many rarer ones are left out."""
+    ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    most = ranked[0][1] if ranked else 1
+    chosen = [
+        Reason(kind, text, rows, f"{max(100 * rows / most, 0.8):.2f}") for (kind, text), rows in ranked[:_REASONS_MAX]
+    ]
+    return chosen, len(ranked) - len(chosen)
+
+
+def _history(ledger: Ledger, batch: str) -> list[HistoryLine]:
+    """Give the last things done to the batch, the latest first."""
+    told: list[Event] = []
+    for event in ledger.events(batch):
+        if event.kind not in _UNTOLD_EVENTS:
+            told = [*told[1 - _HISTORY_MAX :], event]
+    return [HistoryLine(local_time(one.at), one.kind, one.who, one.why or "") for one in reversed(told)]
+
+
+def _made() -> str:
+    return f"Made {local_time(datetime.now(UTC))} by batchpay {__version__}"
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"

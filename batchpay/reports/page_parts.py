@@ -1,0 +1,195 @@
+"""The parts of a report page, and the page made of them: one HTML file that needs nothing beside it.
+
+Everything shown goes through autoescaping, and characters that can't be seen or that turn the direction of a text are
+spelled out. The page's own policy lets no script, style or address through but the two that stand in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.resources import files
+from pathlib import Path
+
+from batchpay.files.atomic import atomic_writer
+from batchpay.payment import Totals
+from batchpay.reports.timeline import Timeline
+
+_TEXT_CHARACTERS_MAX = 300
+_KEPT_SPACES = frozenset("\u00a0\u202f")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Rows and cents under one heading; `kind` chooses the colour."""
+
+    kind: str
+    label: str
+    totals: Totals
+    percent: str
+    share: str
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionTotals:
+    """Rows and cents of one direction."""
+
+    label: str
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why rows are what they are, and how many."""
+
+    kind: str
+    text: str
+    rows: int
+    percent: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the list; `numeric` ones are sorted as numbers."""
+
+    label: str
+    numeric: bool = False
+    number: bool = False
+    """Whether it is set to the right, as amounts are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of the list; `key` is what it is sorted by, where that is not its text."""
+
+    label: str
+    text: str
+    key: str | int | None = None
+    number: bool = False
+    kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRow:
+    """A row of the list."""
+
+    kind: str
+    cells: Sequence[Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class KindCount:
+    """How many rows of the list are of a kind."""
+
+    kind: str
+    label: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLine:
+    """Who did what, when and why."""
+
+    when: str
+    what: str
+    who: str
+    why: str
+
+
+@dataclass(slots=True)
+class Page:
+    """What a page shows, ready to be set."""
+
+    title: str
+    file: str
+    facts: Sequence[tuple[str, str]]
+    mood: str
+    """`fine`, `doubt`, `attention` or `waiting`: the colour of what is said first."""
+    headlines: Sequence[str]
+    total: Totals
+    directions: Sequence[DirectionTotals]
+    outcomes: Sequence[Share]
+    made: str
+    currency: str = ""
+    timeline: Timeline | None = None
+    reasons: Sequence[Reason] = ()
+    reasons_left: int = 0
+    reasons_counted: str = "rows"
+    columns: Sequence[Column] = ()
+    attention: Sequence[ListedRow] = ()
+    attention_left: int = 0
+    attention_kinds: Sequence[KindCount] = ()
+    more_at: str = ""
+    history: Sequence[HistoryLine] = field(default_factory=tuple)
+
+
+def write(page: Page, path: str | Path) -> None:
+    """Set the page and write it whole or not at all, mode 0600; raises NotUsable."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    package = files("batchpay.reports")
+    style, script, template = (package.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("css", "js", "html"))
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    environment.filters.update(shown=shown, money=money, count=counted)
+    html = environment.from_string(template).stream(
+        page=page,
+        # The two files are the program's own, so they stand in the page as they are.
+        style=Markup(style),  # noqa: S704
+        script=Markup(script),  # noqa: S704
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+    )
+    html.enable_buffering(500)
+    with atomic_writer(path) as file:
+        html.dump(file, encoding="utf-8")
+
+
+def shown(text: object) -> str:
+    """A text as a page shows it: bounded, and with unseen or direction-turning characters spelled out."""
+    whole = str(text)
+    if len(whole) > _TEXT_CHARACTERS_MAX:
+        whole = f"{whole[:_TEXT_CHARACTERS_MAX]} …"
+    if whole.isprintable():
+        return whole
+    return "".join(
+        character if character.isprintable() or character in _KEPT_SPACES else repr(character)[1:-1]
+        for character in whole
+    )
+
+
+def money(cents: int) -> str:
+    """An amount for people: 1,234.56."""
+    sign = "−" if cents < 0 else ""
+    return f"{sign}{abs(cents) // 100:,}.{abs(cents) % 100:02d}"
+
+
+def counted(count: int) -> str:
+    """A number for people: 12,345."""
+    return f"{count:,}"
+
+
+def share_of(kind: str, label: str, totals: Totals, of_rows: int) -> Share:
+    """Rows under one heading beside their share of all; what is there at all is seen and never rounded to 0 or 100."""
+    percent = 100 * totals.rows / of_rows if of_rows else 0.0
+    width = max(percent, 0.6) if totals.rows else 0.0
+    if 0 < percent < 0.1:
+        text = "under 0.1 %"
+    elif 99.9 < percent < 100:
+        text = "over 99.9 %"
+    else:
+        text = f"{percent:.1f} %"
+    return Share(kind, label, totals, f"{width:.2f}", text)
+
+
+def local_time(moment: datetime | None) -> str:
+    """A time for people, in this machine's zone."""
+    return "never" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
