@@ -165,7 +165,7 @@ class Throttle:
         """Take the next moment if it has come and return 0, else return the seconds until it comes."""
         if now < self._paused_until:
             return self._paused_until - now
-        a_second = max(1, int(self._rate))
+        a_second = max(1, math.ceil(self._rate))
         while len(self._departures) > a_second:
             self._departures.popleft()
         allowed_at = self._next
@@ -226,6 +226,6 @@ class Throttle:
     def _heed(self, pace: Pace) -> None:
         """Go by a limit that the gateway announces."""
         if pace.limit is not None and pace.window_s is not None:
+            self._ceiling = max(RATE_LEAST, min(self._ceiling, pace.limit / pace.window_s * ANNOUNCED_SHARE))
+            self._rate = self._ceiling if self._seeking else min(self._rate, self._ceiling)
             self._seeking = False
-            self._ceiling = min(self._ceiling, pace.limit / pace.window_s * ANNOUNCED_SHARE)
-            self._rate = max(RATE_LEAST, min(self._rate, self._ceiling))
