@@ -191,6 +191,8 @@ class _Check:
     ) -> Verdict:
         verdict = self._verdict
         for chunk in self._source.chunks():
+            if not chunk.height:
+                continue
             frame, passed = self._first_look(chunk)
             if watch is not None:
                 watch(_without_marks(frame), passed)
@@ -213,7 +215,7 @@ class _Check:
         _add(verdict.repairs, repairs)
         assert frame["_row"].first() == verdict.rows + 1, "rows are numbered without a gap"
         findings = self._book.evaluate(frame)
-        cents = frame.select(_cents=checks.cents(pl.col("amount"))).to_series()
+        cents = _cents(frame, findings)
         verdict.unreadable_amounts += cents.null_count()
         passed = pl.repeat(value=True, n=frame.height, dtype=pl.Boolean, eager=True).alias("passed")
         if findings is not None:
@@ -308,6 +310,15 @@ class _Check:
             verdict.rejected += moved
             verdict.valid += Totals(-moved.rows, -moved.cents)
             verdict.by_direction[direction.value] += Totals(-moved.rows, -moved.cents)
+
+
+def _cents(frame: pl.DataFrame, findings: Findings | None) -> pl.Series:
+    """Give every row's cents, null where the amount can't be read. Rows without findings have plain amounts."""
+    cents = frame.select(_cents=checks.cents_of_plain(pl.col("amount"))).to_series()
+    if findings is None:
+        return cents
+    careful = findings.rows.select(checks.cents(pl.col("amount"))).to_series()
+    return cents.scatter(findings.mask.arg_true(), careful)
 
 
 def _struck(passed: pl.Series, rows: pl.Series) -> pl.Series:

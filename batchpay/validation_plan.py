@@ -6,8 +6,10 @@ that were hit: there the rules keep the order that their pandera checks have (ba
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from math import prod
 
 import polars as pl
 
@@ -21,6 +23,10 @@ FAULT, SUGGEST, RAGGED = "_fault.", "_suggest.", "_ragged"
 """How a reader of files marks a typed cell that is no faithful text, and a row that is ragged."""
 
 _RULES_A_COLUMN_MAX = 1000
+_SAMPLE_ROWS = 400
+_HANDFUL = 64
+_VALUES_MAX = 4096
+"""Asking so many values is cheaper than asking the rows of a chunk."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +70,36 @@ class Findings:
         return Findings(self.mask, self.rows, sorted([*self.hits, *more], key=lambda hit: hit.order))
 
 
+class FewValues:
+    """Finds the columns that hold few different values, and those values: most columns of a payment file do."""
+
+    def __init__(self) -> None:
+        self._promising: list[str] | None = None
+
+    def of(self, frame: pl.DataFrame) -> dict[str, pl.Series]:
+        """Give the different values of such columns of a chunk."""
+        if self._promising is None:
+            sample = frame.select(COLUMNS).gather_every(max(1, frame.height // _SAMPLE_ROWS))
+            self._promising = [cell.name for cell in sample.iter_columns() if cell.n_unique() <= sample.height // 2]
+        chosen = frame.select(self._promising)
+        uniform = chosen.select(pl.all() == pl.all().first()).select(pl.all().all(ignore_nulls=False))
+        few: dict[str, pl.Series] = {}
+        for column in chosen.iter_columns():
+            if uniform[column.name][0] or column.null_count() == frame.height:
+                few[column.name] = column.head(1)
+        various = [name for name in self._promising if name not in few]
+        if various:
+            values = frame.select(pl.col(various).unique().implode())
+            for name in various:
+                few[name] = values[name].explode()
+        self._promising = [name for name in self._promising if len(few[name]) <= _VALUES_MAX]
+        return {name: few[name] for name in self._promising}
+
+
+def _crossed(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+    return left.join(right, how="cross")
+
+
 def _any(flags: Sequence[pl.Series], height: int) -> pl.Series:
     """Join flags by `or`; null counts as false."""
     if not flags:
@@ -82,8 +118,15 @@ class RuleBook:
         self._text_screens, self._texts = self._plan_text_rules()
         self._own = [index for index, rule in enumerate(self.rules) if index not in self._all_text_rules()]
         looks = [rule.fails if rule.screen is None else rule.screen for rule in self.rules]
-        self._screens = [looks[index].alias(str(index)) for index in self._own]
+        own = [index for index in self._own if not self.rules[index].screen_shared]
+        self._screens = [looks[index].alias(str(index)) for index in own]
         self._screens += [screen.alias(column) for column, screen in self._text_screens.items()]
+        self._few_values = FewValues()
+        self._sharing = {index: index - 1 for index in self._own if self.rules[index].screen_shared}
+        self._screens_by_columns: dict[tuple[str, ...], list[int]] = {}
+        for place, screen in enumerate(self._screens):
+            columns = tuple(sorted(set(screen.meta.root_names())))
+            self._screens_by_columns.setdefault(columns, []).append(place)
 
     def _plan_text_rules(self) -> tuple[dict[str, pl.Expr], dict[str, tuple[list[int], pl.Expr]]]:
         """Find the columns whose texts need a look of their own, and each column's rules for every text.
@@ -102,6 +145,34 @@ class RuleBook:
                 screens[column] = screen
         return screens, texts
 
+    def _screens_of_use(self, frame: pl.DataFrame) -> list[pl.Expr]:
+        """Leave out the screens that no value of the chunk can trip: most columns hold few different values.
+
+        What a column holds few of is asked value by value, or pair by pair of two columns, instead of row by row.
+        """
+        few = self._few_values.of(frame)
+        idle: set[int] = set()
+        for values, places in self._tables(few):
+            tripped = values.select(self._screens[place].any() for place in places).row(0)
+            idle.update(place for place, trips in zip(places, tripped, strict=True) if not trips)
+        return [screen for place, screen in enumerate(self._screens) if place not in idle]
+
+    def _tables(self, few: dict[str, pl.Series]) -> Iterator[tuple[pl.DataFrame, list[int]]]:
+        """Pair the values to ask with the screens that ask them; what has a handful of values is asked at once."""
+        handful = {name: values for name, values in few.items() if len(values) <= _HANDFUL}
+        if handful:
+            longest = max(len(values) for values in handful.values())
+            # Screens compare nothing across values, so shorter columns repeat their own.
+            places = pl.int_range(longest, eager=True)
+            table = pl.DataFrame([values.gather(places % len(values)) for values in handful.values()])
+            singles = [columns for columns in self._screens_by_columns if len(columns) == 1 and columns[0] in handful]
+            yield table, [place for columns in singles for place in self._screens_by_columns[columns]]
+        for columns, own in self._screens_by_columns.items():
+            if not all(column in few for column in columns) or (len(columns) == 1 and columns[0] in handful):
+                continue
+            if prod(len(few[column]) for column in columns) <= _VALUES_MAX:
+                yield reduce(_crossed, [few[column].to_frame() for column in columns]), own
+
     def _all_text_rules(self) -> set[int]:
         return {index for indices, _ in self._texts.values() for index in indices}
 
@@ -115,9 +186,8 @@ class RuleBook:
 
         With `every_row` all rows are among the findings', broken or not.
         """
-        screened = frame.select(self._screens)
-        any_hit = screened.select(pl.all().any()).row(0)
-        hit = [name for name, found in zip(screened.columns, any_hit, strict=True) if found]
+        screened = frame.select(self._screens_of_use(frame))
+        hit = [screen.name for screen in screened.iter_columns() if screen.any()]
         marks = [name for name in frame.columns if name == RAGGED or name.startswith(FAULT)]
         marks = [name for name in marks if frame[name].null_count() < frame.height]
         if not hit and not marks and not every_row:
@@ -134,6 +204,7 @@ class RuleBook:
         """Ask the rules that were hit, each alone, of the rows that were hit."""
         indices = [int(name) for name in flags.columns]
         ask = [index for index in indices if self.rules[index].screen is not None]
+        ask += [index for index, first in self._sharing.items() if first in indices]
         for column in unclean | self._unclean_after_all(rows, indices):
             ask += self._texts[column][0]
         exact = flags.select(pl.col(str(index)).fill_null(value=False) for index in indices if index not in ask)
@@ -177,7 +248,7 @@ class RuleBook:
                 )
         hits += _fault_hits(faults, even)
         if ragged is not None:
-            hits.append(row_hit(ROW_RAGGED, ragged.is_not_null()))
+            hits.append(row_hit(ROW_RAGGED, ragged.is_not_null(), ragged))
         return sorted(hits, key=lambda hit: hit.order)
 
     def _silenced(self, index: int, active: Sequence[str]) -> pl.Expr:

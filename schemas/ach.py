@@ -98,6 +98,7 @@ def _account() -> list[Rule]:
             "1 to 17 letters or digits, nothing else, not all zeros",
             "write 1 to 17 digits or letters without blanks or hyphens, not all zeros",
             checks.is_no_account(account),
+            screen=checks.may_be_odd_account(account),
             proves_clean=True,
         ),
         warning(
@@ -108,6 +109,7 @@ def _account() -> list[Rule]:
             "has letters or fewer than four characters, check it against the bank's papers",
             checks.is_unusual_account(account),
             after=("account",),
+            screen_shared=True,
         ),
     ]
 
@@ -123,6 +125,7 @@ def _routing() -> list[Rule]:
             "nine digits",
             "write nine digits, a zero in front counts",
             checks.not_matching(routing, r"^[0-9]{9}$"),
+            screen=checks.has_unassigned_prefix(routing),
             suggestion=checks.with_leading_zero(routing),
             proves_clean=True,
         ),
@@ -134,6 +137,7 @@ def _routing() -> list[Rule]:
             "no bank has a routing number that begins so, look it up again",
             checks.has_unassigned_prefix(routing),
             after=("format",),
+            screen_shared=True,
         ),
         error(
             "achRoutingNumber",

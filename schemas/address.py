@@ -37,6 +37,8 @@ def address_rules(node: str) -> dict[str, list[Rule]]:
                 "is not written as its country does, like 75001 or 75001-1234 (US), K1A 0B1 (CA)",
                 checks.is_no_zip(pl.col(zip_code), pl.col(country)),
                 reads=(country,),
+                screen=checks.may_be_no_zip(pl.col(zip_code), pl.col(country)),
+                proves_clean=True,
             )
         ],
         country: [

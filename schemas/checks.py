@@ -114,6 +114,11 @@ def is_zero(cell: pl.Expr) -> pl.Expr:
     return _significant(cell) == ".00"
 
 
+def may_be_zero(cell: pl.Expr) -> pl.Expr:
+    """Tell cheaply where the above may hold."""
+    return cell.str.starts_with("0")
+
+
 def has_too_many_digits(cell: pl.Expr) -> pl.Expr:
     """Tell whether a well-written amount is more than the ACH amount field holds: above 99999999.99."""
     return _significant(cell).str.len_bytes() > AMOUNT_WHOLE_DIGITS_MAX + 3
@@ -133,6 +138,11 @@ def cents(cell: pl.Expr) -> pl.Expr:
     text = _significant(cell)
     counted = cell.str.contains(_MONEY) & (text.str.len_bytes() <= COUNTED_WHOLE_DIGITS_MAX + 3)
     return pl.when(counted).then(text.str.replace(".", "", literal=True)).cast(pl.Int64, strict=False)
+
+
+def cents_of_plain(cell: pl.Expr) -> pl.Expr:
+    """Cents of an amount that keeps every rule, in a cheaper way; anything for other cells."""
+    return cell.str.replace(".", "", literal=True).cast(pl.Int64, strict=False)
 
 
 def with_decimals(cell: pl.Expr) -> pl.Expr:
@@ -186,6 +196,11 @@ def with_leading_zero(cell: pl.Expr) -> pl.Expr:
 def is_no_account(cell: pl.Expr) -> pl.Expr:
     """Anything but 1 to 17 letters or digits (the ACH entry's account field), or all zeros."""
     return not_matching(cell, r"^[A-Za-z0-9]{1,17}$") | cell.str.contains(r"^0+$")
+
+
+def may_be_odd_account(cell: pl.Expr) -> pl.Expr:
+    """Tell where the above or the below may hold, in one look."""
+    return not_matching(cell, r"^[0-9]{4,17}$") | cell.str.starts_with("0000")
 
 
 def is_unusual_account(cell: pl.Expr) -> pl.Expr:
@@ -248,6 +263,11 @@ def is_no_zip(zip_code: pl.Expr, country: pl.Expr) -> pl.Expr:
     """Tell whether a code is written otherwise than its country does (USPS, Canada Post)."""
     wrong = [country.eq_missing(pl.lit(name)) & not_matching(zip_code, pattern) for name, pattern in _ZIP.items()]
     return reduce(or_, wrong)
+
+
+def may_be_no_zip(zip_code: pl.Expr, country: pl.Expr) -> pl.Expr:
+    """Tell cheaply where the above may hold: wherever the code is not written as in the United States."""
+    return not_matching(zip_code, _ZIP["US"]) | ((country == "CA") & zip_code.is_not_null())
 
 
 # Dates

@@ -107,6 +107,7 @@ def _amount(options: RuleOptions) -> list[Rule]:
             "must be more than 0.00",
             checks.is_zero(cell),
             after=("format",),
+            screen=checks.may_be_zero(cell),
         ),
         error(
             "amount",

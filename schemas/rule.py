@@ -49,6 +49,8 @@ class Rule:
     """The right value where it is certain, else null."""
     screen: pl.Expr | None = None
     """A cheaper expression that is true at least wherever `fails` is, or None."""
+    screen_shared: bool = False
+    """Whether the screen of the column's rule before it is true wherever this rule fails, so that it needs none."""
     proves_clean: bool = False
     """Whether a cell on which this rule's screen is not true can't break a rule for every text."""
     guards: tuple[Rule, ...] = ()
