@@ -1,0 +1,335 @@
+"""`batchpay gateway`: list, get, create, update, delete gateway accounts, and make one the default of its kind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from batchpay.cli import output
+from batchpay.cli.context import Context, Group, option
+from batchpay.errors import WrongUse
+
+if TYPE_CHECKING:
+    from batchpay.account_file import AccountRow
+    from batchpay.gateway.accounts import AccountsClient, GatewayAccount
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+_ATTRIBUTE_OPTIONS = (
+    option("--gateway-name", metavar="NAME", help="processorA_cc, processorA_ach, processorB_ach or processorC_cc."),
+    option("--enabled", metavar="1", help="1, the default."),
+    option("--mode", metavar="MODE", help="dev (developer), test (live account, test mode active) or live."),
+    option("--accept-amex", metavar="0|1", help="Card accounts: take American Express."),
+    option("--active-level2", metavar="0|1", help="Send level 2 data."),
+    option("--active-level3", metavar="0|1", help="Send level 3 data."),
+    option("--account-id", metavar="N", help="Processor A: the account's number there."),
+    option("--user-id", metavar="TEXT", help="Processor A: the user there."),
+    option("--login", metavar="TEXT", help="Processor B: the login there."),
+    option("--vt-template", metavar="TEXT", help="Processor B: the virtual terminal's template."),
+)
+_SECRET_OPTIONS = (
+    option("--pin-file", metavar="FILE", help="Processor A: file of mode 0600 with the pin; else BATCHPAY_PIN."),
+    option("--password-file", metavar="FILE", help="Processor B: file of mode 0600 with it; else BATCHPAY_PASSWORD."),
+)
+_FILE_OPTIONS = (
+    option("--from", "from_", metavar="FILE", help="Accounts from a JSON, TOML or CSV file, one a row."),
+    option("--results", metavar="FILE", help="What became of each (.csv or .json); default beside the file."),
+    option("--dry-run", is_flag=True, help="Check and show; send nothing."),
+)
+_NOT_ATTRIBUTES = ("from_", "results", "dry_run", "pin_file", "password_file")
+
+
+def _options(*declared: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
+    def decorate(function: Decorated) -> Decorated:
+        for declare in reversed(declared):
+            function = declare(function)
+        return function
+
+    return decorate
+
+
+@click.group(cls=Group, short_help="List, get, create, update, delete gateway accounts.")
+def gateway() -> None:
+    """Care for the gateway accounts that payments go through.
+
+    Example: batchpay gateway list --not-deleted
+    """
+
+
+@gateway.command("list", short_help="List accounts.")
+@click.option("--deleted/--not-deleted", default=None, help="Only the deleted ones, or only the others.")
+@click.pass_obj
+def list_accounts(context: Context, deleted: bool | None) -> int:
+    """List gateway accounts: all, the deleted ones, or the others.
+
+    Example: batchpay gateway list --not-deleted
+    """
+    with _client(context) as client:
+        accounts = client.accounts(deleted)
+    if context.json:
+        output.print_json({"gateways": [account.as_json() for account in accounts]})
+        return 0
+    if not accounts:
+        output.say(context, "there are no such accounts")
+        return 0
+    _print_accounts(accounts)
+    return 0
+
+
+@gateway.command(short_help="Show one account.")
+@click.argument("number", metavar="ID")
+@click.pass_obj
+def get(context: Context, number: str) -> int:
+    """Show one gateway account.
+
+    Example: batchpay gateway get 1001
+    """
+    from batchpay.gateway.accounts import AccountRefused
+
+    found = _number(number)
+    with _client(context) as client:
+        try:
+            account = client.get(found)
+        except AccountRefused as refused:
+            raise AccountRefused(f"id {found}: {refused}") from None
+    if context.json:
+        output.print_json({"gateway": account.as_json()})
+    else:
+        _print_accounts([account])
+    return 0
+
+
+@gateway.command(short_help="Create an account, or all accounts of a file.")
+@_options(*_ATTRIBUTE_OPTIONS, *_SECRET_OPTIONS, *_FILE_OPTIONS)
+@click.pass_obj
+def create(context: Context, /, **options: Any) -> int:
+    """Create a gateway account from options, or one for each row of a file.
+
+    Pin and password are asked for on a terminal, or come from a file or the environment; they are never options.
+
+    Example: batchpay gateway create --gateway-name processorC_cc --mode test --accept-amex 0
+    --active-level2 0 --active-level3 0
+    """
+    if options["from_"]:
+        return _send_file(context, options, update=False)
+    node = _node_of_options(options, update=False)
+    if options["dry_run"]:
+        return _show_node(context, node)
+    with _client(context) as client:
+        number = client.create(node)
+    _print(context, {"gateway_id": number}, f"created gateway account {number}")
+    return 0
+
+
+@gateway.command(short_help="Replace an account's attributes, or those of all accounts of a file.")
+@click.argument("number", metavar="[ID]", required=False)
+@_options(*_ATTRIBUTE_OPTIONS, *_SECRET_OPTIONS, *_FILE_OPTIONS)
+@click.pass_obj
+def update(context: Context, /, number: str | None, **options: Any) -> int:
+    """Replace all attributes of a gateway account by those given; what is not given is not kept.
+
+    From a file, each row has its `id`. Accounts of processor B can't be updated through this interface.
+
+    Example: batchpay gateway update 1004 --gateway-name processorC_cc --mode live --accept-amex 1
+    --active-level2 0 --active-level3 0
+    """
+    if (number is None) == (options["from_"] is None):
+        raise WrongUse("name the account's ID, or a file of accounts with --from")
+    if number is None:
+        return _send_file(context, options, update=True)
+    found = _number(number)
+    node = _node_of_options(options, update=True)
+    if options["dry_run"]:
+        return _show_node(context, node)
+    from batchpay.account_file import update_problem
+
+    with _client(context) as client:
+        problem = update_problem(_standing(client, found))
+        if problem:
+            raise WrongUse(problem)
+        message = client.update(found, node)
+    _print(context, {"message": message}, message)
+    return 0
+
+
+@gateway.command(short_help="Delete an account; its record stays.")
+@click.argument("number", metavar="ID")
+@option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def delete(context: Context, number: str, yes: bool) -> int:
+    """Delete a gateway account. Its record stays and is listed with --deleted; nothing can be done to it any more.
+
+    Example: batchpay gateway delete 1004 --yes
+    """
+    found = _number(number)
+    _check_can_ask(yes)
+    with _client(context) as client:
+        _confirm(_standing(client, found), "Delete", yes)
+        message = client.delete(found)
+    _print(context, {"message": message}, message)
+    return 0
+
+
+@gateway.command(short_help="Make an account the default of its kind.")
+@click.argument("number", metavar="ID")
+@option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def default(context: Context, number: str, yes: bool) -> int:
+    """Make an account the default card account or the default eCheck account; the other kind's default stays.
+
+    Example: batchpay gateway default 1001 --yes
+    """
+    found = _number(number)
+    _check_can_ask(yes)
+    with _client(context) as client:
+        _confirm(_standing(client, found), "Make the default of its kind", yes)
+        message = client.make_default(found)
+    _print(context, {"message": message}, message)
+    return 0
+
+
+@contextmanager
+def _client(context: Context) -> Iterator[AccountsClient]:
+    from batchpay.config import load_credentials
+    from batchpay.gateway.accounts import AccountsClient
+
+    settings = context.settings.gateway
+    client = AccountsClient(settings, load_credentials(settings))
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def _number(text: str) -> int:
+    from batchpay.gateway.accounts import account_id
+
+    number = account_id(text)
+    if number is None:
+        raise WrongUse("id: must be an account's id, a whole number from 1 in digits")
+    return number
+
+
+def _standing(client: AccountsClient, number: int) -> GatewayAccount:
+    """Give an account that is there and not deleted; raises WrongUse before anything is changed."""
+    from batchpay.account_file import standing_problem
+
+    standing = {account.id: account for account in client.accounts(deleted=False)}
+    if number not in standing:
+        deleted = {account.id: account for account in client.accounts(deleted=True)}
+        raise WrongUse(standing_problem(standing, deleted, number))
+    return standing[number]
+
+
+def _check_can_ask(yes: bool) -> None:
+    if not yes and not output.is_terminal():
+        raise WrongUse("without a terminal this needs --yes")
+
+
+def _confirm(account: GatewayAccount, what: str, yes: bool) -> None:
+    if not yes:
+        described = output.printable(f"{account.gateway_name} ({account.gateway_display_name or 'no display name'})")
+        click.confirm(f"{what}: account {account.id}, {described}?", abort=True, err=True)
+
+
+def _node_of_options(options: dict[str, Any], *, update: bool) -> dict[str, int | str]:
+    """Check the attributes given by options, then fetch the secret that is needed; raises WrongUse."""
+    from batchpay.schemas.account import check_accounts, wire_node
+
+    cells: dict[str, str | None] = {name: value for name, value in options.items() if name not in _NOT_ATTRIBUTES}
+    cells["enabled"] = cells["enabled"] or "1"
+    name = cells["gateway_name"] or ""
+    secret = {"processorA": "pin", "processorB": "password"}.get(name.rpartition("_")[0])
+    stand_in = {secret: "stand-in"} if secret else {}
+    failures = check_accounts([{**cells, **stand_in}], update=update)
+    if not failures and secret:
+        cells[secret] = _secret(secret, options[f"{secret}_file"])
+        failures = check_accounts([cells], update=update)
+    if failures:
+        raise WrongUse("; ".join(f"{failure.attribute}: {failure.message}" for failure in failures))
+    return wire_node(cells)
+
+
+def _secret(name: str, file: str | None) -> str:
+    """Fetch a secret from its file, the environment, or a prompt without echo."""
+    from batchpay.config import read_secret_file
+
+    if file:
+        return read_secret_file(Path(file), f"--{name}-file").reveal()
+    variable = f"BATCHPAY_{name.upper()}"
+    text = os.environ.pop(variable, "")
+    if text:
+        return text
+    if not output.is_terminal():
+        raise WrongUse(f"{name}: is missing, give it by {variable}, --{name}-file or at a terminal")
+    entered: str = click.prompt(name, hide_input=True, err=True)
+    return entered
+
+
+def _send_file(context: Context, options: dict[str, Any], *, update: bool) -> int:
+    """Check every account of a file, then create or update those that are right."""
+    from batchpay import account_file
+
+    extra = [name for name, value in options.items() if value and name not in ("from_", "results", "dry_run")]
+    if extra:
+        raise WrongUse(f"--from takes everything from the file, not from --{extra[0].replace('_', '-')}")
+    source = Path(options["from_"])
+    results = Path(options["results"]) if options["results"] else source.with_name(f"{source.stem}.results.csv")
+    rows = account_file.read_account_file(source, update=update)
+    account_file.reject_wrong(rows, update=update)
+    if options["dry_run"]:
+        return _finish_file(context, rows, stopped=None, results=None)
+    with _client(context) as client:
+        if update:
+            account_file.reject_not_there(client, rows)
+        account_file.begin_results(results)
+        stopped = account_file.send_rows(client, rows, results, update=update)
+    return _finish_file(context, rows, stopped=stopped, results=results)
+
+
+def _finish_file(context: Context, rows: list[AccountRow], *, stopped: str | None, results: Path | None) -> int:
+    from batchpay import account_file
+
+    code = account_file.exit_code(rows, stopped)
+    shown = [row.result() for row in rows]
+    if context.json:
+        path = str(results) if results else None
+        output.print_json({"accounts": shown, "stopped": stopped, "results": path, "exit_code": code})
+        return code
+    header = account_file.RESULT_COLUMNS
+    output.print_table(header, [["" if row[name] is None else str(row[name]) for name in header] for row in shown])
+    if results is None:
+        output.say(context, "dry run: nothing was sent")
+    else:
+        output.say(context, f"results: {results}")
+    if stopped:
+        output.say(context, f"stopped: {stopped}")
+    return code
+
+
+def _show_node(context: Context, node: dict[str, int | str]) -> int:
+    from batchpay.schemas.account import SECRETS
+
+    shown = {name: "****" if name in SECRETS else value for name, value in node.items()}
+    _print(context, {"gateway": shown}, "\n".join(f"{name:<14} {value}" for name, value in shown.items()))
+    output.say(context, "dry run: nothing was sent")
+    return 0
+
+
+def _print(context: Context, value: dict[str, Any], text: str) -> None:
+    if context.json:
+        output.print_json(value)
+        return
+    for line in text.split("\n"):
+        click.echo(output.printable(line))
+
+
+def _print_accounts(accounts: list[GatewayAccount]) -> None:
+    header = ("id", "gateway_name", "gateway_display_name", "date_created", "date_updated")
+    rows = [[str(account.as_json()[name] or "") for name in header] for account in accounts]
+    output.print_table(header, rows, right=frozenset({"id"}))
