@@ -46,7 +46,8 @@ CREATE TABLE row (
     payee BLOB,
     account BLOB,
     reasons TEXT,
-    CHECK ((state = 2) = (reasons IS NOT NULL)),
+    seal BLOB, -- authenticates line, amount and reasons of a rejected row
+    CHECK ((state = 2) = (reasons IS NOT NULL AND seal IS NOT NULL)),
     CHECK (state = 2 OR (chunk IS NOT NULL AND direction > 0))
 ) STRICT;
 

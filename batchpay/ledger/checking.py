@@ -35,7 +35,8 @@ def check(store: Store) -> list[str]:
             problems += _check_structure(connection)
             replayed = _Replay()
             problems += _check_history(store, connection, replayed)
-            problems += _check_rows(connection, replayed)
+            problems += _check_rows(store, connection, replayed)
+            problems += _check_runs(connection, replayed)
             problems += _check_attempts(store, connection)
             problems += _check_chunks(store, connection)
             problems += check_witness(store, connection, testimony)
@@ -94,9 +95,14 @@ class _Replay:
     def __init__(self) -> None:
         self.states: dict[int, bytearray] = {}
         self.registered: dict[int, dict[str, Any]] = {}
+        self.runs: dict[int, list[Any]] = {}
 
-    def apply(self, batch: int, kind: str, detail: dict[str, Any]) -> str | None:
+    def apply(self, batch: int, kind: str, who: str, why: str | None, detail: dict[str, Any]) -> str | None:
         """Apply an event; gives what is impossible about it."""
+        if kind == "started":
+            self.runs[detail["run"]] = [batch, who, detail["at"], None, None]
+        if kind == "finished":
+            self.runs[detail["run"]][3:] = [detail["at"], why]
         states = self.states.setdefault(batch, bytearray())
         if kind == "registered":
             self.registered[batch] = detail
@@ -134,11 +140,11 @@ _BEFORE: dict[str, dict[int, tuple[int, ...]]] = {
 def _check_history(store: Store, connection: sqlite3.Connection, replay: _Replay) -> list[str]:
     before, expected = FIRST_MAC, 1
     for *event, mac in connection.execute(f"{_EVENT} ORDER BY number"):
-        number, _, batch, kind, _, _, detail = event
+        number, _, batch, kind, who, why, detail = event
         if number != expected or mac != event_mac(store.keys, before, tuple(event)):
             return [f"the ledger is damaged: the history's chain breaks at event {expected}"]
         if batch is not None:
-            impossible = replay.apply(batch, kind, json.loads(detail))
+            impossible = replay.apply(batch, kind, who, why, json.loads(detail))
             if impossible:
                 return [f"the ledger is damaged: event {number}: {impossible}"]
         before, expected = mac, expected + 1
@@ -167,25 +173,28 @@ def _check_totals(connection: sqlite3.Connection) -> list[str]:
     ]
 
 
-def _check_rows(connection: sqlite3.Connection, replay: _Replay) -> list[str]:
+def _check_rows(store: Store, connection: sqlite3.Connection, replay: _Replay) -> list[str]:
     """Hold every row against the history, the totals against the rows, the rows against what was registered."""
     problems: list[str] = _check_totals(connection)
     counts: Counter[tuple[int, int, int]] = Counter()
     cents: Counter[tuple[int, int, int]] = Counter()
     weights: Counter[int] = Counter()
+    line_weights: Counter[int] = Counter()
     wrong = 0
-    for identity, state, direction, amount in connection.execute(
-        "SELECT id, state, direction, amount_cents FROM row ORDER BY id"
+    for identity, line, state, direction, amount, reasons, seal in connection.execute(
+        "SELECT id, line, state, direction, amount_cents, reasons, seal FROM row ORDER BY id"
     ):
         batch, row = identity >> ROWS_BITS, identity & ROW_MASK
         states = replay.states.get(batch, b"")
-        if row >= len(states) or states[row] != state:
+        sealed = state != REJECTED or seal == store.keys.seal_values("rejected", (identity, line, amount, reasons))
+        if row >= len(states) or states[row] != state or not sealed:
             wrong += 1
             if wrong <= 10:
                 problems.append(f"the ledger is damaged: row {row} is {STATES[state]}, and its history says otherwise")
         counts[batch, state, direction] += 1
         cents[batch, state, direction] += amount
         weights[batch] += row * amount
+        line_weights[batch] += row * (line or 0)
     stored = {
         (batch, state, direction): (count, amount)
         for batch, state, direction, count, amount in connection.execute(
@@ -199,10 +208,19 @@ def _check_rows(connection: sqlite3.Connection, replay: _Replay) -> list[str]:
     ):
         told = replay.registered.get(batch)
         seen = {"name": name, "digest": digest.hex(), "rows": rows, "cents": total, "weight": str(weights[batch])}
-        seen["about"] = about
+        seen |= {"line weight": str(line_weights[batch]), "about": about}
         if told is None or any(told.get(key) != value for key, value in seen.items()):
             problems.append(f"the ledger is damaged: batch {name} is not what was registered")
     return problems
+
+
+def _check_runs(connection: sqlite3.Connection, replay: _Replay) -> list[str]:
+    """Hold the runs against the history."""
+    stored = {
+        run: values
+        for run, *values in connection.execute("SELECT id, batch, who, started_at, finished_at, stopped FROM run")
+    }
+    return [] if stored == replay.runs else ["the ledger is damaged: its runs are not those of its history"]
 
 
 def _check_attempts(store: Store, connection: sqlite3.Connection) -> list[str]:
@@ -214,11 +232,11 @@ def _check_attempts(store: Store, connection: sqlite3.Connection) -> list[str]:
     problems = [f"the ledger is damaged: {wrong} rows differ from their latest attempt"] if wrong else []
     changed = 0
     for *values, seal in connection.execute(
-        "SELECT id, state, finished_at, http_status, response_code, message, gateway_reference, reason, seal"
+        "SELECT id, sent_at, state, finished_at, http_status, response_code, message, gateway_reference, reason, seal"
         " FROM attempt WHERE state <> ?",
         (SENDING,),
     ):
-        changed += seal != store.keys.attempt_seal(tuple(values))
+        changed += seal != store.keys.seal_values("attempt", tuple(values))
     return problems + ([f"the ledger is damaged: {changed} answers are not what was recorded"] if changed else [])
 
 

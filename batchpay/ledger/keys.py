@@ -69,9 +69,9 @@ class Keys:
         message = b"".join(len(part).to_bytes(8) + part for part in parts)
         return hmac.digest(self._subkey(f"mac {purpose}"), message, "sha256")
 
-    def attempt_seal(self, values: tuple[int | str | None, ...]) -> bytes:
-        """Authenticate what ended an attempt: row id, state, end, status, code, message, reference, reason."""
-        return hashlib.blake2b(repr(values).encode(), key=self._subkey("attempt"), digest_size=16).digest()
+    def seal_values(self, kind: str, values: tuple[int | str | None, ...]) -> bytes:
+        """Authenticate what a record holds: 16 bytes of keyed BLAKE2b."""
+        return hashlib.blake2b(repr(values).encode(), key=self._subkey(f"values {kind}"), digest_size=16).digest()
 
     def seal(self, plain: bytes, place: str) -> bytes:
         """Encrypt with AES-GCM, bound to the place where it will stand."""

@@ -22,7 +22,10 @@ IN_DOUBT = STATE_CODES[State.IN_DOUBT]
 OPEN = (PENDING, SENDING, IN_DOUBT)
 """States from which a row may still be sent: its body is kept."""
 
-_MOVE = "UPDATE row SET state = ?, reasons = ? WHERE id = ? AND state = ? RETURNING amount_cents, direction, chunk"
+_MOVE = (
+    "UPDATE row SET state = ?, reasons = ?, seal = ? WHERE id = ? AND state = ?"
+    " RETURNING amount_cents, direction, chunk"
+)
 _GRANT = (
     f"UPDATE row SET state = {SENDING}, attempts = attempts + 1 WHERE id = ? AND state = {PENDING}"  # noqa: S608
     f" AND NOT EXISTS (SELECT 1 FROM attempt WHERE attempt.id = row.id AND attempt.state <> {PENDING})"
@@ -53,7 +56,8 @@ class Mover:
     def move(self, row: int, before: int, after: int, reasons: str | None = None) -> bool:
         """Move a row if it is in the state `before`; tells whether it was. `reasons` stand on a rejected row only."""
         identity = row_id(self._batch, row)
-        found = self._transaction.execute(_MOVE, (after, reasons, identity, before)).fetchall()
+        seal = self._seal_of_rejected(identity, reasons) if reasons is not None else None
+        found = self._transaction.execute(_MOVE, (after, reasons, seal, identity, before)).fetchall()
         if not found:
             return False
         cents, direction, chunk = found[0]
@@ -83,7 +87,8 @@ class Mover:
             return False
         answer, identity = outcome.answer, row_id(self._batch, row)
         end = (state, at, answer.http_status, answer.response_code, answer.message, answer.gateway_reference)
-        seal = self._keys.attempt_seal((identity, *end, outcome.reason))
+        sent = self._transaction.execute("SELECT sent_at FROM attempt WHERE id = ?", (identity,)).fetchone() or (None,)
+        seal = self._keys.seal_values("attempt", (identity, *sent, *end, outcome.reason))
         ended = self._transaction.execute(_END_ATTEMPT, (*end, outcome.reason, seal, identity))
         if ended.rowcount != 1:
             raise LedgerDamaged(f"the ledger is damaged: row {row} was being sent, and its attempt is not recorded")
@@ -92,20 +97,19 @@ class Mover:
     def note_attempt(self, row: int, state: int, reason: str, *, at: int | None, reference: str | None = None) -> None:
         """Record on a row's attempt what became of it other than by an answer."""
         identity = row_id(self._batch, row)
-        finished, *answer, known = (
-            self._transaction.execute(
-                "SELECT finished_at, http_status, response_code, message, gateway_reference FROM attempt WHERE id = ?",
-                (identity,),
-            ).fetchone()
-            or (None,) * 5
-        )
+        found = self._transaction.execute(
+            "SELECT sent_at, finished_at, http_status, response_code, message, gateway_reference"
+            " FROM attempt WHERE id = ?",
+            (identity,),
+        ).fetchone()
+        sent, finished, *answer, known = found or (None,) * 6
         end = (state, at or finished, *answer, reference or known, reason)
         self._transaction.execute(
             "INSERT INTO attempt (id, state, finished_at, http_status, response_code, message, gateway_reference,"
             " reason, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state,"
             " finished_at = excluded.finished_at, gateway_reference = excluded.gateway_reference,"
             " reason = excluded.reason, seal = excluded.seal",
-            (identity, *end, self._keys.attempt_seal((identity, *end))),
+            (identity, *end, self._keys.seal_values("attempt", (identity, sent, *end))),
         )
 
     def ids_in(self, state: int) -> list[int]:
@@ -130,6 +134,10 @@ class Mover:
             if left[0][0] == 0:
                 self._transaction.execute("DELETE FROM body WHERE chunk = ?", (chunk,))
         return {STATES[state].value: write_ranges(rows) for state, rows in self._moved.items()}
+
+    def _seal_of_rejected(self, identity: int, reasons: str) -> bytes:
+        found = self._transaction.execute("SELECT line, amount_cents FROM row WHERE id = ?", (identity,)).fetchone()
+        return self._keys.seal_values("rejected", (identity, *(found or ()), reasons))
 
     def _refuse_contradiction(self, identity: int) -> None:
         """Stop where the row says pending and its attempt says otherwise: never send on one damaged byte."""

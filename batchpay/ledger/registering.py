@@ -115,7 +115,7 @@ class SqliteRegistering:
         self._changes = Changes()
         self._rows: dict[int, list[int]] = {_PENDING: [], _REJECTED: []}
         self._ranges: dict[int, list[str]] = {_PENDING: [], _REJECTED: []}
-        self._weight = 0
+        self._weight = self._line_weight = 0
         self.finished = False
 
     def add_payments(self, payments: PaymentColumns) -> None:
@@ -139,19 +139,20 @@ class SqliteRegistering:
                 amount for amount, other in zip(payments.amounts_cents, directions, strict=True) if other == code
             ]
             self._changes.add(_PENDING, code, len(amounts), sum(amounts))
-        self._count(_PENDING, payments.rows, payments.amounts_cents)
+        self._count(_PENDING, payments.rows, payments.lines, payments.amounts_cents)
 
     def add_rejected(self, rejected: RejectedColumns) -> None:
         """See contract.Registering."""
         with translated(self._store.place.ledger):
             ids = [row_id(self._id, row) for row in rejected.rows]
+            columns = list(zip(ids, rejected.lines, rejected.amounts_cents, rejected.reasons, strict=True))
             self._transaction.connection.executemany(
-                "INSERT INTO row (id, line, amount_cents, direction, state, reasons) "  # noqa: S608
-                f"VALUES (?, ?, ?, 0, {_REJECTED}, ?)",
-                zip(ids, rejected.lines, rejected.amounts_cents, rejected.reasons, strict=True),
+                "INSERT INTO row (id, line, amount_cents, direction, state, reasons, seal) "  # noqa: S608
+                f"VALUES (?, ?, ?, 0, {_REJECTED}, ?, ?)",
+                [(*values, self._store.keys.seal_values("rejected", values)) for values in columns],
             )
         self._changes.add(_REJECTED, 0, len(ids), sum(rejected.amounts_cents))
-        self._count(_REJECTED, rejected.rows, rejected.amounts_cents)
+        self._count(_REJECTED, rejected.rows, rejected.lines, rejected.amounts_cents)
 
     def finish(self) -> str:
         """See contract.Registering."""
@@ -187,13 +188,15 @@ class SqliteRegistering:
             "rows": self._changes.total().rows,
             "cents": self._changes.total().cents,
             "weight": str(self._weight),
+            "line weight": str(self._line_weight),
             "about": self._about,
             "pending": ",".join(self._ranges[_PENDING]),
             "rejected": ",".join(self._ranges[_REJECTED]),
         }
 
-    def _count(self, state: int, rows: Sequence[int], amounts: Sequence[int]) -> None:
+    def _count(self, state: int, rows: Sequence[int], lines: Sequence[int | None], amounts: Sequence[int]) -> None:
         self._weight += sum(map(mul, rows, amounts))
+        self._line_weight += sum(row * (line or 0) for row, line in zip(rows, lines, strict=True))
         self._rows[state] += rows
         self._close_ranges(state)
 
@@ -283,7 +286,8 @@ def _release_columns(
     for index, before in enumerate(rejected.values()):
         direction = DIRECTION_CODES[chosen.directions[index]]
         transaction.execute(
-            "UPDATE row SET state = ?, reasons = NULL, direction = ?, chunk = ?, payee = ?, account = ? WHERE id = ?",
+            "UPDATE row SET state = ?, reasons = NULL, seal = NULL, direction = ?, chunk = ?, payee = ?, account = ?"
+            " WHERE id = ?",
             (_PENDING, direction, chunks[index], chosen.payees[index], chosen.accounts[index],
              row_id(batch, chosen.rows[index])),
         )  # fmt: skip

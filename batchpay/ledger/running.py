@@ -72,7 +72,7 @@ class SqliteRun:
         run = transaction.execute(
             "INSERT INTO run (batch, who, started_at) VALUES (?, ?, ?)", (self._batch, self._who, at)
         ).lastrowid
-        transaction.event("started", self._batch, self._who, None, {"run": run, "process": os.getpid()})
+        transaction.event("started", self._batch, self._who, None, {"run": run, "at": at, "process": os.getpid()})
         return len(found), int(run or 0)
 
     def _merge(self, transaction: Transaction, merging: Mover, spilled: Spilled, at: int) -> bool:
@@ -176,10 +176,9 @@ class SqliteRun:
             with self._store.transaction() as transaction:
                 self._check_token(transaction)
                 transaction.execute("UPDATE batch SET token = NULL WHERE id = ?", (self._batch,))
-                transaction.execute(
-                    "UPDATE run SET finished_at = ?, stopped = ? WHERE id = ?", (now_ms(), stopped, self._id)
-                )
-                transaction.event("finished", self._batch, self._who, stopped, {"run": self._id})
+                at = now_ms()
+                transaction.execute("UPDATE run SET finished_at = ?, stopped = ? WHERE id = ?", (at, stopped, self._id))
+                transaction.event("finished", self._batch, self._who, stopped, {"run": self._id, "at": at})
             self._store.witness.sync()
             self._store.checkpoint()
         finally:
