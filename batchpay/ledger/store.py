@@ -244,7 +244,7 @@ class Store:
             with translated(self.place.ledger):
                 connection.execute("BEGIN")
                 yield connection
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             # What a record holds does not fit what is ever written into it.
             raise LedgerDamaged(f"the ledger {self.place.ledger} holds what batchpay did not write") from None
         finally:

@@ -1,0 +1,96 @@
+"""A process of its own that uses a ledger: `python actor.py FOLDER DEED [ARGUMENT]`; says what it did, line by line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from batchpay.errors import BatchHeld, LedgerNotUsable
+from batchpay.ledger.contract import Ledger
+from tests.ledger.batches import ACCEPTED, columns, register
+from tests.ledger.conftest import LedgerFactory
+
+
+def say(word: str, value: object = None) -> None:
+    """One line for the test."""
+    print(json.dumps([word, value]), flush=True)
+
+
+def hold_and_wait(ledger: Ledger, _: str) -> None:
+    """Hold the batch, leave rows 1 and 2 in sending, wait to be killed."""
+    batch = ledger.find(None)
+    with ledger.hold(batch.digest):
+        run = ledger.start(batch.batch, "actor")
+        run.commit([1, 2], [])
+        say("held")
+        signal.pause()
+
+
+def send(ledger: Ledger, _: str) -> None:
+    """Send every pending row, a few at a time; say each row before its outcome is recorded."""
+    batch = ledger.find(None)
+    try:
+        with ledger.hold(batch.digest):
+            run = ledger.start(batch.batch, "actor")
+            last = 0
+            while payments := run.pending(last, 3):
+                last = payments[-1].row
+                granted = run.commit([payment.row for payment in payments], [])
+                for row in sorted(granted):
+                    say("sent", row)
+                try:
+                    run.commit([], [(row, ACCEPTED) for row in granted])
+                except LedgerNotUsable:
+                    run.spill([(row, ACCEPTED) for row in granted])
+                    raise
+            run.finish(None)
+    except BatchHeld:
+        say("held by another")
+
+
+def register_many(ledger: Ledger, name: str) -> None:
+    """Register twenty small batches one after another, each with a run."""
+    for number in range(20):
+        while True:
+            try:
+                batch = register(
+                    ledger, columns(ledger, [1, 2], salt=f"{name}{number}"), content=f"{name}{number}".encode()
+                )
+                break
+            except LedgerNotUsable as error:
+                if type(error) is LedgerNotUsable:
+                    raise
+        digest = ledger.find(batch).digest
+        with ledger.hold(digest):
+            run = ledger.start(batch, name)
+            run.commit([1, 2], [])
+            run.commit([], [(1, ACCEPTED), (2, ACCEPTED)])
+            run.finish(None)
+    say("registered")
+
+
+DEEDS: dict[str, Callable[[Ledger, str], None]] = {
+    "hold": hold_and_wait,
+    "send": send,
+    "register": register_many,
+}
+
+
+def main() -> None:
+    """Do what the command line says; a ledger that refuses is said, not raised."""
+    folder, deed, *argument = sys.argv[1:]
+    factory = LedgerFactory(Path(folder))
+    say("ready")
+    try:
+        ledger = factory.open()
+        DEEDS[deed](ledger, *(argument or [""]))
+        ledger.close()
+    except LedgerNotUsable as error:
+        say("refused", [type(error).__name__, str(error)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""Real processes on one ledger: contention, a holder that dies, failing system calls, full and cut files."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchpay.errors import BatchHeld
+from batchpay.payment import State
+from tests.ledger.batches import CANARY, columns, register, rejected, states
+from tests.ledger.conftest import LedgerFactory
+
+ROOT = Path(__file__).resolve().parents[2]
+ACTOR = [sys.executable, "-m", "tests.ledger.actor"]
+_STRACE = shutil.which("strace")
+
+
+def can_trace() -> bool:
+    """Whether strace may inject faults on this machine."""
+    if _STRACE is None:
+        return False
+    return subprocess.run([_STRACE, "-o", "/dev/null", "true"], check=False, capture_output=True).returncode == 0
+
+
+traced = pytest.mark.skipif(not can_trace(), reason="strace may not trace here")
+
+
+@contextmanager
+def acting(
+    factory: LedgerFactory,
+    deed: str,
+    argument: str = "",
+    *,
+    before: list[str] | None = None,
+    preexec: Callable[[], None] | None = None,
+) -> Iterator[subprocess.Popen[str]]:
+    """Run an actor; it is killed at the end of the block."""
+    with subprocess.Popen(
+        [*(before or []), *ACTOR, str(factory.folder), deed, argument],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, preexec_fn=preexec,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def words(process: subprocess.Popen[str]) -> list[list[Any]]:
+    """All that an actor said until its end."""
+    out, _ = process.communicate(timeout=60)
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def wait_for(process: subprocess.Popen[str], word: str) -> None:
+    """Read until the actor says a word."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)[0] == word:
+            return
+    raise AssertionError(f"the actor ended without saying {word}")
+
+
+@pytest.fixture
+def registered(ledger_factory: LedgerFactory) -> LedgerFactory:
+    """A closed ledger with a batch of twelve rows."""
+    ledger = ledger_factory.create()
+    register(ledger, columns(ledger, range(1, 13)))
+    ledger_factory.close()
+    return ledger_factory
+
+
+def recover(factory: LedgerFactory) -> dict[int, State]:
+    """Open anew, start a run and end it; gives the states. The ledger must be in order."""
+    ledger = factory.open()
+    batch = ledger.find(None)
+    with ledger.hold(batch.digest):
+        ledger.start(batch.batch, "after").finish(None)
+    assert ledger.check() == []
+    return states(ledger, batch.batch)
+
+
+def test_a_killed_holder_frees_its_batch_at_once(registered: LedgerFactory) -> None:
+    """While it lives nobody else gets the batch; after kill -9 the next run starts without waiting."""
+    ledger = registered.open()
+    batch = ledger.find(None)
+    with acting(registered, "hold") as process:
+        wait_for(process, "held")
+        with pytest.raises(BatchHeld), ledger.hold(batch.digest):
+            pass
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(BatchHeld), ledger.hold(batch.digest):
+            pass
+        process.kill()
+        process.wait()
+    with ledger.hold(batch.digest):
+        run = ledger.start(batch.batch, "ada")
+        assert run.recovered == 2
+        run.finish(None)
+    assert ledger.check() == []
+
+
+def test_of_runs_started_together_one_sends_each_row_once(registered: LedgerFactory) -> None:
+    """Four processes at once: every row is sent exactly once, by whoever holds the batch."""
+    with (
+        acting(registered, "send") as one,
+        acting(registered, "send") as two,
+        acting(registered, "send") as three,
+        acting(registered, "send") as four,
+    ):
+        said = [word for process in (one, two, three, four) for word in words(process)]
+    assert sorted(value for word, value in said if word == "sent") == list(range(1, 13))
+    assert not [value for word, value in said if word == "refused"]
+    assert set(recover(registered).values()) == {State.ACCEPTED}
+
+
+def test_writers_of_several_processes_take_turns(ledger_factory: LedgerFactory) -> None:
+    """Three processes register and run sixty batches between them; nothing is lost, the history is one chain."""
+    ledger_factory.create()
+    with (
+        acting(ledger_factory, "register", "a") as one,
+        acting(ledger_factory, "register", "b") as two,
+        acting(ledger_factory, "register", "c") as three,
+    ):
+        said = [words(process)[-1][0] for process in (one, two, three)]
+    assert said == ["registered"] * 3
+    ledger = ledger_factory.open()
+    assert ledger.registered() == 60
+    assert all(batch.by_state[State.ACCEPTED].rows == 2 for batch in ledger.batches())
+    assert ledger.check() == []
+
+
+@traced
+@pytest.mark.parametrize("call", [3, 9, 14, 20, 33])
+def test_killed_before_any_write_nothing_sent_is_pending(registered: LedgerFactory, call: int) -> None:
+    """Killed before the n-th write to disk: what was sent is accepted or in doubt, never pending again."""
+    fault = ["strace", "-f", "-o", "/dev/null", "-e", "trace=pwrite64,fdatasync,fsync"]
+    fault += ["-e", f"inject=pwrite64,fdatasync,fsync:signal=SIGKILL:when={call}"]
+    with acting(registered, "send", before=fault) as process:
+        sent = {value for word, value in words(process) if word == "sent"}
+    after = recover(registered)
+    assert all(after[row] in (State.ACCEPTED, State.IN_DOUBT) for row in sent)
+    assert all(after[row] is not State.ACCEPTED for row in set(after) - sent)
+
+
+@traced
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+@pytest.mark.parametrize("calls", ["fdatasync", "pwrite64"])
+@pytest.mark.parametrize("first", [2, 5, 8])
+def test_after_a_failed_write_or_sync_nothing_more_is_sent(
+    registered: LedgerFactory, error: str, calls: str, first: int
+) -> None:
+    """The ledger's disk fails for good: the run ends, and an answer already known is not lost."""
+    paths = [f"{registered.path}{ending}" for ending in ("", "-wal")]
+    fault = ["strace", "-f", "-o", "/dev/null", *(word for path in paths for word in ("-P", path))]
+    fault += ["-e", f"trace={calls}", "-e", f"inject={calls}:error={error}:when={first}+"]
+    with acting(registered, "send", before=fault) as process:
+        said = words(process)
+    sent = {value for word, value in said if word == "sent"}
+    assert [word for word, _ in said][-1] == "refused" or sent == set(range(1, 13))
+    after = recover(registered)
+    assert {row for row, state in after.items() if state is State.ACCEPTED} == sent
+    assert not any(CANARY in json.dumps(word) for word in said)
+
+
+def test_a_full_disk_stops_the_run_and_keeps_known_answers(registered: LedgerFactory) -> None:
+    """The ledger can't grow (a limit on file sizes): known answers are spilled and merged, the rest is pending."""
+    limit = registered.path.stat().st_size + 20_000
+
+    def limited() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    with acting(registered, "send", preexec=limited) as process:
+        said = words(process)
+    sent = {value for word, value in said if word == "sent"}
+    assert said[-1][0] == "refused"
+    after = recover(registered)
+    assert {row for row, state in after.items() if state is State.ACCEPTED} == sent
+    assert {row for row, state in after.items() if state is State.PENDING} >= set(after) - sent - {*range(1, 4)}
+
+
+@traced
+def test_the_ledger_is_opened_by_sqlite_alone_and_checkpointed_under_the_lock(registered: LedgerFactory) -> None:
+    """Every write to the ledger or its log lies between taking and giving back the lock file's lock."""
+    log = registered.folder / "trace"
+    trace = ["strace", "-f", "-yy", "-o", str(log), "-e", "trace=pwrite64,flock,openat,ftruncate,unlink"]
+    with acting(registered, "send", before=trace) as process:
+        assert words(process)[-1][0] == "sent"
+    depth, writes = 0, 0
+    for line in log.read_text().splitlines():
+        if "flock(" in line and "ledger.db.lock" in line and line.endswith("= 0"):
+            depth += -1 if "LOCK_UN" in line else 1
+        about_ledger = any(f"{registered.path}{ending}>" in line for ending in ("", "-wal"))
+        if about_ledger and ("pwrite64(" in line or "ftruncate(" in line):
+            writes += 1
+            assert depth == 1, line
+    assert writes > 10
+
+
+def test_no_account_number_is_readable_in_any_file(registered: LedgerFactory) -> None:
+    """Ledger, log, locks, witness, spill and backup hold at most the last four, also after a kill in mid-run."""
+    ledger = registered.open()
+    register(ledger, columns(ledger, range(1, 700)), rejected([700]), content=b"large")
+    ledger.backup(registered.folder / "copy.db")
+    with acting(registered, "hold") as process:
+        wait_for(process, "held")
+        files = [path for path in registered.folder.rglob("*") if path.is_file()]
+        names = {path.name for path in files}
+        assert {"ledger.db", "ledger.db-wal", "ledger.db.lock", "witness", "ledger.key", "copy.db"} <= names
+        assert any(".spill." in name for name in names)
+        for path in files:
+            content = path.read_bytes()
+            assert CANARY.encode() not in content, path.name
+            assert CANARY[4:12].encode() not in content, path.name
+            assert b"achAccountNumber" not in content, path.name
+    assert registered.path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["check"], 0),
+        (["check", "--json"], 0),
+        (["check", "--accept-witness"], 2),
+        (["check", "--accept-witness", "--reason", "moved"], 0),
+        (["init"], 5),
+    ],
+)
+def test_the_command_line_cares_for_the_ledger(registered: LedgerFactory, arguments: list[str], code: int) -> None:
+    """`ledger check` says all is well, accepts a witness only with a reason; `ledger init` refuses an existing one."""
+    settings = registered.settings
+    environment = {
+        "PATH": os.defpath, "HOME": str(registered.folder), "BATCHPAY_LEDGER": settings.url,
+        "BATCHPAY_LEDGER_KEY_FILE": settings.key_file,
+    }  # fmt: skip
+    (registered.folder / "batchpay.toml").write_text(f"[ledger]\nwitness = {json.dumps(settings.witness)}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "batchpay", "ledger", *arguments], env=environment, cwd=registered.folder,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    if "--json" in arguments:
+        assert json.loads(done.stdout) == {"problems": [], "doubted": 0, "exit_code": 0}
