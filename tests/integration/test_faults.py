@@ -8,24 +8,17 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import trustme
 
-from batchpay.config import Credentials, GatewaySettings, Secret
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.payment import Outcome, State
+from tests.support.fault_client import CREDENTIALS, body, settings_for, write_bundle
 from tests.support.fault_kinds import FAULTS
 from tests.support.fault_server import Conversation, Fault, FaultServer, answer, success
 
 TIMEOUT_S = 0.4
-ENTRY = {"achAccountNumber": "4111222233334444", "achRoutingNumber": "123456780"}
-CREDENTIALS = Credentials("api-id", Secret("api-key-canary"))
-
-
-def body(invoice: str) -> bytes:
-    return json.dumps({"invoiceNumber": invoice, "amount": "12.50", "ach": ENTRY}).encode()
 
 
 @pytest.fixture(scope="module")
@@ -34,24 +27,17 @@ def authority() -> trustme.CA:
 
 
 @pytest.fixture(scope="module")
-def bundle(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("authority") / "authority.pem"
-    authority.cert_pem.write_to_path(str(path))
-    return path
+def bundle(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_bundle(authority, tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture
-def connect(bundle: Path) -> Iterator[Callable[[FaultServer], PaymentsClient]]:
+def connect(bundle: str) -> Iterator[Callable[[FaultServer], PaymentsClient]]:
     """Clients with a short deadline, closed at the end."""
     clients: list[PaymentsClient] = []
 
     def make(server: FaultServer) -> PaymentsClient:
-        settings = GatewaySettings(
-            base_url=server.base_url,
-            timeout=TIMEOUT_S,
-            connect_timeout=TIMEOUT_S,
-            ca_bundle=str(bundle),
-        )
+        settings = settings_for(server, timeout=TIMEOUT_S, connect_timeout=TIMEOUT_S, ca_bundle=bundle)
         clients.append(PaymentsClient(settings, CREDENTIALS))
         return clients[-1]
 

@@ -47,6 +47,9 @@ class AnySecond:
         return True
 
 
+REFUSAL = Pace(retry_after_s=1.0, refused=True)
+
+
 class World:
     """Workers that send through a throttle to a gateway, in virtual time."""
 
@@ -55,7 +58,7 @@ class World:
         gateway: Bucket | AnySecond,
         rate: float | None,
         *,
-        refusal: Pace = Pace(retry_after_s=1.0, refused=True),
+        refusal: Pace = REFUSAL,
         plain: Pace | None = None,
         latency_s: float = 0.02,
         workers: int = 64,
