@@ -84,7 +84,9 @@ class CsvReader:
         """Cut the stream after the header into blocks of whole lines; the flag tells the last one."""
         buffered = bytearray()
         skip = self._dialect.data_at
+        finished = True
         for piece in self._text.blocks():
+            finished = piece.endswith(b"\n") if piece else finished
             if skip:
                 piece, skip = piece[skip:], max(0, skip - len(piece))
             buffered += piece
@@ -96,13 +98,13 @@ class CsvReader:
                 del buffered[:cut]
             elif len(buffered) > BLOCK_BYTES[1] + OPEN_BYTES_MAX:
                 raise FileRefused(f"{self._name}: holds a line longer than {len(buffered) >> 20} MiB")
-        if buffered and not buffered.endswith(b"\n"):
+        if not finished:
             if not self._unfinished_allowed:
                 raise FileRefused(
                     f"{self._name}: the last line{self._last_line()} has no line break at its end, so the file may be "
                     "cut off; if it is whole, state --expect-rows and --expect-total"
                 )
-            buffered += b"\n"
+            buffered += b"\n" if buffered else b""
         yield bytes(buffered), True
 
     def _last_line(self) -> str:

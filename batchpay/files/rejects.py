@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -175,8 +176,8 @@ class _Held(_Rows):
     def _in_order(self) -> Iterator[pl.DataFrame]:
         """Give the frames with the late rows in their places."""
         late = self._late_rows()
-        following = [*(first for first, _ in self._frames[1:]), None]
-        for (_, data), next_row in zip(self._frames, following, strict=True):
+        following = [first for first, _ in self._frames[1:]]
+        for (_, data), next_row in zip_longest(self._frames, following):
             frame = _unpacked(data)
             if late.height:
                 between = late if next_row is None else late.filter(pl.col("_row") < next_row)
@@ -208,16 +209,15 @@ class XlsxRejects(_Held):
     """XLSX: wrong cells are red, and their comment says what is wrong."""
 
     def _write(self, file: BinaryIO) -> None:
-        sheet = SheetWriter(file, "rejects")
-        sheet.header(self._header)
         places = [*OURS, *self._source.own_columns]
         own_of = self._source.own_of
         position = {name: places.index(own) for name, own in own_of.items() if own in places}
-        for frame in self._in_order():
-            for row in frame.select(pl.all().exclude("_surplus")).iter_rows():
-                cells = [None if cell is None else str(cell) for cell in row]
-                sheet.row(cells, wrong_cells(cells[2] or "", position))
-        sheet.save()
+        with SheetWriter(file, "rejects") as sheet:
+            sheet.header(self._header)
+            for frame in self._in_order():
+                for row in frame.select(places).iter_rows():
+                    cells = [None if cell is None else str(cell) for cell in row]
+                    sheet.row(cells, wrong_cells(cells[2] or "", position))
 
 
 def wrong_cells(errors: str, position: Mapping[str, int]) -> dict[int, str]:

@@ -69,8 +69,7 @@ def _write_parquet(file: BinaryIO, header: Sequence[str], rows: Iterable[Row]) -
 def _write_xlsx(file: BinaryIO, header: Sequence[str], rows: Iterable[Row]) -> None:
     from batchpay.files.xlsx_out import SheetWriter
 
-    sheet = SheetWriter(file, "results")
-    sheet.header(header)
-    for row in rows:
-        sheet.row(row)
-    sheet.save()
+    with SheetWriter(file, "results") as sheet:
+        sheet.header(header)
+        for row in rows:
+            sheet.row(row)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from batchpay.schemas.columns import FLAGS, MONEY
+from batchpay.files.xlsx_cells import DIGITS_MATTER
+from batchpay.schemas.columns import COLUMNS, FLAGS, MONEY
 
 ROUTING = "achRoutingNumber"
-ACCOUNT = "achAccountNumber"
 START_DATE = "recurringStartDate"
 _WHOLE_MAX = 2**53
 """Above this a float no longer tells every whole number from its neighbour."""
@@ -28,6 +28,8 @@ def render_column(name: str, kind: pl.DataType, target: str, alias: str) -> list
     if kind in (pl.String, pl.Categorical, pl.Enum, pl.Null):
         text = cell.cast(pl.String)
         return [pl.when(text != "").then(text).alias(name)]
+    if target not in COLUMNS:
+        return [_carried(cell, kind).alias(name)]
     if kind == pl.Boolean:
         yes, no = ("1", "0") if target in FLAGS else ("TRUE", "FALSE")
         text = pl.when(cell).then(pl.lit(yes)).when(~cell).then(pl.lit(no))
@@ -42,10 +44,10 @@ def render_column(name: str, kind: pl.DataType, target: str, alias: str) -> list
     else:
         raise AssertionError(f"no rule for {kind}")
     if kind.is_numeric() and target == ROUTING:
-        short = text.str.len_chars() <= 8
+        short = text.str.contains("^[0-9]{1,8}$")
         fault = pl.coalesce(pl.when(short).then(pl.lit("leading_zero")), *([] if fault is None else [fault]))
         suggestion = leading_zero_suggestion(text)
-    if kind.is_numeric() and target == ACCOUNT and kind.is_float():
+    if kind.is_float() and target in DIGITS_MATTER:
         lost = cell.abs() >= 1e15
         fault = pl.coalesce(pl.when(lost).then(pl.lit("precision")), *([] if fault is None else [fault]))
     found = [text.alias(name)]
@@ -54,6 +56,12 @@ def render_column(name: str, kind: pl.DataType, target: str, alias: str) -> list
     if suggestion is not None:
         found.append(suggestion.alias(f"_suggest.{alias}"))
     return found
+
+
+def _carried(cell: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    """A cell of an unknown column, which is carried and never judged."""
+    text = cell.cast(pl.String)
+    return text.str.to_uppercase() if kind == pl.Boolean else text
 
 
 def leading_zero_suggestion(text: pl.Expr) -> pl.Expr:
@@ -100,7 +108,8 @@ def _float(cell: pl.Expr, target: str) -> tuple[pl.Expr, pl.Expr]:
 def _date(cell: pl.Expr, kind: pl.DataType, target: str) -> tuple[pl.Expr, pl.Expr]:
     raw = cell.cast(pl.String)
     if target != START_DATE:
-        return raw, pl.lit(None, pl.String)
+        # Whoever wrote the file has made a date of something that is none.
+        return raw, pl.when(cell.is_not_null()).then(pl.lit("format"))
     text = cell.dt.strftime("%m/%d/%Y")
     if kind == pl.Date:
         return text, pl.lit(None, pl.String)

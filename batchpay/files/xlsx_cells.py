@@ -9,6 +9,10 @@ from batchpay.schemas.columns import COLUMNS, FLAGS, MONEY
 
 IDENTIFIERS = ("paymentId", "gatewayId", "achAccountNumber", "achRoutingNumber", "achCheckNumber")
 """With the money columns: what a formula may not compute, for the person may see another value than the cached."""
+DIGITS_MATTER = (
+    "paymentId", "gatewayId", "invoiceNumber", "billingInternalId", "achAccountNumber", "achCheckNumber",
+)  # fmt: skip
+"""Columns where a number of more than 15 digits, which a float can't hold faithfully, is a fault."""
 _WHOLE_MAX = 2**53
 
 Typed = str | int | float | bool | datetime.date | datetime.time | datetime.timedelta
@@ -51,12 +55,11 @@ def leading_zero_suggestion(digits: str) -> str | None:
 def _number(value: float, column: str, zero_format: str | None) -> Cell:
     if column in MONEY:
         return _money(value)
+    if abs(value) >= 1e15 and column in DIGITS_MATTER:
+        return plain_number(value), "precision", None
     if not (math.isfinite(value) and value == round(value) and abs(value) < _WHOLE_MAX):
-        # A spreadsheet keeps 15 digits; a longer whole number has lost some.
-        return plain_number(value), "precision" if abs(value) >= 1e15 else "format", None
+        return plain_number(value), "format", None
     digits = str(int(value))
-    if abs(value) >= 1e15:
-        return digits, "precision", None
     if zero_format is not None and value >= 0:
         digits = _padded(digits, zero_format)
     if column == "achRoutingNumber" and len(digits) <= 8:

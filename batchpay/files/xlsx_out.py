@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from batchpay.errors import WrongUse
 
@@ -28,7 +28,7 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]|_(?=x[0-9A-F
 
 
 class SheetWriter:
-    """A workbook of one sheet under way; nothing but its comments is held in memory."""
+    """A workbook of one sheet under way, finished at the end of a `with`; only its comments are held in memory."""
 
     def __init__(self, file: BinaryIO, title: str) -> None:
         self._archive = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
@@ -55,8 +55,17 @@ class SheetWriter:
         room = COMMENTS_MAX - len(self._comments)
         self._comments += [(self._rows, column, text) for column, text in wrong.items()][:room]
 
-    def save(self) -> None:
-        """Finish the workbook."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._finish()
+        else:
+            self._sheet.close()
+            self._archive.close()
+
+    def _finish(self) -> None:
         drawing = '<legacyDrawing r:id="rId2"/>' if self._comments else ""
         self._sheet.write(f"</sheetData>{drawing}</worksheet>".encode())
         self._sheet.close()
@@ -86,7 +95,7 @@ class SheetWriter:
             place = f'<c r="{column_letters(column)}{self._rows}" s="{style}"'
             if cell is not None:
                 parts.append(f'{place} t="inlineStr"><is><t xml:space="preserve">{_escaped(cell)}</t></is></c>')
-            elif style != _TEXT:
+            else:
                 parts.append(f"{place}/>")
         parts.append("</row>")
         self._sheet.write("".join(parts).encode())
