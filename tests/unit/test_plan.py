@@ -92,6 +92,15 @@ def test_an_edited_plan_is_refused(ledger: Ledger, tmp_path: Path, change: dict[
         Plan.read(str(path), ledger)
 
 
+def test_a_name_that_stands_twice_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+    """A person may read the first of two totals and the program the second: such a plan is none."""
+    path = tmp_path / "plan.json"
+    make().write(str(path), ledger)
+    path.write_text(path.read_text().replace("{", '{"file": "small.csv",', 1))
+    with pytest.raises(FileRefused, match="no plan"):
+        Plan.read(str(path), ledger)
+
+
 def test_spacing_and_order_do_not_matter(ledger: Ledger, tmp_path: Path) -> None:
     """A plan that a mail program laid out anew is still the plan."""
     path = tmp_path / "plan.json"
