@@ -255,7 +255,7 @@ class Store:
         self._database.execute("INSERT OR REPLACE INTO setting VALUES (?, ?)", (name, value))
 
     def _stamp(self) -> str:
-        return self.now().strftime("%Y-%m-%d %H:%M:%S")
+        return self.now().isoformat(" ", "seconds")[:19]
 
     def _insert_account(self, number: int, name: str, attributes: Mapping[str, Any]) -> None:
         now = self._stamp()

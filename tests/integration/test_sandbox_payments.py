@@ -68,6 +68,7 @@ def test_the_query_must_say_json(url: str) -> None:
         {},
         {"SERVICE-API-ID": "sandbox"},
         {"SERVICE-API-ID": "sandbox", "SERVICE-API-KEY": "wrong"},
+        {"SERVICE-API-ID": "other", "SERVICE-API-KEY": "sandbox-key"},
         {"svs-api-id": "sandbox", "svs-api-key": "sandbox-key"},
     ],
 )

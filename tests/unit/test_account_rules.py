@@ -153,7 +153,7 @@ def pandera_failures(rows: list[Cells], *, update: bool) -> set[tuple[int, str, 
     return set()
 
 
-@hypothesis.settings(max_examples=60, derandomize=True, deadline=None, database=None)
+@hypothesis.settings(max_examples=30, derandomize=True, deadline=None, database=None)
 @hypothesis.given(strategies.lists(accounts | likely, min_size=1, max_size=5), strategies.booleans())
 def test_pandera_finds_the_same(rows: list[Cells], update: bool) -> None:
     """The schema's own validation fails the same rows and attributes in the same words as the quick look."""
