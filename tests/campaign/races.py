@@ -61,6 +61,13 @@ def stopped_and_replaced(made: Bench, seed: int) -> Findings:
     return found
 
 
+def undisturbed(made: Bench) -> Findings:
+    """Run without anything going wrong."""
+    home = made.home()
+    since = made.oracle.log.stat().st_size
+    return finish_and_check(made, home, since, "undisturbed", ("resume",), in_doubt_max=0)
+
+
 def lost_answers(made: Bench) -> Findings:
     """Run against an oracle that now and then takes a payment and gives no answer, or no answer that can be read."""
     home = made.home()

@@ -131,11 +131,11 @@ def finish_and_check(
         return found
     summary = json.loads(done.stdout)
     made.oracle.settle()
-    received = Counter(entry["reference"] for entry in made.oracle.entries(since))
+    arrived = made.oracle.entries(since)
     with Path(home.path / summary["results"]).open(encoding="utf-8", newline="") as file:
         states = {row["invoiceNumber"]: row["state"] for row in csv.DictReader(file)}
     found.in_doubt = found.in_doubt_most = summary["in_doubt"]
-    found.wrong += [f"{story}: {wrong}" for wrong in _contradictions(summary, states, received)]
+    found.wrong += [f"{story}: {wrong}" for wrong in _contradictions(summary, states, arrived)]
     most = made.workers if in_doubt_max is None else in_doubt_max
     if summary["in_doubt"] > most:
         found.wrong.append(f"{story}: {summary['in_doubt']} rows in doubt, at most {most} were expected")
@@ -144,16 +144,18 @@ def finish_and_check(
     return found
 
 
-def _contradictions(summary: dict[str, int], states: dict[str, str], received: Counter[str]) -> Iterator[str]:
+def _contradictions(summary: dict[str, int], states: dict[str, str], arrived: list[dict[str, str]]) -> Iterator[str]:
+    """Tell where what batchpay states is not what happened."""
     if len(states) != ROWS or summary["rows"] != ROWS:
         yield f"{len(states)} of {ROWS} rows are left"
-    for reference, count in received.items():
+    for reference, count in Counter(entry["reference"] for entry in arrived).items():
         if count > 1:
             yield f"{reference} arrived {count} times"
         if states.get(reference) not in ("accepted", "in_doubt"):
             yield f"{reference} arrived and is called {states.get(reference)}"
+    said_yes = {entry["reference"] for entry in arrived if entry["answer"] == "success"}
     for reference, state in states.items():
-        if state == "accepted" and received[reference] != 1:
-            yield f"{reference} is called accepted and never arrived"
+        if state == "accepted" and reference not in said_yes:
+            yield f"{reference} is called accepted, which the gateway never said"
         if state not in ("accepted", "in_doubt"):
             yield f"{reference} ended {state}"

@@ -1,8 +1,9 @@
 """A gateway that only counts: it logs every complete payment body before it answers, in a process of its own.
 
 The proof of 'never twice' in the tests is what this process received, never what batchpay says of itself. Each line of
-the log is a JSON object: `reference` (invoiceNumber), `amount`, `digest` of the whole body, and `n`, the order of
-arrival. The line is in the file before the first byte of the answer leaves.
+the log is a JSON object: `reference` (invoiceNumber), `amount`, `digest` of the whole body, `n`, the order of arrival,
+and `answer`, what it is going to be told: success, none or garbage. The line is in the file before the first byte of
+the answer leaves.
 
 Run as `python -m tests.support.oracle --log FILE`; prints `oracle ready at http://127.0.0.1:PORT`.
 """
@@ -23,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+GARBAGE = b"<html>something went wrong</html>"
 SUCCESS = {"status": "success", "successMessage": {"response_code": 200, "message": "accepted"}}
 
 
@@ -82,16 +84,15 @@ class _Server:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 body = await reader.readexactly(_content_length(head))
+                answer = json.dumps(SUCCESS).encode()
                 if head.startswith(b"GET /idle "):
                     await self._wait_until_idle()
                 elif b"/payment" in head.split(b"\r\n", 1)[0]:
-                    self._note(body)
+                    kind = self._note(body)
                     await asyncio.sleep(self._latency_s)
-                    if self._silent_every and self._count % self._silent_every == 0:
+                    if kind == "none":
                         break
-                answer = json.dumps(SUCCESS).encode()
-                if self._garbage_every and self._count and self._count % self._garbage_every == 0:
-                    answer = b"<html>something went wrong</html>"
+                    answer = GARBAGE if kind == "garbage" else json.dumps(SUCCESS).encode()
                 writer.write(
                     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
                     % (len(answer), answer)
@@ -108,16 +109,24 @@ class _Server:
         while self._open > 1:
             await asyncio.sleep(0.002)
 
-    def _note(self, body: bytes) -> None:
+    def _note(self, body: bytes) -> str:
+        """Write a payment down, with the kind of answer it is going to get."""
         self._count += 1
+        kind = "success"
+        if self._silent_every and self._count % self._silent_every == 0:
+            kind = "none"
+        elif self._garbage_every and self._count % self._garbage_every == 0:
+            kind = "garbage"
         payment = json.loads(body)
         entry = {
             "n": self._count,
             "reference": payment.get("invoiceNumber"),
             "amount": payment["amount"],
             "digest": hashlib.sha256(body).hexdigest(),
+            "answer": kind,
         }
         os.write(self._log, json.dumps(entry).encode() + b"\n")
+        return kind
 
 
 def _content_length(head: bytes) -> int:

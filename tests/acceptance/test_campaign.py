@@ -1,0 +1,89 @@
+"""A part of the campaigns in every test run: kills at 60 points, races, restores, and whether sabotage is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.campaign import durability, kills, races, restores
+from tests.campaign.sabotages import SABOTAGES, Sabotage, caught
+from tests.campaign.trial import Bench, Findings, bench
+
+needs_strace = pytest.mark.skipif(kills.STRACE is None, reason="strace is not installed")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A template of a registered batch and an oracle, for all trials."""
+    with bench(tmp_path_factory.mktemp("campaign") / "bench") as prepared:
+        yield prepared
+
+
+@needs_strace
+@pytest.mark.parametrize(("command", "fresh", "number"), [(("resume",), False, 48), (("submit", "a.csv"), True, 12)])
+def test_kills_pay_nothing_twice_and_lose_nothing(
+    made: Bench, command: tuple[str, ...], fresh: bool, number: int
+) -> None:
+    """Kill -9 before system calls chosen at random, then the same command: every payment once, every state true."""
+    found = Findings()
+    for point in kills.chosen(kills.points(made, command, fresh=fresh), number, seed=1):
+        found.add(kills.hit(made, point, command, fresh=fresh))
+    assert found.wrong == []
+    assert found.fired >= number * 3 // 4
+
+
+@needs_strace
+def test_errors_of_the_disk_stop_the_sending(made: Bench) -> None:
+    """EIO, ENOSPC, EROFS, EMFILE and ENOMEM at the ledger's calls: nothing is sent twice, nothing wrongly stated."""
+    points = kills.errors_of(kills.points(made, ("resume",), fresh=False))
+    found = Findings()
+    for point in kills.chosen(points, 12, seed=2):
+        found.add(kills.hit(made, point, ("resume",), fresh=False))
+    assert found.wrong == []
+
+
+@needs_strace
+def test_nothing_leaves_before_the_ledger_is_synced(made: Bench) -> None:
+    """The system calls of a run, in order: the last write of the ledger is synced before each payment's first byte."""
+    found = durability.sending_after_sync(made)
+    assert found.wrong == []
+    assert found.fired == 12
+
+
+@pytest.mark.skipif(not durability.can_cut_power(), reason="mounting a disk image needs root and mkfs.ext4")
+def test_a_power_cut_loses_nothing(made: Bench) -> None:
+    """The ledger's disk loses its power in the middle of a run."""
+    assert durability.power_cut(made, 3).wrong == []
+
+
+@pytest.mark.parametrize("processes", [2, 5])
+def test_one_of_several_starts_does_the_work(made: Bench, processes: int) -> None:
+    """Several processes start on one file at the same moment: each payment arrives once."""
+    assert races.starts_at_once(made, processes).wrong == []
+
+
+def test_a_stopped_run_keeps_its_batch(made: Bench) -> None:
+    """A run that is stopped keeps its batch, and goes on when it is continued."""
+    assert races.stopped_and_replaced(made, 1).wrong == []
+
+
+def test_a_ledger_brought_back_or_deleted_sends_nothing(made: Bench) -> None:
+    """An older copy of the ledger, or none, while the witness remembers payments: exit code 5, nothing sent."""
+    assert restores.older_ledger(made).wrong == []
+    assert restores.deleted_ledger(made).wrong == []
+
+
+def test_a_damaged_ledger_pays_nothing_again(made: Bench) -> None:
+    """A flipped bit or a cut: refused, or without effect."""
+    for seed in range(4):
+        assert restores.damaged_ledger(made, seed).wrong == []
+        assert restores.cut_ledger(made, seed).wrong == []
+
+
+@needs_strace
+@pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda sabotage: sabotage.name)
+def test_sabotage_is_noticed(sabotage: Sabotage, tmp_path: Path) -> None:
+    """The trials have teeth: each way to break the program is found out by the trials that are there for it."""
+    assert caught(sabotage, tmp_path) is not None

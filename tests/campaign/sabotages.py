@@ -1,0 +1,203 @@
+"""Teeth: the program is broken on purpose, one promise at a time, and the campaign must notice each.
+
+A sabotage is a change of text in a copy of the package. If the text is no longer there the campaign fails too: then the
+sabotage must be written anew for the code as it stands.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.campaign import durability, kills, races, restores
+from tests.campaign.trial import Bench, Findings, bench
+
+ROOT = Path(__file__).resolve().parents[2]
+_RESUME = ("resume",)
+_SILENT = ("--silent-every", "5")
+_GARBAGE = ("--garbage-every", "5")
+
+
+def _kills(made: Bench) -> Iterator[Findings]:
+    """Kill around the moments at which rows are recorded and sent."""
+    found = kills.points(made, _RESUME, fresh=False)
+    near = [point for point in found if point.call in ("sendto", "recvfrom", "fdatasync", "pwrite64")]
+    for point in kills.chosen(near, 40, seed=7):
+        yield kills.hit(made, point, _RESUME, fresh=False)
+
+
+def _once(trial: Callable[[Bench], Findings]) -> Callable[[Bench], Iterator[Findings]]:
+    def run(made: Bench) -> Iterator[Findings]:
+        yield trial(made)
+
+    return run
+
+
+def _starts(made: Bench) -> Iterator[Findings]:
+    for processes in (2, 4, 8):
+        yield races.starts_at_once(made, processes)
+    for seed in range(4):
+        yield races.stopped_and_replaced(made, seed)
+
+
+def _power_cuts(made: Bench) -> Iterator[Findings]:
+    yield durability.sending_after_sync(made)
+    if durability.can_cut_power():
+        for seed in range(5):
+            yield durability.power_cut(made, seed)
+
+
+@dataclass(frozen=True)
+class Sabotage:
+    """One way to break the program, and the trials that must notice."""
+
+    name: str
+    changes: tuple[tuple[str, str, str], ...]
+    """File of the package, text, what stands in its place."""
+    trials: Callable[[Bench], Iterator[Findings]]
+    oracle_options: tuple[str, ...] = ()
+
+
+SABOTAGES = (
+    Sabotage(
+        "records a row only after it was sent",
+        (
+            (
+                "submission.py",
+                "            self._recorder.intend(payment.row)\n            granted = True\n",
+                "            granted = True\n",
+            ),
+            (
+                "submission.py",
+                "            self._recorder.record(payment.row, outcome)\n",
+                "            self._recorder.intend(payment.row)\n"
+                "            self._recorder.record(payment.row, outcome)\n",
+            ),
+        ),
+        _kills,
+    ),
+    Sabotage(
+        "puts rows found in sending back to pending",
+        (
+            ("ledger/running.py", "recovering.move(row, SENDING, IN_DOUBT)", "recovering.move(row, SENDING, PENDING)"),
+            ("ledger/running.py", "recovering.note_attempt(row, IN_DOUBT,", "recovering.note_attempt(row, PENDING,"),
+        ),
+        _kills,
+    ),
+    Sabotage(
+        "leaves rows found in sending as they are",
+        (("ledger/running.py", "found = recovering.ids_in(SENDING)", "found = []"),),
+        _kills,
+    ),
+    Sabotage(
+        "sends once more when no answer came",
+        (
+            (
+                "gateway/payments.py",
+                "        if exchange.http_status is None:\n            return outcome_without_answer(exchange)\n",
+                "        if exchange.http_status is None:\n"
+                '            exchange = self._channel.exchange("POST", self._payment_path, body)\n',
+            ),
+        ),
+        _once(races.lost_answers),
+        _SILENT,
+    ),
+    Sabotage(
+        "trusts that an exception means nothing was sent",
+        (("gateway/payments.py", "    if exchange.bytes_sent > 0:\n", "    if exchange.bytes_sent < 0:\n"),),
+        _once(races.lost_answers),
+        _SILENT,
+    ),
+    Sabotage(
+        "takes any complete answer for a yes",
+        (
+            (
+                "gateway/payments.py",
+                "        if outcome.state is State.IN_DOUBT:\n",
+                "        outcome = replace(outcome, state=State.ACCEPTED)\n"
+                "        if outcome.state is State.IN_DOUBT:\n",
+            ),
+        ),
+        _once(races.lost_answers),
+        _GARBAGE,
+    ),
+    Sabotage(
+        "does not sync the ledger",
+        (("ledger/store.py", '"synchronous = FULL"', '"synchronous = OFF"'),),
+        _power_cuts,
+    ),
+    Sabotage(
+        "sends before the commit has returned",
+        (
+            ("submission.py", "        intent.done.wait()\n", ""),
+            ("submission.py", "        if not intent.granted:\n            raise NotGranted\n", ""),
+        ),
+        _power_cuts,
+    ),
+    Sabotage(
+        "lets two runs have a batch, and does not ask for the token",
+        (
+            ("ledger/sqlite_ledger.py", 'raise BatchHeld("another run holds this batch") from None', "pass"),
+            ("ledger/running.py", "if not held or held[0] != self._token:", "if not held:"),
+        ),
+        _starts,
+    ),
+    Sabotage(
+        "forgets an outcome now and then",
+        (
+            (
+                "submission.py",
+                "            self._recorder.record(payment.row, outcome)\n",
+                "            if payment.row != 5:\n                self._recorder.record(payment.row, outcome)\n",
+            ),
+        ),
+        _once(races.undisturbed),
+    ),
+    Sabotage(
+        "does not hold the ledger against its witness",
+        (("ledger/checking.py", "    if found is None or found[0] != testimony.mac:", "    if found is testimony:"),),
+        _once(restores.older_ledger),
+    ),
+    Sabotage(
+        "does not look for payments of earlier batches",
+        (("ledger/earlier.py", "    return [found[row] for row in sorted(found)]", "    return []"),),
+        _once(races.paid_under_another_name),
+    ),
+    Sabotage(
+        "takes a file under another name for another batch",
+        (
+            (
+                "batch.py",
+                '    digest = ledger.digest_stream("batch") if ledger else None\n',
+                '    digest = ledger.digest_stream("batch") if ledger else None\n'
+                "    digest and digest.update(source.name.encode())\n",
+            ),
+            (
+                "batch.py",
+                '    digest = ledger.digest_stream("batch")\n    with',
+                '    digest = ledger.digest_stream("batch")\n    digest.update(checked.source.name.encode())\n    with',
+            ),
+            ("ledger/earlier.py", "    return [found[row] for row in sorted(found)]", "    return []"),
+        ),
+        _once(races.paid_under_another_name),
+    ),
+)
+
+
+def caught(sabotage: Sabotage, folder: Path) -> str | None:
+    """Apply a sabotage to a copy of the program; gives what the trials found wrong first, or None."""
+    program = folder / "program"
+    shutil.copytree(ROOT / "batchpay", program / "batchpay", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, text, other in sabotage.changes:
+        file = program / "batchpay" / name
+        content = file.read_text("utf-8")
+        if content.count(text) != 1:
+            raise LookupError(f"'{sabotage.name}': the text to change stands {content.count(text)} times in {name}")
+        file.write_text(content.replace(text, other), "utf-8")
+    with bench(folder / "bench", program, *sabotage.oracle_options) as made:
+        for found in sabotage.trials(made):
+            if found.wrong:
+                return found.wrong[0]
+    return None
