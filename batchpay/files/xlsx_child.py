@@ -1,14 +1,14 @@
 """The child process that parses an XLSX, with limits on memory and time: a crash in a library is not the payer's.
 
 Standard input is the workbook, the second argument the job (JSON). Standard output gets one line of JSON (what was
-found, or a refusal), then chunks: eight bytes of length and an Arrow stream of text columns `c0`, `c1` and so on,
-`_line`, and `_fault.cN` / `_suggest.cN` where they occur.
+found, or a refusal), then chunks: eight bytes of length and JSON with `first_row`, the sheet's row of its first, and
+`columns`: texts by `c0`, `c1` and so on, and `_fault.cN` / `_suggest.cN` where they occur. polars is not needed here:
+it would take longer to load than most workbooks.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import json
 import resource
@@ -67,9 +67,6 @@ def _blocks(file: BinaryIO, job: dict[str, Any]) -> Iterator[bytes]:
     try:
         workbook = CalamineWorkbook.from_filelike(file)
         sheet = workbook.get_sheet_by_name(entry.name)
-        end = sheet.end or (0, 0)
-        if (end[0] + 1) * (end[1] + 1) > xlsx_scan.CELLS_MAX:
-            raise FileRefused(f"has its last cell in row {end[0] + 1}, column {end[1] + 1}; that is not read")
         rows: Iterator[NumberedRow] = enumerate(sheet.iter_rows(), 1)
         header_row, names, rows = _header(rows, job["known"])
     except PasswordError:
@@ -138,14 +135,12 @@ def _chunks(rows: Iterator[NumberedRow], targets: list[str], scan: Any) -> Itera
         first = first or number
         part.append(cells)
         if len(part) == CHUNK_ROWS:
-            yield _framed(renderer.frame(part, first))
+            yield _framed(renderer.columns(part, first), first)
             part, first = [], 0
     if part:
-        yield _framed(renderer.frame(part, first))
+        yield _framed(renderer.columns(part, first), first)
 
 
-def _framed(frame: Any) -> bytes:
-    out = io.BytesIO()
-    frame.write_ipc_stream(out)
-    data = out.getvalue()
+def _framed(columns: dict[str, list[str | None]], first_row: int) -> bytes:
+    data = json.dumps({"first_row": first_row, "columns": columns}, separators=(",", ":")).encode()
     return len(data).to_bytes(8, "big") + data

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import polars as pl
-
 from batchpay.files.xlsx_cells import IDENTIFIERS, Cell, render
 from batchpay.files.xlsx_tags import Sheet
 from batchpay.schemas.columns import COLUMNS, MONEY
@@ -33,10 +31,10 @@ class ColumnRenderer:
             if column <= len(targets):
                 self._styles[column - 1][row] = code
 
-    def frame(self, rows: Sequence[Sequence[Any]], first_row: int) -> pl.DataFrame:
-        """Make a chunk of consecutive sheet rows: `c0` and so on, `_line`, and fault columns where they occur."""
-        columns: dict[str, Sequence[Any]] = {}
-        faults: dict[str, Sequence[Any]] = {}
+    def columns(self, rows: Sequence[Sequence[Any]], first_row: int) -> dict[str, list[str | None]]:
+        """Render consecutive sheet rows: `c0` and so on, and fault columns where they occur."""
+        columns: dict[str, list[str | None]] = {}
+        faults: dict[str, list[str | None]] = {}
         for at, values in enumerate(zip(*rows, strict=True)):
             texts, codes, suggestions = self._column(at, values, first_row)
             columns[f"c{at}"] = texts
@@ -44,9 +42,7 @@ class ColumnRenderer:
                 faults[f"_fault.c{at}"] = [codes.get(row) for row in range(len(values))]
             if suggestions:
                 faults[f"_suggest.c{at}"] = [suggestions.get(row) for row in range(len(values))]
-        lines = pl.int_range(first_row, first_row + len(rows), dtype=pl.UInt32, eager=True)
-        columns.update(faults)
-        return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String)).with_columns(_line=lines)
+        return columns | faults
 
     def _column(
         self, at: int, values: Sequence[Any], first_row: int

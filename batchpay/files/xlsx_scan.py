@@ -23,7 +23,6 @@ UNPACKED_BYTES_MAX = 3 << 30
 RATIO_MAX = 150
 UNPACKED_BYTES_FREE = 32 << 20
 """Below this many bytes the ratio is not looked at."""
-CELLS_MAX = 60_000_000
 _ZERO_FORMAT = re.compile(rb'formatCode="0[0-]*0"')
 _SMALL_XML_BYTES_MAX = 64 << 20
 

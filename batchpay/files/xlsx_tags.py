@@ -18,10 +18,12 @@ COLUMNS_MAX = 702
 """Columns A to ZZ; a cell beyond makes libraries lay out a sheet of its size."""
 _BLOCK_BYTES = 4 << 20
 _ROW_BYTES_MAX = 64 << 20
+CELLS_MAX = 60_000_000
+"""A library lays out a sheet from its first to its last cell; a full million rows of payments have fifty million."""
 _ROW = re.compile(rb"<row\b[^>]*>")
-_NUMBER = re.compile(rb'\br="([0-9]{1,10})"')
+_NUMBER = re.compile(rb'<row\b[^>]*?\br="([0-9]{1,10})"')
+_COLUMN = re.compile(rb' r="([A-Z]+)')
 _HIDDEN = re.compile(rb'\bhidden="(?:1|true)"')
-_FAR = re.compile(rb' r="([A-Z]{3,}[0-9]*)"')
 _ERROR = re.compile(rb'<c\b([^>]*\bt="e"[^>]*)>(?:\s*<f\b[^>]*?(?:/>|>[^<]*</f>))?\s*<v>([^<]*)</v>')
 _FORMULA = re.compile(rb"<c\b([^>]*)>\s*<f[ />]")
 _REFERENCE = re.compile(rb'\br="([A-Z]{1,3})([0-9]{1,10})"')
@@ -40,6 +42,15 @@ class Sheet:
     styles: dict[Place, str] = field(default_factory=dict)
     """Number formats that pad with zeros, of the numeric cells that have one."""
     hidden_rows: list[int] = field(default_factory=list)
+    last_row: int = 0
+    last_column: int = 0
+
+    def reaches(self, row: int, column: int) -> None:
+        """Note how far the sheet goes; raises FileRefused where a library would take it for gigabytes."""
+        self.last_row = max(self.last_row, row)
+        self.last_column = max(self.last_column, column)
+        if self.last_column > COLUMNS_MAX or self.last_row * self.last_column > CELLS_MAX:
+            raise FileRefused(f"has cells up to row {self.last_row}, column {self.last_column}; it is not read")
 
 
 def scan_blocks(stream: IO[bytes], formats: dict[str, str]) -> Sheet | None:
@@ -60,9 +71,8 @@ def scan_blocks(stream: IO[bytes], formats: dict[str, str]) -> Sheet | None:
         cells = block.count(b"<c ") + block.count(b"<c>")
         if block.count(b' r="') < cells + len(rows):
             return None
-        far = _FAR.search(block)
-        if far:
-            raise FileRefused(f"has a cell at {far[1].decode()}; columns beyond ZZ are not read")
+        columns = set(_COLUMN.findall(block))
+        found.reaches(max(map(int, _NUMBER.findall(block)), default=0), max(map(_column_number, columns), default=0))
         _special_cells(block, found)
         if styled is not None:
             for cell in styled.finditer(block):
@@ -117,10 +127,14 @@ def _place(attributes: bytes) -> Place:
     match = _REFERENCE.search(attributes)
     if match is None:
         raise FileRefused("is a broken XLSX")
-    column = 0
-    for letter in match[1]:
-        column = column * 26 + letter - 64
-    return int(match[2]), column
+    return int(match[2]), _column_number(match[1])
+
+
+def _column_number(letters: bytes) -> int:
+    number = 0
+    for letter in letters:
+        number = number * 26 + letter - 64
+    return number
 
 
 class _Tags:
@@ -163,8 +177,7 @@ class _Tags:
             self._row, self._column = _place(f' r="{attributes["r"]}"'.encode())
         else:
             self._column += 1
-        if self._column > COLUMNS_MAX:
-            raise FileRefused(f"has a cell in column {self._column}; columns beyond ZZ are not read")
+        self._found.reaches(self._row, self._column)
         kind = attributes.get("t", "n")
         self._is_error = kind == "e"
         if kind == "n" and attributes.get("s") in self._formats:
