@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -86,7 +86,7 @@ class NewBatch:
     """Names of the file's unknown columns, carried into the results."""
     rows: int
     options: dict[str, Any]
-    """Rules and mapping it was checked under, for the record."""
+    """JSON values: the rules it was checked under, and `gateway_ids`, the accounts that its valid rows name."""
     origin: str
     """The gateway's origin it is meant for."""
     seen: int
@@ -116,6 +116,8 @@ class BatchSummary:
     """Totals of the rows that passed the rules, by DEBIT and CREDIT."""
     again_reason: str | None = None
     """Why this batch pays the same content once more; None for the first."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """As in NewBatch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,11 +214,12 @@ class SqliteRegistering:
 
     def _insert_batch(self) -> int:
         new = self._new
-        self._about = [new.file, new.origin, json.dumps(list(new.columns)), json.dumps(new.options), now_ms()]
+        columns, options = json.dumps(list(new.columns)), json.dumps(new.options)
+        self._about = [new.file, new.origin, columns, options, now_ms(), new.again_reason]
         cursor = self._transaction.execute(
-            "INSERT INTO batch (name, digest, again_reason, file, origin, columns, options, registered_at,"
+            "INSERT INTO batch (name, digest, file, origin, columns, options, registered_at, again_reason,"
             " row_count, cents) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
-            (self._name, new.digest, new.again_reason, *self._about),
+            (self._name, new.digest, *self._about),
         )
         return int(cursor.lastrowid or 0)
 

@@ -13,7 +13,7 @@ from batchpay.ledger import checking, sqlite
 from batchpay.ledger.contract import Decision, Ledger
 from batchpay.ledger.store import connect
 from batchpay.payment import State
-from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, body_of, columns, register, rejected
+from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, body_of, columns, register, rejected
 from tests.ledger.conftest import LedgerFactory
 
 PENDING_ROWS = {5, 6, 7, 8}
@@ -213,3 +213,50 @@ def test_a_lost_acceptance_needs_name_and_reason(used: LedgerFactory) -> None:
     for who, why in (("", "x"), ("ada", " ")):
         with pytest.raises(WrongUse, match="named person"):
             sqlite.accept_ledger(used.settings, who, why)
+
+
+def test_a_spilled_outcome_counts_for_its_own_attempt_only(ledger_factory: LedgerFactory) -> None:
+    """A spill file that comes back, or was not removed in time, can't put a later attempt back to pending."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, [1]))
+    digest = ledger.find(name).digest
+    with ledger.hold(digest):
+        run = ledger.start(name, "ada")
+        run.commit([1], [])
+        run.spill([(1, NOT_SENT)])
+    ledger_factory.close()
+    (spilled,) = ledger_factory.witness.parent.glob("witness.spill.*")
+    content = spilled.read_bytes()
+    ledger = ledger_factory.open()
+    with ledger.hold(digest):
+        run = ledger.start(name, "ada")
+        assert run.commit([1], []) == {1}
+    ledger_factory.close()
+    assert not spilled.exists()
+    spilled.write_bytes(content)
+    ledger = ledger_factory.open()
+    with ledger.hold(digest):
+        run = ledger.start(name, "ada")
+        assert run.recovered == 1
+        assert run.pending(0, 1) == []
+        run.finish(None)
+
+
+def test_a_forged_or_torn_spill_line_is_passed_over(ledger_factory: LedgerFactory) -> None:
+    """Without the key nobody can make a row accepted by writing a spill file."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, [1, 2]))
+    digest = ledger.find(name).digest
+    with ledger.hold(digest):
+        run = ledger.start(name, "ada")
+        run.commit([1, 2], [])
+        run.spill([(1, ACCEPTED), (2, ACCEPTED)])
+    ledger_factory.close()
+    (spilled,) = ledger_factory.witness.parent.glob("witness.spill.*")
+    first, second, *_ = spilled.read_bytes().split(b"\n")
+    spilled.write_bytes(first.replace(b"accepted", b"declined") + b"\n" + second[:-5])
+    ledger = ledger_factory.open()
+    with ledger.hold(digest):
+        run = ledger.start(name, "ada")
+        assert run.recovered == 2
+        run.finish(None)
