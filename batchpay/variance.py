@@ -21,7 +21,7 @@ class PayeeFacts:
     """What the ledger knows of a payee from accepted payments of other batches."""
 
     usual_cents: int
-    """The median of their amounts (the lower one of two in the middle)."""
+    """The mean of their amounts, rounded down."""
     accounts: frozenset[bytes]
     """Keyed digests of the accounts that they went to."""
 
@@ -59,7 +59,7 @@ class PayeeColumns:
 CODES = {
     "new_payee": ("achNameOnCheck", "the ledger holds no accepted payment of this payee"),
     "changed_account": ("achAccountNumber", "a known payee with an account that the ledger has not seen for it"),
-    "unusual_amount": ("amount", f"over {UNUSUAL_TIMES} times the payee's usual amount (the median of accepted ones)"),
+    "unusual_amount": ("amount", f"over {UNUSUAL_TIMES} times the payee's usual amount (the mean of accepted ones)"),
 }
 """Column and meaning of every warning of this look."""
 
