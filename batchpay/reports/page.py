@@ -25,6 +25,7 @@ from batchpay.reports.page_parts import (
     local_time,
     money,
     share_of,
+    short_time,
     write,
 )
 from batchpay.reports.summary import Summary, summary_of_batch
@@ -46,8 +47,8 @@ _NEEDS_SOMEONE = (State.IN_DOUBT, State.SENDING, State.DECLINED, State.REJECTED)
 _UNTOLD_EVENTS = frozenset({"progress"})
 _COLUMNS = (
     Column("state", numeric=True), Column("row", numeric=True, number=True),
-    Column("amount", numeric=True, number=True), Column("direction"), Column("name"), Column("account"), Column("invoice"), Column("when"), Column("why"),
-    Column("what to do"),
+    Column("amount", numeric=True, number=True), Column("direction"), Column("name"), Column("account"),
+    Column("invoice"), Column("when", numeric=True), Column("why"), Column("what to do"),
 )  # fmt: skip
 _CHECK_COLUMNS = (
     Column("line", numeric=True, number=True), Column("column"), Column("code"), Column("what is wrong"),
@@ -180,6 +181,7 @@ def write_check_page(
         reasons_counted="times",
         columns=_CHECK_COLUMNS,
         attention=listed,
+        attention_title="What is wrong",
         attention_left=max(sum(counts.values()) - len(listed), 0),
         attention_kinds=[KindCount("rejected", "rejected", len(listed))],
         more_at="The rejects file has all of them beside their rows: batchpay validate FILE --rejects PATH.",
@@ -231,7 +233,7 @@ def _ledger_row(batch: str, row: LedgerRow) -> ListedRow:
     return _row(
         row.state, row.row, row.amount_cents,
         [row.direction, shown.get("name") or "", shown.get("account") or "", shown.get("invoiceNumber") or "",
-         local_time(when) if when else "", _why(row), _what_to_do(batch, row)],
+         short_time(when), _why(row), _what_to_do(batch, row)],
         when,
     )  # fmt: skip
 
@@ -245,7 +247,12 @@ def _rejected_row(row: RejectedRow) -> ListedRow:
 
 def _row(state: State, number: int, cents: int, texts: Sequence[str], when: datetime | None) -> ListedRow:
     rest = [
-        Cell(column.label, text, key=int(when.timestamp()) if when and column.label == "when" else None)
+        Cell(
+            column.label,
+            text,
+            key=int(when.timestamp()) if when and column.label == "when" else None,
+            whole=column.label in ("account", "when"),
+        )
         for column, text in zip(_COLUMNS[3:], texts, strict=True)
     ]
     first = [
@@ -274,10 +281,9 @@ def _why(row: LedgerRow) -> str:
 def _what_to_do(batch: str, row: LedgerRow) -> str:
     if row.state is State.DECLINED:
         return "Not paid, and not sent again by itself. Ask the payee or payer, then submit it in a new file."
-    invoice = row.details.get("invoiceNumber")
-    first = "Money leaves us: look first. " if row.direction == Direction.CREDIT else ""
-    look = f"Look in the gateway’s portal for {invoice or 'the amount and the name'}"
-    return f"{first}{look}; then: batchpay resolve {batch} --row {row.row}"
+    first = "Money leaves us, so look first. " if row.direction == Direction.CREDIT else ""
+    sought = row.details.get("invoiceNumber") or "amount and name"
+    return f"{first}Look for {sought} in the gateway’s portal, then: batchpay resolve {batch} --row {row.row}"
 
 
 def _headlines(summary: Summary) -> tuple[str, list[str]]:

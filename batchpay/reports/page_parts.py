@@ -70,6 +70,8 @@ class Cell:
     text: str
     key: str | int | None = None
     number: bool = False
+    whole: bool = False
+    """Whether it must not be broken into lines."""
     kind: str | None = None
 
 
@@ -121,6 +123,7 @@ class Page:
     reasons_counted: str = "rows"
     columns: Sequence[Column] = ()
     attention: Sequence[ListedRow] = ()
+    attention_title: str = "Rows that need someone"
     attention_left: int = 0
     attention_kinds: Sequence[KindCount] = ()
     more_at: str = ""
@@ -189,6 +192,11 @@ def share_of(kind: str, label: str, totals: Totals, of_rows: int) -> Share:
 def local_time(moment: datetime | None) -> str:
     """A time for people, in this machine's zone."""
     return "never" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+
+
+def short_time(moment: datetime | None) -> str:
+    """A time in a list whose year stands above it, in this machine's zone."""
+    return "" if moment is None else f"{moment.astimezone():%m-%d %H:%M:%S}"
 
 
 def _hash(text: str) -> str:

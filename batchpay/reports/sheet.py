@@ -116,8 +116,8 @@ def _workbook_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
                 if sheet is None:
                     raise refused
                 sheet.reset_dimensions()  # what the file says of its size may be wrong
-                for line, cells in enumerate(sheet.iter_rows(max_col=COLUMNS_MAX, values_only=True), start=1):
-                    yield line, [_cell_text(cell) for cell in cells]
+                for line, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
+                    yield line, [_cell_text(cell) for cell in cells[:COLUMNS_MAX]]
             finally:
                 book.close()
     except FileRefused:
