@@ -30,6 +30,7 @@ class Exchange:
 
     http_status: int | None
     headers: Mapping[str, str]
+    """By lower-case name."""
     body: bytes = field(repr=False)
     bytes_sent: int
     """0 is proof that no byte of the request left."""
@@ -87,7 +88,7 @@ class Channel:
             )
         return Exchange(
             http_status=response.status_code,
-            headers=response.headers,
+            headers=dict(response.headers.lower_items()),
             body=response.content,
             bytes_sent=witness.bytes_sent,
             elapsed_s=response.elapsed.total_seconds(),

@@ -9,16 +9,18 @@ from email.utils import parsedate_to_datetime
 
 from batchpay.payment import Pace
 
-_NAMES = (
-    "retry-after",
-    "ratelimit",
-    "ratelimit-policy",
-    "ratelimit-limit",
-    "ratelimit-remaining",
-    "ratelimit-reset",
-    "x-ratelimit-limit",
-    "x-ratelimit-remaining",
-    "x-ratelimit-reset",
+_NAMES = frozenset(
+    (
+        "retry-after",
+        "ratelimit",
+        "ratelimit-policy",
+        "ratelimit-limit",
+        "ratelimit-remaining",
+        "ratelimit-reset",
+        "x-ratelimit-limit",
+        "x-ratelimit-remaining",
+        "x-ratelimit-reset",
+    )
 )
 _SECONDS = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?", re.ASCII)
 _PARAMETER = re.compile(r"(?:^|[;,\s])\s*([A-Za-z]+)\s*=\s*([0-9]{1,12})(?![0-9.])", re.ASCII)
@@ -28,10 +30,13 @@ _EPOCH_S_LEAST = 1_000_000_000
 
 
 def read_pace(http_status: int, headers: Mapping[str, str]) -> Pace | None:
-    """Read the limit that an answer states; None where it says nothing. What makes no sense is left out."""
-    given = {name: headers[name] for name in _NAMES if name in headers}
-    if not given and http_status != 429:
+    """Read the limit that an answer states; None where it says nothing. What makes no sense is left out.
+
+    `headers` are by lower-case name.
+    """
+    if _NAMES.isdisjoint(headers) and http_status != 429:
         return None
+    given = {name: headers[name] for name in _NAMES if name in headers}
     date = _date_s(headers.get("date", ""))
     now = time.time() if date is None else date
     retry_after = _retry_after_s(given.get("retry-after", ""), now)

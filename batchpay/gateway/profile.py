@@ -60,6 +60,9 @@ _DEFAULT_HTTP: dict[str, str] = {
     **dict.fromkeys(("401", "403"), "pending, stop"),
 }
 _HTTP_KEY = re.compile(r"[1-5][0-9]{2}|[245]xx", re.ASCII)
+_BETWEEN = re.compile(r"[^0-9A-Za-z]+", re.ASCII)
+"""What may stand between the characters of a number that an answer repeats."""
+_SHOWN_CHARACTERS = 4
 _NODES_MAX = 64
 _DEPTH_MAX = 5
 _MESSAGE_CHARACTERS_MAX = 200
@@ -266,18 +269,25 @@ def _defused(text: str | None, characters_max: int, conceal: Sequence[str]) -> s
     """One printable line of bounded length, without control characters and without what must not be stored."""
     if text is None:
         return None
-    for secret in conceal:
-        text = _concealed(text, secret)
-    line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    if len(text) > _SHOWN_CHARACTERS:
+        condensed = _condensed(text)
+        for secret in conceal:
+            if len(secret) > _SHOWN_CHARACTERS and _condensed(secret) in condensed:
+                text = _concealed(text, secret)
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else " " for character in text)
+    line = " ".join(text.split())
     return (line if len(line) <= characters_max else line[: characters_max - 1] + "…") or None
 
 
+def _condensed(text: str) -> str:
+    return _BETWEEN.sub("", text).casefold()
+
+
 def _concealed(text: str, secret: str) -> str:
-    """Replace a secret by its last four characters, also where blanks, points or hyphens stand in it."""
-    if len(secret) <= 4:
-        return text
-    pattern = r"[\s.-]?".join(re.escape(character) for character in secret)
-    return re.sub(pattern, "****" + secret[-4:], text, flags=re.IGNORECASE)
+    """Replace a secret by its last four characters, also where something stands between its characters."""
+    pattern = f"(?:{_BETWEEN.pattern})?".join(_condensed(secret))
+    return re.sub(pattern, "****" + secret[-_SHOWN_CHARACTERS:], text, flags=re.IGNORECASE)
 
 
 def _words(name: str, value: Any) -> list[str]:
