@@ -9,17 +9,15 @@ import polars as pl
 from batchpay.errors import FileRefused
 from batchpay.files.csv_file import CHUNK_ROWS, finish_chunk
 from batchpay.files.header import Header, shown
+from batchpay.files.stores import StoredParquet
 from batchpay.files.streams import OpenFile
 from batchpay.files.typed import render_column
-
-ROW_GROUP_BYTES_MAX = 2 << 30
-"""A row group is unpacked whole; one that would take more memory than this is refused."""
 
 
 class ParquetReader:
     """The rows of a Parquet file."""
 
-    def __init__(self, file: OpenFile) -> None:
+    def __init__(self, file: OpenFile | StoredParquet) -> None:
         self._file = file
         self._path = file.path
         try:

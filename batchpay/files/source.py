@@ -15,6 +15,7 @@ from batchpay.files.csv_text import read_dialect
 from batchpay.files.header import Header, read_header
 from batchpay.files.mapping import Mapping
 from batchpay.files.parquet_file import ParquetReader
+from batchpay.files.stores import StoredParquet, is_url, open_stored
 from batchpay.files.streams import OpenFile
 from batchpay.files.xlsx_file import XlsxReader
 from batchpay.schemas.columns import COLUMNS, REQUIRED
@@ -54,7 +55,7 @@ class Source:
     separator: str = ","
     """Of a CSV; a comma for other kinds."""
     _chunks: Callable[[], Iterator[pl.DataFrame]] = field(default=lambda: iter(()), repr=False)
-    _file: OpenFile | None = field(default=None, repr=False)
+    _file: OpenFile | StoredParquet | None = field(default=None, repr=False)
     _end: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def chunks(self) -> Iterator[pl.DataFrame]:
@@ -93,9 +94,11 @@ def open_source(
     `totals_stated` tells that control totals will be held against the file: only then may a CSV end without a line
     break, since it could be cut off there. `required` names the columns that must be there.
     """
-    file = OpenFile(path)
+    file = open_stored(path) if is_url(path) else OpenFile(path)
+    if isinstance(file, StoredParquet):
+        return _with_map_note(_open_parquet(file, mapping, tuple(required)), mapping)
     try:
-        kind, packing = _kind_of(file, format, encoding)
+        kind, packing = _kind_of(file, format)
         if kind is Kind.CSV:
             source = _open_csv(file, CsvText(file, packing, encoding), mapping, tuple(required), totals_stated)
         elif kind is Kind.PARQUET:
@@ -105,9 +108,13 @@ def open_source(
     except BaseException:
         file.close()
         raise
-    return (
-        source if mapping is None else replace(source, notes=(*source.notes, f"columns are mapped by {mapping.name}"))
-    )
+    return _with_map_note(source, mapping)
+
+
+def _with_map_note(source: Source, mapping: Mapping | None) -> Source:
+    if mapping is None:
+        return source
+    return replace(source, notes=(*source.notes, f"columns are mapped by {mapping.name}"))
 
 
 def _open_csv(
@@ -130,7 +137,7 @@ def _open_csv(
     )
 
 
-def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
+def _open_parquet(file: OpenFile | StoredParquet, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
     reader = ParquetReader(file)
     header, own = _headers(file.name, reader.names, mapping, required)
     reader.use(own, _own_of(header, own, mapping))
@@ -220,7 +227,7 @@ _REFUSED_MAGIC = (
 _PACKINGS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
 
 
-def _kind_of(file: OpenFile, asked: str | None, encoding: str | None) -> tuple[Kind, str | None]:
+def _kind_of(file: OpenFile, asked: str | None) -> tuple[Kind, str | None]:
     """Tell a file's kind and packing by its first bytes, whatever its name; raises FileRefused where it is none."""
     head = file.head(16)
     if not head:

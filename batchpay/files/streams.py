@@ -32,9 +32,10 @@ UNPACKED_BYTES_FREE = 64 << 20
 class OpenFile:
     """A regular file or standard input, opened once: a file put in its place later is not seen."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, descriptor: int | None = None) -> None:
         self.name = "standard input" if path == "-" else path
-        descriptor = _standard_input() if path == "-" else _regular_file(path)
+        if descriptor is None:
+            descriptor = _standard_input() if path == "-" else _regular_file(path)
         self.descriptor = descriptor
         self._close = weakref.finalize(self, os.close, descriptor)
 
@@ -98,13 +99,17 @@ def _regular_file(path: str) -> int:
     return descriptor
 
 
-def _standard_input() -> int:
-    """Take standard input into an anonymous file in memory; it never reaches a disk where the system offers memfd."""
+def memory_file() -> int:
+    """An anonymous file in memory; it never reaches a disk where the system offers memfd."""
     if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("payments", os.MFD_CLOEXEC)
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
+        return os.memfd_create("payments", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _standard_input() -> int:
+    """Take standard input into memory."""
+    descriptor = memory_file()
     with os.fdopen(os.dup(descriptor), "wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file, READ_BYTES)
     return descriptor

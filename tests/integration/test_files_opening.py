@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import FileRefused
-from tests.support.payment_files import csv_text, read, workbook, write
+from tests.support.payment_files import HEADER, csv_text, read, workbook, write
 
 READ_STANDARD_INPUT = """
 import os, sys
@@ -83,3 +83,21 @@ def test_a_workbook_leaves_no_child_behind(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_by_url(tmp_path: Path, kind: str) -> None:
+    """A URL that polars reads gives the same rows as the file."""
+    frame = read(write(tmp_path, csv_text(3)))
+    if kind == "parquet":
+        frame.select(HEADER).write_parquet(tmp_path / "payments.parquet")
+    again = read((tmp_path / f"payments.{kind}").as_uri(), HEADER)
+    assert again.select(HEADER).equals(frame.select(HEADER))
+
+
+def test_urls_that_lead_nowhere(tmp_path: Path) -> None:
+    """A store that can't be read is one line without the URL's secrets."""
+    for url in ("file:///nowhere.csv?key=secret", "file:///nowhere.parquet?key=secret", "ftp://me:secret@host/a.csv"):
+        with pytest.raises(FileRefused) as refusal:
+            read(url)
+        assert "secret" not in str(refusal.value)
