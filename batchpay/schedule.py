@@ -104,10 +104,13 @@ class Schedule:
 
     def add(self, frame: pl.DataFrame) -> None:
         """Count rows that passed every rule, with all known columns as text."""
-        cents = checks.cents(pl.col("amount")).sum().cast(pl.Int64)
-        by_gateway = frame.group_by(
-            pl.col("gatewayId").str.strip_chars_start("0"), "transactionType", pl.col("recurringIndicator") == "TRUE"
-        ).agg(pl.len(), cents)
+        counted = frame.select("gatewayId", "recurringIndicator", *_PATTERN, cents=checks.cents(pl.col("amount")))
+        is_recurring = pl.col("recurringIndicator") == "TRUE"
+        by_gateway = (
+            counted.group_by("gatewayId", "transactionType", is_recurring.alias("recurring"))
+            .agg(pl.len(), pl.col("cents").sum())
+            .with_columns(pl.col("gatewayId").str.strip_chars_start("0"))
+        )
         for gateway_id, direction, recurring, rows, sum_cents in by_gateway.iter_rows():
             totals = Totals(rows, sum_cents)
             self._gateways[gateway_id].add(direction, totals)
@@ -116,7 +119,7 @@ class Schedule:
             else:
                 self.single.add(direction, totals)
                 self._days[self.as_of].add(direction, totals)
-        patterns = frame.filter(pl.col("recurringIndicator") == "TRUE").group_by(_PATTERN).agg(pl.len(), cents)
+        patterns = counted.filter(is_recurring).group_by(_PATTERN).agg(pl.len(), pl.col("cents").sum())
         for direction, start, cycle, end_of_month, count, rows, sum_cents in patterns.iter_rows():
             month, day, year = (int(part) for part in start.split("/"))
             plan = _Plan(date(year, month, day), cycle == "MONTHLY", end_of_month == "Y", int(count))
