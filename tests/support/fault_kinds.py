@@ -239,6 +239,8 @@ _add("interim_alone_then_hang", _write_and_hang(_HINTS))
 _add("interim_storm", _for_ever(_HINTS * 50))
 _add("switches_protocol", _write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n"))
 _add("two_answers_at_once", _write(success() + success("T-2")))
+_add("answer_then_empty_answer", _write(success() + answer("200 OK", b"")))
+_add("answer_then_interim", _write(success() + _HINTS))
 _add("garbage_after_answer", _write(success() + b"garbage"))
 _add("connection_close", _write_and_end(success("T-1", "Connection: close")), ACCEPTED)
 
