@@ -20,26 +20,35 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
+
+def _option(name: str, *other: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
+    """Declare an option with a variable of this command's own: BATCHPAY_RESULTS is another one's."""
+    variable = "BATCHPAY_GATEWAY_" + name.removeprefix("--").removeprefix("gateway-").replace("-", "_").upper()
+    return click.option(name, *other, envvar=variable, **attributes)
+
+
 _ATTRIBUTE_OPTIONS = (
-    option("--gateway-name", metavar="NAME", help="processorA_cc, processorA_ach, processorB_ach or processorC_cc."),
-    option("--enabled", metavar="1", help="1, the default."),
-    option("--mode", metavar="MODE", help="dev (developer), test (live account, test mode active) or live."),
-    option("--accept-amex", metavar="0|1", help="Card accounts: take American Express."),
-    option("--active-level2", metavar="0|1", help="Send level 2 data."),
-    option("--active-level3", metavar="0|1", help="Send level 3 data."),
-    option("--account-id", metavar="N", help="Processor A: the account's number there."),
-    option("--user-id", metavar="TEXT", help="Processor A: the user there."),
-    option("--login", metavar="TEXT", help="Processor B: the login there."),
-    option("--vt-template", metavar="TEXT", help="Processor B: the virtual terminal's template."),
+    _option("--gateway-name", metavar="NAME", help="processorA_cc, processorA_ach, processorB_ach or processorC_cc."),
+    _option("--enabled", metavar="1", help="1, the default."),
+    _option("--mode", metavar="MODE", help="dev (developer), test (live account, test mode active) or live."),
+    _option("--accept-amex", metavar="0|1", help="Card accounts: take American Express."),
+    _option("--active-level2", metavar="0|1", help="Send level 2 data."),
+    _option("--active-level3", metavar="0|1", help="Send level 3 data."),
+    _option("--account-id", metavar="N", help="Processor A: the account's number there."),
+    _option("--user-id", metavar="TEXT", help="Processor A: the user there."),
+    _option("--login", metavar="TEXT", help="Processor B: the login there."),
+    _option("--vt-template", metavar="TEXT", help="Processor B: the virtual terminal's template."),
 )
 _SECRET_OPTIONS = (
-    option("--pin-file", metavar="FILE", help="Processor A: file of mode 0600 with the pin; else BATCHPAY_PIN."),
-    option("--password-file", metavar="FILE", help="Processor B: file of mode 0600 with it; else BATCHPAY_PASSWORD."),
+    _option(
+        "--pin-file", metavar="FILE", help="Processor A: file of mode 0600 with the pin; else BATCHPAY_GATEWAY_PIN."
+    ),
+    _option("--password-file", metavar="FILE", help="Processor B: file of mode 0600; else BATCHPAY_GATEWAY_PASSWORD."),
 )
 _FILE_OPTIONS = (
-    option("--from", "from_", metavar="FILE", help="Accounts from a JSON, TOML or CSV file, one a row."),
-    option("--results", metavar="FILE", help="What became of each (.csv or .json); default beside the file."),
-    option("--dry-run", is_flag=True, help="Check and show; send nothing."),
+    _option("--from", "from_", metavar="FILE", help="Accounts from a JSON, TOML or CSV file, one a row."),
+    _option("--results", metavar="FILE", help="What became of each (.csv or .json); default beside the file."),
+    _option("--dry-run", is_flag=True, help="Check and show; send nothing."),
 )
 _NOT_ATTRIBUTES = ("from_", "results", "dry_run", "pin_file", "password_file")
 
@@ -261,7 +270,7 @@ def _secret(name: str, file: str | None) -> str:
 
     if file:
         return read_secret_file(Path(file), f"--{name}-file").reveal()
-    variable = f"BATCHPAY_{name.upper()}"
+    variable = f"BATCHPAY_GATEWAY_{name.upper()}"
     text = os.environ.pop(variable, "")
     if text:
         return text

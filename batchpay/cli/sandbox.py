@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
-from batchpay.cli.context import Command, option
+from batchpay.cli.context import Command
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def _option(name: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
+    """Declare an option with a variable of the sandbox's own: BATCHPAY_LIMIT is another command's."""
+    variable = "BATCHPAY_SANDBOX_" + name.removeprefix("--").replace("-", "_").upper()
+    return click.option(name, envvar=variable, **attributes)
 
 
 @click.command(cls=Command)
-@option(
+@_option(
     "--host",
     default="127.0.0.1",
     show_default=True,
     help="Address to listen on; anything but loopback is open to others.",
 )
-@option("--port", type=click.IntRange(0, 65_535), default=8780, show_default=True, help="Port; 0 takes a free one.")
-@option("--db", metavar="FILE", help="Keep payments, accounts and journal in a SQLite file.")
-@option("--dialect", metavar="NAME", default="envelope", show_default=True, help="How to word what is not documented.")
-@option("--limit", type=float, metavar="N", help="Answer so many requests a second, refuse the rest with 429.")
-@option("--latency", type=click.FloatRange(0), default=0.0, metavar="MS", help="Least milliseconds to an answer.")
-@option("--seed", type=int, default=0, show_default=True, help="Seed of faults that have a probability.")
-@option("--faults", metavar="FILE", help="JSON list of fault rules to start with.")
-@option("--lenient", is_flag=True, help="Check only that required fields are there.")
-@option("--list-magic", is_flag=True, help="List the account endings that make it answer otherwise than yes.")
-@option("--list-dialects", is_flag=True, help="List the dialects and the gateway profile that each needs.")
-@click.option("--api-id", envvar="BATCHPAY_SANDBOX_API_ID", default="sandbox", show_default=True, help="Id it knows.")
-@click.option(
-    "--api-key", envvar="BATCHPAY_SANDBOX_API_KEY", default="sandbox-key", show_default=True, help="Key it knows."
-)
+@_option("--port", type=click.IntRange(0, 65_535), default=8780, show_default=True, help="Port; 0 takes a free one.")
+@_option("--db", metavar="FILE", help="Keep payments, accounts and journal in a SQLite file.")
+@_option("--dialect", metavar="NAME", default="envelope", show_default=True, help="How to word what is not documented.")
+@_option("--limit", type=float, metavar="N", help="Answer so many requests a second, refuse the rest with 429.")
+@_option("--latency", type=click.FloatRange(0), default=0.0, metavar="MS", help="Least milliseconds to an answer.")
+@_option("--seed", type=int, default=0, show_default=True, help="Seed of faults that have a probability.")
+@_option("--faults", metavar="FILE", help="JSON list of fault rules to start with.")
+@_option("--lenient", is_flag=True, help="Check only that required fields are there.")
+@_option("--list-magic", is_flag=True, help="List the account endings that make it answer otherwise than yes.")
+@_option("--list-dialects", is_flag=True, help="List the dialects and the gateway profile that each needs.")
+@_option("--api-id", default="sandbox", show_default=True, help="Id it knows.")
+@_option("--api-key", default="sandbox-key", show_default=True, help="Key it knows.")
 def sandbox(**options: Any) -> None:
     """The whole gateway interface on loopback.
 

@@ -81,14 +81,14 @@ def test_an_account_from_create_to_delete(gateway: Home) -> None:
 
 
 def test_secrets_come_from_environment_or_file(gateway: Home) -> None:
-    """The pin of an account comes from BATCHPAY_PIN or a private file, and is shown nowhere."""
-    gateway.extra["BATCHPAY_PIN"] = "8675309"
+    """The pin of an account comes from BATCHPAY_GATEWAY_PIN or a private file, and is shown nowhere."""
+    gateway.extra["BATCHPAY_GATEWAY_PIN"] = "8675309"
     shown = gateway.run("gateway", "create", *CREATE_A, "--account-id=5", "--dry-run")
     assert "8675309" not in shown.stdout + shown.stderr
     assert "****" in shown.stdout
     assert changes(gateway) == 0
     assert gateway.json("gateway", "create", *CREATE_A, "--account-id=5") == {"gateway_id": 1005}
-    del gateway.extra["BATCHPAY_PIN"]
+    del gateway.extra["BATCHPAY_GATEWAY_PIN"]
     file = gateway.path / "pin"
     file.write_text("8675309\n")
     file.chmod(0o644)

@@ -281,7 +281,7 @@ def test_the_command_says_one_line_and_ends_on_a_signal(number: signal.Signals) 
         assert match
         assert pay(match[1], payment_body()).status_code == 200
         process.send_signal(number)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "", "")
 
 
@@ -296,21 +296,21 @@ def test_a_signal_ends_waiting_answers() -> None:
             while control(url, "GET", "journal")["counts"]["connection"]["arrived"] == 0:
                 pass
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=10)
+            process.communicate(timeout=60)
     assert process.returncode == 0
 
 
 def test_list_magic_names_every_ending() -> None:
     """--list-magic prints each ending with what it does."""
     with command("--list-magic") as process:
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=60)
     assert [line.split()[0] for line in out.splitlines()] == [item.ending for item in ENDINGS]
 
 
 def test_list_dialects_names_the_profile() -> None:
     """--list-dialects prints each dialect and the client profile that it needs."""
     with command("--list-dialects") as process:
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=60)
     assert [line.split()[0] for line in out.splitlines()] == list(DIALECTS)
     assert all("profile" in line for line in out.splitlines())
 
@@ -318,5 +318,5 @@ def test_list_dialects_names_the_profile() -> None:
 def test_wrong_options_exit_with_2() -> None:
     """An unknown dialect is wrong use: one line, exit 2."""
     with command("--port", "0", "--dialect", "klingon") as process:
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err.count("\n")) == (2, "", 1)

@@ -239,8 +239,8 @@ def test_errors_make_nothing(url: str, ending: str, status: int) -> None:
 def test_slow_outlasts_an_impatient_client(url: str) -> None:
     """A client that waits less than the slow answer takes gets none, and the payment is made."""
     with pytest.raises(requests.Timeout):
-        requests.post(url + "/v2/api/payment.json", json=payment_body("77990011"), headers=PAYMENT_HEADERS, timeout=0.2)
-    assert counts(url)["made"] == 1
+        requests.post(url + "/v2/api/payment.json", json=payment_body("77990011"), headers=PAYMENT_HEADERS, timeout=1.5)
+    assert any(counts(url)["made"] == 1 for _ in range(1_000))
 
 
 def test_no_ending_is_hit_by_an_ordinary_account(url: str) -> None:
