@@ -106,20 +106,26 @@ class Uniqueness:
 def _exact(
     digests: Digests | None, chunks: Chunks, columns: Sequence[str], applies: pl.Expr, *, all_copies: bool
 ) -> pl.Series:
-    """Compare the texts behind repeated digests, some rows at a time, and give the row numbers."""
+    """Compare the texts behind repeated digests and give the row numbers; what was seen is held, not its copies."""
     found = [pl.Series(dtype=pl.UInt32)]
-    repeated, rows = digests.repeated() if digests is not None else (pl.Series(dtype=pl.UInt64), 0)
+    if digests is None:
+        return found[0]
+    repeated, rows = digests.repeated()
     parts = -(-rows // _ROWS_AT_ONCE)
     for part in range(parts):
-        now = repeated.filter(repeated % parts == part).implode()
-        pieces = [
-            frame.filter(applies & digests.expression.is_in(now)).select("_row", *columns)
-            for frame in chunks()
-            if digests is not None
-        ]
-        candidates = pl.concat(pieces)
-        copies = candidates.filter(pl.len().over(columns) > 1)
-        if not all_copies:
-            copies = copies.filter(pl.col("_row") != pl.col("_row").min().over(columns))
-        found.append(copies["_row"])
+        now = repeated.filter(repeated % parts == part)
+        if now.is_empty():
+            continue
+        is_candidate = applies & digests.expression.is_in(now.implode())
+        seen = pl.DataFrame()
+        for frame in chunks():
+            candidates = frame.filter(is_candidate).select("_row", *columns)
+            if not candidates.height:
+                continue
+            both = (seen.vstack(candidates) if seen.height else candidates).with_columns(
+                pl.col("_row").min().over(columns).alias("_first")
+            )
+            copies = both.filter(pl.col("_row") != pl.col("_first"))
+            found += [copies["_row"], copies["_first"]] if all_copies else [copies["_row"]]
+            seen = both.filter(pl.col("_row") == pl.col("_first")).drop("_first")
     return pl.concat(found)
