@@ -18,6 +18,7 @@ import pytest
 import requests
 
 from batchpay.errors import WrongUse
+from batchpay.sandbox.app import create_app
 from batchpay.sandbox.dialects import DIALECTS
 from batchpay.sandbox.faults import NAMES
 from batchpay.sandbox.magic import ENDINGS
@@ -320,3 +321,13 @@ def test_wrong_options_exit_with_2() -> None:
     with command("--port", "0", "--dialect", "klingon") as process:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err.count("\n")) == (2, "", 1)
+
+
+def test_the_page_about_it_is_complete() -> None:
+    """docs/sandbox.md names every ending and every fault with its meaning, every dialect, and every route."""
+    page = (Path(__file__).parents[2] / "docs" / "sandbox.md").read_text("utf-8")
+    rows = [f"| {item.ending} | {item.meaning} |" for item in ENDINGS]
+    rows += [f"| `{name}` | {meaning} |" for name, meaning in NAMES.items()]
+    rows += [f"| `{dialect.name}` | {dialect.summary} |" for dialect in DIALECTS.values()]
+    routes = [rule.rule for rule in create_app(Options()).url_map.iter_rules() if rule.rule.startswith("/_sandbox")]
+    assert [text for text in (*rows, *routes) if text not in page] == []
