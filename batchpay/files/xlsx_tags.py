@@ -23,6 +23,8 @@ CELLS_MAX = 60_000_000
 _ROW = re.compile(rb"<row\b[^>]*>")
 _NUMBER = re.compile(rb'<row\b[^>]*?\br="([0-9]{1,10})"')
 _COLUMN = re.compile(rb' r="([A-Z]+)')
+_BEYOND_AZ = re.compile(rb' r="(?:[B-Z][A-Z]|[A-Z]{3})')
+"""Full sheets of up to 52 columns are within CELLS_MAX, so only wider ones are measured column by column."""
 _HIDDEN = re.compile(rb'\bhidden="(?:1|true)"')
 _ERROR = re.compile(rb'<c\b([^>]*\bt="e"[^>]*)>(?:\s*<f\b[^>]*?(?:/>|>[^<]*</f>))?\s*<v>([^<]*)</v>')
 _FORMULA = re.compile(rb"<c\b([^>]*)>\s*<f[ />]")
@@ -57,7 +59,7 @@ def scan_blocks(stream: IO[bytes], formats: dict[str, str]) -> Sheet | None:
     """Search whole blocks; None where the XML is written in a way that needs `scan_tags`."""
     found = Sheet()
     styled = _numeric_cells_of(formats)
-    has_data = False
+    has_data = is_wide = False
     for block in _blocks(stream):
         refuse_doctype(block)
         has_data = has_data or b"<sheetData" in block
@@ -71,7 +73,8 @@ def scan_blocks(stream: IO[bytes], formats: dict[str, str]) -> Sheet | None:
         cells = block.count(b"<c ") + block.count(b"<c>")
         if block.count(b' r="') < cells + len(rows):
             return None
-        columns = set(_COLUMN.findall(block))
+        is_wide = is_wide or _BEYOND_AZ.search(block) is not None
+        columns = set(_COLUMN.findall(block)) if is_wide else {b"AZ"}
         found.reaches(max(map(int, _NUMBER.findall(block)), default=0), max(map(_column_number, columns), default=0))
         _special_cells(block, found)
         if styled is not None:
