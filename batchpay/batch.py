@@ -17,13 +17,21 @@ import polars as pl
 
 from batchpay import registration
 from batchpay.config import Credentials, Settings
-from batchpay.errors import FileRefused, LedgerMissing, LedgerNotUsable, WrongUse
+from batchpay.errors import FileRefused, LedgerMissing, LedgerNotUsable, RunStopped, WrongUse
 from batchpay.files.control import hold, stated_totals
 from batchpay.files.mapping import load_mapping
 from batchpay.files.rejects import Rejects, open_rejects
 from batchpay.files.source import Source, open_source
-from batchpay.ledger.contract import BatchSummary, Earlier, Ledger, NewBatch, RejectedColumns
-from batchpay.ledger.sqlite import RegisteredMeanwhile, open_ledger
+from batchpay.gateway.preflight import MESSAGES, Preflight
+from batchpay.ledger.contract import (
+    BatchSummary,
+    Earlier,
+    Ledger,
+    NewBatch,
+    RegisteredMeanwhile,
+    RejectedColumns,
+)
+from batchpay.ledger.sqlite import open_ledger
 from batchpay.payment import State, format_cents
 from batchpay.reports.summary import Summary, summary_of_batch
 from batchpay.run import Progress, RunRequest, run_batch, who
@@ -67,9 +75,11 @@ class Checked:
     digest: bytes = b""
     known: BatchSummary | None = None
     seen: int = 0
-    held: Mapping[int, tuple[str, str, str]] = field(default_factory=dict)
-    """Rows that an earlier batch holds: column, code, message."""
+    held: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    """Rows that an earlier batch holds or whose account the gateway refuses: column, code, message."""
     rejected: list[RejectedColumns] = field(default_factory=list)
+    gateway_ids: set[str] = field(default_factory=set)
+    """Gateway accounts that rows which passed the rules name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +117,7 @@ def submit(
     started_at = datetime.now(UTC)
     with closing(open_ledger(settings.ledger, create=make_ledger)) as ledger:
         for _ in range(_REGISTER_TRIES):
-            checked = _check(request, ledger, settings.policy.duplicate_days)
+            checked = _check(request, ledger, settings.policy.duplicate_days, submission.run.preflight)
             with ledger.hold(checked.digest):
                 try:
                     batch = _register(ledger, request, submission, settings, checked, progress)
@@ -137,8 +147,10 @@ def dry_run(request: FileRequest, settings: Settings, requests_shown: int) -> Dr
     return DryRun(summary, checked.verdict, checked.known, _first_requests(request, settings, checked, requests_shown))
 
 
-def _check(request: FileRequest, ledger: Ledger | None, duplicate_days: int) -> Checked:
-    """Read the whole file once; hold it against its control totals and against the ledger's earlier batches."""
+def _check(
+    request: FileRequest, ledger: Ledger | None, duplicate_days: int, preflight: Preflight | None = None
+) -> Checked:
+    """Read the whole file once; hold it against its control totals, the ledger's earlier batches, and the gateway."""
     total = None if request.expect_cents is None else format_cents(request.expect_cents)
     expected = stated_totals(request.path, request.expect_rows, total)
     source = open_source(
@@ -154,17 +166,19 @@ def _check(request: FileRequest, ledger: Ledger | None, duplicate_days: int) -> 
     checked = Checked(source, Verdict(), seen=ledger.registered() if ledger else 0)
 
     def watch(rows: pl.DataFrame, passed: pl.Series) -> None:
+        checked.gateway_ids.update(rows["gatewayId"].filter(passed).unique().to_list())
         if digest is not None:
             digest.update(registration.canonical_text(rows).encode())
 
     def late(verdict: Verdict) -> Mapping[int, tuple[str, str, str]]:
-        if ledger is None or digest is None:
-            return {}
-        checked.digest = digest.digest()
-        checked.known = ledger.find_digest(checked.digest)
-        if request.rules.allow_duplicates or checked.seen == (checked.known is not None):
-            return {}  # no other batch to hold it against
-        checked.held = _held_by_earlier(ledger, checked, request.rules, verdict, duplicate_days)
+        if preflight is not None:
+            checked.held |= _refused_by_gateway(checked, request.rules, verdict, preflight)
+        if ledger is not None and digest is not None:
+            checked.digest = digest.digest()
+            checked.known = ledger.find_digest(checked.digest)
+            others = checked.seen - (checked.known is not None)
+            if others and not request.rules.allow_duplicates:
+                checked.held |= _held_by_earlier(ledger, checked, request.rules, verdict, duplicate_days)
         return checked.held
 
     try:
@@ -220,6 +234,25 @@ def _without_payments(
     only = _OnlyRows(rejects, registered)
     check(checked.source, request.rules, rejects=only, late=lambda verdict: checked.held)
     return rejects
+
+
+def _refused_by_gateway(
+    checked: Checked, rules: RuleOptions, verdict: Verdict, preflight: Preflight
+) -> dict[int, tuple[str, str, str]]:
+    """Find rows whose gateway account does not exist or takes no bank payments.
+
+    Where the gateway can't be asked nothing is refused here: the run asks again, and sends nothing without an answer.
+    """
+    try:
+        codes = preflight.refused(sorted(checked.gateway_ids))
+    except RunStopped:
+        return {}
+    refused: dict[int, tuple[str, str, str]] = {}
+    for frame in valid_rows(checked.source, rules, verdict) if codes else ():
+        wrong = frame.filter(pl.col("gatewayId").is_in(list(codes)))
+        for row, gateway_id in wrong.select("_row", "gatewayId").iter_rows():
+            refused[row] = ("gatewayId", codes[gateway_id], MESSAGES[codes[gateway_id]])
+    return refused
 
 
 def _held_by_earlier(
@@ -282,7 +315,11 @@ def _write_batch(
         file=checked.source.name,
         columns=checked.source.carried,
         rows=checked.verdict.rows,
-        options={"normalize": request.rules.normalize, "as_of": request.rules.as_of.isoformat()},
+        options={
+            "normalize": request.rules.normalize,
+            "as_of": request.rules.as_of.isoformat(),
+            "gateway_ids": sorted(checked.gateway_ids),
+        },
         origin=settings.gateway.base_url,
         seen=checked.seen,
         again_reason=submission.reason if submission.again else None,

@@ -19,9 +19,11 @@ from typing import Protocol
 
 from batchpay.attempts import Attempts
 from batchpay.config import Credentials, Settings
-from batchpay.errors import CredentialsRefused, GatewayUnreachable, RunStopped, SettingsNotUsable
+from batchpay.errors import LedgerNotUsable, RunStopped, SettingsNotUsable
 from batchpay.gateway.payments import PaymentsClient
+from batchpay.gateway.preflight import Preflight
 from batchpay.ledger.contract import BatchSummary, Ledger, Run
+from batchpay.payment import State
 from batchpay.reports.results import write_results
 from batchpay.submission import Limits, StopRequest, Submission, Tally
 from batchpay.throttle import Throttle
@@ -46,7 +48,8 @@ class RunRequest:
 
     results: Path | None
     limits: Limits = Limits()
-    preflight: bool = True
+    preflight: Preflight | None = None
+    """What to ask the gateway before sending; None asks nothing."""
 
 
 def who() -> str:
@@ -79,13 +82,22 @@ def run_batch(
         try:
             if run.pending(0, 1):
                 progress.begin(batch)
+                if request.preflight is not None:
+                    _ask_before_sending(ledger, run, batch, request.preflight, progress)
                 _send_pending(run, settings, credentials, request, progress, stop)
             else:
                 progress.say(f"batch {batch.batch}: nothing is left to send")
+            run.finish(stop.reason)
         except RunStopped as error:
             stop.ask(str(error))
-        finally:
             run.finish(stop.reason)
+        except LedgerNotUsable as error:
+            # Rows were sent by now: exit code 5 would say that nothing was. What is known of them is in the spill file.
+            run.close()
+            raise RunStopped(f"{error}; what the gateway answered last is merged by the next run") from None
+        except BaseException:
+            run.close()
+            raise
         finished = ledger.find(batch.batch)
         if request.results is not None:
             write_results(ledger, finished, request.results)
@@ -102,20 +114,28 @@ def _send_pending(
 ) -> None:
     """Send under the throttle until nothing is left or the run must stop."""
     with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, _one_core():
-        if request.preflight:
-            _preflight(client)
         throttle = Throttle.from_setting(settings.submit.rate, stop.event)
         attempts = Attempts(settings.submit, stop.event)
         submission = Submission(run, client.pay, throttle, attempts, settings.submit, stop)
         submission.send_all(request.limits, lambda tally: progress.update(tally, throttle))
 
 
-def _preflight(client: PaymentsClient) -> None:
-    """Ask the gateway whether it is there and knows us, before any payment is claimed."""
-    report = client.test_connection()
-    if not report.ok:
-        error = CredentialsRefused if report.http_status in (401, 403) else GatewayUnreachable
-        raise error(report.problem or "the gateway did not answer as expected")
+def _ask_before_sending(
+    ledger: Ledger, run: Run, batch: BatchSummary, preflight: Preflight, progress: Progress
+) -> None:
+    """Stop unless the gateway knows us; reject pending rows whose gateway account no payment can go through."""
+    preflight.check_connection()
+    refused = preflight.refused(batch.options.get("gateway_ids", ()))
+    if not refused:
+        return
+    rows: dict[str, list[int]] = {}
+    for row in ledger.rows(batch.batch, [State.PENDING]):
+        code = refused.get(row.details["gatewayId"])
+        if code is not None:
+            rows.setdefault(code, []).append(row.row)
+    for code, numbers in rows.items():
+        run.reject(numbers, f"gatewayId.{code}")
+        progress.say(f"{len(numbers)} rows are rejected: gatewayId.{code}")
 
 
 @contextlib.contextmanager

@@ -44,7 +44,8 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         results = Path(options["results"]) if options["results"] else folder / f"{found.batch}.results.csv"
         with ledger.hold(found.digest):
-            finished = run_batch(ledger, found, settings, credentials, run_request(results, options), progress)
+            request = run_request(results, settings, credentials, options)
+            finished = run_batch(ledger, found, settings, credentials, request, progress)
     summary = summary_of_batch(finished)
     summary.results = str(results)
     if context.json:

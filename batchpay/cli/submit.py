@@ -125,13 +125,15 @@ def check_gateway(settings: Settings) -> None:
     check_origin(settings.gateway.base_url)
 
 
-def run_request(results: Path | None, options: dict[str, Any]) -> Any:
-    """Say how far a run may go."""
+def run_request(results: Path | None, settings: Settings, credentials: Credentials, options: dict[str, Any]) -> Any:
+    """Say how far a run may go, and what it asks the gateway first."""
+    from batchpay.gateway.preflight import Preflight
     from batchpay.run import RunRequest
     from batchpay.submission import Limits
 
     limits = Limits(rows_max=options["limit"], until=options["until"])
-    return RunRequest(results=results, limits=limits, preflight=options["preflight"] is not False)
+    asks = options["preflight"] is not False
+    return RunRequest(results, limits, Preflight(settings.gateway, credentials) if asks else None)
 
 
 def _submit_one(
@@ -145,7 +147,9 @@ def _submit_one(
     rejects = Path(options["rejects"]) if options["rejects"] else beside(path, "rejects", options["out"])
     results = Path(options["results"]) if options["results"] else beside(path, "results", options["out"])
     request = file_request(path, rejects, options, settings)
-    submission = batch.SubmitRequest(run_request(results, options), options["again"], options["reason"])
+    submission = batch.SubmitRequest(
+        run_request(results, settings, credentials, options), options["again"], options["reason"]
+    )
     on_loopback = is_loopback(check_origin(settings.gateway.base_url).host)
     with progress_for(context, settings, ask=not options["yes"]) as progress:
         try:

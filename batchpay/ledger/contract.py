@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from batchpay.errors import LedgerNotUsable
 from batchpay.payment import Answer, Outcome, State, Totals
 
 
@@ -179,6 +180,10 @@ class Event:
     detail: str
 
 
+class RegisteredMeanwhile(LedgerNotUsable):
+    """Another batch was registered since the look for earlier payments: look again (NewBatch.seen)."""
+
+
 class Registering(Protocol):
     """A batch being written: nothing of it stands before `finish` has returned; leaving early undoes it all."""
 
@@ -215,7 +220,10 @@ class Run(Protocol):
         """Reject pending rows before anything of them was sent (an unknown gatewayId); `reason` is column.code."""
 
     def finish(self, stopped: str | None) -> None:
-        """Record the run's end; `stopped` names why it ended early."""
+        """Record the run's end; `stopped` names why it ended early. Closes the run."""
+
+    def close(self) -> None:
+        """Give back what the run holds, without a word in the ledger; harmless after `finish`."""
 
 
 class Ledger(Protocol):

@@ -16,7 +16,7 @@ from batchpay.payment import Answer, Direction, State, Totals
 
 _BATCH = (
     "SELECT batch.id, name, digest, file, origin, columns, registered_at, row_count, cents, again_reason,"
-    " run.started_at, run.finished_at, run.stopped"
+    " options, run.started_at, run.finished_at, run.stopped"
     " FROM batch LEFT JOIN run ON run.id = (SELECT max(id) FROM run WHERE run.batch = batch.id)"
 )
 _DETAIL_CHUNKS_KEPT = 8
@@ -25,7 +25,8 @@ _MASK = "****"
 
 
 def _summary(connection: sqlite3.Connection, found: tuple[Any, ...]) -> BatchSummary:
-    identity, name, digest, file, origin, columns, registered_at, rows, cents, again, started, finished, stopped = found
+    identity, name, digest, file, origin, columns, registered_at, rows, cents, again, options, *run = found
+    started, finished, stopped = run
     by_state = dict.fromkeys(State, Totals())
     by_direction = {direction.value: Totals() for direction in Direction}
     for state, direction, count, sum_cents in connection.execute(
@@ -41,7 +42,7 @@ def _summary(connection: sqlite3.Connection, found: tuple[Any, ...]) -> BatchSum
         batch=name, digest=digest, file=file, origin=origin, registered_at=to_datetime(registered_at),
         started_at=maybe_datetime(started), finished_at=maybe_datetime(finished), stopped=stopped,
         columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction,
-        again_reason=again,
+        again_reason=again, options=json.loads(options),
     )  # fmt: skip
 
 

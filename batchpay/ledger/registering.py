@@ -11,9 +11,9 @@ from itertools import compress
 from operator import itemgetter, mul
 from typing import Any
 
-from batchpay.errors import BatchpayError, LedgerNotUsable
+from batchpay.errors import BatchpayError
 from batchpay.ledger.codes import DIRECTION_CODES, STATE_CODES, digest_numbers, now_ms, row_id, write_ranges
-from batchpay.ledger.contract import NewBatch, PaymentColumns, RejectedColumns
+from batchpay.ledger.contract import NewBatch, PaymentColumns, RegisteredMeanwhile, RejectedColumns
 from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, place_of, seal_texts
 from batchpay.ledger.refusals import translated
 from batchpay.ledger.store import Store, Transaction
@@ -28,10 +28,6 @@ _IDENTITIES_MAX = 250_000
 
 _WAITING_MAX = 128
 """Chunks that may wait for the sealing thread: it bounds the memory."""
-
-
-class RegisteredMeanwhile(LedgerNotUsable):
-    """Another batch was registered after the look at earlier ones: the look must be repeated."""
 
 
 class ChunkWriter:

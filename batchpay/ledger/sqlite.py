@@ -25,12 +25,11 @@ from batchpay.ledger.checking import check_at_opening
 from batchpay.ledger.codes import now_ms
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
 from batchpay.ledger.refusals import check_directory, check_file, make_private_directory, sync_directory, translated
-from batchpay.ledger.registering import RegisteredMeanwhile
 from batchpay.ledger.sqlite_ledger import SqliteLedger
 from batchpay.ledger.store import FIRST_MAC, LOCK_WAIT_S, FileLock, Place, Store, connect, event_mac
 from batchpay.ledger.witness import Testimony, Witness
 
-__all__ = ["RegisteredMeanwhile", "accept_ledger", "create_ledger", "location", "login_name", "open_ledger"]
+__all__ = ["accept_ledger", "create_ledger", "location", "login_name", "open_ledger"]
 
 SQLITE_LEAST = (3, 37, 0)
 """STRICT tables and RETURNING."""

@@ -110,14 +110,16 @@ def test_a_signal_ends_a_run_gently(home: Home) -> None:
 
 
 def test_a_second_start_finds_the_batch_held(home: Home) -> None:
-    """While one run holds a batch, another ends with exit code 9 and sends nothing."""
-    with running_oracle(home.path / "slow.log", "--latency-ms", "30") as oracle:
+    """While one run holds a batch, here stopped in the middle, another ends with exit code 9 and sends nothing."""
+    with running_oracle(home.path / "slow.log", "--latency-ms", "20") as oracle:
         home.origin = oracle.origin
         small_file(home.path / "a.csv", 100)
         with subprocess.Popen(home.command("submit", "a.csv", "-q"), env=home.environment, cwd=home.path) as process:
             while len(oracle.log.read_text().splitlines()) < 10:
                 assert process.poll() is None
+            process.send_signal(signal.SIGSTOP)
             assert home.run("submit", "a.csv").returncode == 9
+            process.send_signal(signal.SIGCONT)
             assert process.wait() == 0
         assert set(oracle.received().values()) == {1}
 
@@ -204,3 +206,15 @@ def test_a_limit_sends_exactly_that_many(oracle_home: Home, oracle: Oracle) -> N
     assert (summary["accepted"], summary["pending"], summary["exit_code"]) == (20, 10, 6)
     assert set(oracle.received()) == {f"INV-{number}" for number in range(1, 21)}
     assert oracle_home.json("resume")["accepted"] == 30
+
+
+def test_an_account_that_the_gateway_does_not_know_rejects_its_rows(sandbox_home: Home) -> None:
+    """The gateway is asked for every gatewayId: rows of an unknown one or of a card account are rejected, unsent."""
+    file = small_file(sandbox_home.path / "a.csv", 6, first=800)
+    lines = file.read_text("utf-8").splitlines()
+    lines[2], lines[4] = lines[2].replace(",1001,", ",4711,", 1), lines[4].replace(",1001,", ",1003,", 1)
+    file.write_text("\n".join(lines) + "\n", "utf-8")
+    summary = sandbox_home.json("submit", "a.csv")
+    assert (summary["accepted"], summary["rejected"]) == (4, 2)
+    assert summary["counts"] == {"gatewayId.unknown": 1, "gatewayId.not_echeck": 1}
+    assert [row["_row"] for row in read(sandbox_home.path / summary["rejects"])] == ["2", "4"]

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import BatchHeld, LedgerNotUsable, WrongUse
-from batchpay.ledger.contract import Decision, Ledger, Lookup, RejectedRow
-from batchpay.ledger.sqlite import RegisteredMeanwhile
+from batchpay.ledger.contract import Decision, Ledger, Lookup, RegisteredMeanwhile, RejectedRow
 from batchpay.payment import Answer, State, Totals
 from tests.ledger.batches import (
     ACCEPTED,

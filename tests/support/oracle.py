@@ -25,6 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GARBAGE = b"<html>something went wrong</html>"
+ACCOUNT = {
+    "status": "success",
+    "successMessage": {"response_code": 305, "message": {"gateway": {"id": 1001, "gateway_name": "processorA_ach"}}},
+}
 SUCCESS = {"status": "success", "successMessage": {"response_code": 200, "message": "accepted"}}
 
 
@@ -87,6 +91,8 @@ class _Server:
                 answer = json.dumps(SUCCESS).encode()
                 if head.startswith(b"GET /idle "):
                     await self._wait_until_idle()
+                elif head.startswith(b"GET /demoapi/"):
+                    answer = json.dumps(ACCOUNT).encode()
                 elif b"/payment" in head.split(b"\r\n", 1)[0]:
                     kind = self._note(body)
                     await asyncio.sleep(self._latency_s)

@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "submission": {*LEAVES, "ledger", "throttle", "attempts"},
     "reports": {*LEAVES, "ledger", "files", "schemas"},
     "run": {*LEAVES, "ledger", "gateway", "throttle", "attempts", "submission", "reports"},
-    "batch": {*LEAVES, "ledger", "files", "schemas", "validation", "registration", "reports", "run"},
+    "batch": {*LEAVES, "ledger", "files", "schemas", "validation", "registration", "reports", "run", "gateway", "schedule", "variance", "plan"},
     "sandbox": {"errors"},
 }
 """What each part of batchpay may import of batchpay, besides itself; cli and __main__ may import anything."""
