@@ -126,12 +126,12 @@ class CsvRejects(_Rows):
         self._file = merged
 
     def _between(self, block: bytes, late: pl.DataFrame) -> bytes:
-        """Merge written lines with late rows by `_row`, the first cell of a record."""
-        lines = list(_records(block, self._source.separator))
-        for number, row in zip(late.get_column("_row"), late.iter_slices(1), strict=True):
-            out = io.BytesIO()
-            self._encode(out, row)
-            lines.append((number, out.getvalue()))
+        """Merge written lines with late rows by `_row`, the first cell of a record; a late row replaces its line."""
+        out = io.BytesIO()
+        self._encode(out, late)
+        again = set(late.get_column("_row"))
+        lines = [record for record in _records(block, self._source.separator) if record[0] not in again]
+        lines += _records(out.getvalue(), self._source.separator)
         lines.sort(key=lambda record: record[0])
         return b"".join(line for _, line in lines)
 
@@ -182,7 +182,8 @@ class _Held(_Rows):
             if late.height:
                 between = late if next_row is None else late.filter(pl.col("_row") < next_row)
                 late = late.slice(between.height)
-                frame = pl.concat([frame, between], how="diagonal").sort("_row")
+                earlier = frame.join(between, on="_row", how="anti")  # a late row replaces what was said of it before
+                frame = pl.concat([earlier, between], how="diagonal").sort("_row")
             yield frame
         if late.height:
             yield late

@@ -1,0 +1,33 @@
+"""Rows that fail for a second reason, found only at the end of the file."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from batchpay.batch import FileRequest, validate
+from batchpay.payment import State
+from batchpay.schemas.options import RuleOptions
+from tests.support.command import small_file
+
+AS_OF = datetime.date(2026, 11, 21)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_row_that_fails_twice_stands_once(tmp_path: Path, ending: str) -> None:
+    """A row with a wrong amount that is also a duplicate stands once, with both reasons: it used to stand twice."""
+    file = small_file(tmp_path / "a.csv", 4)
+    lines = file.read_text("utf-8").splitlines()
+    lines[2] = lines[2].replace("2.25", "2.2")
+    lines[3] = lines[3].replace("P-3", "P-2")
+    file.write_text("\n".join(lines) + "\n", "utf-8")
+    target = tmp_path / f"wrong.{ending}"
+    summary, _ = validate(FileRequest(str(file), RuleOptions(AS_OF), rejects=target))
+    assert summary.of(State.REJECTED).rows == 2
+    frame = pl.read_csv(target, infer_schema=False) if ending == "csv" else pl.read_parquet(target)
+    assert frame["_row"].to_list() == ["2", "3"]
+    assert "amount: format" in frame["_errors"][0]
+    assert "paymentId: duplicate" in frame["_errors"][0]
