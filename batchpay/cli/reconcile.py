@@ -75,7 +75,7 @@ def _settle(
     """Show every row in doubt that the export has, ask, and settle those whose line says what became of them."""
     from batchpay.reports.matching import match
     from batchpay.reports.reconciliation import found_doubts
-    from batchpay.reports.resolution import take_over
+    from batchpay.reports.resolution import refuse_account_numbers, rows_in_doubt, take_over
     from batchpay.run import who
 
     take_over(ledger, ledger.find(batch.batch), who())
@@ -86,6 +86,7 @@ def _settle(
     settled = [doubt for doubt in found if doubt.decision is not None]
     if settled:
         name, reason = signature(options)
+        refuse_account_numbers(reason, rows_in_doubt(ledger, batch.batch, context.settings.gateway.timeout))
         confirm(options, sending_again=0)
         decisions = [doubt.decision for doubt in settled if doubt.decision is not None]
         ledger.resolve(batch.batch, decisions, name, f"{reason}; found in {Path(export.name).name}")
@@ -144,6 +145,11 @@ def _print(
     ]
     rows.append(["  total", *_cells(result.total_here), *_cells(result.total_there)])
     output.print_table(header, rows, right=frozenset(header[1:]))
+    if result.pending_there.rows:
+        warning = (
+            f"  {result.pending_there.rows:,} rows wait here and stand there: look before the next run pays them AGAIN"
+        )
+        click.echo(click.style(warning, fg="red", bold=True) if context.color else warning)
     if settled:
         click.echo(f"  settled: {len(settled):,}")
     click.echo(output.printable(f"  every row and line: {path}"))

@@ -146,7 +146,13 @@ def _decide(
     context: Context, ledger: Ledger, batch: BatchSummary, doubts: Mapping[int, Doubt], options: dict[str, Any]
 ) -> dict[State, Totals]:
     """Read the decisions, show what they will do, ask, and take them all or none."""
-    from batchpay.reports.resolution import decide, effect_of, read_decisions, reason_with_notes
+    from batchpay.reports.resolution import (
+        decide,
+        effect_of,
+        read_decisions,
+        reason_with_notes,
+        refuse_account_numbers,
+    )
 
     notes: Sequence[tuple[int, str]] = ()
     if options["from_"]:
@@ -160,6 +166,7 @@ def _decide(
     if decisions:
         show_effect(context, decisions, doubts, effect)
         name, reason = signature(options)
+        refuse_account_numbers(reason, doubts.values())
         confirm(options, effect.get(State.PENDING, Totals()).rows)
         ledger.resolve(batch.batch, decisions, name, reason_with_notes(reason, notes))
     return effect

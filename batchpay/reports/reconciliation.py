@@ -71,6 +71,8 @@ class Reconciliation:
     here: dict[Verdict, Totals] = field(default_factory=dict)
     there: dict[Verdict, Totals] = field(default_factory=dict)
     """In cents as the export signs them."""
+    pending_there: Totals = Totals()
+    """Rows that wait to be sent, and that the export says are paid: the next run would pay them again."""
 
     @property
     def total_here(self) -> Totals:
@@ -100,7 +102,12 @@ class Reconciliation:
             str(verdict): {"here": _json(self.here.get(verdict)), "there": _json(self.there.get(verdict))}
             for verdict in Verdict
         }
-        return {"verdicts": verdicts, "here": _json(self.total_here), "there": _json(self.total_there)}
+        return {
+            "verdicts": verdicts,
+            "pending_there": _json(self.pending_there),
+            "here": _json(self.total_here),
+            "there": _json(self.total_there),
+        }
 
 
 def found_doubts(ledger: Ledger, batch: str, matching: Matching) -> Iterator[FoundDoubt]:
@@ -133,6 +140,8 @@ def _lines(
         _count(result.here, verdict, row.amount_cents)
         if line is not None:
             _count(result.there, verdict, line.cents or 0)
+            if row.state is State.PENDING and line.standing is not Standing.DECLINED:
+                result.pending_there += Totals(1, row.amount_cents)
         yield [verdict, line.found_by if line else None, *_ours(row), *_theirs(line), difference, batch]
         for again in matching.by_row.get(row.row, [])[1:]:
             _count(result.there, Verdict.AGAIN_THERE, again.cents or 0)

@@ -28,6 +28,7 @@ _READ = ("batch", "row", "amount", "decision")
 _NO_REASON = "no answer was recorded"
 _REFERENCE_CHARACTERS_MAX = 128
 _NOTE_CHARACTERS_MAX = 200
+_ACCOUNT_DIGITS_LEAST = 6
 _BATCH_MARK = "batch "
 """Stands before the batch's name in a cell: a name like 12e456789012 alone would be taken for a number."""
 
@@ -111,10 +112,17 @@ def decide(row: int, decision: str, reference: str | None, doubts: Mapping[int, 
     """Make the decision on one row; raises WrongUse where the row is not in doubt or the reference is none."""
     if row not in doubts:
         raise WrongUse(f"row {row} is not in doubt; nothing was changed")
-    problem = _reference_problem(reference)
+    problem = _reference_problem(reference, DECISIONS[decision])
     if problem:
         raise WrongUse(problem)
     return Decision(row, DECISIONS[decision], reference or None)
+
+
+def refuse_account_numbers(text: str, doubts: Iterable[Doubt]) -> None:
+    """Refuse a text that seems to hold a whole account number, which the ledger must not: raises WrongUse."""
+    row = _account_in(text, doubts)
+    if row is not None:
+        raise WrongUse(f"the reason seems to hold the account number of row {row}; write its last four digits only")
 
 
 def write_sheet(path: str | Path, batch: str, doubts: Iterable[Doubt]) -> None:
@@ -230,19 +238,30 @@ def _read_line(
     if foreign_cents(texts["amount"]) != doubts[row].amount_cents:
         return f"the amount of row {row} is {format_cents(doubts[row].amount_cents)} in the ledger"
     reference = texts.get("gateway_reference", "")
-    problem = _reference_problem(reference)
+    problem = _reference_problem(reference, DECISIONS[word])
     if problem:
         return problem
+    note = " ".join(texts.get("note", "").split())[:_NOTE_CHARACTERS_MAX]
+    if _account_in(note, [doubts[row]]) is not None:
+        return "the note seems to hold the account number; write its last four digits only"
     into.decisions.append(Decision(row, DECISIONS[word], reference or None))
-    note = texts.get("note", "")
     if note:
-        into.notes.append((row, " ".join(note.split())[:_NOTE_CHARACTERS_MAX]))
+        into.notes.append((row, note))
     return None
 
 
-def _reference_problem(reference: str | None) -> str | None:
+def _account_in(text: str, doubts: Iterable[Doubt]) -> int | None:
+    """The first row on whose account a run of digits in the text ends, or None. Blanks and hyphens may be between."""
+    runs = [re.sub(r"[^0-9]", "", run) for run in re.findall(r"[0-9](?:[ -]?[0-9])+", text, re.ASCII)]
+    endings = {run[-4:] for run in runs if len(run) >= _ACCOUNT_DIGITS_LEAST}
+    return next((doubt.row for doubt in doubts if doubt.account[-4:] in endings), None)
+
+
+def _reference_problem(reference: str | None, state: State) -> str | None:
     if not reference:
         return None
+    if state is State.PENDING:
+        return "the gateway has a payment that has a gateway_reference: it must not be sent again"
     if reference == LOST_DIGITS:
         return "gateway_reference lost digits in the spreadsheet; make the cell a text and write it again"
     if len(reference) > _REFERENCE_CHARACTERS_MAX or not reference.isprintable():

@@ -97,6 +97,15 @@ def test_all_matched_is_exit_code_0(tmp_path: Path) -> None:
     assert result.there[Verdict.MATCHED] == Totals(2, 0)
 
 
+def test_a_row_that_waits_here_and_stands_there_is_told(tmp_path: Path) -> None:
+    """The next run would pay it again: a difference that is counted by itself."""
+    rows = [Planned(1, State.PENDING), Planned(2, State.PENDING)]
+    result, verdicts, _ = held_against(tmp_path, rows, ["R1,INV-1,12.50,TODAY,x6789,Settled"])
+    assert verdicts["1"] == "status differs"
+    assert result.pending_there == Totals(1, 1250)
+    assert result.exit_code == 3
+
+
 def test_rows_in_doubt_that_the_export_has_can_be_settled(tmp_path: Path) -> None:
     """Found as accepted or declined, with the same amount, decides; anything else is left to a person."""
     rows = [Planned(number, State.IN_DOUBT, amount_cents=100 * number) for number in range(1, 7)]

@@ -19,6 +19,7 @@ from batchpay.reports.resolution import (
     effect_of,
     read_decisions,
     reason_with_notes,
+    refuse_account_numbers,
     rows_in_doubt,
     take_over,
     write_sheet,
@@ -84,6 +85,8 @@ def test_a_workbook_comes_back_with_the_numbers_a_spreadsheet_made(tmp_path: Pat
         ({"decision": "paid"}, "line 3: a decision is one of accepted, declined, send again"),
         ({"gateway_reference": "1.23457E+17"}, "line 3: gateway_reference lost digits"),
         ({"gateway_reference": "x" * 129}, "line 3: gateway_reference is longer"),
+        ({"decision": "send again", "gateway_reference": "G-1"}, "line 3: the gateway has a payment"),
+        ({"note": "account 12345-6789 called"}, "line 3: the note seems to hold the account number"),
     ],
 )
 def test_a_sheet_about_something_else_is_refused_by_its_line(tmp_path: Path, change: dict[str, str], told: str) -> None:
@@ -120,6 +123,14 @@ def test_a_single_decision_is_about_a_row_in_doubt() -> None:
     assert decide(9, "declined", None, DOUBTS) == Decision(9, State.DECLINED, None)
     with pytest.raises(WrongUse, match="row 3 is not in doubt"):
         decide(3, "accepted", None, DOUBTS)
+
+
+@pytest.mark.parametrize("reason", ["acct 1234 5678 6789", "9999996789", "no 12-3456789 found"])
+def test_a_reason_holds_no_account_number(reason: str) -> None:
+    """What ends on the last four of a row in doubt is refused; last four, tickets and dates are not."""
+    with pytest.raises(WrongUse, match="account number of row 2"):
+        refuse_account_numbers(reason, DOUBTS.values())
+    refuse_account_numbers("ticket 4711000, ****6789, 2026-11-21, seen 6789", DOUBTS.values())
 
 
 def test_the_effect_adds_up() -> None:
