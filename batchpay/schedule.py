@@ -119,11 +119,16 @@ class Schedule:
             else:
                 self.single.add(direction, totals)
                 self._days[self.as_of].add(direction, totals)
-        patterns = counted.filter(is_recurring).group_by(_PATTERN).agg(pl.len(), pl.col("cents").sum())
-        for direction, start, cycle, end_of_month, count, rows, sum_cents in patterns.iter_rows():
-            month, day, year = (int(part) for part in start.split("/"))
-            plan = _Plan(date(year, month, day), cycle == "MONTHLY", end_of_month == "Y", int(count))
-            self._lay_out(plan, direction, Totals(rows, sum_cents))
+        self._add_recurring(
+            counted.filter(is_recurring).select(
+                "transactionType",
+                "cents",
+                start=checks.as_date(pl.col("recurringStartDate")),
+                monthly=pl.col("recurringBillingCycle") == "MONTHLY",
+                end_of_month=pl.col("recurringEndOfMonth") == "Y",
+                count=pl.col("recurringNumOfPayments").cast(pl.Int64),
+            )
+        )
 
     def by_gateway(self) -> list[GatewayFlow]:
         """Totals of the rows by gatewayId (a recurring row with its first payment), in the order of the ids."""
@@ -146,34 +151,54 @@ class Schedule:
                 day += timedelta(days=1)
         return [DayFlow(day, days[day], is_banking_day(day), next_banking_day(day)) for day in sorted(days)]
 
-    def _lay_out(self, plan: _Plan, direction: str, each: Totals) -> None:
-        """Spread alike recurring rows over their days."""
-        if plan.count:
-            self.planned.add(direction, _times(each, plan.count))
-        else:
-            self.open_ended.add(direction, each)
-        laid_out = 0
+    def _add_recurring(self, rows: pl.DataFrame) -> None:
+        """Count all payments of recurring rows, and lay out those up to the horizon."""
+        totals = (pl.len(), pl.col("cents").sum())
+        for direction, count, row_count, cents in rows.group_by("transactionType", "count").agg(totals).iter_rows():
+            each = Totals(row_count, cents)
+            if count:
+                self.planned.add(direction, _times(each, count))
+                self.beyond.add(direction, _times(each, count))
+            else:
+                self.open_ended.add(direction, each)
+        start, horizon = pl.col("start"), self.horizon
+        months = (horizon.year - start.dt.year()) * 12 + horizon.month - start.dt.month().cast(pl.Int32) + 1
+        days = (pl.lit(horizon) - start).dt.total_days() + 1
+        # Counts that reach beyond the horizon are alike up to it, which leaves few patterns to lay out.
+        patterns = (
+            rows.filter(start <= horizon)
+            .with_columns(count=pl.min_horizontal("count", pl.when("monthly").then(months).otherwise(days)))
+            .group_by("transactionType", "start", "monthly", "end_of_month", "count")
+            .agg(totals)
+        )
+        for direction, first, monthly, end_of_month, count, row_count, cents in patterns.iter_rows():
+            each = Totals(row_count, cents)
+            laid_out = self._lay_out(_Plan(first, monthly, end_of_month, count), direction, each)
+            if count:
+                self.beyond.add(direction, _times(each, -laid_out))
+
+    def _lay_out(self, plan: _Plan, direction: str, each: Totals) -> int:
+        """Spread alike recurring rows over their days up to the horizon; gives how many payments of each that are."""
         if plan.monthly:
+            laid_out = 0
             for day in plan.monthly_days(self.horizon):
                 laid_out += 1
                 if day < self.as_of:
                     self.overdue.add(direction, each)
                 else:
                     self._days[day].add(direction, each)
-        elif plan.start <= self.horizon:
-            end = plan.daily_end(self.horizon)
-            laid_out = (end - plan.start).days
-            first = min(max(plan.start, self.as_of), end)
-            self.overdue.add(direction, _times(each, (first - plan.start).days))
-            self._daily[first].add(direction, each)
-            self._daily[end].add(direction, _times(each, -1))
-        if plan.count:
-            self.beyond.add(direction, _times(each, plan.count - laid_out))
+            return laid_out
+        end = plan.daily_end(self.horizon)
+        first = min(max(plan.start, self.as_of), end)
+        self.overdue.add(direction, _times(each, (first - plan.start).days))
+        self._daily[first].add(direction, each)
+        self._daily[end].add(direction, _times(each, -1))
+        return (end - plan.start).days
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """When one kind of recurring row pays; `count` 0 has no end."""
+    """When one kind of recurring row pays; it begins by the horizon. `count` 0 has no end."""
 
     start: date
     monthly: bool
