@@ -251,7 +251,7 @@ def _row(state: State, number: int, cents: int, texts: Sequence[str], when: date
             column.label,
             text,
             key=int(when.timestamp()) if when and column.label == "when" else None,
-            whole=column.label in ("account", "when"),
+            whole=column.label in ("direction", "account", "when"),
         )
         for column, text in zip(_COLUMNS[3:], texts, strict=True)
     ]
