@@ -241,7 +241,7 @@ def _ledger_row(batch: str, row: LedgerRow) -> ListedRow:
 def _rejected_row(row: RejectedRow) -> ListedRow:
     todo = "Correct it in the rejects file and submit that file."
     if any(reason.endswith(".duplicate") for reason in row.reasons):
-        todo = "An equal payment is held already. If both are meant: submit with --allow-duplicates and a reason."
+        todo = "The same payment stands elsewhere. If both are meant: submit with --allow-duplicates and --reason."
     return _row(State.REJECTED, row.row, row.amount_cents, ["", "", "", "", "", ", ".join(row.reasons), todo], None)
 
 
