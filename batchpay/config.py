@@ -76,9 +76,7 @@ class SubmitSettings:
     max_in_doubt: int = _setting(5, "the run stops after so many rows in doubt", least=1)
     max_in_doubt_in_a_row: int = _setting(3, "the run stops after so many rows in doubt one after another", least=1)
     attempts_max: int = _setting(6, "attempts of a row of which each proved that nothing was applied", least=1)
-    wait_s_max: float = _setting(
-        60.0, "longest wait between two attempts, whatever Retry-After asks", least=0.0
-    )
+    wait_s_max: float = _setting(60.0, "longest wait between two attempts, whatever Retry-After asks", least=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,12 +300,19 @@ def read_secret_file(path: Path, name: str) -> Secret:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise CredentialsNotUsable(f"{name}: {path} is no regular file")
-        if status.st_mode & 0o077:
+        if status.st_mode & _open_to_others(path, status):
             raise CredentialsNotUsable(f"{name}: {path} is open to others; set its mode to 0600")
         text = file.read(65_536).decode("utf-8", "replace").strip()
     if not text:
         raise CredentialsNotUsable(f"{name}: {path} is empty")
     return Secret(text)
+
+
+def _open_to_others(path: Path, status: os.stat_result) -> int:
+    """Mode bits that a secret's file must not have. systemd hands credentials over by group, read-only, from root."""
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY")
+    by_systemd = bool(credentials) and status.st_uid == 0 and path.parent == Path(str(credentials))
+    return 0o037 if by_systemd else 0o077
 
 
 def _header_safe(secret: Secret) -> Secret:

@@ -17,6 +17,7 @@ from batchpay.config import GatewaySettings
 from batchpay.ledger.contract import Ledger, Lookup, PaymentColumns
 from batchpay.payment import parse_cents
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, PAYMENT_ID, RECURRING, SHIPPING, TOP
+from batchpay.variance import PayeeColumns
 
 _FIELD_END = "\x1f"
 _ROW_END = "\x1e"
@@ -63,16 +64,28 @@ def lookup_columns(ledger: Ledger, frame: pl.DataFrame) -> Lookup:
     )
 
 
+def payee_columns(ledger: Ledger, frame: pl.DataFrame) -> PayeeColumns:
+    """Who is paid what, under keyed digests, for the look at changed accounts."""
+    payees, accounts = _payee_digests(ledger, frame)
+    cents = [parse_cents(amount) or 0 for amount in frame["amount"].to_list()]
+    return PayeeColumns(frame["_row"].to_list(), payees, accounts, cents)
+
+
+def _payee_digests(ledger: Ledger, frame: pl.DataFrame) -> tuple[list[bytes], list[bytes]]:
+    texts = frame.select(
+        payee=pl.col("achNameOnCheck").str.to_lowercase(),
+        account=pl.concat_str("achRoutingNumber", "achAccountNumber", separator=_FIELD_END),
+    )
+    payees = _digests(ledger, "payee", texts["payee"].to_list(), 8)
+    return payees, _digests(ledger, "account", texts["account"].to_list(), 8)
+
+
 def payment_columns(ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str], form: RequestForm) -> PaymentColumns:
     """Turn rows that passed every rule (`_row`, `_line`, all known columns as text) into what the ledger keeps."""
     lookup = lookup_columns(ledger, frame)
     stamped = _stamp_invoices(frame, form)
-    texts = stamped.select(
-        body=_body(stamped, form),
-        details=_details(stamped, carried),
-        payee=pl.col("achNameOnCheck").str.to_lowercase(),
-        account=pl.concat_str("achRoutingNumber", "achAccountNumber", separator=_FIELD_END),
-    )
+    texts = stamped.select(body=_body(stamped, form), details=_details(stamped, carried))
+    payees, accounts = _payee_digests(ledger, frame)
     return PaymentColumns(
         rows=lookup.rows,
         lines=frame["_line"].to_list(),
@@ -80,8 +93,8 @@ def payment_columns(ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str],
         directions=frame["transactionType"].to_list(),
         fingerprints=lookup.fingerprints,
         payment_ids=lookup.payment_ids,
-        payees=_digests(ledger, "payee", texts["payee"].to_list(), 8),
-        accounts=_digests(ledger, "account", texts["account"].to_list(), 8),
+        payees=payees,
+        accounts=accounts,
         details=texts["details"].to_list(),
         bodies=texts["body"].to_list(),
     )

@@ -10,30 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from batchpay.ledger.contract import PayeeFacts
 from batchpay.payment import format_cents
 
 UNUSUAL_TIMES = 3
 """An amount over so many times the payee's usual one is unusual."""
 
 
-@dataclass(frozen=True, slots=True)
-class PayeeFacts:
-    """What the ledger knows of a payee from accepted payments of other batches."""
-
-    usual_cents: int
-    """The mean of their amounts, rounded down."""
-    accounts: frozenset[bytes]
-    """Keyed digests of the accounts that they went to."""
-
-
 class PayeeHistory(Protocol):
-    """The part of a ledger that remembers payees."""
+    """The part of a ledger (ledger/contract.py) that remembers payees."""
 
     def payee_facts(self, payees: Sequence[bytes], but_digest: bytes | None = None) -> Mapping[bytes, PayeeFacts]:
-        """Look payees up by keyed digest; those without an accepted payment are left out.
-
-        Batches with the digest `but_digest` don't count: submitting a file again must not find itself.
-        """
+        """See contract.Ledger."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context
-from batchpay.cli.validate import file_request, print_counts, print_failures, validation_json
-from batchpay.config import Settings
+from batchpay.cli.validate import file_request, preview_json, print_preview
+from batchpay.config import Settings, load_credentials
 from batchpay.errors import FileRefused
 from batchpay.payment import State
 
 if TYPE_CHECKING:
-    from batchpay.batch import DryRun
+    from batchpay.batch import Preview
 
 
 def dry_run_one(context: Context, path: str, settings: Settings, options: dict[str, Any]) -> int:
@@ -23,32 +23,35 @@ def dry_run_one(context: Context, path: str, settings: Settings, options: dict[s
     from batchpay import batch
 
     rejects = Path(options["rejects"]) if options["rejects"] else None
+    request = file_request(path, rejects, options, settings)
     try:
-        found = batch.dry_run(file_request(path, rejects, options, settings), settings, options["show_requests"])
+        preview = batch.dry_run(request, settings, requests_shown=options["show_requests"], plan=options["plan"])
+        if options["preflight"]:
+            _ask_gateway(settings, preview)
     except FileRefused as error:
         click.echo(f"batchpay: {output.printable(str(error))}", err=True)
         return error.exit_code
-    seconds = seconds_at(settings, _rows_to_send(found))
+    seconds = seconds_at(settings, preview.rows_to_send)
     if context.json:
-        extra = {"dry_run": True, "would_send": _rows_to_send(found), "seconds_at_rate": seconds}
-        output.print_json({**validation_json(found.summary, found.verdict), **extra, "requests": found.requests})
-        return found.summary.exit_code
+        extra = {"dry_run": True, "would_send": preview.rows_to_send, "seconds_at_rate": seconds}
+        output.print_json({**preview_json(preview), **extra, "requests": preview.requests})
+        return preview.summary.exit_code
     click.echo("DRY RUN: nothing is sent, nothing is recorded")
-    output.print_summary(context, found.summary, sent=False)
-    print_counts(found.verdict)
-    print_failures(found.verdict)
-    if found.known is not None:
-        done = found.known.by_state
+    print_preview(context, preview)
+    if preview.known is not None:
+        done = preview.known.by_state
         click.echo(
-            f"  this content is batch {found.known.batch} already: {done[State.ACCEPTED].rows:,} accepted, "
+            f"this content is batch {preview.known.batch} already: {done[State.ACCEPTED].rows:,} accepted, "
             f"{done[State.DECLINED].rows:,} declined, {done[State.IN_DOUBT].rows:,} in doubt; "
-            f"{_rows_to_send(found):,} rows would be sent"
+            f"{preview.rows_to_send:,} rows would be sent"
         )
     if seconds is not None:
-        click.echo(f"  at {settings.submit.rate} a second this takes about {_duration(seconds)}")
-    for body in found.requests:
-        click.echo(f"  request: {output.printable(body)}")
-    return found.summary.exit_code
+        click.echo(f"at {settings.submit.rate} a second, sending takes about {_duration(seconds)}")
+    if options["plan"]:
+        click.echo(f"plan: {output.printable(options['plan'])}")
+    for body in preview.requests:
+        click.echo(f"request: {output.printable(body)}")
+    return preview.summary.exit_code
 
 
 def seconds_at(settings: Settings, rows: int) -> float | None:
@@ -56,8 +59,18 @@ def seconds_at(settings: Settings, rows: int) -> float | None:
     return None if settings.submit.rate == "auto" else round(rows / float(settings.submit.rate), 1)
 
 
-def _rows_to_send(found: DryRun) -> int:
-    return found.known.by_state[State.PENDING].rows if found.known else found.summary.valid.rows
+def _ask_gateway(settings: Settings, preview: Preview) -> None:
+    """Ask the gateway about itself and the file's accounts (only with --preflight: a dry run opens no socket)."""
+    from batchpay.cli.submit import check_gateway
+    from batchpay.gateway.preflight import Preflight
+
+    check_gateway(settings)
+    preflight = Preflight(settings.gateway, load_credentials(settings.gateway))
+    preflight.check_connection()
+    refused = preflight.refused(found.gateway_id for found in preview.schedule.by_gateway())
+    preview.summary.notes += [
+        f"gatewayId {gateway_id} would be rejected: {code}" for gateway_id, code in refused.items()
+    ]
 
 
 def _duration(seconds: float) -> str:

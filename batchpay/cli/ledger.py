@@ -14,7 +14,10 @@ from batchpay.errors import WrongUse
 
 @click.group(cls=Group, short_help="Make, check or back up the ledger.")
 def ledger() -> None:
-    """Care for the ledger: the only memory of what was paid."""
+    """Care for the ledger: the only memory of what was paid.
+
+    Example: batchpay ledger check
+    """
 
 
 @ledger.command(short_help="Make a new, empty ledger with its key and witness.")

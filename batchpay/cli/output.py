@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from batchpay.cli.context import Context
-from batchpay.payment import State, Totals
+from batchpay.payment import State, Totals, format_cents
 from batchpay.reports.summary import Summary
 
 _ORDER = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING, State.REJECTED)
@@ -36,7 +36,8 @@ def printable(text: str) -> str:
 
 def amount(cents: int) -> str:
     """Write an amount for people: 1,234.56."""
-    return f"{cents // 100:,}.{cents % 100:02d}"
+    sign = "-" if cents < 0 else ""
+    return f"{sign}{abs(cents) // 100:,}.{abs(cents) % 100:02d}"
 
 
 def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
@@ -66,13 +67,25 @@ def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
             click.echo(f"  {label}: {printable(path)}")
     if summary.stopped:
         click.echo(f"  stopped: {printable(summary.stopped)}; run the same command again to go on")
-    if summary.of(State.IN_DOUBT).rows:
+    if summary.of(State.IN_DOUBT).rows and summary.batch:
         click.echo(f"  a person must look: batchpay resolve {summary.batch}")
+
+
+def print_grand_total(context: Context, summaries: Sequence[Summary]) -> None:
+    """Print the sum over several files."""
+    by_state = {state: sum((one.of(state) for one in summaries), Totals()) for state in State}
+    total = sum((one.total for one in summaries), Totals())
+    print_summary(context, Summary(f"{len(summaries)} files in all", total, by_state), sent=True)
 
 
 def _cells(row: tuple[str, Totals, str | None]) -> tuple[str, str, str]:
     label, totals, _ = row
     return label, f"{totals.rows:,}", amount(totals.cents)
+
+
+def totals_json(totals: Totals) -> dict[str, Any]:
+    """Rows and amount, as JSON objects show them."""
+    return {"rows": totals.rows, "amount": format_cents(totals.cents)}
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> None:

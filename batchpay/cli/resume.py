@@ -10,6 +10,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.operations import operation_options, surrounded
 from batchpay.cli.submit import check_gateway, run_request, sending_options, sending_settings
 from batchpay.config import load_credentials
 
@@ -19,6 +20,7 @@ from batchpay.config import load_credentials
 @option("--results", metavar="PATH", help="Where the results file goes; BATCH.results.csv by default.")
 @option("--out", metavar="DIR", help="Folder for the results file.")
 @sending_options
+@operation_options
 @click.pass_obj
 def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     """Go on with the pending rows of a batch: the latest one, or the one named.
@@ -33,21 +35,24 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     from batchpay.run import run_batch
 
     settings = sending_settings(context.settings, options)
-    check_gateway(settings)
-    credentials = load_credentials(settings.gateway)
-    with (
-        closing(open_ledger(settings.ledger)) as ledger,
-        progress_for(context, settings, ask=not options["yes"]) as progress,
-    ):
-        found = ledger.find(batch)
-        folder = Path(options["out"] or ".")
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        results = Path(options["results"]) if options["results"] else folder / f"{found.batch}.results.csv"
-        with ledger.hold(found.digest):
-            request = run_request(results, settings, credentials, options)
-            finished = run_batch(ledger, found, settings, credentials, request, progress)
-    summary = summary_of_batch(finished)
-    summary.results = str(results)
+    with surrounded(context, options) as (account, codes):
+        check_gateway(settings)
+        credentials = load_credentials(settings.gateway)
+        with (
+            closing(open_ledger(settings.ledger)) as ledger,
+            progress_for(context, settings, ask=not options["yes"]) as progress,
+        ):
+            found = ledger.find(batch)
+            folder = Path(options["out"] or ".")
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            results = Path(options["results"]) if options["results"] else folder / f"{found.batch}.results.csv"
+            with ledger.hold(found.digest):
+                request = run_request(results, settings, credentials, options)
+                finished = run_batch(ledger, found, settings, credentials, request, progress)
+        summary = summary_of_batch(finished)
+        summary.results = str(results)
+        account.add(summary)
+        codes.append(summary.exit_code)
     if context.json:
         output.print_json(summary.as_json())
     else:

@@ -18,11 +18,14 @@ _SOURCES = {"S": "the gateway's interface", "N": "Nacha or the ABA", "H": "a hou
 _EVERY_TEXT = ("characters", "whitespace", "length")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Print every rule of a payment row.")
 @click.option("--markdown", is_flag=True, help="A Markdown table.")
 @click.pass_context
 def rules(context: click.Context, markdown: bool) -> None:
-    """Print every rule of a payment row."""
+    """Print every rule of a payment row: what is looked at, the code, what breaks it, and whose rule it is.
+
+    Example: batchpay rules --markdown
+    """
     from batchpay.schemas import catalogue
 
     facts, typed = catalogue.rules(), catalogue.typed_cell_rules()

@@ -13,6 +13,14 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.operations import (
+    Account,
+    archive_finished,
+    files_of_inbox,
+    inbox_options,
+    operation_options,
+    surrounded,
+)
 from batchpay.cli.options import checking_options
 from batchpay.cli.paths import beside, expand
 from batchpay.config import Credentials, Settings, load_credentials
@@ -73,17 +81,19 @@ def sending_options(function: Any) -> Any:
 
 
 @click.command(cls=Command, short_help="Check payment files, send what is right, write results and rejects.")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, metavar="[FILE...]")
+@inbox_options
 @checking_options
 @option("--results", metavar="PATH", help="Where the results file goes (CSV, Parquet or XLSX by its ending).")
 @option("--out", metavar="DIR", help="Folder for results and rejects; beside the input by default.")
 @option("--dry-run", is_flag=True, help="Do everything but register and send.")
-@option(
-    "--show-requests", type=click.IntRange(0), default=0, metavar="N", help="With --dry-run: show N bodies, masked."
-)
+@option("--show-requests", type=click.IntRange(0), default=0, help="With --dry-run: show N bodies, masked.")
+@option("--plan", metavar="FILE", help="With --dry-run: write down what would be sent, to be approved.")
+@option("--from-plan", metavar="FILE", help="Refuse anything but what this plan approved.")
 @option("--again", is_flag=True, help="Pay the same content once more (needs --reason).")
 @option("--reason", metavar="TEXT", help="Why, for --again and --allow-duplicates; it is recorded.")
 @sending_options
+@operation_options
 @click.pass_obj
 def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
     """Check payment files, send every right row once, write results and rejects.
@@ -93,22 +103,36 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
 
     Example: batchpay submit payments.csv --out results --rate 20
     """
-    if (options["again"] or options["allow_duplicates"]) and not (options["reason"] or "").strip():
-        raise click.UsageError("--again and --allow-duplicates need --reason TEXT")
-    paths = expand(files)
-    if len(paths) > 1 and (options["results"] or options["rejects"]):
-        raise click.UsageError("--results and --rejects name one file; with several files use --out DIR")
+    _check_usage(files, options)
+    paths = expand(files) + (files_of_inbox(options["inbox"]) if options["inbox"] else [])
+    if len(paths) > 1 and (options["results"] or options["rejects"] or options["plan"] or options["from_plan"]):
+        raise click.UsageError("--results, --rejects, --plan and --from-plan name one file; for several use --out DIR")
     if options["out"]:
         Path(options["out"]).mkdir(parents=True, exist_ok=True, mode=0o700)
     settings = sending_settings(context.settings, options)
-    if options["dry_run"]:
-        from batchpay.cli.dry_run import dry_run_one
+    with surrounded(context, options) as (account, codes):
+        if options["dry_run"]:
+            from batchpay.cli.dry_run import dry_run_one
 
-        return output.exit_code_of([dry_run_one(context, path, settings, options) for path in paths])
-    check_gateway(settings)
-    credentials = load_credentials(settings.gateway)
-    codes = [_submit_one(context, path, settings, credentials, options) for path in paths]
+            codes.extend(dry_run_one(context, path, settings, options) for path in paths)
+        elif paths:
+            check_gateway(settings)
+            credentials = load_credentials(settings.gateway)
+            for path in paths:
+                codes.append(_submit_one(context, path, settings, credentials, options, account))
+    if len(account.summaries) > 1 and not context.json:
+        output.print_grand_total(context, account.summaries)
     return output.exit_code_of(codes)
+
+
+def _check_usage(files: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Refuse options that don't go together."""
+    if not files and not options["inbox"]:
+        raise click.UsageError("name a payment file, or a folder with --inbox DIR")
+    if (options["again"] or options["allow_duplicates"]) and not (options["reason"] or "").strip():
+        raise click.UsageError("--again and --allow-duplicates need --reason TEXT")
+    if options["plan"] and not options["dry_run"]:
+        raise click.UsageError("--plan goes with --dry-run; a submission takes the plan by --from-plan")
 
 
 def sending_settings(settings: Settings, options: dict[str, Any]) -> Settings:
@@ -137,7 +161,12 @@ def run_request(results: Path | None, settings: Settings, credentials: Credentia
 
 
 def _submit_one(
-    context: Context, path: str, settings: Settings, credentials: Credentials, options: dict[str, Any]
+    context: Context,
+    path: str,
+    settings: Settings,
+    credentials: Credentials,
+    options: dict[str, Any],
+    account: Account,
 ) -> int:
     from batchpay import batch
     from batchpay.cli.progress import progress_for
@@ -148,7 +177,7 @@ def _submit_one(
     results = Path(options["results"]) if options["results"] else beside(path, "results", options["out"])
     request = file_request(path, rejects, options, settings)
     submission = batch.SubmitRequest(
-        run_request(results, settings, credentials, options), options["again"], options["reason"]
+        run_request(results, settings, credentials, options), options["again"], options["reason"], options["from_plan"]
     )
     on_loopback = is_loopback(check_origin(settings.gateway.base_url).host)
     with progress_for(context, settings, ask=not options["yes"]) as progress:
@@ -164,6 +193,11 @@ def _submit_one(
         except (FileRefused, BatchHeld) as error:
             click.echo(f"batchpay: {output.printable(str(error))}", err=True)
             return error.exit_code
+    account.add(summary)
+    if options["archive"] and "://" not in path and path != "-":
+        moved = archive_finished(path, options["archive"], summary)
+        if moved is not None:
+            summary.notes.append(f"archived as {moved}")
     if context.json:
         output.print_json({**summary.as_json(), "counts": verdict.counts, "warning_counts": verdict.warning_counts})
     else:

@@ -19,6 +19,8 @@ def template(context: click.Context, path: Path, force: bool) -> None:
     """Write an empty payment file: XLSX with drop-downs, or CSV.
 
     The example row is no payment as long as its _note cell says "example".
+
+    Example: batchpay template payments.xlsx
     """
     from batchpay.files.blank import write_blank
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,42 +10,46 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpay.cli import output
-from batchpay.cli.context import Command, Context
+from batchpay.cli.context import Command, Context, option
 from batchpay.cli.options import checking_options
 from batchpay.cli.paths import expand
 from batchpay.errors import FileRefused
 
 if TYPE_CHECKING:
-    from batchpay.batch import FileRequest
+    from batchpay.batch import Preview
+    from batchpay.checking import FileRequest
     from batchpay.config import Settings
-    from batchpay.reports.summary import Summary
     from batchpay.validation import Failure, Verdict
+
+_SHOWN_MAX = 20
 
 
 @click.command(cls=Command, short_help="Check payment files; nothing is sent.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @checking_options
+@option("--report", metavar="PATH", help="Write a page about the check (HTML, self-contained).")
 @click.pass_obj
 def validate(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
     """Check payment files and list everything that is wrong with them.
 
     Nothing is sent and nothing is recorded. With --rejects the failed rows are written to a file that, corrected, is a
-    payment file again.
+    payment file again. At the end stands a table to sign.
 
     Example: batchpay validate payments.csv --rejects wrong.csv
     """
     paths = expand(files)
-    if options["rejects"] and len(paths) > 1:
-        raise click.UsageError("--rejects names one file; check one file at a time, or leave it out")
+    if (options["rejects"] or options["report"]) and len(paths) > 1:
+        raise click.UsageError("--rejects and --report name one file; check one file at a time, or leave them out")
     codes = [_validate_one(context, path, options) for path in paths]
     return output.exit_code_of(codes)
 
 
 def file_request(path: str, rejects: Path | None, options: dict[str, Any], settings: Settings) -> FileRequest:
     """Put together from options and settings how a file is read and what its rows are held against."""
-    from batchpay.batch import FileRequest
+    from batchpay.checking import FileRequest
     from batchpay.errors import SettingsNotUsable
     from batchpay.payment import parse_cents
+    from batchpay.schemas.catalogue import check_rules_off
     from batchpay.schemas.options import RuleOptions
 
     most = parse_cents(settings.limits.max_amount) if settings.limits.max_amount else None
@@ -61,6 +66,11 @@ def file_request(path: str, rejects: Path | None, options: dict[str, Any], setti
         max_amount_cents=most,
         rules_off=frozenset(settings.policy.rules_off),
     )
+    not_ours = check_rules_off(rules.rules_off)
+    if not_ours:
+        raise SettingsNotUsable(
+            f"policy.rules_off names {', '.join(not_ours)}, which is no house rule (batchpay rules)"
+        )
     return FileRequest(
         path=path,
         rules=rules,
@@ -80,30 +90,61 @@ def _validate_one(context: Context, path: str, options: dict[str, Any]) -> int:
 
     rejects = Path(options["rejects"]) if options["rejects"] else None
     try:
-        summary, verdict = batch.validate(file_request(path, rejects, options, context.settings))
+        preview = batch.validate(file_request(path, rejects, options, context.settings), context.settings)
     except FileRefused as error:
         click.echo(f"batchpay: {output.printable(str(error))}", err=True)
         return error.exit_code
+    if options["report"]:
+        _write_report(Path(options["report"]), preview)
     if context.json:
-        output.print_json(validation_json(summary, verdict))
+        output.print_json(preview_json(preview))
     else:
-        output.print_summary(context, summary, sent=False)
-        print_counts(verdict)
-        if not context.quiet:
-            print_failures(verdict)
-    return summary.exit_code
+        print_preview(context, preview)
+    return preview.summary.exit_code
 
 
-def validation_json(summary: Summary, verdict: Verdict) -> dict[str, Any]:
-    """Give the summary with every error found, as CONTRACT.md says."""
+def _write_report(path: Path, preview: Preview) -> None:
+    from batchpay.reports.page import write_check_page
+
+    verdict = preview.verdict
+    write_check_page(path, preview.summary, verdict.counts, verdict.failures, verdict.warning_counts)
+
+
+def preview_json(preview: Preview) -> dict[str, Any]:
+    """Give the summary with every error found, as CONTRACT.md says, and what the file would move."""
+    verdict = preview.verdict
     return {
-        **summary.as_json(),
+        **preview.summary.as_json(),
         "errors": [_failure_json(failure) for failure in verdict.failures],
         "counts": verdict.counts,
         "warning_list": [_failure_json(failure) for failure in verdict.warning_failures],
         "warning_counts": verdict.warning_counts,
+        "variances": [dataclasses.asdict(found) for found in preview.variances],
         "repairs": verdict.repairs,
+        "gateways": [
+            {
+                "gatewayId": found.gateway_id,
+                "debit": output.totals_json(found.flow.debit),
+                "credit": output.totals_json(found.flow.credit),
+            }
+            for found in preview.schedule.by_gateway()
+        ],
     }
+
+
+def print_preview(context: Context, preview: Preview) -> None:
+    """Print what a file holds: counts, what is wrong, and the table to sign."""
+    from batchpay.schedule import sign_off_lines
+
+    output.print_summary(context, preview.summary, sent=False)
+    print_counts(preview.verdict)
+    if context.quiet:
+        return
+    print_failures(preview.verdict)
+    for found in preview.variances[:_SHOWN_MAX]:
+        click.echo(output.printable(f"  row {found.row}: {found.column}: {found.code}: {found.message}"))
+    for line in sign_off_lines(preview.summary, preview.schedule, preview.verdict.counts):
+        click.echo(output.printable(line))
 
 
 def print_counts(verdict: Verdict) -> None:
@@ -119,7 +160,7 @@ def print_counts(verdict: Verdict) -> None:
                 click.echo(f"    {count:>7,}  {name}")
 
 
-def print_failures(verdict: Verdict, most: int = 20) -> None:
+def print_failures(verdict: Verdict, most: int = _SHOWN_MAX) -> None:
     """Print the first errors, a line each; the rejects file and --json have all of them."""
     for failure in verdict.failures[:most]:
         place = f"line {failure.line}" if failure.line is not None else f"row {failure.row}"

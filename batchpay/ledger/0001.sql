@@ -82,6 +82,16 @@ CREATE TABLE payment_id (
     PRIMARY KEY (payment_id, id)
 ) STRICT, WITHOUT ROWID;
 
+-- Accepted payments by payee and account (keyed digests), a line a batch: what a changed account is held against.
+CREATE TABLE paid (
+    payee BLOB NOT NULL,
+    account BLOB NOT NULL,
+    batch INTEGER NOT NULL REFERENCES batch (id),
+    row_count INTEGER NOT NULL CHECK (row_count > 0),
+    cents INTEGER NOT NULL,
+    PRIMARY KEY (payee, account, batch)
+) STRICT, WITHOUT ROWID;
+
 -- A chunk is some hundred rows. Its bodies are erased as soon as none of its rows can be sent any more; its details stay.
 CREATE TABLE chunk (
     id INTEGER PRIMARY KEY,

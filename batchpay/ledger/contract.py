@@ -10,7 +10,7 @@ fingerprint, and the request body, which is encrypted at rest and erased when ev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -127,7 +127,7 @@ class PendingPayment:
 
     row: int
     attempts: int
-    body: bytes
+    body: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +165,16 @@ class Decision:
     row: int
     state: State
     gateway_reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PayeeFacts:
+    """What the ledger knows of a payee from accepted payments of other batches."""
+
+    usual_cents: int
+    """The mean of their amounts, rounded down."""
+    accounts: frozenset[bytes]
+    """Keyed digests of the accounts that they went to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +295,12 @@ class Ledger(Protocol):
 
     def events(self, batch: str | None = None) -> Iterator[Event]:
         """History, the oldest first."""
+
+    def payee_facts(self, payees: Sequence[bytes], but_digest: bytes | None = None) -> Mapping[bytes, PayeeFacts]:
+        """Look payees up by keyed digest; those without an accepted payment are left out.
+
+        Batches with the digest `but_digest` don't count: submitting a file again must not find itself.
+        """
 
     # Persons
 

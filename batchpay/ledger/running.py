@@ -12,6 +12,7 @@ from pathlib import Path
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.codes import ROW_MASK, id_range, now_ms, row_id
 from batchpay.ledger.contract import PendingPayment
+from batchpay.ledger.history import remember_payees
 from batchpay.ledger.moving import IN_DOUBT, PENDING, REJECTED, SENDING, Mover
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.refusals import sync_directory, translated
@@ -176,6 +177,7 @@ class SqliteRun:
             with self._store.transaction() as transaction:
                 self._check_token(transaction)
                 transaction.execute("UPDATE batch SET token = NULL WHERE id = ?", (self._batch,))
+                remember_payees(transaction, self._batch)
                 at = now_ms()
                 transaction.execute("UPDATE run SET finished_at = ?, stopped = ? WHERE id = ?", (at, stopped, self._id))
                 transaction.event("finished", self._batch, self._who, stopped, {"run": self._id, "at": at})

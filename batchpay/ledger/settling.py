@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from batchpay.errors import WrongUse
 from batchpay.ledger.codes import STATE_CODES, now_ms
 from batchpay.ledger.contract import Decision
+from batchpay.ledger.history import remember_payees
 from batchpay.ledger.moving import IN_DOUBT, PENDING, SENDING, Mover
 from batchpay.ledger.store import Store
 from batchpay.payment import State
@@ -34,6 +35,7 @@ def resolve(store: Store, batch: int, decisions: Sequence[Decision], who: str, w
                 decision.row, state, f"resolved by {who}: {why}",
                 at=None if state == PENDING else at, reference=decision.gateway_reference,
             )  # fmt: skip
+        remember_payees(transaction, batch)
         references = {str(one.row): one.gateway_reference for one in decisions if one.gateway_reference}
         detail: dict[str, object] = dict(mover.finish())
         transaction.event("resolved", batch, who, why, detail | ({"references": references} if references else {}))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable
-from batchpay.ledger import checking, earlier, reading, registering, settling
+from batchpay.ledger import checking, earlier, history, reading, registering, settling
 from batchpay.ledger.backup import back_up
 from batchpay.ledger.contract import (
     BatchSummary,
@@ -21,6 +21,7 @@ from batchpay.ledger.contract import (
     LedgerRow,
     Lookup,
     NewBatch,
+    PayeeFacts,
     PaymentColumns,
     Registering,
     RejectedRow,
@@ -135,6 +136,10 @@ class SqliteLedger:
     def events(self, batch: str | None = None) -> Iterator[Event]:
         """See contract.Ledger."""
         return reading.events(self._store, batch)
+
+    def payee_facts(self, payees: Sequence[bytes], but_digest: bytes | None = None) -> dict[bytes, PayeeFacts]:
+        """See contract.Ledger."""
+        return history.payee_facts(self._store, payees, but_digest)
 
     def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
         """See contract.Ledger."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from batchpay.variance import CODES, PayeeColumns, PayeeFacts, Variance, variances
+from batchpay.ledger.contract import PayeeFacts
+from batchpay.variance import CODES, PayeeColumns, Variance, variances
 
 
 class Remembered:

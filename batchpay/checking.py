@@ -1,0 +1,249 @@
+"""One look at a payment file: its rules, its control totals, the ledger's earlier batches, the gateway's accounts.
+
+Nothing is registered or sent here. Files are read whole before anything that was found in them is acted on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+
+from batchpay import registration
+from batchpay.errors import RunStopped
+from batchpay.files.control import hold, stated_totals
+from batchpay.files.mapping import load_mapping
+from batchpay.files.rejects import Rejects, open_rejects
+from batchpay.files.source import Source, open_source
+from batchpay.gateway.preflight import MESSAGES, Preflight
+from batchpay.ledger.contract import BatchSummary, Earlier, Ledger, RejectedColumns
+from batchpay.payment import State, format_cents
+from batchpay.reports.summary import Summary
+from batchpay.schedule import Schedule
+from batchpay.schemas.options import RuleOptions
+from batchpay.validation import Verdict, check, valid_rows
+from batchpay.variance import Variance, variances
+
+
+@dataclass(frozen=True, slots=True)
+class FileRequest:
+    """One payment file, how it is read, and what it is held against."""
+
+    path: str
+    rules: RuleOptions
+    rejects: Path | None = None
+    format: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+    map_file: str | None = None
+    expect_rows: int | None = None
+    expect_cents: int | None = None
+    max_errors: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a file is held against beyond its own rules; each may be missing."""
+
+    ledger: Ledger | None = None
+    duplicate_days: int = 0
+    preflight: Preflight | None = None
+
+
+@dataclass(slots=True)
+class Checked:
+    """A file that was read whole, and all that was found about it."""
+
+    source: Source
+    verdict: Verdict
+    started_at: datetime
+    digest: bytes = b""
+    known: BatchSummary | None = None
+    """The batch that this content is already."""
+    seen: int = 0
+    """How many batches the ledger held when it was asked."""
+    held: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    """Rows that an earlier batch holds or whose account the gateway refuses: column, code, message."""
+    rejected: list[RejectedColumns] = field(default_factory=list)
+    gateway_ids: set[str] = field(default_factory=set)
+    """Gateway accounts that rows which passed the rules name."""
+
+    def summary(self, request: FileRequest) -> Summary:
+        """Give rows and cents by what would become of them."""
+        verdict = self.verdict
+        return Summary(
+            file=self.source.name,
+            total=verdict.total,
+            by_state={State.PENDING: verdict.valid, State.REJECTED: verdict.rejected},
+            warnings=verdict.warnings,
+            rejects=str(request.rejects) if request.rejects and verdict.rejected.rows else None,
+            started_at=self.started_at,
+            finished_at=datetime.now(UTC),
+            by_direction=verdict.by_direction,
+            notes=list(self.source.notes),
+            checked_only=True,
+        )
+
+    def schedule(self, rules: RuleOptions) -> Schedule:
+        """Read the file once more and lay out what its valid rows would move, and when."""
+        schedule = Schedule(rules.as_of)
+        for frame in valid_rows(self.source, rules, self.verdict):
+            schedule.add(frame)
+        return schedule
+
+    def variances(self, ledger: Ledger, rules: RuleOptions, most: int) -> list[Variance]:
+        """Hold the valid rows against what the ledger knows of their payees; the first `most` warnings."""
+        found: list[Variance] = []
+        if self.seen == (self.known is not None):
+            return found  # no other batch: everybody would be new
+        for frame in valid_rows(self.source, rules, self.verdict):
+            columns = registration.payee_columns(ledger, frame)
+            found += variances(ledger, columns, but_digest=self.digest)
+            if len(found) >= most:
+                break
+        return found[:most]
+
+
+def check_file(request: FileRequest, around: Surroundings) -> Checked:
+    """Read the whole file once and write its rejects; raises FileRefused where it is refused whole."""
+    total = None if request.expect_cents is None else format_cents(request.expect_cents)
+    expected = stated_totals(request.path, request.expect_rows, total)
+    source = open_source(
+        request.path,
+        format=request.format,
+        encoding=request.encoding,
+        sheet=request.sheet,
+        mapping=load_mapping(request.map_file) if request.map_file else None,
+        totals_stated=expected.stated,
+    )
+    checked = Checked(source, Verdict(), datetime.now(UTC), seen=around.ledger.registered() if around.ledger else 0)
+    digest = around.ledger.digest_stream("batch") if around.ledger else None
+
+    def watch(rows: pl.DataFrame, passed: pl.Series) -> None:
+        checked.gateway_ids.update(rows["gatewayId"].filter(passed).unique().to_list())
+        if digest is not None:
+            digest.update(registration.canonical_text(rows).encode())
+
+    def late(verdict: Verdict) -> dict[int, tuple[str, str, str]]:
+        if around.preflight is not None:
+            checked.held |= _refused_by_gateway(checked, request.rules, verdict, around.preflight)
+        if around.ledger is not None and digest is not None:
+            checked.digest = digest.digest()
+            checked.known = around.ledger.find_digest(checked.digest)
+            others = checked.seen - (checked.known is not None)
+            if others and not request.rules.allow_duplicates:
+                checked.held |= _held_by_earlier(around.ledger, checked, request.rules, verdict, around.duplicate_days)
+        return checked.held
+
+    def run(rejects: Rejects | None) -> Verdict:
+        return check(
+            source,
+            request.rules,
+            rejects=rejects,
+            watch=watch,
+            late=late,
+            on_rejected=lambda rows: checked.rejected.append(_rejected_columns(rows)),
+            max_failures=request.max_errors,
+        )
+
+    if request.rejects is None:
+        checked.verdict = run(None)
+        hold(expected, checked.verdict.total, source.name)
+        return checked
+    rejects = open_rejects(request.rejects, source)
+    try:
+        checked.verdict = run(rejects)
+        hold(expected, checked.verdict.total, source.name)
+    except BaseException:
+        rejects.abandon()
+        raise
+    if around.ledger is not None and checked.known is not None:
+        rejects = _without_payments(around.ledger, checked, request, rejects, request.rejects)
+    rejects.commit()
+    return checked
+
+
+class _OnlyRows:
+    """A rejects file that takes some rows only."""
+
+    def __init__(self, rejects: Rejects, rows: pl.Series) -> None:
+        self._rejects = rejects
+        self._wanted = pl.col("_row").is_in(rows.implode())
+
+    def add(self, frame: pl.DataFrame) -> None:
+        self._rejects.add(frame.filter(self._wanted))
+
+    def late(self, frame: pl.DataFrame) -> None:
+        self._rejects.late(frame.filter(self._wanted))
+
+
+def _without_payments(ledger: Ledger, checked: Checked, request: FileRequest, rejects: Rejects, path: Path) -> Rejects:
+    """Write the rejects anew where the ledger holds one of their rows as a payment.
+
+    Rules may have changed since (a start date has passed by now): a row that may have been paid must not come back as
+    one to correct and send.
+    """
+    assert checked.known is not None, "only a known batch holds payments"
+    registered = pl.Series([row.row for row in ledger.rejected(checked.known.batch)], dtype=pl.UInt32)
+    failed = (~checked.verdict.passed).arg_true().cast(pl.UInt32) + 1
+    if failed.is_in(registered.implode()).all():
+        return rejects
+    rejects.abandon()
+    rejects = open_rejects(path, checked.source)
+    try:
+        only = _OnlyRows(rejects, registered)
+        check(checked.source, request.rules, rejects=only, late=lambda verdict: checked.held)
+    except BaseException:
+        rejects.abandon()
+        raise
+    return rejects
+
+
+def _refused_by_gateway(
+    checked: Checked, rules: RuleOptions, verdict: Verdict, preflight: Preflight
+) -> dict[int, tuple[str, str, str]]:
+    """Find rows whose gateway account does not exist or takes no bank payments.
+
+    Where the gateway can't be asked nothing is refused here: the run asks again, and sends nothing without an answer.
+    """
+    try:
+        codes = preflight.refused(sorted(checked.gateway_ids))
+    except RunStopped:
+        return {}
+    refused: dict[int, tuple[str, str, str]] = {}
+    for frame in valid_rows(checked.source, rules, verdict) if codes else ():
+        wrong = frame.filter(pl.col("gatewayId").is_in(list(codes)))
+        for row, gateway_id in wrong.select("_row", "gatewayId").iter_rows():
+            refused[row] = ("gatewayId", codes[gateway_id], MESSAGES[codes[gateway_id]])
+    return refused
+
+
+def _held_by_earlier(
+    ledger: Ledger, checked: Checked, rules: RuleOptions, verdict: Verdict, days: int
+) -> dict[int, tuple[str, str, str]]:
+    """Find rows that another batch holds as sent, waiting or in doubt: they are rejected, naming where they stand."""
+    held: dict[int, tuple[str, str, str]] = {}
+    now = datetime.now(UTC)
+    for frame in valid_rows(checked.source, rules, verdict):
+        lookup = registration.lookup_columns(ledger, frame)
+        for earlier in ledger.earlier(lookup, days=days, now=now, but_digest=checked.digest):
+            held[earlier.row] = _duplicate_of(earlier)
+    return held
+
+
+def _duplicate_of(earlier: Earlier) -> tuple[str, str, str]:
+    place = f"row {earlier.earlier_row} of batch {earlier.earlier_batch}"
+    if earlier.by_payment_id:
+        return "paymentId", "duplicate", f"this paymentId was used before in {place}"
+    return "row", "duplicate", f"an equal payment stands in {place} (same account, amount, direction and invoice)"
+
+
+def _rejected_columns(rows: pl.DataFrame) -> RejectedColumns:
+    return RejectedColumns(
+        rows=rows["_row"].to_list(),
+        lines=rows["_line"].to_list(),
+        amounts_cents=rows["_cents"].to_list(),
+        reasons=rows["_reasons"].to_list(),
+    )

@@ -1,0 +1,119 @@
+"""What surrounds an unattended call: inbox and archive, logs, metrics, a ping."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batchpay.cli import output
+from batchpay.cli.context import Context, option
+from batchpay.errors import BatchpayError
+
+if TYPE_CHECKING:
+    from batchpay.reports.summary import Summary
+
+
+def operation_options(function: Any) -> Any:
+    """Give a command the options for unattended runs."""
+    for declare in reversed(
+        (
+            option("--log-file", metavar="PATH", help="Append log lines to this file."),
+            option("--log-json", is_flag=True, help="Log as JSON lines (to standard error without --log-file)."),
+            option("--metrics-file", metavar="PATH", help="Write metrics for Prometheus' textfile collector."),
+            option("--ping-url", metavar="URL", help="Tell a monitor: URL/start, then URL/EXITCODE."),
+        )
+    ):
+        function = declare(function)
+    return function
+
+
+def inbox_options(function: Any) -> Any:
+    """Give a command the options for a folder of files that come in."""
+    for declare in reversed(
+        (
+            option("--inbox", metavar="DIR", help="Take the complete files of this folder, the oldest first."),
+            option("--archive", metavar="DIR", help="Move a file there once nothing of it waits to be sent."),
+        )
+    ):
+        function = declare(function)
+    return function
+
+
+@dataclass
+class Account:
+    """What a call did so far, for the metrics and the log."""
+
+    started_at: datetime
+    summaries: list[Summary] = field(default_factory=list)
+
+    def add(self, summary: Summary) -> None:
+        """Count one file in, and log how it ended."""
+        from batchpay.operations.logs import log
+
+        self.summaries.append(summary)
+        log(
+            "file finished",
+            batch=summary.batch,
+            file=summary.file,
+            rows=summary.total.rows,
+            stopped=summary.stopped,
+            exit_code=summary.exit_code,
+        )
+
+
+@contextlib.contextmanager
+def surrounded(context: Context, options: dict[str, Any]) -> Iterator[tuple[Account, list[int]]]:
+    """Open the log and ping the monitor; at the end, however it comes, write metrics and ping the exit code.
+
+    The caller appends exit codes to the list; what it raises counts as well.
+    """
+    from batchpay.operations.logs import close_log, log, open_log
+    from batchpay.operations.metrics import write_metrics
+    from batchpay.operations.ping import Ping
+
+    account, codes = Account(datetime.now(UTC)), list[int]()
+    ping = Ping(options["ping_url"]) if options["ping_url"] else None
+    wants_log = options["log_file"] or options["log_json"]
+    handler = open_log(path=options["log_file"], as_json=options["log_json"]) if wants_log else None
+    try:
+        if ping is not None and (problem := ping.start()):
+            output.say(context, problem)
+        log("call began")
+        yield account, codes
+    except BatchpayError as error:
+        codes.append(error.exit_code)
+        raise
+    except BaseException:
+        codes.append(1)
+        raise
+    finally:
+        exit_code = output.exit_code_of(codes)
+        log("call ended", exit_code=exit_code)
+        if options["metrics_file"]:
+            write_metrics(options["metrics_file"], account.summaries, exit_code, account.started_at, datetime.now(UTC))
+        if ping is not None and (problem := ping.finish(exit_code)):
+            output.say(context, problem)
+        if handler is not None:
+            close_log(handler)
+
+
+def files_of_inbox(folder: str) -> list[str]:
+    """Name the complete files of an inbox, the oldest first."""
+    from batchpay.operations.inbox import complete_files
+
+    return [str(path) for path in complete_files(folder, now_s=time.time())]
+
+
+def archive_finished(path: str, folder: str, summary: Summary) -> Path | None:
+    """Move a file whose rows are all settled or wait for a person; None where some still wait to be sent."""
+    from batchpay.operations.archive import archive
+    from batchpay.payment import State
+
+    if summary.of(State.PENDING).rows or summary.of(State.SENDING).rows:
+        return None
+    return archive(path, folder)
