@@ -1,0 +1,76 @@
+"""Measures batchpay beside its peers: `make bench`, `make bench-quick`, `make bench-check`.
+
+    python -m tests.benchmarks [--quick] [--check] [--only validate|submit|throttle|ledger|start]
+
+A whole run writes what it found into RESULTS.md; any run prints it, and writes its figures to build/benchmarks/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.benchmarks import results as written
+from tests.benchmarks.ledger import measure_ledger, measure_start
+from tests.benchmarks.process import CORES, PEERS_PYTHON, ROOT
+from tests.benchmarks.submit import measure_limits, measure_submission
+from tests.benchmarks.validate import measure_validation
+
+PARTS = {
+    "validate": measure_validation,
+    "submit": measure_submission,
+    "throttle": measure_limits,
+    "ledger": measure_ledger,
+    "start": measure_start,
+}
+
+
+def main() -> int:
+    """Measure, print, and hold the figures against the bars if asked."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
+    parser.add_argument("--quick", action="store_true", help="small files and fewer runs: about three minutes")
+    parser.add_argument("--check", action="store_true", help="fail where a figure falls under its bar")
+    parser.add_argument("--only", choices=PARTS, action="append", help="measure this part; may be repeated")
+    arguments = parser.parse_args()
+    if not Path(PEERS_PYTHON).exists():
+        print(f"{PEERS_PYTHON} is not there: run `make bench`, which installs the peers", file=sys.stderr)
+        return 2
+    if len(CORES) < 2:
+        print("the benchmarks need two cores: the loopback server has one of its own", file=sys.stderr)
+        return 2
+    started = time.monotonic()
+    results = written.Results()
+    with tempfile.TemporaryDirectory(prefix="batchpay-bench-") as temporary:
+        folder = Path(temporary)
+        for name, part in PARTS.items():
+            if not arguments.only or name in arguments.only:
+                print(f"{time.monotonic() - started:5.0f} s  {name}", file=sys.stderr, flush=True)
+                own = folder / name
+                own.mkdir()
+                part(results, own, quick=arguments.quick)
+    text = written.markdown(results, time.monotonic() - started, "".join(f" {word}" for word in sys.argv[1:]))
+    print(text)
+    written.write_json(results, ROOT / "build" / "benchmarks" / ("quick.json" if arguments.quick else "full.json"))
+    if not arguments.quick and not arguments.only:
+        written.write_results(text)
+    return check(results) if arguments.check else 0
+
+
+def check(results: written.Results) -> int:
+    """Tell which bars fall, and prove that each would be seen to fall."""
+    bars = written.read_bars()
+    toothless = written.toothless(results.figures, bars)
+    assert not toothless, f"these bars can't fail: {toothless}"
+    measured = sum(bar.name in results.figures for bar in bars)
+    print(f"\n{measured} of {len(bars)} bars measured, and each fails when it is raised over its figure")
+    failures = written.fallen(results.figures, bars)
+    for failure in failures:
+        print(f"under its bar: {failure}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""What the ledger costs: registering, the way to the first byte of a resumed batch, finishing.
+
+And how soon commands answer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tests.benchmarks.process import (
+    CLIENT_CORE,
+    OWN_PYTHON,
+    PEERS_PYTHON,
+    BenchmarkFailed,
+    Measured,
+    clean_environment,
+    measure,
+    run,
+)
+from tests.benchmarks.results import Results
+from tests.benchmarks.server import running_server
+from tests.benchmarks.submit import free_port
+from tests.benchmarks.validate import File
+
+
+def measure_ledger(results: Results, folder: Path, *, quick: bool) -> None:
+    """Make the table about the ledger."""
+    port = free_port()
+    rows = [_one_size(results, folder, port, size) for size in ((100_000,) if quick else (100_000, 1_000_000))]
+    results.add_table(
+        "The ledger",
+        "SQLite, every commit synced. *Register*: the checked file is read again, its digest compared, request bodies "
+        "built, sealed and written in one transaction; in brackets how much of it builds bodies and digests, makes "
+        "the canonical text, and writes. *First byte*: from the start of `batchpay resume` to the first payment's "
+        "arrival, with all rows pending; medians of three. *Finish*: intents and answers of 64 rows a commit, "
+        "without sending.",
+        ("rows", "register", "bytes a row", "first byte", "finish", "commits/s", "results file", "bytes a row, final"),
+        rows,
+    )  # fmt: skip
+
+
+def _one_size(results: Results, folder: Path, port: int, size: int) -> tuple[str, ...]:
+    place = folder / f"ledger-{size}"
+    origin = f"http://127.0.0.1:{port}"
+    command = [OWN_PYTHON, "-m", "tests.benchmarks.own_submit"]
+    told = run([*command, "register", str(File(size, 0).make(folder)), str(place), origin]).told
+    bytes_a_row = told["bytes"] / size
+    waits = [_first_byte_s(place, port) for _ in range(3)]
+    first_byte_s = sorted(waits)[1]
+    finished = run([*command, "finish", str(place), str(folder / "results.csv")]).told
+    commits = finished["commits"] / finished["job_s"]
+    figures = results.figures
+    figures["ledger.register_s_a_million"] = told["register_s"] / size * 1e6
+    figures["ledger.bytes_a_row"] = bytes_a_row
+    figures["ledger.first_byte_s"] = first_byte_s
+    figures["ledger.commits_a_second"] = commits
+    return (
+        f"{size:,}",
+        f"{told['register_s']:.2f} s ({told['columns_s']:.2f}, {told['text_s']:.2f}, {told['write_s']:.2f})",
+        f"{bytes_a_row:.0f}", f"{first_byte_s:.2f} s", f"{finished['job_s']:.1f} s", f"{commits:,.0f}",
+        f"{finished['results_s']:.2f} s", f"{finished['bytes'] / size:.0f}",
+    )  # fmt: skip
+
+
+def _first_byte_s(place: Path, port: int) -> float:
+    """Resume with the installed command, and tell when the first payment arrived; the run is then killed."""
+    environment = clean_environment(
+        place, BATCHPAY_BASE_URL=f"http://127.0.0.1:{port}", BATCHPAY_API_ID="benchmark",
+        BATCHPAY_API_KEY="benchmark-key", BATCHPAY_LEDGER=str(place / "state" / "ledger.db"),
+        BATCHPAY_LEDGER_KEY_FILE=str(place / "keys" / "ledger.key"),
+    )  # fmt: skip
+    with running_server(port=port, latency_ms=50) as server:
+        started = time.time()
+        process = subprocess.Popen(
+            ["taskset", "--cpu-list", str(CLIENT_CORE), OWN_PYTHON, "-m", "batchpay", "resume"], cwd=place,
+            env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            while process.poll() is None and time.time() < started + 60:
+                arrived = server.statistics()["taken"]
+                if arrived:
+                    return float(arrived[0]) - started
+                time.sleep(0.02)
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+    raise BenchmarkFailed("resume sent nothing")
+
+
+# Start
+
+
+def measure_start(results: Results, folder: Path, *, quick: bool) -> None:
+    """Make the table about how soon commands answer."""
+    count = 5 if quick else 9
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    port = free_port()
+    environment = clean_environment(
+        home, BATCHPAY_BASE_URL=f"http://127.0.0.1:{port}", BATCHPAY_API_ID="benchmark",
+        BATCHPAY_API_KEY="benchmark-key", BATCHPAY_LEDGER=str(home / "ledger.db"),
+    )  # fmt: skip
+    own = [OWN_PYTHON, "-m", "batchpay"]
+    one = str(File(1, 0).make(folder))
+    bare = measure(count, [OWN_PYTHON, "-c", "pass"], environment=environment)
+    found = {
+        "`python -c pass`": bare,
+        "**batchpay --version**": measure(count, [*own, "--version"], environment=environment),
+        "**batchpay --help**": measure(count, [*own, "--help"], environment=environment),
+        "**batchpay validate**, one row": measure(count, [*own, "validate", one], environment=environment),
+    }
+    with running_server(port=port):
+        # The first submits; the others find the row sent already, so each gets a ledger of its own.
+        runs = []
+        for number in range(count):
+            ledger = {**environment, "HOME": str(home / str(number)), "BATCHPAY_LEDGER": str(home / f"{number}.db")}
+            out = home / f"out-{number}"
+            out.mkdir()
+            runs.append(run([*own, "submit", one, "--out", str(out), "--yes"], environment=ledger))
+        found["**batchpay submit**, one row, ledger made anew"] = Measured(runs)
+    for name in ("aws", "http"):
+        program = Path(PEERS_PYTHON).with_name(name)
+        if program.exists():
+            found[f"`{name} --version`"] = measure(count, [str(program), "--version"], environment=environment)
+    rows = [
+        (label, f"{1000 * each.wall_s:.0f} ms", f"{each.wall_s / bare.wall_s:.1f}", f"{1000 * each.cpu_s:.0f} ms",
+         f"{each.rss_mib:.0f} MiB")
+        for label, each in found.items()
+    ]  # fmt: skip
+    results.add_table(
+        "Start", f"Whole processes, medians of {count}.", ("", "wall", "x python", "CPU", "peak memory"), rows
+    )
+    results.figures["start.help_ratio"] = found["**batchpay --help**"].wall_s / bare.wall_s

@@ -1,0 +1,235 @@
+"""batchpay's right half, measured: a registered batch sent through `run_batch`, or its sender without a ledger.
+
+    python -m tests.benchmarks.own_submit register FILE LEDGER_FOLDER ORIGIN [BODIES]   register; write the bodies
+    python -m tests.benchmarks.own_submit durable LEDGER_FOLDER RATE WORKERS [LIMIT]    send what is pending
+    python -m tests.benchmarks.own_submit bare ORIGIN BODIES ROWS WORKERS               the same sender, no ledger
+    python -m tests.benchmarks.own_submit finish LEDGER_FOLDER RESULTS                  record answers without sending
+
+Each prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from batchpay.attempts import Attempts
+from batchpay.config import Credentials, GatewaySettings, LedgerSettings, Secret, Settings, SubmitSettings
+from batchpay.gateway.payments import PaymentsClient
+from batchpay.ledger.contract import BatchSummary, PendingPayment
+from batchpay.ledger.sqlite import open_ledger
+from batchpay.payment import Answer, Outcome, State
+from batchpay.reports.results import write_results
+from batchpay.run import RunRequest, run_batch
+from batchpay.submission import Limits, StopRequest, Submission, Tally
+from batchpay.throttle import Throttle
+
+CREDENTIALS = Credentials("benchmark", Secret("benchmark-key"))
+FULL_SPEED = "20000"
+GROUP = 64
+"""Rows of one commit: as many as workers that wait for it."""
+
+
+def settings_for(folder: Path, origin: str, rate: str, workers: int) -> Settings:
+    """Settings of a run with a ledger in that folder."""
+    return Settings(
+        gateway=GatewaySettings(base_url=origin, api_id="benchmark"),
+        submit=SubmitSettings(rate=rate, workers=workers),
+        ledger=LedgerSettings(url=str(folder / "state" / "ledger.db"), key_file=str(folder / "keys" / "ledger.key")),
+    )
+
+
+class Quiet:
+    """A progress that tells nobody."""
+
+    def begin(self, batch: BatchSummary) -> None:
+        """Sending starts."""
+
+    def update(self, tally: Tally, throttle: Throttle) -> None:
+        """Some rows went."""
+
+    def say(self, text: str) -> None:
+        """A line for a person."""
+        print(text, file=sys.stderr)
+
+
+class GrantsAtOnce:
+    """A run without a ledger: every intent is granted, every outcome forgotten."""
+
+    recovered = 0
+
+    def __init__(self, bodies: Sequence[bytes]) -> None:
+        self._payments = [PendingPayment(number, 0, body) for number, body in enumerate(bodies, start=1)]
+
+    def pending(self, after_row: int, limit: int) -> list[PendingPayment]:
+        """Give the next rows."""
+        return self._payments[after_row : after_row + limit]
+
+    def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
+        """Grant all."""
+        return set(intents)
+
+    def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
+        """Forget."""
+
+    def reject(self, rows: Sequence[int], reason: str) -> None:
+        """Forget."""
+
+    def finish(self, stopped: str | None) -> None:
+        """End."""
+
+    def close(self) -> None:
+        """End."""
+
+
+def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict[str, Any]:
+    """Check and register a file by the steps of `submit`, each timed, and send nothing."""
+    from batchpay import registration
+    from batchpay.files.source import open_source
+    from batchpay.ledger.contract import NewBatch
+    from batchpay.schemas.options import RuleOptions
+    from batchpay.validation import all_rows, check
+    from tests.benchmarks.data import AS_OF
+
+    settings, rules = settings_for(folder, origin, FULL_SPEED, 1), RuleOptions(as_of=AS_OF)
+    spent = dict.fromkeys(("columns_s", "text_s", "write_s"), 0.0)
+    with closing(open_ledger(settings.ledger, create=True)) as ledger, open_source(str(path)) as source:
+        started = time.perf_counter()
+        first, second = ledger.digest_stream("batch"), ledger.digest_stream("batch")
+        verdict = check(
+            source, rules, watch=lambda rows, passed: first.update(registration.canonical_text(rows).encode())
+        )
+        checked = time.perf_counter()
+        form = registration.request_form(settings.gateway)
+        new = NewBatch(
+            digest=first.digest(), file=source.name, columns=source.carried, rows=verdict.rows, options={},
+            origin=origin, seen=ledger.registered(),
+        )  # fmt: skip
+        assert not verdict.rejected.rows, "the benchmark registers clean files"
+        with ledger.register(new, "benchmark") as registering:
+            for rows in all_rows(source, rules):
+                times = [time.perf_counter()]
+                second.update(registration.canonical_text(rows).encode())
+                times.append(time.perf_counter())
+                passed = rows.filter(~verdict.rejected_mask(rows["_row"]))
+                columns = registration.payment_columns(ledger, passed, source.carried, form)
+                times.append(time.perf_counter())
+                registering.add_payments(columns)
+                times.append(time.perf_counter())
+                for name, begin, end in zip(("text_s", "columns_s", "write_s"), times, times[1:], strict=False):
+                    spent[name] += end - begin
+            assert first.digest() == second.digest()
+            begun = time.perf_counter()
+            name = registering.finish()
+            spent["write_s"] += time.perf_counter() - begun
+        registered = time.perf_counter()
+        if bodies is not None:
+            with ledger.hold(new.digest), bodies.open("wb") as file:
+                run, last = ledger.start(name, "benchmark"), 0
+                while payments := run.pending(last, 5000):
+                    file.writelines(payment.body + b"\n" for payment in payments)
+                    last = payments[-1].row
+                run.finish(None)
+    return {
+        "rows": verdict.rows, "check_s": checked - started, "register_s": registered - checked,
+        "bytes": ledger_bytes(folder), **spent,
+    }  # fmt: skip
+
+
+def durable(folder: Path, rate: str, workers: int, limit: int | None) -> dict[str, Any]:
+    """Send what is pending of the latest batch through the ledger, as `resume` does."""
+    with closing(open_ledger(settings_for(folder, "", rate, workers).ledger)) as ledger:
+        batch = ledger.find(None)
+        settings = settings_for(folder, batch.origin, rate, workers)
+        before = batch.by_state[State.ACCEPTED].rows
+        with ledger.hold(batch.digest):
+            started, cpu_before = time.perf_counter(), _cpu_s()
+            request = RunRequest(results=None, limits=Limits(rows_max=limit))
+            finished = run_batch(ledger, batch, settings, CREDENTIALS, request, Quiet())
+            elapsed_s, cpu_s = time.perf_counter() - started, _cpu_s() - cpu_before
+    by_state = {state.value: totals.rows for state, totals in finished.by_state.items()}
+    rows = by_state["accepted"] - before
+    return {"job_s": elapsed_s, "cpu_s": cpu_s, "rows": rows, "by_state": by_state, "stopped": finished.stopped}
+
+
+def bare(origin: str, path: Path, rows: int, workers: int) -> dict[str, Any]:
+    """The same sender with a run that grants at once."""
+    settings = settings_for(Path(), origin, FULL_SPEED, workers)
+    with path.open("rb") as file:
+        bodies = [line.rstrip(b"\n") for _, line in zip(range(rows), file, strict=False)]
+    stop = StopRequest()
+    started, cpu_before = time.perf_counter(), _cpu_s()
+    with closing(PaymentsClient(settings.gateway, CREDENTIALS)) as client:
+        client.test_connection()
+        throttle = Throttle.from_setting(settings.submit.rate, stop.event)
+        attempts = Attempts(settings.submit, stop.event)
+        submission = Submission(GrantsAtOnce(bodies), client.pay, throttle, attempts, settings.submit, stop)
+        submission.send_all(Limits())
+    elapsed_s, cpu_s = time.perf_counter() - started, _cpu_s() - cpu_before
+    assert submission.tally.outcomes[State.ACCEPTED] == rows, stop.reason
+    return {"job_s": elapsed_s, "cpu_s": cpu_s, "rows": rows}
+
+
+def finish(folder: Path, results: Path) -> dict[str, Any]:
+    """Record for every pending row the intent and an answer, in groups as 64 workers make them; write the results."""
+    outcome = Outcome(State.ACCEPTED, "success", Answer(200, "200", "accepted", None), bytes_sent=1200)
+    with closing(open_ledger(settings_for(folder, "", FULL_SPEED, 1).ledger)) as ledger:
+        batch = ledger.find(None)
+        with ledger.hold(batch.digest):
+            started, commits, rows = time.perf_counter(), 0, 0
+            sent: list[int] = []
+            run = ledger.start(batch.batch, "benchmark")
+            last = 0
+            while payments := run.pending(last, 512):
+                for at in range(0, len(payments), GROUP):
+                    group = [payment.row for payment in payments[at : at + GROUP]]
+                    granted = run.commit(group, [(row, outcome) for row in sent])
+                    assert len(granted) == len(group)
+                    sent, commits, rows = group, commits + 1, rows + len(group)
+                last = payments[-1].row
+            run.commit([], [(row, outcome) for row in sent])
+            run.finish(None)
+            finished_s = time.perf_counter() - started
+        started = time.perf_counter()
+        write_results(ledger, ledger.find(None), results)
+        results_s = time.perf_counter() - started
+    return {
+        "job_s": finished_s, "rows": rows, "commits": commits + 1, "results_s": results_s,
+        "bytes": ledger_bytes(folder),
+    }  # fmt: skip
+
+
+def ledger_bytes(folder: Path) -> int:
+    """Size of the ledger's files on disk."""
+    return sum(file.stat().st_size for file in (folder / "state").glob("ledger.db*") if file.is_file())
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def main() -> None:
+    """Do one of the three and print what it told."""
+    what, *arguments = sys.argv[1:]
+    if what == "register":
+        bodies = Path(arguments[3]) if len(arguments) > 3 else None
+        found = register(Path(arguments[0]), Path(arguments[1]), arguments[2], bodies)
+    elif what == "durable":
+        limit = int(arguments[3]) if len(arguments) > 3 else None
+        found = durable(Path(arguments[0]), arguments[1], int(arguments[2]), limit)
+    elif what == "finish":
+        found = finish(Path(arguments[0]), Path(arguments[1]))
+    else:
+        found = bare(arguments[0], Path(arguments[1]), int(arguments[2]), int(arguments[3]))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

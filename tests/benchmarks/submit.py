@@ -1,0 +1,246 @@
+"""How fast payments go out, beside senders that keep no ledger; what a kill leaves in doubt; how limits are used."""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import subprocess
+import time
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.benchmarks.process import CLIENT_CORE, OWN_PYTHON, PEERS_PYTHON, ROOT, BenchmarkFailed, Measured, Sample, run
+from tests.benchmarks.results import Results
+from tests.benchmarks.server import BenchmarkServer, running_server
+from tests.benchmarks.validate import File
+
+DURABLE, BARE, SESSION = "batchpay, durable", "batchpay's sender without a ledger", "requests Session"
+PEERS = ("raw sockets", "pycurl multi", "urllib3", SESSION, "aiohttp")
+_LABELS = {
+    "raw sockets": "floor: raw sockets", "pycurl multi": "floor: pycurl multi", "urllib3": "urllib3 pool in threads",
+    SESSION: "requests.Session().post(json=…), one a thread", "aiohttp": "aiohttp tasks",
+}  # fmt: skip
+Key = tuple[str, int]
+"""Sender and width: how many requests are in flight at most."""
+
+
+class Place:
+    """A folder with a registered batch of which every run sends some rows, and the bodies of its first rows."""
+
+    def __init__(self, folder: Path, port: int, *, rows: int) -> None:
+        self.folder, self.port = folder / "ledger", port
+        self.bodies = folder / "bodies.jsonl"
+        origin = f"http://127.0.0.1:{port}"
+        command = [OWN_PYTHON, "-m", "tests.benchmarks.own_submit", "register"]
+        run([*command, str(File(rows, 0).make(folder)), str(self.folder), origin, str(self.bodies)])
+
+    def durable(self, rate: str, workers: int, rows: int | None) -> list[str]:
+        """Give the command that sends the next rows of the batch."""
+        limit = [] if rows is None else [str(rows)]
+        return [
+            OWN_PYTHON,
+            "-m",
+            "tests.benchmarks.own_submit",
+            "durable",
+            str(self.folder),
+            rate,
+            str(workers),
+            *limit,
+        ]
+
+    def send(self, server: BenchmarkServer, sender: str, width: int, rows: int) -> Sample:
+        """Send so many rows with one sender on the clients' core."""
+        if sender == DURABLE:
+            sample = run(self.durable("20000", width, rows), core=CLIENT_CORE)
+        elif sender == BARE:
+            own = [OWN_PYTHON, "-m", "tests.benchmarks.own_submit", "bare"]
+            sample = run([*own, server.origin, str(self.bodies), str(rows), str(width)], core=CLIENT_CORE)
+        else:
+            peer = [PEERS_PYTHON, "-m", "tests.benchmarks.peers.submit", sender]
+            sample = run([*peer, server.origin, str(self.bodies), str(rows), str(width)], core=CLIENT_CORE)
+        if sample.told["rows"] != rows:
+            raise BenchmarkFailed(f"{sender} sent {sample.told['rows']} of {rows} rows: {sample.told}")
+        return sample
+
+
+def free_port() -> int:
+    """Find a port for servers that come one after the other: a batch is registered for one origin."""
+    with running_server() as server:
+        return server.port
+
+
+def measure_submission(results: Results, folder: Path, *, quick: bool) -> None:
+    """Make the tables about speed and about doubt after a kill."""
+    place = Place(folder, free_port(), rows=50_000 if quick else 200_000)
+    count, rows = (3, 2000) if quick else (5, 5000)
+    wide = [(sender, 64) for sender in (DURABLE, BARE, *PEERS)]
+    plans: list[tuple[float, dict[Key, int], int]] = [
+        (0, dict.fromkeys([*wide, (DURABLE, 1), (BARE, 1), (SESSION, 1), ("raw sockets", 1)], rows), count),
+        (20, dict.fromkeys(wide, rows) | dict.fromkeys([(DURABLE, 1), (DURABLE, 8), (SESSION, 1)], 200), count),
+    ]
+    if not quick:
+        plans.append((100, dict.fromkeys(wide, 1500) | dict.fromkeys([(DURABLE, 8), (SESSION, 1)], 50), 3))
+    for latency_ms, plan, times in plans:
+        with running_server(port=place.port, latency_ms=latency_ms) as server:
+            measured = _in_turns(place, server, plan, times)
+        _table(results, latency_ms, measured, plan)
+        _figures(results, latency_ms, measured)
+    _measure_kills(results, place, 2 if quick else 5)
+
+
+def _in_turns(place: Place, server: BenchmarkServer, plan: dict[Key, int], times: int) -> dict[Key, Measured]:
+    samples: dict[Key, list[Sample]] = defaultdict(list)
+    for _ in range(times):
+        for (sender, width), rows in plan.items():
+            samples[sender, width].append(place.send(server, sender, width, rows))
+    return {key: Measured(runs) for key, runs in samples.items()}
+
+
+def rows_a_second(one: Measured) -> float:
+    """Median rate of a sender."""
+    return one.median(lambda sample: float(sample.told["rows"]) / sample.job_s)
+
+
+def cpu_us_a_row(one: Measured) -> float:
+    """Median CPU time of a row."""
+    return one.median(lambda sample: float(sample.told["cpu_s"]) / float(sample.told["rows"]) * 1e6)
+
+
+def _table(results: Results, latency_ms: float, measured: dict[Key, Measured], plan: dict[Key, int]) -> None:
+    session = rows_a_second(measured[SESSION, 64])
+    rows = []
+    for key in sorted(measured, key=lambda key: -rows_a_second(measured[key])):
+        (sender, width), one = key, measured[key]
+        label = f"{_LABELS.get(sender, sender)}, {width} in flight"
+        rows.append((
+            f"**{label}**" if sender in (DURABLE, BARE) else label, f"{rows_a_second(one):,.0f}",
+            f"{rows_a_second(one) / session:.2f}", f"{cpu_us_a_row(one):.0f} us", f"{one.rss_mib:.0f} MiB",
+            f"{plan[key]:,}", str(one.runs),
+        ))  # fmt: skip
+    results.add_table(
+        f"Send to a gateway that takes {latency_ms:g} ms",
+        "Server alone on the first core, each sender alone on the last one; medians, in turns. Only batchpay's durable "
+        "rows are on disk, synced, before their first byte leaves; its time includes opening and closing the run.",
+        ("", "rows/s", "x Session in 64 threads", "CPU a row", "peak memory", "rows", "runs"), rows,
+    )  # fmt: skip
+
+
+def _figures(results: Results, latency_ms: float, measured: dict[Key, Measured]) -> None:
+    rate = {key: rows_a_second(one) for key, one in measured.items()}
+    figures = results.figures
+    figures[f"submit.durable_rows_a_second_{latency_ms:g}ms"] = rate[DURABLE, 64]
+    if latency_ms == 0:
+        figures["submit.session_ratio_0ms"] = rate[DURABLE, 64] / max(rate[SESSION, 64], rate[SESSION, 1])
+        figures["submit.one_worker_share"] = rate[DURABLE, 1] / rate[SESSION, 1]
+        figures["submit.cpu_us_a_row"] = cpu_us_a_row(measured[DURABLE, 64])
+    elif latency_ms == 20:
+        figures["submit.session_ratio_20ms"] = rate[DURABLE, 64] / rate[SESSION, 64]
+        figures["submit.share_of_bare_20ms"] = rate[DURABLE, 64] / rate[BARE, 64]
+        figures["submit.cpu_us_a_row"] = max(figures["submit.cpu_us_a_row"], cpu_us_a_row(measured[DURABLE, 64]))
+
+
+# Doubt after a kill
+
+
+def _measure_kills(results: Results, place: Place, kills: int) -> None:
+    rows, twice = [], 0
+    for workers in (8, 64):
+        with running_server(port=place.port, latency_ms=20) as server:
+            doubts = [_kill_once(place, server, workers) for _ in range(kills)]
+            twice += len(server.statistics()["twice"])
+        rows.append((f"{workers} workers", str(kills), f"{statistics.median(doubts):g}", str(max(doubts)), str(twice)))
+        if workers == 64:
+            results.figures["submit.doubt_after_kill_a_worker"] = max(doubts) / workers
+    results.figures["submit.sent_twice"] = twice
+    results.add_table(
+        "Killed with SIGKILL while sending, then resumed",
+        "Gateway of 20 ms. Rows in doubt are for a person to settle; a sender without a ledger does not know which of "
+        "all its rows were paid.",
+        ("", "kills", "rows in doubt, median", "most", "sent twice"), rows,
+    )  # fmt: skip
+
+
+def _kill_once(place: Place, server: BenchmarkServer, workers: int) -> int:
+    """Kill a run in its midst, resume for some rows, and tell how many rows the kill left in doubt."""
+    before = run(place.durable("20000", workers, 200), core=CLIENT_CORE).told["by_state"]["in_doubt"]
+    process = subprocess.Popen(
+        place.durable("20000", workers, None), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    time.sleep(1.2)  # somewhere amid the sending
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    after = run(place.durable("20000", workers, 200), core=CLIENT_CORE).told["by_state"]["in_doubt"]
+    return int(after) - int(before)
+
+
+# Limits
+
+
+def measure_limits(results: Results, folder: Path, *, quick: bool) -> None:
+    """Make the tables about known and hidden limits of the gateway."""
+    port = free_port()
+    place = Place(folder / "limits", port, rows=50_000)
+    seconds = 8 if quick else 12
+    rows = [_known(results, place, limit, limit * seconds) for limit in (50, 200, 1000)]
+    results.add_table(
+        "A known limit (`--rate`)",
+        f"The gateway refuses what is over the limit in any one second; {seconds} s each, 20 ms, 32 workers. *Worst "
+        "second*: most payments that arrived within one second.",
+        ("limit a second", "used", "refused", "worst second"), rows,
+    )  # fmt: skip
+    kinds = {"window": "counts the last second"} if quick else {
+        "window": "counts the last second", "bucket": "saves up one second's worth",
+    }  # fmt: skip
+    rows = [_hidden(results, place, kind, words, 25 if quick else 35) for kind, words in kinds.items()]
+    results.add_table(
+        "A hidden limit of 100 a second (`--rate auto`)",
+        "The gateway answers 429 with `Retry-After: 1` and says nothing else; 20 ms, 16 workers.",
+        ("the gateway", "used, first 5 s", "used after", "refused, all", "refused after 5 s", "worst second"), rows,
+    )  # fmt: skip
+
+
+def _known(results: Results, place: Place, limit: int, rows: int) -> tuple[str, ...]:
+    with running_server(port=place.port, latency_ms=20, limit=limit) as server:
+        run(place.durable(str(limit), 32, rows), core=CLIENT_CORE)
+        found = server.statistics()
+    taken: list[float] = sorted(found["taken"])
+    used = (len(taken) - 1) / (taken[-1] - taken[0]) / limit
+    refused = len(found["refused"])
+    results.figures[f"limits.known_{limit}_used"] = used
+    results.figures["limits.known_refused"] = results.figures.get("limits.known_refused", 0) + refused
+    return f"{limit:,}", f"{used:.1%}", str(refused), str(worst_second(taken))
+
+
+def _hidden(results: Results, place: Place, kind: str, words: str, seconds: int) -> tuple[str, ...]:
+    limit = 100
+    with running_server(port=place.port, latency_ms=20, limit=limit, kind=kind) as server:
+        run(place.durable("auto", 16, limit * seconds), core=CLIENT_CORE)
+        found = server.statistics()
+    taken, refused = sorted(found["taken"]), sorted(found["refused"])
+    split = taken[0] + 5
+    early = bisect_left(taken, split)
+    used_early = early / 5 / limit
+    used_late = (len(taken) - early) / (taken[-1] - split) / limit
+    all_refused = len(refused) / (len(taken) + len(refused))
+    late = len(refused) - bisect_left(refused, split)
+    late_refused = late / (len(taken) - early + late)
+    figures = results.figures
+    figures["limits.hidden_used"] = min(used_late, figures.get("limits.hidden_used", 2))
+    figures["limits.hidden_refused"] = max(all_refused, figures.get("limits.hidden_refused", 0))
+    return (
+        words, f"{used_early:.1%}", f"{used_late:.1%}", f"{all_refused:.2%}", f"{late_refused:.2%}",
+        str(worst_second(taken)),
+    )  # fmt: skip
+
+
+def worst_second(times: Sequence[float]) -> int:
+    """Most arrivals within any one second."""
+    most = first = 0
+    for last, at in enumerate(times):
+        while times[first] <= at - 1:
+            first += 1
+        most = max(most, last - first + 1)
+    return most

@@ -1,0 +1,192 @@
+"""How long a check takes, beside the floor and beside the peers: by size, by share of bad rows, by kind of file."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.benchmarks.process import OWN_PYTHON, PEERS_PYTHON, BenchmarkFailed, Measured, Sample, run
+from tests.benchmarks.results import Results
+
+ALL, FIFTEEN, FLOOR = "batchpay, all rules", "batchpay, the fifteen rules", "decode"
+_LABELS = {
+    FLOOR: "floor: polars decodes all columns as text",
+    "wc -l": "floor: `wc -l`",
+    "read_excel": "floor: polars.read_excel",
+}
+FAST = ("wc -l", FLOOR, ALL, FIFTEEN, "polars by hand", "dataframely", "DuckDB")
+SLOW = ("pandera on pandas", "pointblank")
+SLOWEST = ("frictionless",)
+_FINDS_SHARED = (FIFTEEN, "polars by hand", "dataframely", "DuckDB", *SLOW, *SLOWEST)
+
+
+@dataclass(frozen=True)
+class File:
+    """A payment file to be made."""
+
+    rows: int
+    bad: int
+    kind: str = "csv"
+    twice: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name on disk."""
+        return f"{self.rows}-{self.bad}{'-twice' if self.twice else ''}.{self.kind}"
+
+    def make(self, folder: Path) -> Path:
+        """Write it unless it is there already."""
+        path = folder / self.name
+        if not path.exists():
+            command = [OWN_PYTHON, "-m", "tests.benchmarks.data", str(path), "--rows", str(self.rows)]
+            run([*command, "--bad", str(self.bad), *(["--twice"] if self.twice else [])])
+        return path
+
+
+def check(engine: str, path: Path, rejects: Path) -> Sample:
+    """Run one engine over one file."""
+    rejects.unlink(missing_ok=True)
+    if engine in (ALL, FIFTEEN):
+        which = "all" if engine == ALL else "fifteen"
+        return run([OWN_PYTHON, "-m", "tests.benchmarks.own_validate", which, str(path), str(rejects)])
+    return run([PEERS_PYTHON, "-m", "tests.benchmarks.peers.validate", engine, str(path), str(rejects)])
+
+
+def compare(file: File, folder: Path, times: dict[str, int]) -> dict[str, Measured]:
+    """Run engines in turns, so that a busy moment of the machine hits all of them; hold their findings together."""
+    path = file.make(folder)
+    samples: dict[str, list[Sample]] = defaultdict(list)
+    for turn in range(max(times.values())):
+        for engine, count in times.items():
+            if turn < count:
+                samples[engine].append(check(engine, path, folder / "rejects.csv"))
+    found = {engine: {_shared(engine, sample) for sample in samples[engine]} for engine in samples}
+    answers = {answer for engine in found if engine in (*_FINDS_SHARED, ALL) for answer in found[engine]}
+    if len(answers) > 1:
+        raise BenchmarkFailed(f"{file.name}: failures of the fifteen rules differ: {found}")
+    return {engine: Measured(runs) for engine, runs in samples.items()}
+
+
+def _shared(engine: str, sample: Sample) -> int:
+    return int(sample.told["shared_failures" if engine == ALL else "failures"])
+
+
+def _times(engines: Sequence[str], count: int) -> dict[str, int]:
+    return dict.fromkeys(engines, count)
+
+
+def _peers_table(results: Results, title: str, note: str, measured: dict[str, Measured]) -> None:
+    """Put batchpay and its peers into a table, the fastest first."""
+    floor = measured[FLOOR if FLOOR in measured else "read_excel"].job_s
+    rows = []
+    for engine in sorted(measured, key=lambda engine: measured[engine].job_s):
+        one = measured[engine]
+        label = _LABELS.get(engine, engine)
+        rows.append((
+            f"**{label}**" if engine in (ALL, FIFTEEN) else label, f"{one.job_s:.2f} s", f"{one.job_s / floor:.2f}",
+            f"{one.wall_s:.2f} s", f"{one.cpu_s:.2f} s", f"{one.rss_mib:.0f} MiB", str(one.runs),
+        ))  # fmt: skip
+    header = ("", "job", "x floor", "whole process", "CPU", "peak memory", "runs")
+    results.add_table(title, note, header, rows)
+
+
+NOTE = (
+    "Fresh process a run, file in the page cache, engines in turns, medians. *job* leaves out the interpreter's start "
+    "and imports, *whole process* and *CPU* do not. Every engine but the floors writes the bad rows with all their "
+    "errors and cells as CSV; all found the same failures of the fifteen rules."
+)
+
+
+def measure_validation(results: Results, folder: Path, *, quick: bool) -> None:
+    """Make all tables about checking."""
+    count = 3 if quick else 5
+    times = _times(FAST, count) | _times(SLOW, 1 if quick else 3) | _times(SLOWEST, 1)
+    small = compare(File(100_000, 2), folder, times)
+    _peers_table(results, "Check 100,000 rows, CSV, 2 % bad", NOTE, small)
+    results.figures["validate.dataframely_ratio"] = small["dataframely"].job_s / small[FIFTEEN].job_s
+    results.figures["validate.duckdb_ratio"] = small["DuckDB"].job_s / small[FIFTEEN].job_s
+
+    times = {FLOOR: count, ALL: count} if quick else _times(FAST, count) | _times(SLOW, 3)
+    million = compare(File(1_000_000, 2), folder, times)
+    _peers_table(results, "Check 1,000,000 rows, CSV, 2 % bad", NOTE + " frictionless would take minutes.", million)
+    results.figures["validate.decode_ratio"] = million[ALL].job_s / million[FLOOR].job_s
+    results.figures["validate.rss_mib"] = million[ALL].rss_mib
+    if not quick:
+        results.figures["validate.dataframely_ratio"] = million["dataframely"].job_s / million[FIFTEEN].job_s
+        results.figures["validate.duckdb_ratio"] = million["DuckDB"].job_s / million[FIFTEEN].job_s
+
+    _measure_shares(results, folder, million, 1 if quick else 3)
+    if not quick:
+        _measure_sizes(results, folder, small, million)
+        _measure_parquet(results, folder)
+    _measure_workbook(results, folder, 1 if quick else 3)
+
+
+def _measure_shares(results: Results, folder: Path, million: dict[str, Measured], count: int) -> None:
+    clean = compare(File(1_000_000, 0), folder, {FLOOR: count, ALL: count})
+    peers = {} if count == 1 else _times(("polars by hand", "dataframely", "DuckDB", FIFTEEN), count)
+    bad = compare(File(1_000_000, 100), folder, {FLOOR: count, ALL: count} | peers)
+    twice = compare(File(1_000_000, 2, twice=True), folder, {ALL: count})
+    rows = [
+        _share_row("nothing bad", clean[ALL], clean), _share_row("2 % bad", million[ALL], clean),
+        _share_row("2 % bad, and 0.02 % share a paymentId: read again to name them", twice[ALL], clean),
+        _share_row("every row bad", bad[ALL], clean),
+    ]  # fmt: skip
+    rows += [_share_row(f"every row bad, {engine}", bad[engine], clean) for engine in peers]
+    results.add_table(
+        "Share of bad rows, 1,000,000 rows, CSV", "batchpay with all rules unless another name stands there.",
+        ("", "job", "x nothing bad", "CPU", "peak memory", "runs"), rows,
+    )  # fmt: skip
+    results.figures["validate.all_bad_ratio"] = bad[ALL].job_s / clean[ALL].job_s
+
+
+def _share_row(label: str, one: Measured, clean: dict[str, Measured]) -> tuple[str, ...]:
+    return (
+        label, f"{one.job_s:.2f} s", f"{one.job_s / clean[ALL].job_s:.2f}", f"{one.cpu_s:.2f} s",
+        f"{one.rss_mib:.0f} MiB", str(one.runs),
+    )  # fmt: skip
+
+
+def _measure_sizes(results: Results, folder: Path, small: dict[str, Measured], million: dict[str, Measured]) -> None:
+    times = {FLOOR: 3, ALL: 3, FIFTEEN: 1, "polars by hand": 1, "dataframely": 1, "DuckDB": 1}
+    large = compare(File(5_000_000, 2), folder, times)
+    rows = []
+    for engine in times:
+        cells = [_LABELS.get(engine, engine)]
+        for measured in (small, million, large):
+            cells += [f"{measured[engine].job_s:.2f} s", f"{measured[engine].rss_mib:.0f} MiB"]
+        rows.append(tuple(cells))
+    results.add_table(
+        "Growth with size, CSV, 2 % bad",
+        "5,000,000 rows: medians of three for the floor and batchpay, one run of the others.",
+        ("", "100 thousand", "memory", "1 million", "memory", "5 million", "memory"), rows,
+    )  # fmt: skip
+    results.figures["validate.rss_growth"] = large[ALL].rss_mib / million[ALL].rss_mib
+    results.figures["validate.rss_mib"] = max(large[ALL].rss_mib, million[ALL].rss_mib)
+
+
+def _measure_parquet(results: Results, folder: Path) -> None:
+    engines = (FLOOR, ALL, FIFTEEN, "polars by hand", "dataframely", "DuckDB")
+    million = compare(File(1_000_000, 2, "parquet"), folder, _times(engines, 3))
+    note = NOTE + " Row groups of 100,000 rows, all columns text."
+    _peers_table(results, "Check 1,000,000 rows, Parquet, 2 % bad", note, million)
+    rows = []
+    for size in (100_000, 5_000_000):
+        measured = compare(File(size, 2, "parquet"), folder, {FLOOR: 1, ALL: 1})
+        rows += [
+            (f"{size:,} rows, {_LABELS.get(name, name)}", f"{one.job_s:.2f} s", f"{one.rss_mib:.0f} MiB")
+            for name, one in measured.items()
+        ]
+    for bad in (0, 100):
+        one = compare(File(1_000_000, bad, "parquet"), folder, {ALL: 1})[ALL]
+        rows.append((f"1,000,000 rows, {bad} % bad, {ALL}", f"{one.job_s:.2f} s", f"{one.rss_mib:.0f} MiB"))
+    results.add_table("Parquet by size and share", "One run each.", ("", "job", "peak memory"), rows)
+
+
+def _measure_workbook(results: Results, folder: Path, count: int) -> None:
+    measured = compare(File(50_000, 2, "xlsx"), folder, {"read_excel": count, ALL: count})
+    note = "batchpay reads cell types and number formats in a child process with limits; polars reads the texts."
+    _peers_table(results, "Check a workbook of 50,000 rows", note, measured)
+    results.figures["validate.read_excel_ratio"] = measured[ALL].job_s / measured["read_excel"].job_s
