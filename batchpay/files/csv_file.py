@@ -14,7 +14,15 @@ from dataclasses import dataclass
 import polars as pl
 
 from batchpay.errors import FileRefused
-from batchpay.files.csv_text import BYTE_ORDER_MARK, HEADER_BYTES_MAX, Dialect, OpenQuote, Records, split_records
+from batchpay.files.csv_text import (
+    BYTE_ORDER_MARK,
+    HEADER_BYTES_MAX,
+    Dialect,
+    OpenQuote,
+    Records,
+    part_lines,
+    split_records,
+)
 from batchpay.files.header import EXAMPLE_MARK, UNNAMED, Header
 from batchpay.files.streams import OpenFile, in_blocks, recoded, unpacked
 
@@ -22,7 +30,7 @@ CHUNK_ROWS = 50_000
 BLOCK_BYTES = (1 << 20, 24 << 20)
 """The least and the most bytes of a block; between them it is cut for CHUNK_ROWS rows."""
 PIECE_BYTES = 2 << 20
-"""A block that polars refuses is tried again in pieces of this size, so that one bad row slows down only its own."""
+"""A block in which a row is odd is read anew in pieces of this size: what is split row by row takes much memory."""
 OPEN_BYTES_MAX = 4 << 20
 """A quoted cell that is not closed within so many bytes is taken for a quotation mark without its partner."""
 
@@ -70,8 +78,9 @@ class CsvReader:
         left = b""
         for block, is_last in self._blocks():
             block = left + block
-            frames, left = self._frames(block, line, is_last)
-            line += block.count(b"\n", 0, len(block) - len(left))
+            breaks = block.count(b"\n")
+            frames, left = self._frames(block, line, breaks, is_last)
+            line += breaks - left.count(b"\n")
             if len(left) > OPEN_BYTES_MAX:
                 raise self._open_quote(line)
             for part in frames:
@@ -82,42 +91,47 @@ class CsvReader:
 
     def _blocks(self) -> Iterator[tuple[bytes, bool]]:
         """Cut the stream after the header into blocks of whole lines; the flag tells the last one."""
-        buffered = bytearray()
+        pieces: list[bytes] = []
+        held = 0
         skip = self._dialect.data_at
         finished = True
         for piece in self._text.blocks():
             finished = piece.endswith(b"\n") if piece else finished
             if skip:
                 piece, skip = piece[skip:], max(0, skip - len(piece))
-            buffered += piece
-            if len(buffered) < self._block_bytes:
+            held += len(piece)
+            if held < self._block_bytes:
+                pieces.append(piece)
                 continue
-            cut = _row_end(buffered)
+            end = piece.rfind(b"\n") + 1
+            block = b"".join((*pieces, piece[:end]))
+            cut = _row_end(block)
             if cut:
-                yield bytes(buffered[:cut]), False
-                del buffered[:cut]
-            elif len(buffered) > BLOCK_BYTES[1] + OPEN_BYTES_MAX:
-                raise FileRefused(f"{self._name}: holds a line longer than {len(buffered) >> 20} MiB")
+                yield block[:cut], False
+            elif held > BLOCK_BYTES[1] + OPEN_BYTES_MAX:
+                raise FileRefused(f"{self._name}: holds a line longer than {held >> 20} MiB")
+            pieces = [block[cut:], piece[end:]]
+            held -= cut
         if not finished:
             if not self._unfinished_allowed:
                 raise FileRefused(
                     f"{self._name}: the last line{self._last_line()} has no line break at its end, so the file may be "
                     "cut off; if it is whole, state --expect-rows and --expect-total"
                 )
-            buffered += b"\n" if buffered else b""
-        yield bytes(buffered), True
+            pieces.append(b"\n" if held else b"")
+        yield b"".join(pieces), True
 
     def _last_line(self) -> str:
         count = sum(block.count(b"\n") for block in self._text.blocks()) + 1
         return f" ({count})"
 
-    def _frames(self, block: bytes, line: int, is_last: bool) -> tuple[list[pl.DataFrame], bytes]:
+    def _frames(self, block: bytes, line: int, breaks: int, is_last: bool) -> tuple[list[pl.DataFrame], bytes]:
         """Split a block into frames of cells by place, with `_line`; what follows an open quotation mark is left."""
         at = block.find(b"\0")
         if at >= 0:
             line += block.count(b"\n", 0, at)
             raise FileRefused(f"{self._name}: line {line} holds a NUL byte")
-        fast = self._fast(block, line)
+        fast = self._fast(block, line, breaks)
         if fast is not None:
             return [fast], b""
         frames: list[pl.DataFrame] = []
@@ -136,23 +150,31 @@ class CsvReader:
         return frames, left
 
     def _piece(self, piece: bytes, line: int, is_last: bool) -> tuple[pl.DataFrame, bytes]:
-        fast = self._fast(piece, line)
-        if fast is not None:
-            return fast, b""
+        """Split a piece in which some row is odd; what follows an open quotation mark is left."""
         try:
-            return self._slow(split_records(self._name, piece, self._separator, line)), b""
+            return self._mixed(piece, line), b""
         except OpenQuote as error:
             if is_last:
                 raise self._open_quote(line + error.first) from None
             at = 0
             for _ in range(error.first):
                 at = piece.find(b"\n", at) + 1
-            return self._slow(split_records(self._name, piece[:at], self._separator, line)), piece[at:]
+            return self._mixed(piece[:at], line), piece[at:]
+
+    def _mixed(self, piece: bytes, line: int) -> pl.DataFrame:
+        """Let polars split the rows that look plain, and only the others one by one."""
+        plain, numbers, odd = part_lines(self._name, piece, self._separator, line, len(self._places))
+        lines = b"".join(text + b"\n" for text in plain)
+        fast = self._fast(lines, 0, len(plain)) if plain else None
+        if fast is None or fast.height != len(plain):
+            return self._slow(split_records(self._name, piece, self._separator, line))
+        fast = fast.with_columns(pl.Series("_line", numbers, dtype=pl.UInt32))
+        return pl.concat([fast, self._slow(odd)], how="diagonal").sort("_line") if odd.cells else fast
 
     def _open_quote(self, line: int) -> FileRefused:
         return FileRefused(f"{self._name}: line {line}: a quotation mark is opened and never closed")
 
-    def _fast(self, block: bytes, line: int) -> pl.DataFrame | None:
+    def _fast(self, block: bytes, line: int, breaks: int) -> pl.DataFrame | None:
         """Let polars split the block; None where it can't be proven that every cell is where it should be."""
         if not block:
             return pl.DataFrame(schema={**self._schema, "_line": pl.UInt32})
@@ -164,11 +186,10 @@ class CsvReader:
             )
         except pl.exceptions.PolarsError:
             return None
-        rows, breaks, returns = frame.height, block.count(b"\n"), block.count(b"\r")
+        rows, returns, quotes = frame.height, _count(block, b"\r"), _count(block, b'"')
         if returns and not returns == rows == block.count(b"\r\n"):
             return None
-        quotes = block.count(b'"')
-        cells = frame.select(pl.sum_horizontal(pl.all().str.len_bytes().sum().cast(pl.UInt64))).item()
+        cells = sum(frame.select(pl.all().str.len_bytes().sum()).row(0))
         ends = 2 * rows if returns else rows
         missing = cells + quotes + (len(self._places) - 1) * rows + ends - len(block)
         if missing and not (quotes and breaks == rows and self._doubled_quotes(block, frame) == missing):
@@ -180,7 +201,7 @@ class CsvReader:
             broken = [place for place, found in zip(self._places, with_breaks, strict=True) if found]
             inside = pl.sum_horizontal(pl.col(broken).str.count_matches("\n", literal=True)).cast(pl.UInt32)
             lines = (pl.int_range(rows, dtype=pl.UInt32) + inside.cum_sum() - inside + line).cast(pl.UInt32)
-        if b'""' in block:
+        if quotes and any(least == 0 for least in frame.select(pl.all().str.len_bytes().min()).row(0)):
             frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
         return frame.with_columns(lines.alias("_line"))
 
@@ -278,10 +299,15 @@ def _lines_with(block: bytes, what: bytes) -> tuple[list[int], list[bytes]]:
     return numbers, lines
 
 
-def _row_end(block: bytes | bytearray) -> int:
+def _count(block: bytes, character: bytes) -> int:
+    """Count a character that most files don't have: looking for the first one is much faster than counting."""
+    return block.count(character) if character in block else 0
+
+
+def _row_end(block: bytes) -> int:
     """Find the end of the last line that seems to end a row: an even number of quotation marks before it."""
     end = block.rfind(b"\n") + 1
-    odd = block.count(b'"', 0, end) % 2
+    odd = _count(block[:end], b'"') % 2
     cut = end
     for _ in range(1000):
         if not odd or not cut:

@@ -56,22 +56,63 @@ class Dialect:
 
 def split_records(name: str, block: bytes, separator: str, first_line: int, most: int | None = None) -> Records:
     """Split whole lines into records, blank lines left out; raises OpenQuote, or FileRefused with the line."""
-    raw = block.split(b"\n")
-    if raw and not raw[-1]:
-        raw.pop()
+    raw = _lines(block)
     found = Records()
     at = 0
     while at < len(raw) and (most is None or len(found.cells) < most):
-        first = at
-        text = _decode(name, raw[at], first_line + at)
-        if '"' in text:
-            cells, at = _quoted_record(name, raw, at, separator, first_line)
-        else:
-            cells, at = text.removesuffix("\r").split(separator), at + 1
-        if cells != [""] or '"' in text:
-            found.lines.append(first_line + first)
-            found.cells.append(cells)
+        at = _take_record(name, raw, at, separator, first_line, found)
     return found
+
+
+def part_lines(
+    name: str, block: bytes, separator: str, first_line: int, width: int
+) -> tuple[list[bytes], list[int], Records]:
+    """Part whole lines into those that look like one plain row each, with their numbers, and the records of the rest.
+
+    A plain row's cells are as many as the header's, its quotation marks come in pairs, and it ends as the first line
+    does. Whether it is what it looks like is for the caller to prove. Raises as split_records does.
+    """
+    raw = _lines(block)
+    mark = separator.encode()
+    has_return = bool(raw) and raw[0].endswith(b"\r")
+    plain: list[bytes] = []
+    numbers: list[int] = []
+    rest = Records()
+    at = 0
+    while at < len(raw):
+        line = raw[at]
+        quoted = b'"' in line
+        parts = line.split(b'"') if quoted else ()
+        separators = sum(part.count(mark) for part in parts[::2]) if quoted else line.count(mark)
+        return_at = len(line) - 1 if has_return else -1
+        if separators == width - 1 and (not quoted or len(parts) % 2) and line.find(b"\r") == return_at:
+            plain.append(line)
+            numbers.append(first_line + at)
+            at += 1
+        else:
+            at = _take_record(name, raw, at, separator, first_line, rest)
+    return plain, numbers, rest
+
+
+def _lines(block: bytes) -> list[bytes]:
+    raw = block.split(b"\n")
+    if raw and not raw[-1]:
+        raw.pop()
+    return raw
+
+
+def _take_record(name: str, raw: Sequence[bytes], at: int, separator: str, first_line: int, found: Records) -> int:
+    """Split the record that begins at a line, unless that is blank; gives the index of the line after it."""
+    first = at
+    text = _decode(name, raw[at], first_line + at)
+    if '"' in text:
+        cells, at = _quoted_record(name, raw, at, separator, first_line)
+    else:
+        cells, at = text.removesuffix("\r").split(separator), at + 1
+    if cells != [""] or '"' in text:
+        found.lines.append(first_line + first)
+        found.cells.append(cells)
+    return at
 
 
 def _quoted_record(name: str, raw: Sequence[bytes], at: int, separator: str, first_line: int) -> tuple[list[str], int]:
