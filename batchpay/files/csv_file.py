@@ -9,6 +9,7 @@ cancel out. Where the count is off, or polars refuses the block, csv_text.py rea
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import polars as pl
@@ -74,20 +75,22 @@ class CsvReader:
 
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Give the rows in file order; raises FileRefused with the line where the file can't be read."""
+        return _ahead(self._chunks())
+
+    def _chunks(self) -> Iterator[pl.DataFrame]:
         row, line = 0, self._dialect.data_line
         left = b""
         for block, is_last in self._blocks():
             block = left + block
             breaks = block.count(b"\n")
-            frames, left = self._frames(block, line, breaks, is_last)
+            whole, left = self._split(block, line, breaks, is_last)
             line += breaks - left.count(b"\n")
             if len(left) > OPEN_BYTES_MAX:
                 raise self._open_quote(line)
-            for part in frames:
-                frame = self._finish(part, row)
-                row += frame.height
-                if frame.height:
-                    yield frame
+            frame = self._finish(whole, row)
+            row += frame.height
+            if frame.height:
+                yield frame
 
     def _blocks(self) -> Iterator[tuple[bytes, bool]]:
         """Cut the stream after the header into blocks of whole lines; the flag tells the last one."""
@@ -125,15 +128,15 @@ class CsvReader:
         count = sum(block.count(b"\n") for block in self._text.blocks()) + 1
         return f" ({count})"
 
-    def _frames(self, block: bytes, line: int, breaks: int, is_last: bool) -> tuple[list[pl.DataFrame], bytes]:
-        """Split a block into frames of cells by place, with `_line`; what follows an open quotation mark is left."""
+    def _split(self, block: bytes, line: int, breaks: int, is_last: bool) -> tuple[pl.DataFrame, bytes]:
+        """Split a block into cells by place, with `_line`; what follows an open quotation mark is left."""
         at = block.find(b"\0")
         if at >= 0:
             line += block.count(b"\n", 0, at)
             raise FileRefused(f"{self._name}: line {line} holds a NUL byte")
         fast = self._fast(block, line, breaks)
         if fast is not None:
-            return [fast], b""
+            return fast, b""
         frames: list[pl.DataFrame] = []
         left, rest = b"", memoryview(block)
         while rest:
@@ -147,7 +150,7 @@ class CsvReader:
             if len(left) > OPEN_BYTES_MAX:
                 raise self._open_quote(line)
             frames.append(frame)
-        return frames, left
+        return pl.concat(frames, how="diagonal"), left
 
     def _piece(self, piece: bytes, line: int, is_last: bool) -> tuple[pl.DataFrame, bytes]:
         """Split a piece in which some row is odd; what follows an open quotation mark is left."""
@@ -297,6 +300,15 @@ def _lines_with(block: bytes, what: bytes) -> tuple[list[int], list[bytes]]:
         lines.append(block[start:end])
         at = block.find(what, end)
     return numbers, lines
+
+
+def _ahead(chunks: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Make the next chunk in a thread while the caller works on this one."""
+    with ThreadPoolExecutor(1, thread_name_prefix="reader") as reader:
+        coming = reader.submit(next, chunks, None)
+        while (chunk := coming.result()) is not None:
+            coming = reader.submit(next, chunks, None)
+            yield chunk
 
 
 def _count(block: bytes, character: bytes) -> int:
