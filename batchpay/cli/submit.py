@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import re
 import zoneinfo
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,8 @@ from batchpay.cli.operations import (
 from batchpay.cli.options import checking_options
 from batchpay.cli.paths import beside, expand
 from batchpay.config import Credentials, Settings, load_credentials
-from batchpay.errors import BatchHeld, FileRefused
-
-_RATE_MAX = 100_000
+from batchpay.errors import BatchHeld, FileRefused, SettingsNotUsable
+from batchpay.throttle import parse_rate
 
 
 class Until(click.ParamType[float]):
@@ -57,10 +55,11 @@ class Rate(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check the rate, and keep it as text."""
-        text = str(value).strip().lower()
-        if text != "auto" and not (re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) and 0 < float(text) <= _RATE_MAX):
-            self.fail("a rate is a number of requests a second, or auto", param, ctx)
-        return text
+        try:
+            parse_rate(str(value))
+        except SettingsNotUsable as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
 
 
 def sending_options(function: Any) -> Any:

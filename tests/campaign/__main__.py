@@ -13,9 +13,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.campaign import durability, kills, races, restores
+from tests.campaign import durability, kills, phases, races, restores
 from tests.campaign.sabotages import SABOTAGES, caught
 from tests.campaign.trial import Bench, Findings, bench
+from tests.support.fault_kinds import FAULTS
 
 _QUICK_KILLS = {"resume": 300, "submit": 150, "again": 50}
 _QUICK_ERRORS = 100
@@ -84,6 +85,8 @@ def main() -> int:
         starts = 60 if quick else 200
         gather("starts at once", (races.starts_at_once(made, 2 + number % 7) for number in range(starts)), total)
         gather("stopped and replaced", (races.stopped_and_replaced(made, number) for number in range(20)), total)
+        kinds = list(FAULTS)[:: 8 if quick else 1]
+        gather("network faults in every phase", phases.every_fault_in_every_phase(kinds), total)
         gather("under another name", [races.paid_under_another_name(made)], total)
         gather("restored or deleted", [restores.older_ledger(made), restores.deleted_ledger(made)], total)
         flips = range(seed, seed + (60 if quick else 1000))

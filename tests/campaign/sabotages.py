@@ -169,9 +169,9 @@ SABOTAGES = (
         "takes a file under another name for another batch",
         (
             (
-                "batch.py",
-                '    digest = ledger.digest_stream("batch") if ledger else None\n',
-                '    digest = ledger.digest_stream("batch") if ledger else None\n'
+                "checking.py",
+                '    digest = around.ledger.digest_stream("batch") if around.ledger else None\n',
+                '    digest = around.ledger.digest_stream("batch") if around.ledger else None\n'
                 "    digest and digest.update(source.name.encode())\n",
             ),
             (

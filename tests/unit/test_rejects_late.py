@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from batchpay.batch import FileRequest, validate
+from batchpay.checking import FileRequest, Surroundings, check_file
 from batchpay.payment import State
 from batchpay.schemas.options import RuleOptions
 from tests.support.command import small_file
@@ -25,7 +25,8 @@ def test_a_row_that_fails_twice_stands_once(tmp_path: Path, ending: str) -> None
     lines[3] = lines[3].replace("P-3", "P-2")
     file.write_text("\n".join(lines) + "\n", "utf-8")
     target = tmp_path / f"wrong.{ending}"
-    summary, _ = validate(FileRequest(str(file), RuleOptions(AS_OF), rejects=target))
+    request = FileRequest(str(file), RuleOptions(AS_OF), rejects=target)
+    summary = check_file(request, Surroundings()).summary(request)
     assert summary.of(State.REJECTED).rows == 2
     frame = pl.read_csv(target, infer_schema=False) if ending == "csv" else pl.read_parquet(target)
     assert frame["_row"].to_list() == ["2", "3"]

@@ -1,0 +1,60 @@
+"""README's commands, run by a shell as they stand there; and what README says of the program."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from batchpay.cli.main import COMMANDS
+from batchpay.payment import State
+from tests.support.command import Home
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+FIVE_MINUTES = README.split("## Five minutes with a file", 1)[1].split("\n## ", 1)[0]
+
+
+def commands() -> list[str]:
+    blocks = re.findall(r"```console\n(.*?)```", FIVE_MINUTES, flags=re.DOTALL)
+    return [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+def test_five_minutes_go_as_they_stand(sandbox_home: Home) -> None:
+    """Every command of the tour runs one after the other in one shell, and ends as the text says."""
+    shutil.copytree(ROOT / "samples", sandbox_home.path / "samples")
+    tour = [line.replace("http://127.0.0.1:8780", sandbox_home.origin) for line in commands()]
+    assert sum(line.startswith("batchpay ") for line in tour) >= 6
+    script = "\n".join(f'{line}\necho "== $?"' for line in tour)
+    environment = sandbox_home.environment | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}"}
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=sandbox_home.path, env=environment, capture_output=True, text=True, check=False
+    )
+    codes = re.findall(r"^== ([0-9]+)$", done.stdout, flags=re.MULTILINE)
+    ends = dict(zip(tour, codes, strict=True))
+    assert {command: code for command, code in ends.items() if code not in ("0", "3")} == {}, done.stderr
+    assert (sandbox_home.path / "wrong.csv").is_file()
+    assert (sandbox_home.path / "out" / "small.results.csv").is_file()
+    assert "nothing is left to send" in done.stderr
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_readme_tells_every_state(state: State) -> None:
+    """Each state of a row stands in README's table."""
+    assert f"| `{state}` |" in README
+
+
+def test_readme_links_lead_somewhere() -> None:
+    """Links into the repository have a file at their end."""
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_readme_names_only_commands_that_there_are() -> None:
+    """Every `batchpay X` in README is a command."""
+    assert set(re.findall(r"`batchpay ([a-z-]+)", README)) <= set(COMMANDS)
