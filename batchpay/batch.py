@@ -262,9 +262,8 @@ def _first_requests(request: FileRequest, settings: Settings, checked: Checked, 
 
 def _summary_of_run(request: FileRequest, submission: SubmitRequest, checked: Checked, batch: BatchSummary) -> Summary:
     summary = summary_of_batch(batch, warnings=checked.verdict.warnings)
-    summary.file = checked.source.name
-    summary.rejects = str(request.rejects) if request.rejects and checked.verdict.rejected.rows else None
+    of_check = checked.summary(request)
+    summary.file, summary.notes, summary.rejects = of_check.file, of_check.notes, of_check.rejects
     summary.results = str(submission.run.results) if submission.run.results else None
     summary.started_at = checked.started_at
-    summary.notes = list(checked.source.notes)
     return summary

@@ -73,6 +73,9 @@ class Checked:
     def summary(self, request: FileRequest) -> Summary:
         """Give rows and cents by what would become of them."""
         verdict = self.verdict
+        notes = list(self.source.notes)
+        if not verdict.rows:
+            notes.append("the file has a header and no rows: there is nothing to do")
         return Summary(
             file=self.source.name,
             total=verdict.total,
@@ -82,7 +85,7 @@ class Checked:
             started_at=self.started_at,
             finished_at=datetime.now(UTC),
             by_direction=verdict.by_direction,
-            notes=list(self.source.notes),
+            notes=notes,
             checked_only=True,
         )
 

@@ -199,7 +199,7 @@ class _Check:
         if self._passed:
             verdict.passed = pl.concat(self._passed)
         self._passed.clear()
-        by_id, alike = self._unique.duplicates(self._comparable)
+        by_id, alike = self._unique.duplicates(verdict.rows, lambda: all_rows(self._source, self._options))
         verdict.passed = _struck(verdict.passed, pl.concat([by_id, alike]))
         elsewhere = late(verdict) if late is not None else {}
         verdict.passed = _struck(verdict.passed, pl.Series(list(elsewhere), dtype=pl.UInt32))
@@ -227,7 +227,7 @@ class _Check:
             if self._rejected is not None and failed.any():
                 self._rejected.append(_for_ledger(findings, cents.filter(findings.mask), failed))
         self._add_totals(frame, cents, passed)
-        self._unique.add(frame)
+        self._unique.add(frame, None if findings is None else self._incomparable(findings))
         self._passed.append(passed)
         return frame, passed
 
@@ -268,14 +268,13 @@ class _Check:
         rows = _without_marks(as_read).with_columns(texts).filter(failed)
         self._rejects.late(rows) if late else self._rejects.add(rows)
 
-    def _comparable(self) -> Iterator[pl.DataFrame]:
-        """Read the file once more, without rows whose cells or paymentId can't be compared."""
-        for chunk in self._source.chunks():
-            frame, _ = _prepared(chunk, self._options)
-            marks = [name for name in frame.columns if name == RAGGED or name.startswith(FAULT)]
-            if marks:
-                frame = frame.filter(pl.all_horizontal(pl.col(marks).is_null()))
-            yield frame.filter(self._book.keeps_all(PAYMENT_ID))
+    def _incomparable(self, findings: Findings) -> pl.Series:
+        """Tell for each row of a chunk whether its cells or its paymentId can't be compared with those of others."""
+        marks = [name for name in findings.rows.columns if name == RAGGED or name.startswith(FAULT)]
+        unfit = pl.any_horizontal(~self._book.keeps_all(PAYMENT_ID), *(pl.col(name).is_not_null() for name in marks))
+        rows = findings.rows.select(unfit).to_series()
+        none = pl.repeat(value=False, n=len(findings.mask), dtype=pl.Boolean, eager=True)
+        return none.scatter(findings.mask.arg_true(), rows)
 
     def _last_look(self, late: LateRows) -> FrameSpool:
         """Read the rows once more that only the whole file, or an earlier batch, showed to fail."""

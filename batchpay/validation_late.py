@@ -8,7 +8,7 @@ import polars as pl
 
 from batchpay.schemas.catalogue import PAYMENT_ID_DUPLICATE, ROW_DUPLICATE, RuleFacts
 from batchpay.validation_plan import Hit, row_hit
-from batchpay.validation_unique import FrameSpool
+from batchpay.validation_unique import FrameSpool, bits_of
 
 Late = tuple[str, str, str]
 """Column, code and message of a failure that was found outside the rules."""
@@ -18,9 +18,9 @@ class LateRows:
     """Rows that fail for what stands elsewhere: in the same file, or in an earlier batch."""
 
     def __init__(self, rows: int, by_id: pl.Series, alike: pl.Series, elsewhere: Mapping[int, Late]) -> None:
-        self._in_file = [(PAYMENT_ID_DUPLICATE, _bits_of(rows, by_id)), (ROW_DUPLICATE, _bits_of(rows, alike))]
+        self._in_file = [(PAYMENT_ID_DUPLICATE, bits_of(rows, by_id)), (ROW_DUPLICATE, bits_of(rows, alike))]
         self._elsewhere = elsewhere
-        self._bits = _bits_of(rows, pl.Series([*elsewhere], dtype=pl.UInt32))
+        self._bits = bits_of(rows, pl.Series([*elsewhere], dtype=pl.UInt32))
         for _, bits in self._in_file:
             self._bits |= bits
         self.any = bool(self._bits.any())
@@ -39,11 +39,6 @@ class LateRows:
             facts = RuleFacts(column, code, "error", "H", "", "")
             hits.append(row_hit(facts, told.is_not_null(), told))
         return [hit for hit in hits if hit.flag.any()]
-
-
-def _bits_of(rows: int, true: pl.Series) -> pl.Series:
-    bits = pl.repeat(value=False, n=rows, dtype=pl.Boolean, eager=True)
-    return bits.scatter(true - 1, values=True) if len(true) else bits
 
 
 def merged(rejected: FrameSpool, late: FrameSpool) -> Iterator[pl.DataFrame]:

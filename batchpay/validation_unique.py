@@ -1,7 +1,8 @@
-"""What stands twice in a file of any size: keyed 64-bit digests first, then an exact look at the few candidates.
+"""What stands twice in a file of any size, by keyed digests.
 
 Digests wait in an anonymous temporary file, never the texts themselves, so memory does not grow with the file. They are
-keyed anew in every call.
+keyed anew in every call. What counts as equal agrees in two digests of 64 bits under keys of their own: for 10 million
+rows the odds that two different texts do so are below 1 in 10^24.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import io
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import polars as pl
@@ -22,7 +23,6 @@ _TELLING = (
 )  # fmt: skip
 """Columns in which two different payments hardly agree all at once: enough to find candidates."""
 _DIGESTS_AT_ONCE = 2_000_000
-_ROWS_AT_ONCE = 200_000
 
 Chunks = Callable[[], Iterator[pl.DataFrame]]
 
@@ -48,33 +48,36 @@ class FrameSpool:
 
 
 class Digests:
-    """Keyed digests of what must be unique, one for each row that has it."""
+    """Keyed digests of what must be unique, with the numbers of the rows that have it."""
 
     def __init__(self, texts: pl.Expr, storage: ExitStack) -> None:
-        self.expression = texts.hash(secrets.randbits(63)).alias("digest")
+        keys = secrets.randbits(63), secrets.randbits(63)
+        self._digests = [texts.hash(key).alias(f"digest_{at}") for at, key in enumerate(keys)]
         self._spool = FrameSpool(storage)
         self._count = 0
 
     def add(self, rows: pl.DataFrame) -> None:
         """Remember a chunk's rows."""
         if rows.height:
-            self._spool.append(rows.select(self.expression))
+            self._spool.append(rows.select("_row", *self._digests))
             self._count += rows.height
 
-    def repeated(self) -> tuple[pl.Series, int]:
-        """Digests that came more than once, and how many rows they stand for."""
-        parts = -(-self._count // _DIGESTS_AT_ONCE)
-        found, rows = [], 0
-        for part in range(parts):
-            pieces = [
-                frame["digest"].filter(frame["digest"] % parts == part) if parts > 1 else frame["digest"]
-                for frame in self._spool
-            ]
-            digests = pl.concat(pieces).sort()
-            again = digests.filter(digests == digests.shift(1))
-            found.append(again.unique())
-            rows += len(again) + len(found[-1])
-        return (pl.concat(found) if found else pl.Series(dtype=pl.UInt64)), rows
+    def repeated(self) -> pl.DataFrame:
+        """`_row` of every row that shares its digests with another, and `_first`, the first row that has them."""
+        parts = max(1, -(-self._count // _DIGESTS_AT_ONCE))
+        found = [pl.DataFrame(schema={"_row": pl.UInt32, "_first": pl.UInt32})]
+        for part in range(parts if self._count else 0):
+            rows = pl.concat(frame.filter(pl.col("digest_0") % parts == part) for frame in self._spool)
+            digests = rows.get_column("digest_0").sort()
+            again = digests.filter(digests == digests.shift(1)).unique()
+            alike = ["digest_0", "digest_1"]
+            found.append(
+                rows.filter(pl.col("digest_0").is_in(again.implode()))
+                .with_columns(pl.col("_row").min().over(alike).alias("_first"))
+                .filter(pl.len().over(alike) > 1)
+                .select("_row", "_first")
+            )
+        return pl.concat(found)
 
 
 class Uniqueness:
@@ -83,49 +86,36 @@ class Uniqueness:
     def __init__(self, storage: ExitStack, *, payment_ids: bool, rows: bool) -> None:
         self._ids = Digests(pl.col(PAYMENT_ID), storage) if payment_ids else None
         self._rows = Digests(pl.struct(_TELLING), storage) if rows else None
+        self._whole_rows = Digests(pl.struct(GATEWAY_COLUMNS), storage)
 
-    def add(self, frame: pl.DataFrame) -> None:
-        """Look at a chunk of the first pass."""
-        if self._ids is not None:
-            self._ids.add(frame.filter(pl.col(PAYMENT_ID).is_not_null()))
-        if self._rows is not None:
+    def add(self, frame: pl.DataFrame, unfit: pl.Series | None) -> None:
+        """Look at a chunk of the first pass, but not at the rows that can't be compared."""
+        if unfit is not None and unfit.any():
+            frame = frame.filter(~unfit)
+        without = frame.get_column(PAYMENT_ID).null_count()
+        if self._ids is not None and without < frame.height:
+            self._ids.add(frame.filter(pl.col(PAYMENT_ID).is_not_null()) if without else frame)
+        if self._rows is not None and without:
             self._rows.add(frame.filter(pl.col(PAYMENT_ID).is_null()))
 
-    def duplicates(self, chunks: Chunks) -> tuple[pl.Series, pl.Series]:
+    def duplicates(self, rows: int, chunks: Chunks) -> tuple[pl.Series, pl.Series]:
         """Row numbers of all rows that share a paymentId, and of each row alike an earlier one.
 
-        `chunks` reads the file once more, without rows and cells that can't be compared; it is not called where no
-        digest came twice.
+        `chunks` reads the file of so many rows once more; it is called only where rows agree in telling columns.
         """
-        return (
-            _exact(self._ids, chunks, [PAYMENT_ID], pl.col(PAYMENT_ID).is_not_null(), all_copies=True),
-            _exact(self._rows, chunks, GATEWAY_COLUMNS, pl.col(PAYMENT_ID).is_null(), all_copies=False),
-        )
-
-
-def _exact(
-    digests: Digests | None, chunks: Chunks, columns: Sequence[str], applies: pl.Expr, *, all_copies: bool
-) -> pl.Series:
-    """Compare the texts behind repeated digests and give the row numbers; what was seen is held, not its copies."""
-    found = [pl.Series(dtype=pl.UInt32)]
-    if digests is None:
-        return found[0]
-    repeated, rows = digests.repeated()
-    parts = -(-rows // _ROWS_AT_ONCE)
-    for part in range(parts):
-        now = repeated.filter(repeated % parts == part)
-        if now.is_empty():
-            continue
-        is_candidate = applies & digests.expression.is_in(now.implode())
-        seen = pl.DataFrame()
+        none = pl.Series(dtype=pl.UInt32)
+        by_id = none if self._ids is None else self._ids.repeated().get_column("_row")
+        candidates = none if self._rows is None else self._rows.repeated().get_column("_row")
+        if candidates.is_empty():
+            return by_id, none
+        is_candidate = bits_of(rows, candidates)
         for frame in chunks():
-            candidates = frame.filter(is_candidate).select("_row", *columns)
-            if not candidates.height:
-                continue
-            both = (seen.vstack(candidates) if seen.height else candidates).with_columns(
-                pl.col("_row").min().over(columns).alias("_first")
-            )
-            copies = both.filter(pl.col("_row") != pl.col("_first"))
-            found += [copies["_row"], copies["_first"]] if all_copies else [copies["_row"]]
-            seen = both.filter(pl.col("_row") == pl.col("_first")).drop("_first")
-    return pl.concat(found)
+            self._whole_rows.add(frame.filter(is_candidate.gather(frame.get_column("_row") - 1)))
+        alike = self._whole_rows.repeated().filter(pl.col("_row") > pl.col("_first"))
+        return by_id, alike.get_column("_row")
+
+
+def bits_of(rows: int, true: pl.Series) -> pl.Series:
+    """One bit for each of so many rows, true for the ones named by number."""
+    bits = pl.repeat(value=False, n=rows, dtype=pl.Boolean, eager=True)
+    return bits.scatter(true - 1, values=True) if len(true) else bits

@@ -13,13 +13,16 @@ _PACKED = (".gz", ".zst")
 
 
 def expand(files: Sequence[str]) -> list[str]:
-    """Expand globs that the shell left alone. A name that exists is taken as it is; a pattern must match something."""
+    """Expand globs that the shell left alone. A name that exists is taken as it is; a pattern must match something.
+
+    A pattern leaves out our own results and rejects, which lie beside the input of an earlier call.
+    """
     found: list[str] = []
     for name in files:
         if name == "-" or "://" in name or Path(name).exists() or not glob.has_magic(name):
             found.append(name)
             continue
-        matches = sorted(glob.glob(name))  # noqa: PTH207 - the pattern may be absolute
+        matches = sorted(path for path in glob.glob(name) if not _is_ours(path))  # noqa: PTH207 - may be absolute
         if not matches:
             raise WrongUse(f"no file matches {name}")
         found.extend(matches)
@@ -27,6 +30,10 @@ def expand(files: Sequence[str]) -> list[str]:
     if doubled:
         raise WrongUse(f"{doubled[0]} is named twice")
     return found
+
+
+def _is_ours(path: str) -> bool:
+    return Path(Path(path).stem).suffix in (".results", ".rejects")
 
 
 def beside(file: str, kind: str, out: str | None) -> Path:

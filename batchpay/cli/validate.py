@@ -143,6 +143,8 @@ def print_preview(context: Context, preview: Preview) -> None:
     print_failures(preview.verdict)
     for found in preview.variances[:_SHOWN_MAX]:
         click.echo(output.printable(f"  row {found.row}: {found.column}: {found.code}: {found.message}"))
+    if not preview.summary.total.rows:
+        return
     for line in sign_off_lines(preview.summary, preview.schedule, preview.verdict.counts):
         click.echo(output.printable(line))
 

@@ -1,0 +1,218 @@
+"""What surrounds a run for the people who operate it, on the installed command."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import SAMPLES, Home, small_file
+from tests.support.oracle import Oracle
+
+
+@contextmanager
+def monitor() -> Iterator[tuple[str, list[str]]]:
+    """A monitor that writes down what it was asked."""
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Say nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/job", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_several_files_are_a_batch_each(oracle_home: Home, oracle: Oracle) -> None:
+    """Files and patterns in one call: a summary a file and one in all; with --json an object a batch."""
+    for name, first in (("a1.csv", 1), ("a2.csv", 100), ("b.csv", 200)):
+        small_file(oracle_home.path / name, 3, first=first)
+    done = oracle_home.run("submit", "a*.csv", "b.csv")
+    assert done.returncode == 0
+    assert done.stdout.count("   batch ") == 3
+    assert "3 files in all" in done.stdout
+    again = oracle_home.run("submit", "a*.csv", "b.csv", "--json", "-q")
+    objects = [json.loads(line) for line in again.stdout.splitlines()]
+    assert [one["file"] for one in objects] == ["a1.csv", "a2.csv", "b.csv"]
+    assert [one["accepted"] for one in objects] == [3, 3, 3]
+    assert len({one["batch"] for one in objects}) == 3
+    assert again.stderr == ""
+    assert set(oracle.received().values()) == {1}
+
+
+def test_a_refused_file_does_not_hold_up_the_others(oracle_home: Home) -> None:
+    """One unusable file among several: its line, exit code 4, and the others are paid."""
+    (oracle_home.path / "a.csv").write_text("nonsense\n")
+    small_file(oracle_home.path / "b.csv", 3)
+    done = oracle_home.run("submit", "a.csv", "b.csv", "--json")
+    assert done.returncode == 4
+    assert [json.loads(line)["accepted"] for line in done.stdout.splitlines()] == [3]
+    assert "a.csv" in done.stderr
+
+
+def test_quiet_and_well_is_silent_on_standard_error(oracle_home: Home) -> None:
+    """With -q and nothing wrong, standard error stays empty, also when nothing is left to send."""
+    small_file(oracle_home.path / "a.csv", 3)
+    for _ in range(2):
+        done = oracle_home.run("submit", "a.csv", "-q")
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_log_metrics_and_ping_tell_how_it_went(oracle_home: Home) -> None:
+    """JSON log lines without personal data, a metrics file, and a ping at the start and with the exit code."""
+    small_file(oracle_home.path / "a.csv", 3)
+    with monitor() as (url, asked):
+        done = oracle_home.run(
+            *("submit", "a.csv", "-q", "--log-json", "--log-file", "run.log", "--metrics-file", "run.prom"),
+            *("--ping-url", url),
+        )
+    assert done.returncode == 0
+    assert asked == ["/job/start", "/job/0"]
+    events = [json.loads(line) for line in (oracle_home.path / "run.log").read_text().splitlines()]
+    assert [event["event"] for event in events] == ["call began", "file finished", "call ended"]
+    assert events[1]["rows"] == 3
+    metrics = (oracle_home.path / "run.prom").read_text()
+    assert re.search(r'^batchpay_rows\{file="a.csv",batch="[0-9a-f]{12}",state="accepted"\} 3$', metrics, re.MULTILINE)
+    assert re.search(r"^batchpay_exit_code 0$", metrics, re.MULTILINE)
+
+
+def test_an_inbox_gives_only_complete_files(oracle_home: Home, oracle: Oracle) -> None:
+    """A file with its control file is taken, paid and archived; one that is still written is left where it is."""
+    inbox = oracle_home.path / "inbox"
+    inbox.mkdir()
+    small_file(inbox / "ready.csv", 3)
+    (inbox / "ready.csv.control.toml").write_text('rows = 3\ntotal = "6.75"\n')
+    small_file(inbox / "growing.csv", 3, first=50)
+    done = oracle_home.run("submit", "--inbox", "inbox", "--archive", "done", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in inbox.iterdir()] == ["growing.csv"]
+    assert sorted(path.name for path in (oracle_home.path / "done").iterdir()) == [
+        "ready.csv",
+        "ready.csv.control.toml",
+    ]
+    assert set(oracle.received()) == {"INV-1", "INV-2", "INV-3"}
+
+
+def test_a_file_that_waits_is_not_archived(home: Home) -> None:
+    """A file of which rows still wait to be sent stays where it is."""
+    home.origin = "http://127.0.0.1:9"
+    small_file(home.path / "a.csv", 2)
+    assert home.run("submit", "a.csv", "--archive", "done").returncode == 6
+    assert (home.path / "a.csv").is_file()
+
+
+def test_control_totals_that_are_not_met_refuse_the_file(oracle_home: Home, oracle: Oracle) -> None:
+    """Wrong totals, by option or by sidecar: exit code 4, no rejects file, nothing sent."""
+    small_file(oracle_home.path / "a.csv", 3)
+    assert oracle_home.run("submit", "a.csv", "--expect-rows", "4").returncode == 4
+    assert oracle_home.run("submit", "a.csv", "--expect-total", "6.74").returncode == 4
+    (oracle_home.path / "a.csv.control.toml").write_text("rows = 2\n")
+    assert oracle_home.run("submit", "a.csv").returncode == 4
+    assert oracle.entries() == []
+    (oracle_home.path / "a.csv.control.toml").write_text('rows = 3\ntotal = "6.75"\n')
+    assert oracle_home.run("submit", "a.csv", "--expect-rows", "3").returncode == 0
+
+
+def test_a_plan_lets_through_what_it_approved_and_nothing_else(oracle_home: Home, oracle: Oracle) -> None:
+    """--plan writes down what would be sent; --from-plan refuses a changed file and a changed plan."""
+    assert oracle_home.run("ledger", "init").returncode == 0
+    file = small_file(oracle_home.path / "a.csv", 3)
+    assert oracle_home.run("submit", "a.csv", "--dry-run", "--plan", "plan.json").returncode == 0
+    approved = file.read_text()
+    small_file(file, 4)
+    refused = oracle_home.run("submit", "a.csv", "--from-plan", "plan.json")
+    assert refused.returncode == 4
+    assert "plan" in refused.stderr
+    file.write_text(approved)
+    plan = oracle_home.path / "plan.json"
+    text = plan.read_text()
+    plan.write_text(text.replace('"6.75"', '"9.75"'))
+    assert oracle_home.run("submit", "a.csv", "--from-plan", "plan.json").returncode == 4
+    assert oracle.entries() == []
+    plan.write_text(text)
+    assert oracle_home.run("submit", "a.csv", "--from-plan", "plan.json").returncode == 0
+    assert len(oracle.entries()) == 3
+
+
+def test_a_changed_account_is_warned_of(oracle_home: Home) -> None:
+    """A payee that was paid before and now has another account: a warning in validate and in the dry run."""
+    small_file(oracle_home.path / "a.csv", 3)
+    oracle_home.json("submit", "a.csv")
+    file = small_file(oracle_home.path / "b.csv", 3, first=10)
+    file.write_text(file.read_text().replace("770000101", "990000101"))
+    for arguments in (("validate", "b.csv"), ("submit", "b.csv", "--dry-run")):
+        found = oracle_home.json(*arguments)["variances"]
+        assert {one["code"] for one in found} == {"changed_account", "unusual_amount"}
+
+
+def test_a_check_can_be_a_page(oracle_home: Home) -> None:
+    """`validate --report` writes one HTML page that asks nothing of the network."""
+    (oracle_home.path / "a.csv").write_bytes((SAMPLES / "small.csv").read_bytes())
+    assert oracle_home.run("validate", "a.csv", "--report", "page.html").returncode == 3
+    page = (oracle_home.path / "page.html").read_text("utf-8")
+    assert "default-src 'none'" in page
+    assert "amount" in page
+
+
+def test_a_header_without_rows_is_nothing_to_do(oracle_home: Home) -> None:
+    """A header alone: a warning, exit code 0, and an empty results file."""
+    header = (SAMPLES / "small.csv").read_text("utf-8").splitlines()[0]
+    (oracle_home.path / "a.csv").write_text(header + "\n")
+    done = oracle_home.run("submit", "a.csv")
+    assert done.returncode == 0
+    assert "no rows" in done.stdout
+    assert len((oracle_home.path / "a.results.csv").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completes(shell: str) -> None:
+    """The command gives each shell its completion script, and completes a command's name."""
+    program = Path(sys.executable).with_name("batchpay")
+    script = subprocess.run(
+        [program],
+        env={"_BATCHPAY_COMPLETE": f"{shell}_source", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert "_BATCHPAY_COMPLETE" in script.stdout
+    words = {"COMP_WORDS": "batchpay recon", "COMP_CWORD": "recon" if shell == "fish" else "1"}
+    done = subprocess.run(
+        [program], env={"_BATCHPAY_COMPLETE": f"{shell}_complete", **words}, capture_output=True, text=True
+    )
+    assert "reconcile" in done.stdout
+
+
+def test_settings_options_and_environment_beat_each_other_in_order(oracle_home: Home) -> None:
+    """An option beats the environment, the environment beats the file; an unknown key is refused by its name."""
+    small_file(oracle_home.path / "a.csv", 2)
+    settings = oracle_home.path / "batchpay.toml"
+    settings.write_text('[submit]\nrate = "3"\n[validate]\nexpect_rows = 9\n')
+    oracle_home.extra = {"BATCHPAY_EXPECT_ROWS": "2"}
+    assert oracle_home.run("validate", "a.csv").returncode == 0
+    assert oracle_home.run("validate", "a.csv", "--expect-rows", "7").returncode == 4
+    oracle_home.extra = {}
+    assert oracle_home.run("validate", "a.csv").returncode == 4
+    settings.write_text("[submit]\nwrokers = 3\n")
+    done = oracle_home.run("submit", "a.csv")
+    assert done.returncode == 5
+    assert "did you mean workers?" in done.stderr
