@@ -102,17 +102,16 @@ def test_a_file_without_repetition_is_read_once() -> None:
     assert source.reads == 1
 
 
-def test_candidates_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More digests and candidates than are held at once give the same answer, in parts."""
+def test_digests_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More digests than are held at once give the same answer, in parts."""
     monkeypatch.setattr(validation_unique, "_DIGESTS_AT_ONCE", 7)
-    monkeypatch.setattr(validation_unique, "_ROWS_AT_ONCE", 3)
     rows = [_row(number % 8) for number in range(16)] + [VALID, VALID, _row(99)]
     verdict = check(TextChunks(rows), OPTIONS)
     assert [row for row, _ in _found(verdict)] == [*range(1, 17), 18]
 
 
 def test_equal_digests_of_different_texts_are_no_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Candidates are compared exactly: rows that agree in the telling columns alone pass."""
+    """Candidates are compared whole: rows that agree in the telling columns alone pass."""
     monkeypatch.setattr(validation_unique, "_TELLING", ("amount",))
     verdict = check(TextChunks([VALID, VALID | {"billingCity": "Paris"}, VALID | {"billingCity": "Rome"}]), OPTIONS)
     assert verdict.valid.rows == 3
