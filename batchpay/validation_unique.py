@@ -22,7 +22,7 @@ _TELLING = (
     "achAccountNumber", "achRoutingNumber", "recurringStartDate",
 )  # fmt: skip
 """Columns in which two different payments hardly agree all at once: enough to find candidates."""
-_DIGESTS_AT_ONCE = 2_000_000
+_DIGESTS_AT_ONCE = 1_000_000
 
 Chunks = Callable[[], Iterator[pl.DataFrame]]
 

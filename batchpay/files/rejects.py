@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -50,26 +50,16 @@ def open_rejects(path: str | Path, source: Source) -> Rejects:
 
 
 class _Rows:
-    """What all formats share: rows take the file's shape, late ones wait for the end."""
+    """What all formats share: rows take the file's shape."""
 
     def __init__(self, target: Path, source: Source) -> None:
         self._target = target
         self._source = source
-        self._late: list[bytes] = []
-
-    def late(self, frame: pl.DataFrame) -> None:
-        """Keep late rows for the end."""
-        if frame.height:
-            self._late.append(_packed(self._shaped(frame)))
 
     def _shaped(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Our columns, then the person's own; `_surplus` last where a row is longer than the header."""
         surplus = ["_surplus"] if "_surplus" in frame.columns else []
         return frame.select(*OURS, *self._source.own_columns, *surplus)
-
-    def _late_rows(self) -> pl.DataFrame:
-        frames = [_unpacked(data) for data in self._late]
-        return pl.concat(frames, how="diagonal").sort("_row") if frames else pl.DataFrame()
 
     @property
     def _header(self) -> list[str]:
@@ -77,26 +67,48 @@ class _Rows:
 
 
 class CsvRejects(_Rows):
-    """CSV in the source's own separator, written as the rows come."""
+    """CSV in the source's own separator, written as the rows come; late ones are merged into a second file."""
 
     def __init__(self, target: Path, source: Source) -> None:
         super().__init__(target, source)
         self._file = PendingFile(target)
         self._file.file.write(self._line(self._header))
-        self._frames: list[tuple[int, int]] = []
-        """For every frame written: its first row, and where it begins in the file."""
+        self._begins: list[int] = []
+        """Where each frame begins in the file."""
+        self._merged: PendingFile | None = None
+        self._records: Iterator[tuple[int, bytes]] = iter(())
+        """The records written first that are not merged yet, after the next one."""
+        self._next: tuple[int, bytes] | None = None
 
     def add(self, frame: pl.DataFrame) -> None:
         """Write rows."""
         if frame.height:
-            self._frames.append((frame.get_column("_row")[0], self._file.file.tell()))
+            self._begins.append(self._file.file.tell())
             self._encode(self._file.file, self._shaped(frame))
 
+    def late(self, frame: pl.DataFrame) -> None:
+        """Write rows between those that were added; a late row replaces one that was added before."""
+        if not frame.height:
+            return
+        if self._merged is None:
+            self._merged = PendingFile(self._target)
+            self._merged.file.write(self._line(self._header))
+            self._records = self._written()
+            self._next = next(self._records, None)
+        lines = io.BytesIO()
+        self._encode(lines, self._shaped(frame))
+        for row, line in _records(lines.getvalue(), self._source.separator):
+            self._merge_up_to(self._merged, row)
+            self._merged.file.write(line)
+
     def commit(self) -> None:
-        """Merge the late rows and put the file in its place."""
-        if self._late:
-            self._merge(self._late_rows())
-        if self._frames or self._late or self._target.exists():
+        """Put the file in its place."""
+        if self._merged is not None:
+            self._merge_up_to(self._merged, None)
+            self._file.abandon()
+            self._file, self._merged = self._merged, None
+            self._file.commit()
+        elif self._begins or self._target.exists():
             self._file.commit()
         else:
             self._file.abandon()
@@ -104,36 +116,22 @@ class CsvRejects(_Rows):
     def abandon(self) -> None:
         """Remove what was written."""
         self._file.abandon()
+        if self._merged is not None:
+            self._merged.abandon()
 
-    def _merge(self, late: pl.DataFrame) -> None:
-        """Write the file once more, a frame at a time, with the late rows between the others."""
-        merged, written = PendingFile(self._target), self._file.file
-        try:
-            merged.file.write(self._line(self._header))
-            end = written.tell()
-            frames = self._frames or [(0, end)]
-            for (_, begin), (next_row, next_begin) in zip(frames, [*frames[1:], (None, end)], strict=True):
-                written.seek(begin)
-                block = written.read(next_begin - begin)
-                between = late if next_row is None else late.filter(pl.col("_row") < next_row)
-                late = late.slice(between.height)
-                merged.file.write(self._between(block, between) if between.height else block)
-        except BaseException:
-            merged.abandon()
-            raise
-        finally:
-            self._file.abandon()
-        self._file = merged
+    def _written(self) -> Iterator[tuple[int, bytes]]:
+        """Read what was added, a frame at a time, as records with their row numbers."""
+        file = self._file.file
+        for begin, end in pairwise((*self._begins, file.tell())):
+            file.seek(begin)
+            yield from _records(file.read(end - begin), self._source.separator)
 
-    def _between(self, block: bytes, late: pl.DataFrame) -> bytes:
-        """Merge written lines with late rows by `_row`, the first cell of a record; a late row replaces its line."""
-        out = io.BytesIO()
-        self._encode(out, late)
-        again = set(late.get_column("_row"))
-        lines = [record for record in _records(block, self._source.separator) if record[0] not in again]
-        lines += _records(out.getvalue(), self._source.separator)
-        lines.sort(key=lambda record: record[0])
-        return b"".join(line for _, line in lines)
+    def _merge_up_to(self, merged: PendingFile, row: int | None) -> None:
+        """Copy the records before a row, or all that are left, and pass over the row's own."""
+        while self._next is not None and (row is None or self._next[0] <= row):
+            if self._next[0] != row:
+                merged.file.write(self._next[1])
+            self._next = next(self._records, None)
 
     def _encode(self, out: BinaryIO, frame: pl.DataFrame) -> None:
         if "_surplus" in frame.columns:
@@ -157,11 +155,17 @@ class _Held(_Rows):
     def __init__(self, target: Path, source: Source) -> None:
         super().__init__(target, source)
         self._frames: list[tuple[int, bytes]] = []
+        self._late: list[bytes] = []
 
     def add(self, frame: pl.DataFrame) -> None:
         """Keep rows for the end."""
         if frame.height:
             self._frames.append((frame.get_column("_row")[0], _packed(self._shaped(frame))))
+
+    def late(self, frame: pl.DataFrame) -> None:
+        """Keep late rows for the end."""
+        if frame.height:
+            self._late.append(_packed(self._shaped(frame)))
 
     def commit(self) -> None:
         """Write the file and put it in its place."""
@@ -172,6 +176,10 @@ class _Held(_Rows):
     def abandon(self) -> None:
         """Forget the rows."""
         self._frames.clear()
+
+    def _late_rows(self) -> pl.DataFrame:
+        frames = [_unpacked(data) for data in self._late]
+        return pl.concat(frames, how="diagonal").sort("_row") if frames else pl.DataFrame()
 
     def _in_order(self) -> Iterator[pl.DataFrame]:
         """Give the frames with the late rows in their places."""
