@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from batchpay.throttle import Throttle
 
 _LOG_EVERY_S = 30.0
+_RATE_OVER_S = 1.0
+_BAR_WIDTH = 12
 
 
 class QuietProgress:
@@ -56,6 +58,8 @@ class TerminalProgress(QuietProgress):
         self._bar = bar
         self._ask = ask
         self._task: Any = None
+        self._mark = (time.monotonic(), 0)
+        self._rate_now = 0.0
 
     def begin(self, batch: BatchSummary) -> None:
         """Ask whether to send, then show the bar."""
@@ -68,9 +72,14 @@ class TerminalProgress(QuietProgress):
 
     def update(self, tally: Tally, throttle: Throttle) -> None:
         """Move the bar."""
+        now, (since, before) = time.monotonic(), self._mark
+        if now - since >= _RATE_OVER_S:
+            self._rate_now = (tally.attempts - before) / (now - since)
+            self._mark = (now, tally.attempts)
         state = throttle.state()
-        allowed = f"paused {state.paused_s:.0f} s" if state.paused_s > 0 else f"allowed {state.rate:,.0f}/s"
-        self._bar.update(self._task, completed=tally.finished, detail=f"{_counts(tally)}, {allowed}")
+        allowed = f"paused {state.paused_s:.0f} s" if state.paused_s >= 1 else f"of {state.rate:,.0f}"
+        pace = f"{self._rate_now:,.0f}/s {allowed}"
+        self._bar.update(self._task, completed=tally.finished, detail=f"{_counts(tally)}, {pace}")
 
 
 @contextlib.contextmanager
@@ -85,7 +94,7 @@ def progress_for(context: Context, settings: Settings, *, ask: bool) -> Iterator
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True, no_color=not context.color)
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[detail]}"), TimeRemainingColumn())
+    columns = (BarColumn(_BAR_WIDTH), MofNCompleteColumn(), TextColumn("{task.fields[detail]}"), TimeRemainingColumn())
     bar = Progress(*columns, console=console, transient=True)
     wants_answer = ask and output.is_terminal() and not is_loopback(check_origin(settings.gateway.base_url).host)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import signal
 import socket
 import stat
@@ -71,9 +72,11 @@ def test_a_killed_run_goes_on_without_paying_twice(home: Home) -> None:
         home.origin = oracle.origin
         small_file(home.path / "a.csv", 200)
         with subprocess.Popen(home.command("submit", "a.csv", "-q"), env=home.environment, cwd=home.path) as process:
-            while len(oracle.log.read_text().splitlines()) < 60:
-                assert process.poll() is None
-            process.kill()
+            try:
+                while len(oracle.entries()) < 60:
+                    assert process.poll() is None
+            finally:
+                process.kill()
         summary = home.json("submit", "a.csv", "--max-in-doubt", "50")
         assert summary["accepted"] + summary["in_doubt"] == 200
         assert 1 <= summary["in_doubt"] <= 8
@@ -109,19 +112,44 @@ def test_a_signal_ends_a_run_gently(home: Home) -> None:
         assert set(oracle.received().values()) == {1}
 
 
-def test_a_second_start_finds_the_batch_held(home: Home) -> None:
-    """While one run holds a batch, here stopped in the middle, another ends with exit code 9 and sends nothing."""
-    with running_oracle(home.path / "slow.log", "--latency-ms", "20") as oracle:
+def test_a_second_start_finds_the_batch_held(oracle_home: Home, oracle: Oracle) -> None:
+    """While one run holds a batch, here one that is paced slowly, another ends with exit code 9 and sends nothing."""
+    small_file(oracle_home.path / "a.csv", 200)
+    slowly = oracle_home.command("submit", "a.csv", "-q", "--rate", "10")
+    with subprocess.Popen(slowly, env=oracle_home.environment, cwd=oracle_home.path) as process:
+        try:
+            while len(oracle.entries()) < 3:
+                assert process.poll() is None
+            assert oracle_home.run("submit", "a.csv").returncode == 9
+            assert oracle_home.run("resume").returncode == 9
+        finally:
+            process.terminate()
+    assert process.returncode == 6
+    assert oracle_home.json("submit", "a.csv")["accepted"] == 200
+    assert set(oracle.received().values()) == {1}
+
+
+def test_a_second_signal_changes_nothing(home: Home) -> None:
+    """SIGINT twice and SIGTERM after it, while payments are on their way: still a gentle end, and no doubt."""
+    with running_oracle(home.path / "slow.log", "--latency-ms", "50") as oracle:
         home.origin = oracle.origin
         small_file(home.path / "a.csv", 100)
-        with subprocess.Popen(home.command("submit", "a.csv", "-q"), env=home.environment, cwd=home.path) as process:
-            while len(oracle.log.read_text().splitlines()) < 10:
+        with subprocess.Popen(
+            home.command("submit", "a.csv", "--json"),
+            env=home.environment,
+            cwd=home.path,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            while len(oracle.entries()) < 10:
                 assert process.poll() is None
-            process.send_signal(signal.SIGSTOP)
-            assert home.run("submit", "a.csv").returncode == 9
-            process.send_signal(signal.SIGCONT)
-            assert process.wait() == 0
-        assert set(oracle.received().values()) == {1}
+            for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                process.send_signal(number)
+            output, _ = process.communicate()
+        summary = json.loads(output)
+        assert (process.returncode, summary["in_doubt"], summary["sending"]) == (6, 0, 0)
+        oracle.settle()
+        assert len(oracle.entries()) == summary["accepted"]
 
 
 def test_a_dry_run_sends_and_records_nothing(oracle_home: Home, oracle: Oracle) -> None:
@@ -133,6 +161,24 @@ def test_a_dry_run_sends_and_records_nothing(oracle_home: Home, oracle: Oracle) 
     assert '"achAccountNumber":"****' in done.stdout
     assert oracle.entries() == []
     assert not (oracle_home.path / ".local").exists()
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_a_dry_run_opens_no_socket(oracle_home: Home) -> None:
+    """The system calls of a dry run and of a check: not one socket to a network."""
+    small_file(oracle_home.path / "a.csv", 5)
+    for arguments in (("submit", "a.csv", "--dry-run"), ("validate", "a.csv")):
+        trace = oracle_home.path / "trace"
+        command = ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=socket,connect,sendto"]
+        done = subprocess.run(
+            [*command, *oracle_home.command(*arguments)],
+            env=oracle_home.environment,
+            cwd=oracle_home.path,
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 0
+        assert "AF_INET" not in trace.read_text()
 
 
 BAD_FILES = {
