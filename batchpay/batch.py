@@ -10,22 +10,25 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from batchpay import registration
 from batchpay.checking import Checked, FileRequest, Surroundings, check_file
-from batchpay.config import Credentials, LedgerSettings, Settings
+from batchpay.config import Credentials, LedgerSettings, Settings, who
 from batchpay.errors import FileRefused, LedgerMissing, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import BatchSummary, Ledger, NewBatch, RegisteredMeanwhile
 from batchpay.ledger.sqlite import open_ledger
 from batchpay.payment import State
 from batchpay.plan import Plan
 from batchpay.reports.summary import Summary, summary_of_batch
-from batchpay.run import Progress, RunRequest, run_batch, who
 from batchpay.schedule import Schedule
 from batchpay.validation import Verdict, all_rows, valid_rows
 from batchpay.variance import Variance
+
+if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
+    from batchpay.run import Progress, RunRequest
 
 _REGISTER_TRIES = 3
 
@@ -105,6 +108,8 @@ def submit(
     The same content is the same batch: what an earlier call did is not done again. `make_ledger` lets a missing ledger
     come into being (only for a gateway on loopback).
     """
+    from batchpay.run import run_batch
+
     with closing(open_ledger(settings.ledger, create=make_ledger)) as ledger:
         for _ in range(_REGISTER_TRIES):
             around = Surroundings(ledger, settings.policy.duplicate_days, submission.run.preflight)

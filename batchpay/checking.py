@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -17,7 +18,6 @@ from batchpay.files.control import hold, stated_totals
 from batchpay.files.mapping import load_mapping
 from batchpay.files.rejects import Rejects, open_rejects
 from batchpay.files.source import Source, open_source
-from batchpay.gateway.preflight import MESSAGES, Preflight
 from batchpay.ledger.contract import BatchSummary, Earlier, Ledger, RejectedColumns
 from batchpay.payment import State, format_cents
 from batchpay.reports.summary import Summary
@@ -25,6 +25,15 @@ from batchpay.schedule import Schedule
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation import Verdict, check, valid_rows
 from batchpay.variance import Variance, variances
+
+if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
+    from batchpay.gateway.preflight import Preflight
+
+_REFUSED_BY_GATEWAY = {
+    "unknown": "the gateway has no account with this id, look the id up (batchpay gateway list)",
+    "not_echeck": "this gateway account is for cards, name one for bank payments (batchpay gateway list)",
+}
+"""What a person is told of a row whose gatewayId the gateway refuses, by code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +228,7 @@ def _refused_by_gateway(
     for frame in valid_rows(checked.source, rules, verdict) if codes else ():
         wrong = frame.filter(pl.col("gatewayId").is_in(list(codes)))
         for row, gateway_id in wrong.select("_row", "gatewayId").iter_rows():
-            refused[row] = ("gatewayId", codes[gateway_id], MESSAGES[codes[gateway_id]])
+            refused[row] = ("gatewayId", codes[gateway_id], _REFUSED_BY_GATEWAY[codes[gateway_id]])
     return refused
 
 

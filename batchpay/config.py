@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import difflib
 import os
+import platform
+import pwd
 import stat
 import tomllib
 from collections.abc import MutableMapping
@@ -144,6 +146,15 @@ class Credentials:
 
     api_id: str
     api_key: Secret
+
+
+def who() -> str:
+    """Name the person or job behind this process, for the ledger's history."""
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = f"uid {os.getuid()}"
+    return f"{user}@{platform.node()}"
 
 
 def state_directory() -> Path:

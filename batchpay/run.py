@@ -6,10 +6,8 @@ The right half's order of steps, used by `submit` and `resume` alike. It imports
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
 import signal
-import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from types import FrameType
 from typing import Protocol
 
 from batchpay.attempts import Attempts
-from batchpay.config import Credentials, Settings
+from batchpay.config import Credentials, Settings, who
 from batchpay.errors import LedgerNotUsable, RunStopped, SettingsNotUsable
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.preflight import Preflight
@@ -50,11 +48,6 @@ class RunRequest:
     limits: Limits = Limits()
     preflight: Preflight | None = None
     """What to ask the gateway before sending; None asks nothing."""
-
-
-def who() -> str:
-    """Name the person or job behind this process, for the ledger's events."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def run_batch(

@@ -52,13 +52,14 @@ def check(context: Context, accept_witness: bool, reason: str | None) -> int:
 
     Example: batchpay ledger check
     """
-    from batchpay.ledger.sqlite import accept_ledger, login_name, open_ledger
+    from batchpay.config import who
+    from batchpay.ledger.sqlite import accept_ledger, open_ledger
 
     doubted = 0
     if accept_witness:
         if not reason:
             raise WrongUse("--accept-witness needs --reason TEXT: it stays in the ledger's history")
-        doubted = accept_ledger(context.settings.ledger, login_name(), reason)
+        doubted = accept_ledger(context.settings.ledger, who(), reason)
         output.say(context, f"accepted; rows that are in doubt now: {doubted}")
     with closing(open_ledger(context.settings.ledger, read_only=True)) as opened:
         problems = opened.check()

@@ -15,6 +15,7 @@ from batchpay.cli.context import Context, option
 from batchpay.errors import BatchpayError
 
 if TYPE_CHECKING:
+    from batchpay.operations.ping import Ping
     from batchpay.reports.summary import Summary
 
 
@@ -73,11 +74,9 @@ def surrounded(context: Context, options: dict[str, Any]) -> Iterator[tuple[Acco
     The caller appends exit codes to the list; what it raises counts as well.
     """
     from batchpay.operations.logs import close_log, log, open_log
-    from batchpay.operations.metrics import write_metrics
-    from batchpay.operations.ping import Ping
 
     account, codes = Account(datetime.now(UTC)), list[int]()
-    ping = Ping(options["ping_url"]) if options["ping_url"] else None
+    ping = _ping(options["ping_url"])
     wants_log = options["log_file"] or options["log_json"]
     handler = open_log(path=options["log_file"], as_json=options["log_json"]) if wants_log else None
     try:
@@ -95,11 +94,26 @@ def surrounded(context: Context, options: dict[str, Any]) -> Iterator[tuple[Acco
         exit_code = output.exit_code_of(codes)
         log("call ended", exit_code=exit_code)
         if options["metrics_file"]:
-            write_metrics(options["metrics_file"], account.summaries, exit_code, account.started_at, datetime.now(UTC))
+            _write_metrics(options["metrics_file"], account, exit_code)
         if ping is not None and (problem := ping.finish(exit_code)):
             output.say(context, problem)
         if handler is not None:
             close_log(handler)
+
+
+def _ping(url: str | None) -> Ping | None:
+    """Load what can open a socket only where one is wanted: a dry run must not."""
+    if not url:
+        return None
+    from batchpay.operations.ping import Ping
+
+    return Ping(url)
+
+
+def _write_metrics(path: str, account: Account, exit_code: int) -> None:
+    from batchpay.operations.metrics import write_metrics
+
+    write_metrics(path, account.summaries, exit_code, account.started_at, datetime.now(UTC))
 
 
 def files_of_inbox(folder: str) -> list[str]:

@@ -73,10 +73,10 @@ def _settle(
     context: Context, ledger: Ledger, batch: BatchSummary, export: Export, options: dict[str, Any]
 ) -> tuple[list[FoundDoubt], Matching]:
     """Show every row in doubt that the export has, ask, and settle those whose line says what became of them."""
+    from batchpay.config import who
     from batchpay.reports.matching import match
     from batchpay.reports.reconciliation import found_doubts
     from batchpay.reports.resolution import refuse_account_numbers, rows_in_doubt, take_over
-    from batchpay.run import who
 
     take_over(ledger, ledger.find(batch.batch), who())
     matching = match(ledger, batch, export.lines, options["days"])

@@ -65,7 +65,7 @@ def check_signature(options: dict[str, Any]) -> None:
 
 def signature(options: dict[str, Any]) -> tuple[str, str]:
     """Give who decides and why; asks on a terminal. The account that runs the command is recorded beside the name."""
-    from batchpay.run import who
+    from batchpay.config import who
 
     reason = _stripped(options["reason"]) or click.prompt("Reason", err=True, value_proc=_filled)
     name = _stripped(options["name"]) or click.prompt("Your name", err=True, value_proc=_filled)
@@ -113,9 +113,9 @@ def _list(context: Context, batch: str, export: str | None) -> int:
 
 def _take_over(context: Context, found: BatchSummary) -> None:
     """Rows in `sending` without a living run are in doubt; a run that lives is left alone."""
+    from batchpay.config import who
     from batchpay.ledger.sqlite import open_ledger
     from batchpay.reports.resolution import take_over
-    from batchpay.run import who
 
     with closing(open_ledger(context.settings.ledger)) as ledger:
         try:
@@ -126,9 +126,9 @@ def _take_over(context: Context, found: BatchSummary) -> None:
 
 
 def _settle(context: Context, batch: str, options: dict[str, Any]) -> int:
+    from batchpay.config import who
     from batchpay.ledger.sqlite import open_ledger
     from batchpay.reports.resolution import rows_in_doubt, take_over
-    from batchpay.run import who
 
     settings = context.settings
     with closing(open_ledger(settings.ledger)) as ledger:

@@ -134,7 +134,7 @@ class CsvReader:
         if at >= 0:
             line += block.count(b"\n", 0, at)
             raise FileRefused(f"{self._name}: line {line} holds a NUL byte")
-        fast = self._fast(block, line, breaks)
+        fast = None if self._was_odd else self._fast(block, line, breaks)
         if fast is not None:
             return fast, b""
         frames: list[pl.DataFrame] = []
@@ -150,6 +150,7 @@ class CsvReader:
             if len(left) > OPEN_BYTES_MAX:
                 raise self._open_quote(line)
             frames.append(frame)
+        self._was_odd = any("_odd" in frame for frame in frames)
         return pl.concat(frames, how="diagonal"), left
 
     def _piece(self, piece: bytes, line: int, is_last: bool) -> tuple[pl.DataFrame, bytes]:
@@ -166,13 +167,16 @@ class CsvReader:
 
     def _mixed(self, piece: bytes, line: int) -> pl.DataFrame:
         """Let polars split the rows that look plain, and only the others one by one."""
-        plain, numbers, odd = part_lines(self._name, piece, self._separator, line, len(self._places))
-        lines = b"".join(text + b"\n" for text in plain)
-        fast = self._fast(lines, 0, len(plain)) if plain else None
-        if fast is None or fast.height != len(plain):
-            return self._slow(split_records(self._name, piece, self._separator, line))
-        fast = fast.with_columns(pl.Series("_line", numbers, dtype=pl.UInt32))
-        return pl.concat([fast, self._slow(odd)], how="diagonal").sort("_line") if odd.cells else fast
+        for trust_unquoted in (True, False):
+            plain, numbers, odd = part_lines(
+                self._name, piece, self._separator, line, len(self._places), trust_unquoted=trust_unquoted
+            )
+            plain.append(b"")
+            fast = self._fast(b"\n".join(plain), 0, len(numbers))
+            if fast is not None and fast.height == len(numbers):
+                fast = fast.with_columns(pl.Series("_line", numbers, dtype=pl.UInt32))
+                return pl.concat([fast, self._slow(odd)], how="diagonal").sort("_line") if odd.cells else fast
+        return self._slow(split_records(self._name, piece, self._separator, line))
 
     def _open_quote(self, line: int) -> FileRefused:
         return FileRefused(f"{self._name}: line {line}: a quotation mark is opened and never closed")

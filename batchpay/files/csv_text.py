@@ -65,12 +65,13 @@ def split_records(name: str, block: bytes, separator: str, first_line: int, most
 
 
 def part_lines(
-    name: str, block: bytes, separator: str, first_line: int, width: int
+    name: str, block: bytes, separator: str, first_line: int, width: int, *, trust_unquoted: bool
 ) -> tuple[list[bytes], list[int], Records]:
     """Part whole lines into those that look like one plain row each, with their numbers, and the records of the rest.
 
     A plain row's cells are as many as the header's, its quotation marks come in pairs, and it ends as the first line
-    does. Whether it is what it looks like is for the caller to prove. Raises as split_records does.
+    does; a line without such marks may be trusted to. Whether it is what it looks like is for the caller to prove.
+    Raises as split_records does.
     """
     raw = _lines(block)
     mark = separator.encode()
@@ -81,11 +82,13 @@ def part_lines(
     at = 0
     while at < len(raw):
         line = raw[at]
-        quoted = b'"' in line
-        parts = line.split(b'"') if quoted else ()
-        separators = sum(part.count(mark) for part in parts[::2]) if quoted else line.count(mark)
-        return_at = len(line) - 1 if has_return else -1
-        if separators == width - 1 and (not quoted or len(parts) % 2) and line.find(b"\r") == return_at:
+        looks_plain = trust_unquoted
+        if b'"' in line or not trust_unquoted:
+            parts = line.split(b'"')
+            separators = sum(part.count(mark) for part in parts[::2])
+            return_at = len(line) - 1 if has_return else -1
+            looks_plain = separators == width - 1 and len(parts) % 2 == 1 and line.find(b"\r") == return_at
+        if looks_plain:
             plain.append(line)
             numbers.append(first_line + at)
             at += 1

@@ -11,11 +11,6 @@ from batchpay.gateway.payments import PaymentsClient
 
 UNKNOWN = "unknown"
 NOT_ECHECK = "not_echeck"
-MESSAGES = {
-    UNKNOWN: "the gateway has no account with this id, look the id up (batchpay gateway list)",
-    NOT_ECHECK: "this gateway account is for cards, name one for bank payments (batchpay gateway list)",
-}
-"""What a person is told of a row whose gatewayId the gateway refuses, by code."""
 
 
 class Preflight:

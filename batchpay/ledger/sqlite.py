@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pwd
 import secrets
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
-from batchpay.config import LedgerSettings, config_directory, state_directory
+from batchpay.config import LedgerSettings, config_directory, state_directory, who
 from batchpay.errors import (
     BatchpayError,
     LedgerDamaged,
@@ -29,7 +28,7 @@ from batchpay.ledger.sqlite_ledger import SqliteLedger
 from batchpay.ledger.store import FIRST_MAC, LOCK_WAIT_S, FileLock, Place, Store, connect, event_mac
 from batchpay.ledger.witness import Testimony, Witness
 
-__all__ = ["accept_ledger", "create_ledger", "location", "login_name", "open_ledger"]
+__all__ = ["accept_ledger", "create_ledger", "location", "open_ledger"]
 
 SQLITE_LEAST = (3, 37, 0)
 """STRICT tables and RETURNING."""
@@ -113,14 +112,6 @@ def accept_ledger(settings: LedgerSettings, who: str, why: str) -> int:
         ledger.close()
 
 
-def login_name() -> str:
-    """Name the person whose account runs this process."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"uid {os.getuid()}"
-
-
 def _write_new(place: Place, keys: Keys) -> None:
     """Write under another name and rename, the witness first: a crash leaves either no ledger or a whole one."""
     temporary = place.ledger.with_name(place.ledger.name + ".new")
@@ -128,7 +119,7 @@ def _write_new(place: Place, keys: Keys) -> None:
         Path(f"{temporary}{left_over}").unlink(missing_ok=True)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     ledger_id = secrets.token_hex(16)
-    event = (1, now_ms(), None, "created", login_name(), None, "{}")
+    event = (1, now_ms(), None, "created", who(), None, "{}")
     mac = event_mac(keys, FIRST_MAC, event)
     connection = connect(temporary, "rw", 0)
     try:
