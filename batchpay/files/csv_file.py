@@ -27,7 +27,7 @@ from batchpay.files.csv_text import (
 from batchpay.files.header import EXAMPLE_MARK, UNNAMED, Header
 from batchpay.files.streams import OpenFile, in_blocks, recoded, unpacked
 
-CHUNK_ROWS = 50_000
+CHUNK_ROWS = 30_000
 BLOCK_BYTES = (1 << 20, 24 << 20)
 """The least and the most bytes of a block; between them it is cut for CHUNK_ROWS rows."""
 PIECE_BYTES = 2 << 20
@@ -72,6 +72,8 @@ class CsvReader:
         self._schema = dict.fromkeys(self._places, pl.String)
         self._unfinished_allowed = unfinished_allowed
         self._block_bytes = _block_bytes(text.head())
+        self._has_odd_rows = False
+        """Where one block has odd rows the next ones hardly are without: they are not tried whole."""
 
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Give the rows in file order; raises FileRefused with the line where the file can't be read."""
@@ -134,9 +136,10 @@ class CsvReader:
         if at >= 0:
             line += block.count(b"\n", 0, at)
             raise FileRefused(f"{self._name}: line {line} holds a NUL byte")
-        fast = None if self._was_odd else self._fast(block, line, breaks)
+        fast = None if self._has_odd_rows else self._fast(block, line, breaks)
         if fast is not None:
             return fast, b""
+        self._has_odd_rows = True
         frames: list[pl.DataFrame] = []
         left, rest = b"", memoryview(block)
         while rest:
@@ -150,8 +153,7 @@ class CsvReader:
             if len(left) > OPEN_BYTES_MAX:
                 raise self._open_quote(line)
             frames.append(frame)
-        self._was_odd = any("_odd" in frame for frame in frames)
-        return pl.concat(frames, how="diagonal"), left
+        return pl.concat(frames, how="diagonal") if frames else self._empty(), left
 
     def _piece(self, piece: bytes, line: int, is_last: bool) -> tuple[pl.DataFrame, bytes]:
         """Split a piece in which some row is odd; what follows an open quotation mark is left."""
@@ -184,7 +186,7 @@ class CsvReader:
     def _fast(self, block: bytes, line: int, breaks: int) -> pl.DataFrame | None:
         """Let polars split the block; None where it can't be proven that every cell is where it should be."""
         if not block:
-            return pl.DataFrame(schema={**self._schema, "_line": pl.UInt32})
+            return self._empty()
         if block.startswith(BYTE_ORDER_MARK):
             return None  # polars drops it, but inside a file it belongs to a cell
         try:
@@ -211,6 +213,9 @@ class CsvReader:
         if quotes and any(least == 0 for least in frame.select(pl.all().str.len_bytes().min()).row(0)):
             frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
         return frame.with_columns(lines.alias("_line"))
+
+    def _empty(self) -> pl.DataFrame:
+        return pl.DataFrame(schema={**self._schema, "_line": pl.UInt32})
 
     def _doubled_quotes(self, block: bytes, frame: pl.DataFrame) -> int:
         """Count the quotation marks in cells of the lines that have doubled ones; -1 where polars read one otherwise.

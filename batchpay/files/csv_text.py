@@ -82,12 +82,11 @@ def part_lines(
     at = 0
     while at < len(raw):
         line = raw[at]
-        looks_plain = trust_unquoted
-        if b'"' in line or not trust_unquoted:
+        looks_plain = line.find(b"\r") == (len(line) - 1 if has_return else -1)
+        if looks_plain and (b'"' in line or not trust_unquoted):
             parts = line.split(b'"')
             separators = sum(part.count(mark) for part in parts[::2])
-            return_at = len(line) - 1 if has_return else -1
-            looks_plain = separators == width - 1 and len(parts) % 2 == 1 and line.find(b"\r") == return_at
+            looks_plain = separators == width - 1 and len(parts) % 2 == 1
         if looks_plain:
             plain.append(line)
             numbers.append(first_line + at)

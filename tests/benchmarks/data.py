@@ -25,6 +25,8 @@ BLOCK_ROWS = 100_000
 KINDS = 20
 """Kinds of faults, equally frequent."""
 KINDS_SHARED = 15
+BANKS = 3000
+"""Different routing numbers: few beside the rows, as in any file of payments."""
 TWICE_EVERY = 10_000
 """With `--twice` so many rows share one paymentId with the row before."""
 
@@ -73,8 +75,9 @@ def _phone(salt: int) -> pl.Expr:
 
 
 def _routing_number() -> pl.Expr:
-    """Eight digits and the check digit of the American Bankers Association."""
-    base = pl.lit(pl.Series(_DISTRICTS)).gather(_below(40, len(_DISTRICTS))) * 1_000_000 + 1 + _below(41, 999_999)
+    """Routing numbers of so many banks: eight digits and the check digit of the American Bankers Association."""
+    bank = _below(40, BANKS)
+    base = pl.lit(pl.Series(_DISTRICTS)).gather(bank % len(_DISTRICTS)) * 1_000_000 + 1 + bank * 7919 % 999_999
     weights = (3, 7, 1, 3, 7, 1, 3, 7)
     total = sum((base // 10 ** (7 - place) % 10 * weight for place, weight in enumerate(weights)), pl.lit(0))
     return _digits(base * 10 + (10 - total % 10) % 10, 9)

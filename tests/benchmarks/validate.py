@@ -9,13 +9,16 @@ from pathlib import Path
 
 from tests.benchmarks.process import OWN_PYTHON, PEERS_PYTHON, BenchmarkFailed, Measured, Sample, run
 from tests.benchmarks.results import Results
+from tests.benchmarks.rules import SHARED_RULES
 
 ALL, FIFTEEN, FLOOR = "batchpay, all rules", "batchpay, the fifteen rules", "decode"
+COMMAND = "`batchpay validate --rejects`, start to end"
 _LABELS = {
     FLOOR: "floor: polars decodes all columns as text",
     "wc -l": "floor: `wc -l`",
     "read_excel": "floor: polars.read_excel",
 }
+AS_OF_DAY = "2026-11-20"
 FAST = ("wc -l", FLOOR, ALL, FIFTEEN, "polars by hand", "dataframely", "DuckDB")
 SLOW = ("pandera on pandas", "pointblank")
 SLOWEST = ("frictionless",)
@@ -51,6 +54,9 @@ def check(engine: str, path: Path, rejects: Path) -> Sample:
     if engine in (ALL, FIFTEEN):
         which = "all" if engine == ALL else "fifteen"
         return run([OWN_PYTHON, "-m", "tests.benchmarks.own_validate", which, str(path), str(rejects)])
+    if engine == COMMAND:
+        command = [OWN_PYTHON, "-m", "batchpay", "validate", str(path), "--rejects", str(rejects), "--json"]
+        return run([*command, "--as-of", AS_OF_DAY], code=3)
     return run([PEERS_PYTHON, "-m", "tests.benchmarks.peers.validate", engine, str(path), str(rejects)])
 
 
@@ -63,13 +69,16 @@ def compare(file: File, folder: Path, times: dict[str, int]) -> dict[str, Measur
             if turn < count:
                 samples[engine].append(check(engine, path, folder / "rejects.csv"))
     found = {engine: {_shared(engine, sample) for sample in samples[engine]} for engine in samples}
-    answers = {answer for engine in found if engine in (*_FINDS_SHARED, ALL) for answer in found[engine]}
+    answers = {answer for engine in found if engine in (*_FINDS_SHARED, ALL, COMMAND) for answer in found[engine]}
     if len(answers) > 1:
         raise BenchmarkFailed(f"{file.name}: failures of the fifteen rules differ: {found}")
     return {engine: Measured(runs) for engine, runs in samples.items()}
 
 
 def _shared(engine: str, sample: Sample) -> int:
+    if engine == COMMAND:
+        counts: dict[str, int] = sample.told["counts"]
+        return sum(counts.get(rule.name, 0) for rule in SHARED_RULES)
     return int(sample.told["shared_failures" if engine == ALL else "failures"])
 
 
@@ -85,7 +94,7 @@ def _peers_table(results: Results, title: str, note: str, measured: dict[str, Me
         one = measured[engine]
         label = _LABELS.get(engine, engine)
         rows.append((
-            f"**{label}**" if engine in (ALL, FIFTEEN) else label, f"{one.job_s:.2f} s", f"{one.job_s / floor:.2f}",
+            f"**{label}**" if engine in (ALL, FIFTEEN, COMMAND) else label, f"{one.job_s:.2f} s", f"{one.job_s / floor:.2f}",
             f"{one.wall_s:.2f} s", f"{one.cpu_s:.2f} s", f"{one.rss_mib:.0f} MiB", str(one.runs),
         ))  # fmt: skip
     header = ("", "job", "x floor", "whole process", "CPU", "peak memory", "runs")
@@ -108,7 +117,7 @@ def measure_validation(results: Results, folder: Path, *, quick: bool) -> None:
     results.figures["validate.dataframely_ratio"] = small["dataframely"].job_s / small[FIFTEEN].job_s
     results.figures["validate.duckdb_ratio"] = small["DuckDB"].job_s / small[FIFTEEN].job_s
 
-    times = {FLOOR: count, ALL: count} if quick else _times(FAST, count) | _times(SLOW, 3)
+    times = {FLOOR: count, ALL: count, COMMAND: 1} if quick else _times((*FAST, COMMAND), count) | _times(SLOW, 3)
     million = compare(File(1_000_000, 2), folder, times)
     _peers_table(results, "Check 1,000,000 rows, CSV, 2 % bad", NOTE + " frictionless would take minutes.", million)
     results.figures["validate.decode_ratio"] = million[ALL].job_s / million[FLOOR].job_s

@@ -131,7 +131,7 @@ SABOTAGES = (
     Sabotage(
         "sends before the commit has returned",
         (
-            ("submission.py", "        intent.done.wait()\n", ""),
+            ("submission.py", "        intent.done.acquire()\n", ""),
             ("submission.py", "        if not intent.granted:\n            raise NotGranted\n", ""),
         ),
         _power_cuts,
