@@ -94,7 +94,8 @@ def _peers_table(results: Results, title: str, note: str, measured: dict[str, Me
         one = measured[engine]
         label = _LABELS.get(engine, engine)
         rows.append((
-            f"**{label}**" if engine in (ALL, FIFTEEN, COMMAND) else label, f"{one.job_s:.2f} s", f"{one.job_s / floor:.2f}",
+            f"**{label}**" if engine in (ALL, FIFTEEN, COMMAND) else label,
+            f"{one.job_s:.2f} s", f"{one.job_s / floor:.2f}",
             f"{one.wall_s:.2f} s", f"{one.cpu_s:.2f} s", f"{one.rss_mib:.0f} MiB", str(one.runs),
         ))  # fmt: skip
     header = ("", "job", "x floor", "whole process", "CPU", "peak memory", "runs")
