@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from batchpay.cli.commands import command_options
 from batchpay.config import Settings, check_tables, load_settings, read_settings_file, settings_file
 
 COMMON = ("config", "profile", "json", "quiet", "verbose", "color")
@@ -38,8 +39,6 @@ class Context:
     @cached_property
     def settings(self) -> Settings:
         """All settings; raises SettingsNotUsable that names the key."""
-        from batchpay.cli.main import command_options
-
         check_tables(self.tables, command_options(self.tables))
         return load_settings(self.tables)
 

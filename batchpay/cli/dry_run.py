@@ -61,7 +61,7 @@ def seconds_at(settings: Settings, rows: int) -> float | None:
 
 def _ask_gateway(settings: Settings, preview: Preview) -> None:
     """Ask the gateway about itself and the file's accounts (only with --preflight: a dry run opens no socket)."""
-    from batchpay.cli.submit import check_gateway
+    from batchpay.cli.sending import check_gateway
     from batchpay.gateway.preflight import Preflight
 
     check_gateway(settings)

@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import click
 
 from batchpay import __version__
-from batchpay.cli.context import COMMON, Context, Group
+from batchpay.cli.commands import COMMANDS, load_command
+from batchpay.cli.context import Context, Group
 from batchpay.errors import BatchpayError
-
-COMMANDS = {
-    "validate": ("batchpay.cli.validate", "Check payment files; nothing is sent."),
-    "submit": ("batchpay.cli.submit", "Check payment files, send what is right, write results and rejects."),
-    "resume": ("batchpay.cli.resume", "Go on with a batch's pending rows; the file is no longer needed."),
-    "status": ("batchpay.cli.status", "Show all batches, or one: states, counts, cents."),
-    "results": ("batchpay.cli.results", "Write a batch's results file again, from the ledger."),
-    "resolve": ("batchpay.cli.resolve", "List rows in doubt, or settle them."),
-    "reconcile": ("batchpay.cli.reconcile", "Match a batch with a gateway's or a bank's export."),
-    "report": ("batchpay.cli.report", "Write a page about a batch (HTML, self-contained)."),
-    "template": ("batchpay.cli.template", "Write an empty payment file: XLSX with drop-downs, or CSV."),
-    "rules": ("batchpay.cli.rules", "Print every rule of a payment row."),
-    "test-connection": ("batchpay.cli.test_connection", "Ask the gateway whether it knows us."),
-    "gateway": ("batchpay.cli.gateway", "List, get, create, update, delete gateway accounts."),
-    "ledger": ("batchpay.cli.ledger", "Make, check or back up the ledger."),
-    "sandbox": ("batchpay.cli.sandbox", "The whole gateway interface on loopback."),
-    "demo": ("batchpay.cli.demo", "Sandbox, sample file, submission: no credentials needed."),
-}
-"""Module and short help of each command, so that help imports none of them. A test holds the texts together."""
 
 
 class LazyGroup(Group):
@@ -51,24 +31,6 @@ class LazyGroup(Group):
         """List the commands from the table, importing none."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
-
-
-def load_command(name: str) -> click.Command:
-    """Import one command."""
-    module = importlib.import_module(COMMANDS[name][0])
-    command: click.Command = getattr(module, name.replace("-", "_"))
-    return command
-
-
-def command_options(tables: dict[str, Any]) -> dict[str, set[str]]:
-    """Name the options that may be preset in the tables of commands which the settings file has."""
-    options: dict[str, set[str]] = {name: set() for name in COMMANDS}
-    for name in COMMANDS:
-        if name in tables:
-            parameters = load_command(name).params
-            options[name] = {str(parameter.name) for parameter in parameters} - set(COMMON)
-    options["submit"] |= options["validate"]
-    return options
 
 
 @click.group(cls=LazyGroup)

@@ -11,7 +11,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.operations import operation_options, surrounded
-from batchpay.cli.submit import check_gateway, run_request, sending_options, sending_settings
+from batchpay.cli.sending import check_gateway, run_request, sending_options, sending_settings
 from batchpay.config import load_credentials
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
-import zoneinfo
 from pathlib import Path
 from typing import Any
 
@@ -22,61 +19,9 @@ from batchpay.cli.operations import (
 )
 from batchpay.cli.options import checking_options
 from batchpay.cli.paths import beside, expand
+from batchpay.cli.sending import check_gateway, run_request, sending_options, sending_settings
 from batchpay.config import Credentials, Settings, load_credentials
-from batchpay.errors import BatchHeld, FileRefused, SettingsNotUsable
-from batchpay.throttle import parse_rate
-
-
-class Until(click.ParamType[float]):
-    """A time of day at which no further row is begun: HH:MM, with a time zone's name or offset behind it if need be."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Give the Unix time that is meant: the next HH:MM within twelve hours, otherwise the one that has passed."""
-        if isinstance(value, float):
-            return value
-        time_text, _, zone_text = str(value).strip().partition(" ")
-        try:
-            time = datetime.time.fromisoformat(time_text)
-            zone = zoneinfo.ZoneInfo(zone_text) if zone_text else time.tzinfo
-        except (ValueError, zoneinfo.ZoneInfoNotFoundError, OSError):
-            self.fail("a time is written 17:30, '17:30 America/New_York' or 17:30-05:00", param, ctx)
-        now = datetime.datetime.now(zone).astimezone(zone)
-        moment = now.replace(hour=time.hour, minute=time.minute, second=time.second, microsecond=0)
-        candidates = [moment + datetime.timedelta(days=days) for days in (-1, 0, 1)]
-        return min(candidates, key=lambda candidate: abs(candidate - now)).timestamp()
-
-
-class Rate(click.ParamType[str]):
-    """Requests a second, or `auto`."""
-
-    name = "rate"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the rate, and keep it as text."""
-        try:
-            parse_rate(str(value))
-        except SettingsNotUsable as error:
-            self.fail(str(error), param, ctx)
-        return str(value)
-
-
-def sending_options(function: Any) -> Any:
-    """Give a command the options that say how a run sends."""
-    for declare in reversed(
-        (
-            option("--rate", type=Rate(), metavar="N", help="Ceiling of requests a second, or auto."),
-            option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Requests in flight at once."),
-            option("--max-in-doubt", type=click.IntRange(1), metavar="N", help="Stop after so many rows in doubt."),
-            option("--until", type=Until(), metavar="HH:MM", help="Begin no row after this time (zone may follow)."),
-            option("--limit", type=click.IntRange(1), metavar="N", help="Begin at most N rows."),
-            option("--preflight/--no-preflight", default=None, help="Ask the gateway about itself before sending."),
-            option("--yes", is_flag=True, help="Do not ask before sending."),
-        )
-    ):
-        function = declare(function)
-    return function
+from batchpay.errors import BatchHeld, FileRefused
 
 
 @click.command(cls=Command, short_help="Check payment files, send what is right, write results and rejects.")
@@ -132,31 +77,6 @@ def _check_usage(files: tuple[str, ...], options: dict[str, Any]) -> None:
         raise click.UsageError("--again and --allow-duplicates need --reason TEXT")
     if options["plan"] and not options["dry_run"]:
         raise click.UsageError("--plan goes with --dry-run; a submission takes the plan by --from-plan")
-
-
-def sending_settings(settings: Settings, options: dict[str, Any]) -> Settings:
-    """Lay the options of this call over the settings."""
-    names = ("rate", "workers", "max_in_doubt")
-    chosen = {name: options[name] for name in names if options[name] is not None}
-    return dataclasses.replace(settings, submit=dataclasses.replace(settings.submit, **chosen))
-
-
-def check_gateway(settings: Settings) -> None:
-    """Refuse an origin that money must not be sent to, before anything else is done."""
-    from batchpay.gateway.origin import check_origin
-
-    check_origin(settings.gateway.base_url)
-
-
-def run_request(results: Path | None, settings: Settings, credentials: Credentials, options: dict[str, Any]) -> Any:
-    """Say how far a run may go, and what it asks the gateway first."""
-    from batchpay.gateway.preflight import Preflight
-    from batchpay.run import RunRequest
-    from batchpay.submission import Limits
-
-    limits = Limits(rows_max=options["limit"], until=options["until"])
-    asks = options["preflight"] is not False
-    return RunRequest(results, limits, Preflight(settings.gateway, credentials) if asks else None)
 
 
 def _submit_one(

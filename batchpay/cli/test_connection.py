@@ -8,7 +8,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context
-from batchpay.cli.submit import check_gateway
+from batchpay.cli.sending import check_gateway
 from batchpay.config import load_credentials
 from batchpay.errors import RunStopped
 

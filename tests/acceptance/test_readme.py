@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from batchpay.cli.main import COMMANDS
+from batchpay.cli.commands import COMMANDS
 from batchpay.payment import State
 from tests.support.command import Home
 

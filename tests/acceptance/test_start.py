@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from batchpay.cli.main import COMMANDS, load_command
+from batchpay.cli.commands import COMMANDS, load_command
 
 HEAVY = ("polars", "pandera", "requests", "urllib3", "flask", "cryptography", "openpyxl", "rich", "sqlite3")
 

@@ -95,6 +95,11 @@ def part_of(path: Path) -> str:
     return relative.parts[1].removesuffix(".py").split("_")[0]
 
 
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(("batchpay", *parts) if parts[0] == "schemas" else parts).removesuffix(".__init__")
+
+
 def imported_names(tree: ast.AST) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -119,6 +124,16 @@ def test_imports_point_one_way(path: Path) -> None:
     for library, parts in ONLY_IN.items():
         if any(name == library or name.startswith(f"{library}.") for name in names):
             assert part in parts, f"{library} belongs to {parts}"
+
+
+def test_no_two_files_need_each_other() -> None:
+    """Imports, those inside functions too, form no circle."""
+    names = {module_of(path): imported_names(ast.parse(path.read_text("utf-8"))) for path in sources()}
+    needs = {module: {other for other in names if other in imported} - {module} for module, imported in names.items()}
+    while needs:
+        free = {module for module, needed in needs.items() if not needed & needs.keys()}
+        assert free, f"a circle among {sorted(needs)}"
+        needs = {module: needed for module, needed in needs.items() if module not in free}
 
 
 def test_the_sandbox_knows_nothing_of_the_client() -> None:

@@ -12,7 +12,8 @@ from typing import Any, get_type_hints
 import click
 import pytest
 
-from batchpay.cli.main import COMMANDS, cli, load_command
+from batchpay.cli.commands import COMMANDS, load_command
+from batchpay.cli.main import cli
 from batchpay.config import API_KEY_FILE_VARIABLE, API_KEY_VARIABLE, Settings, check_tables, load_settings
 from batchpay.gateway.profile import Profile
 from batchpay.operations.inbox import CONTROL_SUFFIX
@@ -162,7 +163,7 @@ def test_settings_blocks_are_accepted() -> None:
     (example,) = blocks(DOCS / "settings.md", "toml")
     tables: dict[str, Any] = tomllib.loads(example)
     laid_over = tables.pop("profile")["test"]
-    from batchpay.cli.main import command_options
+    from batchpay.cli.commands import command_options
 
     for given in (tables, laid_over):
         check_tables(given, command_options(given))
