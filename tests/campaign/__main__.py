@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.campaign import durability, kills, phases, races, restores
+from tests.campaign import durability, kills, persons, phases, races, restores
 from tests.campaign.sabotages import SABOTAGES, caught
 from tests.campaign.trial import Bench, Findings, bench
 from tests.support.fault_kinds import FAULTS
 
-_QUICK_KILLS = {"resume": 300, "submit": 150, "again": 50}
+_QUICK_KILLS = {"resume": 280, "submit": 140, "again": 50, "resolve": 30}
 _QUICK_ERRORS = 100
 _COMMANDS: dict[str, tuple[tuple[str, ...], bool]] = {
     "resume": (("resume",), False),
@@ -92,6 +92,14 @@ def main() -> int:
         flips = range(seed, seed + (60 if quick else 1000))
         gather("flipped bits", (restores.damaged_ledger(made, number) for number in flips), total)
         gather("cut off", (restores.cut_ledger(made, number) for number in flips), total)
+        if persons.FAKETIME is None:
+            print("faketime is not installed: no wrong clocks")
+        else:
+            gather("wrong clocks", persons.wrong_clocks(made, seed), total)
+    if kills.STRACE is not None:
+        with tempfile.TemporaryDirectory() as folder, bench(Path(folder) / "b", None, "--silent-every", "5") as silent:
+            number = _QUICK_KILLS["resolve"] if quick else None
+            gather("kill -9 of resolve", persons.kills_of_resolve(silent, number, seed), total)
     missed = 0
     for sabotage in SABOTAGES:
         with tempfile.TemporaryDirectory() as folder:
