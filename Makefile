@@ -26,9 +26,13 @@ $(VENV)/.test: $(VENV)/.run tests/requirements.lock
 	@$(PIP) --require-hashes -r tests/requirements.lock
 	@touch $@
 
-# The programs that the benchmarks hold batchpay against, in a place of their own: they must not change its libraries.
-$(VENV)/.bench: $(VENV)/.test tests/benchmarks/requirements.lock
-	@$(PIP) --require-hashes -r tests/benchmarks/requirements.lock
+# The programs that the benchmarks hold batchpay against, in a place of their own: pandas beside it would slow its start.
+PEERS := $(VENV)/peers
+$(VENV)/.bench: $(VENV)/.test requirements.lock tests/benchmarks/requirements.lock
+	@$(PYTHON) -m venv $(PEERS)
+	@for lock in requirements.lock tests/benchmarks/requirements.lock; do \
+	    $(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r $$lock || exit 1; \
+	done
 	@touch $@
 
 .PHONY: demo
