@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import threading
 from pathlib import Path
 from random import Random
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from batchpay.errors import FileRefused
 from batchpay.files import csv_file
+from batchpay.files.csv_text import OpenQuote, split_records
 from batchpay.files.source import Kind, open_source
 from batchpay.schemas.columns import COLUMNS, REQUIRED
 from tests.support.payment_files import HEADER, VALID, cells, csv_text, line, read, write
@@ -267,3 +269,44 @@ def _as_written(row: dict[str, object], header: list[str]) -> list[object]:
     surplus = row.get("_surplus") or []
     assert isinstance(surplus, list)
     return [*(row[name] or "" for name in header), *surplus]
+
+
+_SCRAPS = ("a", "b", "é", "", "", ",", ",", '"', '""', '"x,y"', '"p""q"', '"s "", t"', "\r", '"\n"', "\ufeff", " ")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_scraps_are_split_as_the_grammar_says(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Odd lines among plain ones: the fast ways give what the slow one gives, or refuse as it does."""
+    random = Random(seed)
+    for _ in range(120):
+        monkeypatch.setattr(csv_file, "PIECE_BYTES", random.choice([40, 300, 1 << 20]))
+        monkeypatch.setattr(csv_file, "BLOCK_BYTES", random.choice([(100, 200), (1 << 20, 1 << 20)]))
+        odd, end = random.choice([0.05, 0.3]), random.choice(["\n", "\n", "\r\n"])
+        lines = [
+            "".join(random.choice(_SCRAPS) for _ in range(random.randint(0, 9))) if random.random() < odd else "k,l,m"
+            for _ in range(random.randint(1, 25))
+        ]
+        body = "".join(text + end for text in lines)
+        try:
+            exact = split_records("it", body.encode(), ",", 2)
+        except (FileRefused, OpenQuote):
+            with pytest.raises(FileRefused):
+                read(write(tmp_path, "zz0q,zz1q,zz2q" + end + body))
+            continue
+        frame = read(write(tmp_path, "zz0q,zz1q,zz2q" + end + body))
+        expected = [
+            (at, [*row, "", ""][: max(3, len(row))])
+            for at, row in zip(exact.lines, exact.cells, strict=True)
+            if any(row) or len(row) != 3
+        ]
+        found = [(row["_line"], _as_written(row, ["zz0q", "zz1q", "zz2q"])) for row in frame.iter_rows(named=True)]
+        assert found == expected
+
+
+def test_a_reader_that_is_left_early_ends(tmp_path: Path) -> None:
+    """Who stops in the middle leaves no thread behind that still reads the file."""
+    with open_source(write(tmp_path, csv_text(5)), required=()) as source:
+        chunks = source.chunks()
+        next(chunks)
+        del chunks
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("reader")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import polars as pl
 import pytest
 
 from batchpay.checking import FileRequest, Surroundings, check_file
+from batchpay.files.rejects import OURS, open_rejects
+from batchpay.files.source import open_source
 from batchpay.payment import State
 from batchpay.schemas.options import RuleOptions
+from batchpay.validation import check
 from tests.support.command import small_file
 
 AS_OF = datetime.date(2026, 11, 21)
@@ -32,3 +36,22 @@ def test_a_row_that_fails_twice_stands_once(tmp_path: Path, ending: str) -> None
     assert frame["_row"].to_list() == ["2", "3"]
     assert "amount: format" in frame["_errors"][0]
     assert "paymentId: duplicate" in frame["_errors"][0]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_row_that_is_too_long_comes_back_with_all_its_cells(tmp_path: Path, late: bool) -> None:
+    """Cells beyond the header's reach the rejects file through the check, also where a row beside it fails late."""
+    file = small_file(tmp_path / "a.csv", 4)
+    lines = file.read_text("utf-8").splitlines()
+    lines[2] += ',surplus,"and, more"'
+    if late:
+        lines[3] = lines[3].replace("P-3", "P-1")
+    file.write_text("\n".join(lines) + "\n", "utf-8")
+    target = tmp_path / "wrong.csv"
+    with open_source(str(file)) as source:
+        rejects = open_rejects(target, source)
+        verdict = check(source, RuleOptions(AS_OF), rejects=rejects)
+        rejects.commit()
+    assert verdict.rejected.rows == (3 if late else 1)
+    returned = [row for row in csv.reader(target.read_text("utf-8").splitlines()) if row[0] == "2"]
+    assert returned[0][len(OURS) :] == next(csv.reader([lines[2]]))
