@@ -204,6 +204,8 @@ class CsvReader:
         missing = cells + quotes + (len(self._places) - 1) * rows + ends - len(block)
         if missing and not (quotes and breaks == rows and self._doubled_quotes(block, frame) == missing):
             return None
+        if quotes and not self._marks_at_borders(block):
+            return None  # polars drops a mark inside a quoted cell without a word
         if breaks == rows:
             lines = pl.int_range(line, line + rows, dtype=pl.UInt32)
         else:
@@ -214,6 +216,15 @@ class CsvReader:
         if quotes and any(least == 0 for least in frame.select(pl.all().str.len_bytes().min()).row(0)):
             frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
         return frame.with_columns(lines.alias("_line"))
+
+    def _marks_at_borders(self, block: bytes) -> bool:
+        """Tell whether every quotation mark that is not doubled stands where a cell begins or ends."""
+        parts = block.split(b'"')
+        begins, ends = (self._separator.encode(), b"\n", b"\r\n"), (self._separator.encode(), b"\n")
+        if len(parts) % 2 == 0 or not parts[-1].startswith(begins) or (parts[0] and not parts[0].endswith(ends)):
+            return False
+        between = set(parts[2:-1:2])
+        return all(not text or (text.startswith(begins) and text.endswith(ends)) for text in between)
 
     def _empty(self) -> pl.DataFrame:
         return pl.DataFrame(schema={**self._schema, "_line": pl.UInt32})

@@ -282,7 +282,8 @@ def test_scraps_are_split_as_the_grammar_says(tmp_path: Path, seed: int, monkeyp
         monkeypatch.setattr(csv_file, "PIECE_BYTES", random.choice([40, 300, 1 << 20]))
         monkeypatch.setattr(csv_file, "BLOCK_BYTES", random.choice([(100, 200), (1 << 20, 1 << 20)]))
         odd, end = random.choice([0.05, 0.3]), random.choice(["\n", "\n", "\r\n"])
-        lines = [
+        lines = ['b,,"x,y"a"x,y"'] if random.random() < 0.02 else []
+        lines += [
             "".join(random.choice(_SCRAPS) for _ in range(random.randint(0, 9))) if random.random() < odd else "k,l,m"
             for _ in range(random.randint(1, 25))
         ]
