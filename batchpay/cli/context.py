@@ -5,8 +5,9 @@ Imports click and plain Python only, so that help and completion answer at once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -29,7 +30,7 @@ class Context:
     json: bool = False
     quiet: bool = False
     verbose: bool = False
-    color: bool = True
+    color: bool = field(default_factory=lambda: not os.environ.get("NO_COLOR"))
 
     @cached_property
     def tables(self) -> dict[str, Any]:
@@ -80,7 +81,7 @@ class Presets(MutableMapping[str, Any]):
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Keep a common option's value; one given after the command beats one given before it."""
     name = str(parameter.name)
-    if context.get_parameter_source(name) not in (ParameterSource.DEFAULT, None) or value is True:
+    if context.get_parameter_source(name) not in (ParameterSource.DEFAULT, None):
         setattr(context.ensure_object(Context), name, value)
 
 
@@ -96,7 +97,9 @@ def common_options() -> list[click.Option]:
         common("--json", is_flag=True, envvar="BATCHPAY_JSON", help="One JSON object on standard output."),
         common("-q", "--quiet", is_flag=True, envvar="BATCHPAY_QUIET", help="Nothing but errors and results."),
         common("-v", "--verbose", is_flag=True, envvar="BATCHPAY_VERBOSE", help="Say more on standard error."),
-        common("--color/--no-color", default=True, envvar="BATCHPAY_COLOR", help="Colour on a terminal."),
+        common(
+            "--color/--no-color", default=None, envvar="BATCHPAY_COLOR", help="Colour on a terminal (NO_COLOR heeded)."
+        ),
     ]
 
 
