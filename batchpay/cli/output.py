@@ -24,6 +24,12 @@ def say(context: Context, text: str) -> None:
         click.echo(printable(text), err=True)
 
 
+def detail(context: Context, text: str) -> None:
+    """One line more for a person who asked for it with -v, on standard error."""
+    if context.verbose:
+        click.echo(printable(text), err=True)
+
+
 def print_json(value: Any) -> None:
     """One JSON object on standard output."""
     click.echo(json.dumps(value, ensure_ascii=False))

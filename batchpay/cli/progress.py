@@ -40,7 +40,7 @@ class QuietProgress:
 
     def update(self, tally: Tally, throttle: Throttle) -> None:
         """Say how far the run is, now and then."""
-        if time.monotonic() - self._said_at >= _LOG_EVERY_S:
+        if time.monotonic() - self._said_at >= (_RATE_OVER_S if self._context.verbose else _LOG_EVERY_S):
             self._said_at = time.monotonic()
             output.say(self._context, f"{tally.finished:,} of {self._pending:,} rows, {_counts(tally)}")
 

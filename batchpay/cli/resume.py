@@ -11,7 +11,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.operations import operation_options, surrounded
-from batchpay.cli.sending import check_gateway, run_request, sending_options, sending_settings
+from batchpay.cli.sending import check_gateway, run_request, sending_options, sending_settings, tell_surroundings
 from batchpay.config import load_credentials
 
 
@@ -37,6 +37,7 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     settings = sending_settings(context.settings, options)
     with surrounded(context, options) as (account, codes):
         check_gateway(settings)
+        tell_surroundings(context, settings)
         credentials = load_credentials(settings.gateway)
         with (
             closing(open_ledger(settings.ledger)) as ledger,

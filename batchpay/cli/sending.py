@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchpay.cli.context import option
+from batchpay.cli import output
+from batchpay.cli.context import Context, option
 from batchpay.config import Credentials, Settings
 from batchpay.errors import SettingsNotUsable
 from batchpay.throttle import parse_rate
@@ -76,6 +77,17 @@ def sending_settings(settings: Settings, options: dict[str, Any]) -> Settings:
     names = ("rate", "workers", "max_in_doubt")
     chosen = {name: options[name] for name in names if options[name] is not None}
     return dataclasses.replace(settings, submit=dataclasses.replace(settings.submit, **chosen))
+
+
+def tell_surroundings(context: Context, settings: Settings) -> None:
+    """With -v, say where payments go, how fast, and where they are recorded."""
+    from batchpay.ledger.sqlite import location
+
+    submit = settings.submit
+    output.detail(
+        context, f"gateway {settings.gateway.base_url}, {submit.workers} workers, rate {submit.rate} a second"
+    )
+    output.detail(context, f"ledger {location(settings.ledger).ledger}")
 
 
 def check_gateway(settings: Settings) -> None:

@@ -19,7 +19,7 @@ from batchpay.cli.operations import (
 )
 from batchpay.cli.options import checking_options
 from batchpay.cli.paths import beside, expand
-from batchpay.cli.sending import check_gateway, run_request, sending_options, sending_settings
+from batchpay.cli.sending import check_gateway, run_request, sending_options, sending_settings, tell_surroundings
 from batchpay.config import Credentials, Settings, load_credentials
 from batchpay.errors import BatchHeld, FileRefused
 
@@ -61,6 +61,7 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
             codes.extend(dry_run_one(context, path, settings, options) for path in paths)
         elif paths:
             check_gateway(settings)
+            tell_surroundings(context, settings)
             credentials = load_credentials(settings.gateway)
             for path in paths:
                 codes.append(_submit_one(context, path, settings, credentials, options, account))
@@ -113,6 +114,7 @@ def _submit_one(
             click.echo(f"batchpay: {output.printable(str(error))}", err=True)
             return error.exit_code
     account.add(summary)
+    output.detail(context, f"{summary.file}: batch {summary.batch}, {summary.seconds:.1f} s")
     if options["archive"] and "://" not in path and path != "-":
         moved = archive_finished(path, options["archive"], summary)
         if moved is not None:

@@ -62,6 +62,13 @@ class Summary:
         return sum((self.of(state) for state in SENDABLE), Totals())
 
     @property
+    def seconds(self) -> float:
+        """How long it took, as far as both ends are known."""
+        if self.started_at is None or self.finished_at is None:
+            return 0.0
+        return (self.finished_at - self.started_at).total_seconds()
+
+    @property
     def exit_code(self) -> int:
         """CONTRACT's exit code: of several that hold, the first of 7, 6, 3."""
         if self.of(State.IN_DOUBT).rows:

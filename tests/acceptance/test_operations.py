@@ -78,6 +78,15 @@ def test_quiet_and_well_is_silent_on_standard_error(oracle_home: Home) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_verbose_says_where_payments_go(oracle_home: Home) -> None:
+    """-v names gateway, pace and ledger on standard error, and keeps standard output as it is."""
+    small_file(oracle_home.path / "a.csv", 3)
+    told = oracle_home.run("submit", "a.csv", "-v")
+    assert f"gateway {oracle_home.origin}, 8 workers" in told.stderr
+    assert "ledger.db" in told.stderr
+    assert "a.csv: batch " in told.stderr
+
+
 def test_log_metrics_and_ping_tell_how_it_went(oracle_home: Home) -> None:
     """JSON log lines without personal data, a metrics file, and a ping at the start and with the exit code."""
     small_file(oracle_home.path / "a.csv", 3)
