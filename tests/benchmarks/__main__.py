@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks [--quick] [--check] [--only validate|submit|throttle|ledger|start]
 
-A whole run writes what it found into RESULTS.md; any run prints it, and writes its figures to build/benchmarks/.
+A run prints what it found and keeps it in build/benchmarks/; without --quick it is written into RESULTS.md as well.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ def main() -> int:
         print("the benchmarks need two cores: the loopback server has one of its own", file=sys.stderr)
         return 2
     started = time.monotonic()
-    results = written.Results()
+    kept = ROOT / "build" / "benchmarks" / ("quick" if arguments.quick else "full")
+    chosen = [name for name in PARTS if not arguments.only or name in arguments.only]
     with tempfile.TemporaryDirectory(prefix="batchpay-bench-") as temporary:
-        folder = Path(temporary)
-        for name, part in PARTS.items():
-            if not arguments.only or name in arguments.only:
-                print(f"{time.monotonic() - started:5.0f} s  {name}", file=sys.stderr, flush=True)
-                own = folder / name
-                own.mkdir()
-                part(results, own, quick=arguments.quick)
-    text = written.markdown(results, time.monotonic() - started, "".join(f" {word}" for word in sys.argv[1:]))
-    print(text)
-    written.write_json(results, ROOT / "build" / "benchmarks" / ("quick.json" if arguments.quick else "full.json"))
-    if not arguments.quick and not arguments.only:
-        written.write_results(text)
+        for name in chosen:
+            print(f"{time.monotonic() - started:5.0f} s  {name}", file=sys.stderr, flush=True)
+            found = written.Results()
+            PARTS[name](found, Path(temporary) / name, quick=arguments.quick)
+            written.keep(found, kept / f"{name}.json")
+    took_s, words = time.monotonic() - started, "".join(f" {word}" for word in sys.argv[1:])
+    results = written.merge([kept / f"{name}.json" for name in chosen])
+    print(written.markdown(results, took_s, words))
+    if not arguments.quick:  # parts that were not measured now stand there as they were measured last
+        everything = written.merge([kept / f"{name}.json" for name in PARTS])
+        written.write_results(written.markdown(everything, took_s, words))
     return check(results) if arguments.check else 0
 
 

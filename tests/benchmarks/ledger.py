@@ -98,7 +98,7 @@ def measure_start(results: Results, folder: Path, *, quick: bool) -> None:
     """Make the table about how soon commands answer."""
     count = 5 if quick else 9
     home = folder / "home"
-    home.mkdir(exist_ok=True)
+    home.mkdir(parents=True)
     port = free_port()
     environment = clean_environment(
         home, BATCHPAY_BASE_URL=f"http://127.0.0.1:{port}", BATCHPAY_API_ID="benchmark",

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.process import OWN_PYTHON, PEERS_PYTHON, ROOT
+from tests.benchmarks.process import PEERS_PYTHON, ROOT
 
 BARS = Path(__file__).with_name("bars.toml")
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -160,8 +160,19 @@ def write_results(text: str, path: Path = RESULTS) -> None:
     path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", "utf-8")
 
 
-def write_json(results: Results, path: Path) -> None:
-    """Write the figures for programs."""
-    told: dict[str, Any] = {"python": OWN_PYTHON, "figures": results.figures}
+def keep(results: Results, path: Path) -> None:
+    """Keep what a part of the benchmarks found, so that a later part's failure does not lose it."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    told: dict[str, Any] = {"tables": results.tables, "figures": results.figures}
     path.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+
+
+def merge(paths: Sequence[Path]) -> Results:
+    """Put together what parts of the benchmarks found; a part that was not measured is left out."""
+    results = Results()
+    for path in paths:
+        if path.exists():
+            told = json.loads(path.read_text("utf-8"))
+            results.tables += told["tables"]
+            results.figures |= told["figures"]
+    return results

@@ -41,6 +41,7 @@ class File:
 
     def make(self, folder: Path) -> Path:
         """Write it unless it is there already."""
+        folder.mkdir(parents=True, exist_ok=True)
         path = folder / self.name
         if not path.exists():
             command = [OWN_PYTHON, "-m", "tests.benchmarks.data", str(path), "--rows", str(self.rows)]
