@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from batchpay.cli.commands import COMMANDS, load_command
 from batchpay.cli.main import cli
@@ -207,3 +208,9 @@ def test_no_page_is_wider_than_an_editor() -> None:
     for path in PAGES:
         for line in prose(path).splitlines():
             assert len(line) <= 120 or line.startswith("|"), f"{path.name}: {line[:40]}"
+
+
+def test_the_page_of_rules_is_what_the_schemas_say() -> None:
+    """docs/rules.md ends with the table that `batchpay rules --markdown` prints."""
+    printed = CliRunner().invoke(cli, ["rules", "--markdown"]).output
+    assert (DOCS / "rules.md").read_text("utf-8").endswith(printed)
