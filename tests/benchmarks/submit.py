@@ -75,7 +75,7 @@ def free_port() -> int:
 def measure_submission(results: Results, folder: Path, *, quick: bool) -> None:
     """Make the tables about speed and about doubt after a kill."""
     place = Place(folder, free_port(), rows=50_000 if quick else 200_000)
-    count, rows = (3, 2000) if quick else (5, 5000)
+    count, rows = (3 if quick else 5), 5000
     wide = [(sender, 64) for sender in (DURABLE, BARE, *PEERS)]
     plans: list[tuple[float, dict[Key, int], int]] = [
         (0, dict.fromkeys([*wide, (DURABLE, 1), (BARE, 1), (SESSION, 1), ("raw sockets", 1)], rows), count),
