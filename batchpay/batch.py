@@ -68,7 +68,7 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
     The ledger, if there is one, is asked only for payees that it knows (policy.variance); payments of earlier batches
     are no fault of a file.
     """
-    checked = check_file(request, Surroundings())
+    checked = check_file(request, Surroundings(wants_schedule=True))
     found: list[Variance] = []
     if settings.policy.variance:
         with _ledger_to_read(settings.ledger) as ledger:
@@ -81,7 +81,7 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
 def dry_run(request: FileRequest, settings: Settings, *, requests_shown: int, plan: str | None) -> Preview:
     """Do all that `submit` does before it registers: nothing is written to the ledger and no socket is opened."""
     with _ledger_to_read(settings.ledger) as ledger:
-        checked = check_file(request, Surroundings(ledger, settings.policy.duplicate_days))
+        checked = check_file(request, Surroundings(ledger, settings.policy.duplicate_days, wants_schedule=True))
         found: list[Variance] = []
         if ledger is not None and settings.policy.variance:
             found = checked.variances(ledger, request.rules, request.max_errors)
@@ -208,7 +208,7 @@ def _write_batch(
     digest = ledger.digest_stream("batch")
     with ledger.register(batch, who()) as registering:
         for rows in all_rows(checked.source, request.rules):
-            digest.update(registration.canonical_text(rows).encode())
+            digest.update(registration.canonical_bytes(rows))
             passed = rows.filter(~checked.verdict.rejected_mask(rows["_row"]))
             if passed.height:
                 columns = registration.payment_columns(ledger, passed, checked.source.carried, form)

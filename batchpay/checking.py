@@ -59,6 +59,8 @@ class Surroundings:
     ledger: Ledger | None = None
     duplicate_days: int = 0
     preflight: Preflight | None = None
+    wants_schedule: bool = False
+    """Whether a person is to see what would move when: counted in the same reading."""
 
 
 @dataclass(slots=True)
@@ -78,6 +80,8 @@ class Checked:
     rejected: list[RejectedColumns] = field(default_factory=list)
     gateway_ids: set[str] = field(default_factory=set)
     """Gateway accounts that rows which passed the rules name."""
+    laid_out: Schedule | None = None
+    """What the rows would move, counted as they passed; only where it was asked for."""
 
     def summary(self, request: FileRequest) -> Summary:
         """Give rows and cents by what would become of them."""
@@ -99,8 +103,10 @@ class Checked:
         )
 
     def schedule(self, rules: RuleOptions) -> Schedule:
-        """Read the file once more and lay out what its valid rows would move, and when."""
-        schedule = Schedule(rules.as_of)
+        """Lay out what the valid rows would move, and when."""
+        if self.laid_out is not None and self.laid_out.rows == self.verdict.valid.rows:
+            return self.laid_out
+        schedule = Schedule(rules.as_of)  # some rows failed only at the end of the file: counted anew without them
         for frame in valid_rows(self.source, rules, self.verdict):
             schedule.add(frame)
         return schedule
@@ -130,43 +136,15 @@ def check_file(request: FileRequest, around: Surroundings) -> Checked:
         mapping=load_mapping(request.map_file) if request.map_file else None,
         totals_stated=expected.stated,
     )
-    checked = Checked(source, Verdict(), datetime.now(UTC), seen=around.ledger.registered() if around.ledger else 0)
-    digest = around.ledger.digest_stream("batch") if around.ledger else None
-
-    def watch(rows: pl.DataFrame, passed: pl.Series) -> None:
-        checked.gateway_ids.update(rows["gatewayId"].filter(passed).unique().to_list())
-        if digest is not None:
-            digest.update(registration.canonical_text(rows).encode())
-
-    def late(verdict: Verdict) -> dict[int, tuple[str, str, str]]:
-        if around.preflight is not None:
-            checked.held |= _refused_by_gateway(checked, request.rules, verdict, around.preflight)
-        if around.ledger is not None and digest is not None:
-            checked.digest = digest.digest()
-            checked.known = around.ledger.find_digest(checked.digest)
-            others = checked.seen - (checked.known is not None)
-            if others and not request.rules.allow_duplicates:
-                checked.held |= _held_by_earlier(around.ledger, checked, request.rules, verdict, around.duplicate_days)
-        return checked.held
-
-    def run(rejects: Rejects | None) -> Verdict:
-        return check(
-            source,
-            request.rules,
-            rejects=rejects,
-            watch=watch,
-            late=late,
-            on_rejected=lambda rows: checked.rejected.append(_rejected_columns(rows)),
-            max_failures=request.max_errors,
-        )
-
+    look = _Look(source, request, around)
+    checked = look.checked
     if request.rejects is None:
-        checked.verdict = run(None)
+        look.run(None)
         hold(expected, checked.verdict.total, source.name)
         return checked
     rejects = open_rejects(request.rejects, source)
     try:
-        checked.verdict = run(rejects)
+        look.run(rejects)
         hold(expected, checked.verdict.total, source.name)
     except BaseException:
         rejects.abandon()
@@ -175,6 +153,54 @@ def check_file(request: FileRequest, around: Surroundings) -> Checked:
         rejects = _without_payments(around.ledger, checked, request, rejects, request.rejects)
     rejects.commit()
     return checked
+
+
+class _Look:
+    """One reading of a file, and what is asked about its rows on the way and at the end."""
+
+    def __init__(self, source: Source, request: FileRequest, around: Surroundings) -> None:
+        self._request = request
+        self._around = around
+        self._digest = around.ledger.digest_stream("batch") if around.ledger else None
+        self.checked = Checked(source, Verdict(), datetime.now(UTC))
+        if around.ledger is not None:
+            self.checked.seen = around.ledger.registered()
+        if around.wants_schedule:
+            self.checked.laid_out = Schedule(request.rules.as_of)
+
+    def run(self, rejects: Rejects | None) -> None:
+        """Read the file; afterwards `checked` holds all that was found."""
+        self.checked.verdict = check(
+            self.checked.source,
+            self._request.rules,
+            rejects=rejects,
+            watch=self._watch,
+            late=self._late,
+            on_rejected=lambda rows: self.checked.rejected.append(_rejected_columns(rows)),
+            max_failures=self._request.max_errors,
+        )
+
+    def _watch(self, rows: pl.DataFrame, passed: pl.Series) -> None:
+        """Take in a chunk as it was read."""
+        checked = self.checked
+        checked.gateway_ids.update(rows["gatewayId"].filter(passed).unique().to_list())
+        if checked.laid_out is not None:
+            checked.laid_out.add(rows.filter(passed))
+        if self._digest is not None:
+            self._digest.update(registration.canonical_bytes(rows))
+
+    def _late(self, verdict: Verdict) -> dict[int, tuple[str, str, str]]:
+        """Ask, once the file was read whole, what only the gateway and the ledger know."""
+        checked, around, rules = self.checked, self._around, self._request.rules
+        if around.preflight is not None:
+            checked.held |= _refused_by_gateway(checked, rules, verdict, around.preflight)
+        if around.ledger is not None and self._digest is not None:
+            checked.digest = self._digest.digest()
+            checked.known = around.ledger.find_digest(checked.digest)
+            others = checked.seen - (checked.known is not None)
+            if others and not rules.allow_duplicates:
+                checked.held |= _held_by_earlier(around.ledger, checked, rules, verdict, around.duplicate_days)
+        return checked.held
 
 
 class _OnlyRows:

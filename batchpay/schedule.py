@@ -98,6 +98,11 @@ class Schedule:
     """DAILY runs as steps: what is added on a day stays until it is taken off again on a later one."""
 
     @property
+    def rows(self) -> int:
+        """How many rows were counted in."""
+        return self.single.rows + self.first.rows
+
+    @property
     def horizon(self) -> date:
         """The last day that is laid out."""
         return min(_month_later(min(self.as_of, _LAST_DAY), self.months, end_of_month=False), _LAST_DAY)

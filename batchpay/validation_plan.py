@@ -7,7 +7,7 @@ that were hit: there the rules keep the order that their pandera checks have (ba
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
 
@@ -198,7 +198,9 @@ class RuleBook:
         flags = pl.DataFrame([screened[name].filter(mask) for name in hit if name.isdecimal()])
         raw = self._raw(rows, flags, {name for name in hit if not name.isdecimal()})
         hits = self._judge(rows, raw, marks)
-        return Findings(mask, rows, hits) if hits or every_row else None
+        if every_row:
+            return Findings(mask, rows, hits)
+        return _narrowed(Findings(mask, rows, hits)) if hits else None
 
     def _raw(self, rows: pl.DataFrame, flags: pl.DataFrame, unclean: set[str]) -> pl.DataFrame:
         """Ask the rules that were hit, each alone, of the rows that were hit."""
@@ -256,6 +258,24 @@ class RuleBook:
         guards = [name for name in guards if name in active]
         flag = pl.col(str(index))
         return flag & ~pl.any_horizontal(guards) if guards else flag
+
+
+def _narrowed(findings: Findings) -> Findings:
+    """Leave out the rows that were asked and break nothing: texts and suggestions are made for each row of it."""
+    broken = _any([hit.flag for hit in findings.hits], findings.rows.height)
+    if broken.all():
+        return findings
+    kept = findings.mask.arg_true().filter(broken)
+    hits = [
+        replace(
+            hit,
+            flag=hit.flag.filter(broken),
+            message=hit.message if isinstance(hit.message, str) else hit.message.filter(broken),
+        )
+        for hit in findings.hits
+    ]
+    mask = pl.repeat(value=False, n=len(findings.mask), dtype=pl.Boolean, eager=True).scatter(kept, values=True)
+    return Findings(mask, findings.rows.filter(broken), hits)
 
 
 def _order(column: str, index: int) -> int:

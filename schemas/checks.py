@@ -266,8 +266,12 @@ def is_no_zip(zip_code: pl.Expr, country: pl.Expr) -> pl.Expr:
 
 
 def may_be_no_zip(zip_code: pl.Expr, country: pl.Expr) -> pl.Expr:
-    """Tell cheaply where the above may hold: wherever the code is not written as in the United States."""
-    return not_matching(zip_code, _ZIP["US"]) | ((country == "CA") & zip_code.is_not_null())
+    """Tell cheaply where the above may hold: wherever the code is written as in neither country, or in the other one.
+
+    Codes of the United States begin with a digit, those of Canada with a letter.
+    """
+    either = "|".join(f"(?:{pattern})" for pattern in _ZIP.values())
+    return not_matching(zip_code, either) | ((country == "CA") == (zip_code < "A"))
 
 
 # Dates

@@ -102,9 +102,7 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
     with closing(open_ledger(settings.ledger, create=True)) as ledger, open_source(str(path)) as source:
         started = time.perf_counter()
         first, second = ledger.digest_stream("batch"), ledger.digest_stream("batch")
-        verdict = check(
-            source, rules, watch=lambda rows, passed: first.update(registration.canonical_text(rows).encode())
-        )
+        verdict = check(source, rules, watch=lambda rows, passed: first.update(registration.canonical_bytes(rows)))
         checked = time.perf_counter()
         form = registration.request_form(settings.gateway)
         new = NewBatch(
@@ -115,7 +113,7 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
         with ledger.register(new, "benchmark") as registering:
             for rows in all_rows(source, rules):
                 times = [time.perf_counter()]
-                second.update(registration.canonical_text(rows).encode())
+                second.update(registration.canonical_bytes(rows))
                 times.append(time.perf_counter())
                 passed = rows.filter(~verdict.rejected_mask(rows["_row"]))
                 columns = registration.payment_columns(ledger, passed, source.carried, form)

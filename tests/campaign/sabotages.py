@@ -170,9 +170,9 @@ SABOTAGES = (
         (
             (
                 "checking.py",
-                '    digest = around.ledger.digest_stream("batch") if around.ledger else None\n',
-                '    digest = around.ledger.digest_stream("batch") if around.ledger else None\n'
-                "    digest and digest.update(source.name.encode())\n",
+                '        self._digest = around.ledger.digest_stream("batch") if around.ledger else None\n',
+                '        self._digest = around.ledger.digest_stream("batch") if around.ledger else None\n'
+                "        self._digest and self._digest.update(source.name.encode())\n",
             ),
             (
                 "batch.py",
