@@ -100,7 +100,7 @@ def test_a_signal_ends_a_run_gently(home: Home) -> None:
             stdout=subprocess.PIPE,
             text=True,
         ) as process:
-            while len(oracle.log.read_text().splitlines()) < 40:
+            while len(oracle.entries()) < 40:
                 assert process.poll() is None
             process.send_signal(signal.SIGTERM)
             output, _ = process.communicate()

@@ -94,7 +94,8 @@ def hit(made: Bench, point: Point, command: tuple[str, ...], *, fresh: bool, aga
     if again is not None:
         run_with(home, again.prefix(), *command)
     story = f"{' '.join(command)}, {point}" + (f", then {again}" if again else "")
-    found = finish_and_check(made, home, since, story, command)
+    most = made.workers * (1 if again is None else 2)  # each crash can leave as many rows in doubt as there are workers
+    found = finish_and_check(made, home, since, story, command, in_doubt_max=most)
     found.fired = fired
     return found
 

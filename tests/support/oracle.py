@@ -51,7 +51,8 @@ class Oracle:
         """Everything that arrived, in order; `since` is a size of the log, to leave out what came before."""
         with self.log.open("rb") as file:
             file.seek(since)
-            return [json.loads(line) for line in file]
+            whole, _, _ = file.read().rpartition(b"\n")  # a line may be seen while it is being written
+        return [json.loads(line) for line in whole.splitlines()]
 
     def settle(self) -> None:
         """Wait until everything that was sent has arrived: the senders' connections are closed."""
