@@ -39,12 +39,15 @@ def starts_at_once(made: Bench, processes: int) -> Findings:
 
 
 def stopped_and_replaced(made: Bench, seed: int) -> Findings:
-    """SIGSTOP a run, start another, which finds the batch held; SIGCONT, and the first goes on."""
+    """SIGSTOP a run, start another, which finds the batch held; SIGCONT, and the first goes on.
+
+    The run is paced, so that it rarely stops inside a commit: then the other one waits for the ledger's lock instead.
+    """
     home = made.home()
     since = made.oracle.log.stat().st_size
     wanted = random.Random(seed).randrange(1, 6)
     process = subprocess.Popen(
-        home.command("resume"),
+        home.command("resume", "--rate", "20"),
         env=home.environment,
         cwd=home.path,
         stdout=subprocess.DEVNULL,
