@@ -7,7 +7,6 @@ limit. Keys of the gateway are no settings: `load_credentials` reads them where 
 
 from __future__ import annotations
 
-import difflib
 import os
 import platform
 import pwd
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from batchpay.errors import CredentialsNotUsable, SettingsNotUsable
+from batchpay.errors import CredentialsNotUsable, SettingsNotUsable, did_you_mean
 
 API_KEY_FILE_VARIABLE = "BATCHPAY_API_KEY_FILE"
 API_KEY_VARIABLE = "BATCHPAY_API_KEY"
@@ -190,9 +189,7 @@ def read_settings_file(path: Path | None, profile: str | None) -> dict[str, Any]
     profiles = tables.pop("profile", {})
     if profile:
         if profile not in profiles:
-            raise SettingsNotUsable(
-                f"settings file {path} has no [profile.{profile}]{_did_you_mean(profile, profiles)}"
-            )
+            raise SettingsNotUsable(f"settings file {path} has no [profile.{profile}]{did_you_mean(profile, profiles)}")
         for table, values in profiles[profile].items():
             tables[table] = {**tables.get(table, {}), **values}
     return tables
@@ -214,14 +211,14 @@ def check_tables(tables: dict[str, Any], command_options: dict[str, set[str]]) -
     for table, values in tables.items():
         if table not in known_parts and table not in command_options:
             known = [*known_parts, *command_options]
-            raise SettingsNotUsable(f"[{table}] is no table of the settings{_did_you_mean(table, known)}")
+            raise SettingsNotUsable(f"[{table}] is no table of the settings{did_you_mean(table, known)}")
         if not isinstance(values, dict):
             raise SettingsNotUsable(f"{table} must be a table: [{table}]")
         names = {item.name for item in fields(known_parts[table])} if table in known_parts else set()
         names |= command_options.get(table, set())
         for name in values:
             if name not in names:
-                raise SettingsNotUsable(f"{table}.{name} is no setting{_did_you_mean(name, names)}")
+                raise SettingsNotUsable(f"{table}.{name} is no setting{did_you_mean(name, names)}")
 
 
 def _load_part(table: str, cls: Any, values: dict[str, Any], environment: dict[str, str]) -> Any:
@@ -343,8 +340,3 @@ def _from_keyring(api_id: str) -> Secret | None:
     except Exception:  # a keyring's backends raise anything; its text is not ours to show
         return None
     return Secret(text) if text else None
-
-
-def _did_you_mean(word: str, known: Any) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""

@@ -22,6 +22,9 @@ never holds an account number or a key, and it never quotes the text of a foreig
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class BatchpayError(Exception):
     """Whatever stops a command on purpose. `str(error)` is the one line shown to the person."""
@@ -93,3 +96,9 @@ class BatchHeld(BatchpayError):
     """Another run holds the batch."""
 
     exit_code = 9
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """End a message about an unknown word with the known one that is closest, or with nothing."""
+    close = difflib.get_close_matches(word, [name for name in known if name], n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

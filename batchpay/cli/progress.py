@@ -85,7 +85,7 @@ class TerminalProgress(QuietProgress):
 @contextlib.contextmanager
 def progress_for(context: Context, settings: Settings, *, ask: bool) -> Iterator[QuietProgress]:
     """Give the progress that fits: a bar only on a terminal, a question only where a person can answer."""
-    from batchpay.gateway.origin import check_origin, is_loopback
+    from batchpay.gateway.origin import check_origin
 
     if context.quiet or context.json or not sys.stderr.isatty():
         yield QuietProgress(context)
@@ -96,7 +96,7 @@ def progress_for(context: Context, settings: Settings, *, ask: bool) -> Iterator
     console = Console(stderr=True, no_color=not context.color)
     columns = (BarColumn(_BAR_WIDTH), MofNCompleteColumn(), TextColumn("{task.fields[detail]}"), TimeRemainingColumn())
     bar = Progress(*columns, console=console, transient=True)
-    wants_answer = ask and output.is_terminal() and not is_loopback(check_origin(settings.gateway.base_url).host)
+    wants_answer = ask and output.is_terminal() and not check_origin(settings.gateway.base_url).is_loopback
     try:
         yield TerminalProgress(context, settings, bar, wants_answer)
     finally:

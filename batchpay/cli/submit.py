@@ -91,7 +91,7 @@ def _submit_one(
     from batchpay import batch
     from batchpay.cli.progress import progress_for
     from batchpay.cli.validate import file_request, print_counts
-    from batchpay.gateway.origin import check_origin, is_loopback
+    from batchpay.gateway.origin import check_origin
 
     rejects = Path(options["rejects"]) if options["rejects"] else beside(path, "rejects", options["out"])
     results = Path(options["results"]) if options["results"] else beside(path, "results", options["out"])
@@ -99,7 +99,7 @@ def _submit_one(
     submission = batch.SubmitRequest(
         run_request(results, settings, credentials, options), options["again"], options["reason"], options["from_plan"]
     )
-    on_loopback = is_loopback(check_origin(settings.gateway.base_url).host)
+    on_loopback = check_origin(settings.gateway.base_url).is_loopback
     with progress_for(context, settings, ask=not options["yes"]) as progress:
         try:
             summary, verdict = batch.submit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, zip_longest
 from pathlib import Path
@@ -149,7 +150,7 @@ class CsvRejects(_Rows):
         return text.getvalue().encode()
 
 
-class _Held(_Rows):
+class _Held(_Rows, ABC):
     """For formats that are written at the end: rows wait in memory, packed."""
 
     def __init__(self, target: Path, source: Source) -> None:
@@ -196,8 +197,9 @@ class _Held(_Rows):
         if late.height:
             yield late
 
+    @abstractmethod
     def _write(self, file: BinaryIO) -> None:
-        raise NotImplementedError
+        """Write the whole file."""
 
 
 class ParquetRejects(_Held):

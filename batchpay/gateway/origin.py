@@ -28,6 +28,11 @@ class Origin:
         return self.scheme == "https"
 
     @property
+    def is_loopback(self) -> bool:
+        """Whether the gateway is this machine itself: a sandbox or a test."""
+        return is_loopback(self.host)
+
+    @property
     def authority(self) -> str:
         """Host and port as the Host header wants them."""
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -14,7 +14,6 @@ Columns are named by a map (TOML) or known by their usual headers:
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from batchpay.errors import FileRefused
+from batchpay.errors import FileRefused, did_you_mean
 from batchpay.reports.foreign import day_comes_first, foreign_cents, foreign_date, last_four_of
 from batchpay.reports.sheet import LOST_DIGITS, read_sheet
 
@@ -203,7 +202,7 @@ def _find_header(
             best = cells
     if mapping.columns:
         absent = [name for name in mapping.columns.values() if name not in best]
-        told = ", ".join(name + _did_you_mean(name, best) for name in absent) or "an amount and what to match by"
+        told = ", ".join(name + did_you_mean(name, best) for name in absent) or "an amount and what to match by"
         raise FileRefused(f"{path} has no line of headers with {told}")
     raise FileRefused(
         f"{path}: no header says which column is the amount and which the reference, the invoice number or the account;"
@@ -280,9 +279,4 @@ def _words(path: str | Path, name: str, status: dict[str, Any], usual: frozenset
 
 def _refuse_unknown(path: str | Path, shown: str, name: str, known: Iterable[str]) -> None:
     if name not in known:
-        raise FileRefused(f"{path}: {shown} is nothing that a map of an export has{_did_you_mean(name, known)}")
-
-
-def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+        raise FileRefused(f"{path}: {shown} is nothing that a map of an export has{did_you_mean(name, known)}")
