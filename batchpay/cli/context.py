@@ -133,3 +133,14 @@ def option(*names: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
     long_name = next(name for name in names if name.startswith("--"))
     variable = "BATCHPAY_" + long_name.split("/")[0].removeprefix("--").replace("-", "_").upper()
     return click.option(*names, envvar=variable, **attributes)
+
+
+def declared(*options: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
+    """Give a command several options, listed in help in this order."""
+
+    def declare(function: Decorated) -> Decorated:
+        for one in reversed(options):
+            function = one(function)
+        return function
+
+    return declare

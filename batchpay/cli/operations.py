@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchpay.cli import output
-from batchpay.cli.context import Context, option
+from batchpay.cli.context import Context, declared, option
 from batchpay.errors import BatchpayError
 
 if TYPE_CHECKING:
@@ -19,30 +19,20 @@ if TYPE_CHECKING:
     from batchpay.reports.summary import Summary
 
 
-def operation_options(function: Any) -> Any:
-    """Give a command the options for unattended runs."""
-    for declare in reversed(
-        (
-            option("--log-file", metavar="PATH", help="Append log lines to this file."),
-            option("--log-json", is_flag=True, help="Log as JSON lines (to standard error without --log-file)."),
-            option("--metrics-file", metavar="PATH", help="Write metrics for Prometheus' textfile collector."),
-            option("--ping-url", metavar="URL", help="Tell a monitor: URL/start, then URL/EXITCODE."),
-        )
-    ):
-        function = declare(function)
-    return function
+operation_options = declared(
+    option("--log-file", metavar="PATH", help="Append log lines to this file."),
+    option("--log-json", is_flag=True, help="Log as JSON lines (to standard error without --log-file)."),
+    option("--metrics-file", metavar="PATH", help="Write metrics for Prometheus' textfile collector."),
+    option("--ping-url", metavar="URL", help="Tell a monitor: URL/start, then URL/EXITCODE."),
+)
+"""Give a command the options for unattended runs."""
 
 
-def inbox_options(function: Any) -> Any:
-    """Give a command the options for a folder of files that come in."""
-    for declare in reversed(
-        (
-            option("--inbox", metavar="DIR", help="Take the complete files of this folder, the oldest first."),
-            option("--archive", metavar="DIR", help="Move a file there once nothing of it waits to be sent."),
-        )
-    ):
-        function = declare(function)
-    return function
+inbox_options = declared(
+    option("--inbox", metavar="DIR", help="Take the complete files of this folder, the oldest first."),
+    option("--archive", metavar="DIR", help="Move a file there once nothing of it waits to be sent."),
+)
+"""Give a command the options for a folder of files that come in."""
 
 
 @dataclass

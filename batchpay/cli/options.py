@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from batchpay.cli.context import option
+from batchpay.cli.context import declared, option
 from batchpay.payment import parse_cents
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -44,7 +44,7 @@ class Cents(click.ParamType[int]):
         return cents
 
 
-CHECKING_OPTIONS = (
+checking_options = declared(
     option("--rejects", metavar="PATH", help="Where the rejects file goes (CSV, Parquet or XLSX by its ending)."),
     option("--as-of", type=Date(), metavar="DATE", help="The day that counts as today (YYYY-MM-DD)."),
     option("--normalize", is_flag=True, help="Repair what is unambiguous: white space, letter case, decimals."),
@@ -59,10 +59,4 @@ CHECKING_OPTIONS = (
     option("--map", "map_", metavar="FILE", help="A TOML file that renames columns and translates values."),
     option("--max-errors", type=click.IntRange(min=0), default=1000, metavar="N", help="Errors listed with --json."),
 )
-
-
-def checking_options(function: Decorated) -> Decorated:
-    """Give a command every option that has to do with reading and checking a file."""
-    for declare in reversed(CHECKING_OPTIONS):
-        function = declare(function)
-    return function
+"""Give a command every option that has to do with reading and checking a file."""

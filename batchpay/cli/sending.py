@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpay.cli import output
-from batchpay.cli.context import Context, option
+from batchpay.cli.context import Context, declared, option
 from batchpay.config import Credentials, Settings
 from batchpay.errors import SettingsNotUsable
 from batchpay.throttle import parse_rate
@@ -55,21 +55,16 @@ class Rate(click.ParamType[str]):
         return str(value)
 
 
-def sending_options(function: Any) -> Any:
-    """Give a command the options that say how a run sends."""
-    for declare in reversed(
-        (
-            option("--rate", type=Rate(), metavar="N", help="Ceiling of requests a second, or auto."),
-            option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Requests in flight at once."),
-            option("--max-in-doubt", type=click.IntRange(1), metavar="N", help="Stop after so many rows in doubt."),
-            option("--until", type=Until(), metavar="HH:MM", help="Begin no row after this time (zone may follow)."),
-            option("--limit", type=click.IntRange(1), metavar="N", help="Begin at most N rows."),
-            option("--preflight/--no-preflight", default=None, help="Ask the gateway about itself before sending."),
-            option("--yes", is_flag=True, help="Do not ask before sending."),
-        )
-    ):
-        function = declare(function)
-    return function
+sending_options = declared(
+    option("--rate", type=Rate(), metavar="N", help="Ceiling of requests a second, or auto."),
+    option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Requests in flight at once."),
+    option("--max-in-doubt", type=click.IntRange(1), metavar="N", help="Stop after so many rows in doubt."),
+    option("--until", type=Until(), metavar="HH:MM", help="Begin no row after this time (zone may follow)."),
+    option("--limit", type=click.IntRange(1), metavar="N", help="Begin at most N rows."),
+    option("--preflight/--no-preflight", default=None, help="Ask the gateway about itself before sending."),
+    option("--yes", is_flag=True, help="Do not ask before sending."),
+)
+"""Give a command the options that say how a run sends."""
 
 
 def sending_settings(settings: Settings, options: dict[str, Any]) -> Settings:
