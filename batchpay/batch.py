@@ -18,7 +18,7 @@ from batchpay import registration
 from batchpay.checking import Checked, FileRequest, Surroundings, check_file
 from batchpay.config import Credentials, LedgerSettings, Settings, who
 from batchpay.errors import FileRefused, LedgerMissing, LedgerNotUsable, WrongUse
-from batchpay.ledger.contract import BatchSummary, Ledger, NewBatch, RegisteredMeanwhile
+from batchpay.ledger.contract import BatchSummary, Ledger, NewBatch, PaymentColumns, RegisteredMeanwhile
 from batchpay.ledger.sqlite import open_ledger
 from batchpay.payment import State
 from batchpay.plan import Plan
@@ -210,8 +210,7 @@ def _write_batch(
         for rows in all_rows(checked.source, request.rules):
             digest.update(registration.canonical_bytes(rows))
             passed = rows.filter(~checked.verdict.rejected_mask(rows["_row"]))
-            if passed.height:
-                columns = registration.payment_columns(ledger, passed, checked.source.carried, form)
+            for columns in registration.payment_columns(ledger, passed, checked.source.carried, form):
                 registering.add_payments(columns)
         if digest.digest() != checked.digest:
             raise FileRefused(f"{checked.source.name} changed while it was being read; nothing was registered")
@@ -242,11 +241,10 @@ def _release(
         dtype=pl.UInt32,
     )
     form = registration.request_form(settings.gateway)
-    payments = []
+    payments: list[PaymentColumns] = []
     for rows in valid_rows(checked.source, request.rules, checked.verdict):
         passed = rows.filter(pl.col("_row").is_in(rejected.implode()))
-        if passed.height:
-            payments.append(registration.payment_columns(ledger, passed, checked.source.carried, form))
+        payments += registration.payment_columns(ledger, passed, checked.source.carried, form)
     if not payments:
         return 0
     why = submission.reason or "the file was submitted again under other rules"

@@ -6,16 +6,17 @@ is validated here is, byte for byte, what is sent.
 
 from __future__ import annotations
 
+import io
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from batchpay.config import GatewaySettings
-from batchpay.ledger.contract import Ledger, Lookup, PaymentColumns
-from batchpay.payment import parse_cents
+from batchpay.ledger.contract import Ledger, Lookup, PaymentColumns, Texts
+from batchpay.schemas import checks
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, PAYMENT_ID, RECURRING, SHIPPING, TOP
 from batchpay.variance import PayeeColumns
 
@@ -23,6 +24,11 @@ _FIELD_END = "\x1f"
 _ROW_END = "\x1e"
 _NOT_GIVEN = "\x00"
 _STAMP_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # no characters that are misread on a screen or a phone
+
+_ESCAPES = {character: json.dumps(character)[1:-1] for character in map(chr, (*range(0x20), 0x22, 0x5C))}
+"""What can't stand in a JSON string as it is."""
+
+_ROWS_AT_ONCE = 8192
 
 _SHOWN = (PAYMENT_ID, "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "amount", "currencyCode")
 """Columns of the payment file that the results show as they are."""
@@ -50,10 +56,13 @@ def request_form(gateway: GatewaySettings) -> RequestForm:
 
 def canonical_bytes(frame: pl.DataFrame) -> bytes:
     """Write a chunk's rows in the one form that the batch digest covers: every known column, whatever the file's."""
-    cells = [pl.col(name).fill_null(_NOT_GIVEN) for name in COLUMNS]
-    line = pl.concat_str([*cells, pl.lit("")], separator=_FIELD_END)
-    # Bytes, not text: a chunk's text would be decoded, copied and encoded again, 30 MB each time.
-    return bytes(frame.select(line.str.join(_ROW_END).cast(pl.Binary)).item() or b"") + _ROW_END.encode()
+    text = io.BytesIO()
+    # A line is a CSV's without quotation: twice as fast as putting the cells together as columns.
+    frame.select(*COLUMNS, _end=pl.lit("")).write_csv(
+        text, include_header=False, separator=_FIELD_END, line_terminator=_ROW_END, null_value=_NOT_GIVEN,
+        quote_style="never",
+    )  # fmt: skip
+    return text.getvalue()
 
 
 def lookup_columns(ledger: Ledger, frame: pl.DataFrame) -> Lookup:
@@ -68,8 +77,11 @@ def lookup_columns(ledger: Ledger, frame: pl.DataFrame) -> Lookup:
 def payee_columns(ledger: Ledger, frame: pl.DataFrame) -> PayeeColumns:
     """Who is paid what, under keyed digests, for the look at changed accounts."""
     payees, accounts = _payee_digests(ledger, frame)
-    cents = [parse_cents(amount) or 0 for amount in frame["amount"].to_list()]
-    return PayeeColumns(frame["_row"].to_list(), payees, accounts, cents)
+    return PayeeColumns(frame["_row"].to_list(), payees, accounts, _cents(frame))
+
+
+def _cents(frame: pl.DataFrame) -> list[int]:
+    return frame.select(checks.cents(pl.col("amount")).fill_null(0)).to_series().to_list()
 
 
 def _payee_digests(ledger: Ledger, frame: pl.DataFrame) -> tuple[list[bytes], list[bytes]]:
@@ -81,23 +93,33 @@ def _payee_digests(ledger: Ledger, frame: pl.DataFrame) -> tuple[list[bytes], li
     return payees, _digests(ledger, "account", texts["account"].to_list(), 8)
 
 
-def payment_columns(ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str], form: RequestForm) -> PaymentColumns:
-    """Turn rows that passed every rule (`_row`, `_line`, all known columns as text) into what the ledger keeps."""
+def payment_columns(
+    ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str], form: RequestForm
+) -> Iterator[PaymentColumns]:
+    """Turn rows that passed every rule (`_row`, `_line`, all known columns as text) into what the ledger keeps.
+
+    Some thousand rows at a time: what is built of them stays in the processor's cache, and little memory is needed.
+    """
+    for part in frame.iter_slices(_ROWS_AT_ONCE):
+        yield _payment_columns(ledger, part, carried, form)
+
+
+def _payment_columns(ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str], form: RequestForm) -> PaymentColumns:
     lookup = lookup_columns(ledger, frame)
-    stamped = _stamp_invoices(frame, form)
-    texts = stamped.select(body=_body(stamped, form), details=_details(stamped, carried))
+    escaped = _escape(_stamp_invoices(frame, form), (*COLUMNS, *carried))
+    texts = escaped.select(body=_body(escaped, form), details=_details(escaped, carried))
     payees, accounts = _payee_digests(ledger, frame)
     return PaymentColumns(
         rows=lookup.rows,
         lines=frame["_line"].to_list(),
-        amounts_cents=[parse_cents(amount) or 0 for amount in frame["amount"].to_list()],
+        amounts_cents=_cents(frame),
         directions=frame["transactionType"].to_list(),
         fingerprints=lookup.fingerprints,
         payment_ids=lookup.payment_ids,
         payees=payees,
         accounts=accounts,
-        details=texts["details"].to_list(),
-        bodies=texts["body"].to_list(),
+        details=_text_of(texts["details"]),
+        bodies=_text_of(texts["body"]),
     )
 
 
@@ -106,7 +128,13 @@ def show_requests(frame: pl.DataFrame, form: RequestForm) -> list[str]:
     masked = _stamp_invoices(frame, form).with_columns(
         achAccountNumber=_masked(pl.col("achAccountNumber")), achRoutingNumber=_masked(pl.col("achRoutingNumber"))
     )
-    return masked.select(_body(masked, form)).to_series().to_list()
+    escaped = _escape(masked, COLUMNS)
+    return escaped.select(_body(escaped, form)).to_series().to_list()
+
+
+def _text_of(texts: pl.Series) -> Texts:
+    """Texts as the ledger takes them, without a Python object for each."""
+    return Texts(bytes(texts.str.join("").cast(pl.Binary).item()), texts.str.len_bytes().to_list())
 
 
 def _digests(ledger: Ledger, purpose: str, texts: Sequence[str], size: int) -> list[bytes]:
@@ -132,76 +160,107 @@ def _masked(cell: pl.Expr) -> pl.Expr:
     return pl.when(cell.str.len_chars() > 4).then(pl.lit("****") + cell.str.tail(4)).otherwise(pl.lit("****"))
 
 
+def _escape(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+    """Cells as the inside of a JSON string; columns of the chunk in which nothing is to be escaped stay as they are."""
+    cells = frame.select(pl.col(list(names)).str.join("").cast(pl.Binary)).row(0, named=True)
+    found = [name for name, text in cells.items() if any(character.encode() in text for character in _ESCAPES)]
+    return frame.with_columns(pl.col(found).str.replace_many(_ESCAPES))
+
+
+# JSON objects, put together from constant texts and cells
+
+_Piece = str | pl.Expr
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A member of a JSON object; null where one of its cells is."""
+
+    pieces: Sequence[_Piece]
+    always: bool
+    """Whether every row of the chunk has it."""
+
+
 def _details(frame: pl.DataFrame, carried: Sequence[str]) -> pl.Expr:
     """JSON object of what results and reports show of a row."""
-    members = [_member(frame, name) for name in _SHOWN]
-    members.append(_text_member("name", _escaped(frame, "achNameOnCheck")))
-    members.append(_text_member("account", _masked(pl.col("achAccountNumber"))))
+    members = [*_texts(frame, _SHOWN), _Member(('"name":"', pl.col("achNameOnCheck"), '"'), always=True)]
+    members.append(_Member(('"account":"', _masked(pl.col("achAccountNumber")), '"'), always=True))
     if carried:
-        cells = [pl.format('"{}"', _escaped(frame, name)).fill_null("null") for name in carried]
-        members.append(pl.format('"carried":[{}]', pl.concat_str(cells, separator=",")))
-    return _object(members)
+        cells = [pl.format('"{}"', pl.col(name)).fill_null("null") for name in carried]
+        members.append(_Member(('"carried":[', pl.concat_str(cells, separator=","), "]"), always=True))
+    return _joined(_object(members))
 
 
 def _body(frame: pl.DataFrame, form: RequestForm) -> pl.Expr:
     """JSON text of the request. A field that is not given is left out; so is a node without fields."""
-    recurring = pl.col("recurringIndicator") == "TRUE"
-    sec_code_again = pl.when(recurring).then(_member(frame, "achSecCode"))
-    agreement = _agreement(pl.col("recurringAgreementFlag"), form)
-    nodes = [
-        pl.format('"billing":{}', _object([_member(frame, name) for name in BILLING[:-1]] + [_emails(frame, form)])),
-        pl.format('"shipping":{}', _object([_member(frame, name) for name in SHIPPING])),
-        pl.format('"ach":{}', _object([_member(frame, n) for n in ACH[:-1]] + [_number("achAgreementFlag")])),
-        pl.when(recurring).then(
-            pl.format(
-                '"recurring":{}', _object([*(_member(frame, n) for n in RECURRING[:-1]), agreement, sec_code_again])
-            )
-        ),
-    ]
-    return _object([_number("gatewayId"), *(_member(frame, name) for name in TOP[1:]), *nodes])
+    nodes = {
+        "billing": [*_texts(frame, BILLING[:-1]), *_emails(frame, form)],
+        "shipping": [*_texts(frame, SHIPPING)],
+        "ach": [*_texts(frame, ACH[:-1]), _number("achAgreementFlag")],
+    }
+    members = [_number("gatewayId"), *_texts(frame, TOP[1:])]
+    members += [_Member((f'"{name}":', *_object(node)), always=True) for name, node in nodes.items()]
+    is_recurring = pl.col("recurringIndicator") == "TRUE"
+    recurring = frame.filter(is_recurring)
+    if recurring.height:
+        agreement = _Member(('"recurringAgreementFlag":', _agreement(form)), always=True)
+        node = _object([*_texts(recurring, RECURRING[:-1]), agreement, *_texts(recurring, ["achSecCode"])])
+        members.append(_Member(('"recurring":', pl.when(is_recurring).then(_joined(node))), always=False))
+    return _joined(_object(members))
 
 
-def _object(members: Sequence[pl.Expr]) -> pl.Expr:
-    """A JSON object of those members that are given."""
-    joined = pl.concat_str(list(members), separator=",", ignore_nulls=True)
-    return pl.concat_str(pl.lit("{"), joined, pl.lit("}"))
+def _object(members: Sequence[_Member]) -> list[_Piece]:
+    """A JSON object. The first member that every row has needs no comma; those before it bring one at their end.
+
+    There is such a member in every object: a column that is required, and the rows passed every rule.
+    """
+    first = next(index for index, member in enumerate(members) if member.always)
+    pieces: list[_Piece] = ["{"]
+    for index, member in enumerate(members):
+        whole = ("," if index > first else "", *member.pieces, "," if index < first else "")
+        pieces += whole if member.always else [_joined(whole, ignore_nulls=False)]
+    return [*pieces, "}"]
 
 
-def _member(frame: pl.DataFrame, name: str) -> pl.Expr:
-    return _text_member(name, _escaped(frame, name))
+def _joined(pieces: Iterable[_Piece], *, ignore_nulls: bool = True) -> pl.Expr:
+    """One text of many pieces; constants that meet become one, since each piece costs a step for every row."""
+    expressions: list[pl.Expr] = []
+    constant = ""
+    for piece in (*pieces, pl.lit("")):
+        if isinstance(piece, str):
+            constant += piece
+        else:
+            expressions += [pl.lit(constant), piece] if constant else [piece]
+            constant = ""
+    return pl.concat_str(expressions, ignore_nulls=ignore_nulls)
 
 
-def _text_member(name: str, text: pl.Expr) -> pl.Expr:
-    """`"name":"text"`, null where the text is null."""
-    return pl.concat_str(pl.lit(f'"{name}":"'), text, pl.lit('"'))
+def _texts(frame: pl.DataFrame, names: Iterable[str]) -> Iterator[_Member]:
+    """Give the members `"name":"text"` of those columns that hold something in this chunk."""
+    for name in names:
+        missing = frame[name].null_count()
+        if missing < frame.height:
+            yield _Member((f'"{name}":"', pl.col(name), '"'), always=not missing)
 
 
-def _number(name: str) -> pl.Expr:
+def _number(name: str) -> _Member:
     digits = pl.col(name).str.strip_chars_start("0")
-    return pl.concat_str(pl.lit(f'"{name}":'), pl.when(digits == "").then(pl.lit("0")).otherwise(digits))
+    return _Member((f'"{name}":', pl.when(digits == "").then(pl.lit("0")).otherwise(digits)), always=True)
 
 
-def _agreement(flag: pl.Expr, form: RequestForm) -> pl.Expr:
-    agrees = flag.is_in(["1", "Y"])
+def _agreement(form: RequestForm) -> pl.Expr:
     yes, no = ('"Y"', '"N"') if form.agreement_as_letter else ("1", "0")
-    value = pl.when(agrees).then(pl.lit(yes)).when(flag.is_not_null()).then(pl.lit(no))
-    return pl.concat_str(pl.lit('"recurringAgreementFlag":'), value)
+    return pl.when(pl.col("recurringAgreementFlag").is_in(["1", "Y"])).then(pl.lit(yes)).otherwise(pl.lit(no))
 
 
-def _emails(frame: pl.DataFrame, form: RequestForm) -> pl.Expr:
-    address = _escaped(frame, "billingEmail")
-    several = pl.concat_str(
-        pl.lit(f'"{form.emails_node}":{{"billingEmail":["'),
-        address.str.replace_all(";", '","', literal=True),
-        pl.lit('"]}'),
-    )
-    one = _text_member("billingEmail", address)
-    return pl.when(pl.col("billingEmail").str.contains(";", literal=True)).then(several).otherwise(one)
-
-
-def _escaped(frame: pl.DataFrame, name: str) -> pl.Expr:
-    """A cell as the inside of a JSON string: escaped only where the chunk holds something to escape."""
-    cell = pl.col(name)
-    if not frame[name].str.contains(r'["\\\x00-\x1f]').any():
-        return cell
-    return cell.map_elements(lambda text: json.dumps(text, ensure_ascii=False)[1:-1], return_dtype=pl.String)
+def _emails(frame: pl.DataFrame, form: RequestForm) -> Iterator[_Member]:
+    """Give the address, or the node of several."""
+    address = pl.col("billingEmail")
+    is_several = address.str.contains(";", literal=True)
+    if not frame.select(is_several.any()).item():
+        yield from _texts(frame, ["billingEmail"])
+        return
+    each = address.str.replace_all(";", '","', literal=True)
+    several = pl.concat_str(pl.lit(f'"{form.emails_node}":{{"billingEmail":["'), each, pl.lit('"]}'))
+    one = pl.concat_str(pl.lit('"billingEmail":"'), address, pl.lit('"'))
+    yield _Member((pl.when(is_several).then(several).otherwise(one),), always=False)

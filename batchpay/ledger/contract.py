@@ -10,15 +10,46 @@ fingerprint, and the request body, which is encrypted at rest and erased when ev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
 from batchpay.errors import LedgerNotUsable
 from batchpay.payment import Answer, Outcome, State, Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Texts of rows, end to end: a Python object for each of a million would cost more than building them."""
+
+    joined: bytes = field(repr=False)
+    """UTF-8."""
+    lengths: Sequence[int]
+    """Bytes of each row's text."""
+
+    @classmethod
+    def of(cls, texts: Iterable[str | bytes]) -> Texts:
+        """Put texts end to end."""
+        encoded = [text.encode() if isinstance(text, str) else text for text in texts]
+        return cls(b"".join(encoded), [len(text) for text in encoded])
+
+    def each(self) -> list[bytes]:
+        """Take them apart again."""
+        places = accumulate(self.lengths, initial=0)
+        return [self.joined[start:end] for start, end in pairwise(places)]
+
+    def parts(self, rows: int) -> Iterator[Texts]:
+        """Give so many rows at a time."""
+        start = 0
+        for first in range(0, len(self.lengths), rows):
+            lengths = self.lengths[first : first + rows]
+            end = start + sum(lengths)
+            yield Texts(self.joined[start:end], lengths)
+            start = end
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +69,9 @@ class PaymentColumns:
     """8 bytes, keyed: the payee's name, for the look at changed accounts."""
     accounts: Sequence[bytes]
     """8 bytes, keyed: routing and account number, for the same look."""
-    details: Sequence[str]
+    details: Texts
     """A JSON object a row: what results and reports show of it (see registration.py)."""
-    bodies: Sequence[str]
+    bodies: Texts
     """The exact request body as JSON text."""
 
 

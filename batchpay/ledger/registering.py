@@ -1,4 +1,4 @@
-"""Writing a batch: all of it in one transaction, its payloads sealed in a second thread."""
+"""Writing a batch: all of it in one transaction, in a second thread beside the one that builds the rows."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import compress
+from itertools import compress, repeat
 from operator import itemgetter, mul
 from typing import Any
 
 from batchpay.errors import BatchpayError
 from batchpay.ledger.codes import DIRECTION_CODES, STATE_CODES, digest_numbers, now_ms, row_id, write_ranges
-from batchpay.ledger.contract import NewBatch, PaymentColumns, RegisteredMeanwhile, RejectedColumns
+from batchpay.ledger.contract import NewBatch, PaymentColumns, RegisteredMeanwhile, RejectedColumns, Texts
 from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, place_of, seal_texts
 from batchpay.ledger.refusals import translated
 from batchpay.ledger.store import Store, Transaction
@@ -22,78 +22,54 @@ from batchpay.payment import State
 
 _REJECTED = STATE_CODES[State.REJECTED]
 _PENDING = STATE_CODES[State.PENDING]
-_IDENTITIES_MAX = 250_000
-"""Digests are gathered up to this many, then inserted in sorted order: eight times faster than one by one."""
-
-
-_WAITING_MAX = 128
-"""Chunks that may wait for the sealing thread: it bounds the memory."""
+_IDENTITIES_MAX = 100_000
+"""Digests are gathered up to this many, then inserted in sorted order: several times faster than one by one."""
+_WAITING_MAX = 3
+"""Sets of rows that may wait for the writing thread: it bounds the memory."""
 
 
 class ChunkWriter:
-    """Writes rows with their sealed payloads; used for new batches and for rows released later."""
+    """Writes rows' sealed payloads and digests; used for new batches and for rows released later."""
 
     def __init__(self, store: Store, transaction: Transaction, batch: int) -> None:
         self._keys = store.keys
         self._transaction = transaction
         self._batch = batch
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="seal")
-        self._sealing: deque[tuple[int, Future[tuple[bytes, bytes]]]] = deque()
         self._fingerprints: list[tuple[int, int, int]] = []
         self._payment_ids: list[tuple[int, int]] = []
         self._next_chunk: int = transaction.execute("SELECT coalesce(max(id), 0) + 1 FROM chunk").fetchone()[0]
 
-    def add(self, payments: PaymentColumns) -> list[int]:
-        """Take over payloads and digests; gives the chunk of each row."""
+    def add(self, ids: Sequence[int], payments: PaymentColumns) -> list[int]:
+        """Write payloads and, now and then, digests; gives the chunk of each row."""
         chunks: list[int] = []
-        for start in range(0, len(payments.rows), CHUNK_ROWS):
-            part = slice(start, start + CHUNK_ROWS)
+        texts = zip(payments.bodies.parts(CHUNK_ROWS), payments.details.parts(CHUNK_ROWS), strict=True)
+        for start, (bodies, details) in zip(range(0, len(ids), CHUNK_ROWS), texts, strict=True):
             chunk = self._next_chunk
             self._next_chunk += 1
-            rows = payments.rows[part]
+            rows = payments.rows[start : start + CHUNK_ROWS]
+            sealed_bodies = seal_texts(self._keys, place_of("bodies", self._batch, chunk), rows, bodies, BODIES_LEVEL)
+            sealed = seal_texts(self._keys, place_of("details", self._batch, chunk), rows, details, DETAILS_LEVEL)
             self._transaction.execute("INSERT INTO chunk VALUES (?, ?, ?)", (chunk, self._batch, len(rows)))
-            sealing = self._executor.submit(self._seal, chunk, rows, payments.bodies[part], payments.details[part])
-            self._sealing.append((chunk, sealing))
-            chunks += [chunk] * len(rows)
-        ids = [row_id(self._batch, row) for row in payments.rows]
+            self._transaction.execute("INSERT INTO body VALUES (?, ?)", (chunk, sealed_bodies))
+            self._transaction.execute("INSERT INTO detail VALUES (?, ?)", (chunk, sealed))
+            chunks += repeat(chunk, len(rows))
         named = [payment_id is not None for payment_id in payments.payment_ids]
         self._fingerprints += zip(digest_numbers(payments.fingerprints), ids, named, strict=True)
         payment_ids = [payment_id for payment_id in payments.payment_ids if payment_id is not None]
         self._payment_ids += zip(digest_numbers(payment_ids), compress(ids, named), strict=True)
-        return chunks
-
-    def write(self, *, waiting_max: int = 0) -> None:
-        """Write what has been sealed, leaving at most so many chunks to the sealing thread; digests now and then."""
-        while self._sealing and (len(self._sealing) > waiting_max or self._sealing[0][1].done()):
-            chunk, sealing = self._sealing.popleft()
-            bodies, details = sealing.result()
-            self._transaction.execute("INSERT INTO body VALUES (?, ?)", (chunk, bodies))
-            self._transaction.execute("INSERT INTO detail VALUES (?, ?)", (chunk, details))
         if len(self._fingerprints) >= _IDENTITIES_MAX:
             self.write_identities()
+        return chunks
 
     def write_identities(self) -> None:
         """Write the gathered digests in their own order."""
-        connection = self._transaction.connection
         first = itemgetter(0)
         self._fingerprints.sort(key=first)
         self._payment_ids.sort(key=first)
-        connection.executemany("INSERT OR IGNORE INTO fingerprint VALUES (?, ?, ?)", self._fingerprints)
-        connection.executemany("INSERT OR IGNORE INTO payment_id VALUES (?, ?)", self._payment_ids)
+        self._transaction.insert("INSERT OR IGNORE INTO fingerprint VALUES", "(?, ?, ?)", self._fingerprints)
+        self._transaction.insert("INSERT OR IGNORE INTO payment_id VALUES", "(?, ?)", self._payment_ids)
         self._fingerprints.clear()
         self._payment_ids.clear()
-
-    def close(self) -> None:
-        """End the sealing thread."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
-
-    def _seal(
-        self, chunk: int, rows: Sequence[int], bodies: Sequence[str], details: Sequence[str]
-    ) -> tuple[bytes, bytes]:
-        return (
-            seal_texts(self._keys, place_of("bodies", self._batch, chunk), rows, bodies, BODIES_LEVEL),
-            seal_texts(self._keys, place_of("details", self._batch, chunk), rows, details, DETAILS_LEVEL),
-        )
 
 
 class SqliteRegistering:
@@ -112,34 +88,43 @@ class SqliteRegistering:
         self._rows: dict[int, list[int]] = {_PENDING: [], _REJECTED: []}
         self._ranges: dict[int, list[str]] = {_PENDING: [], _REJECTED: []}
         self._weight = self._line_weight = 0
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="register")
+        self._writing: deque[Future[None]] = deque()
         self.finished = False
 
     def add_payments(self, payments: PaymentColumns) -> None:
         """See contract.Registering."""
         with translated(self._store.place.ledger):
-            chunks = self._chunks.add(payments)
-            directions = [DIRECTION_CODES[word] for word in payments.directions]
-            ids = [row_id(self._id, row) for row in payments.rows]
-            columns = zip(
-                ids, payments.lines, payments.amounts_cents, directions, chunks, payments.payees, payments.accounts,
-                strict=True,
-            )  # fmt: skip
-            self._transaction.connection.executemany(
-                "INSERT INTO row (id, line, amount_cents, direction, state, chunk, payee, account) "  # noqa: S608
-                f"VALUES (?, ?, ?, ?, {_PENDING}, ?, ?, ?)",
-                columns,
-            )
-            self._chunks.write(waiting_max=_WAITING_MAX)
+            self._writing.append(self._executor.submit(self._write, payments))
+            self._wait(_WAITING_MAX)
+
+    def _wait(self, waiting_max: int = 0) -> None:
+        """Wait until at most so many sets of rows are unwritten; raises what went wrong while writing."""
+        while len(self._writing) > waiting_max:
+            self._writing.popleft().result()
+
+    def _write(self, payments: PaymentColumns) -> None:
+        ids = [row_id(self._id, row) for row in payments.rows]
+        directions = [DIRECTION_CODES[word] for word in payments.directions]
+        chunks = self._chunks.add(ids, payments)
+        columns = zip(
+            ids, payments.lines, payments.amounts_cents, directions, chunks, payments.payees, payments.accounts,
+            strict=True,
+        )  # fmt: skip
+        self._transaction.insert(
+            "INSERT INTO row (id, line, amount_cents, direction, chunk, payee, account, state) VALUES",
+            f"(?, ?, ?, ?, ?, ?, ?, {_PENDING})",
+            columns,
+        )
         for code in (1, 2):
-            amounts = [
-                amount for amount, other in zip(payments.amounts_cents, directions, strict=True) if other == code
-            ]
+            amounts = list(compress(payments.amounts_cents, [direction == code for direction in directions]))
             self._changes.add(_PENDING, code, len(amounts), sum(amounts))
         self._count(_PENDING, payments.rows, payments.lines, payments.amounts_cents)
 
     def add_rejected(self, rejected: RejectedColumns) -> None:
         """See contract.Registering."""
         with translated(self._store.place.ledger):
+            self._wait()
             ids = [row_id(self._id, row) for row in rejected.rows]
             columns = list(zip(ids, rejected.lines, rejected.amounts_cents, rejected.reasons, strict=True))
             self._transaction.connection.executemany(
@@ -154,11 +139,12 @@ class SqliteRegistering:
         """See contract.Registering."""
         if self._meanwhile:
             raise RegisteredMeanwhile("another batch was registered meanwhile; look at earlier payments again")
+        with translated(self._store.place.ledger):
+            self._wait()
         totals = self._changes.total()
         if totals.rows != self._new.rows:
             raise BatchpayError(f"the batch was to have {self._new.rows} rows, and {totals.rows} were written")
         with translated(self._store.place.ledger):
-            self._chunks.write()
             self._chunks.write_identities()
             self._changes.write(self._transaction, self._id)
             self._transaction.execute(
@@ -172,7 +158,7 @@ class SqliteRegistering:
 
     def close(self) -> None:
         """Undo what was not finished."""
-        self._chunks.close()
+        self._executor.shutdown(wait=True, cancel_futures=True)
         self._transaction.rollback()
 
     def _detail(self) -> dict[str, Any]:
@@ -192,7 +178,7 @@ class SqliteRegistering:
 
     def _count(self, state: int, rows: Sequence[int], lines: Sequence[int | None], amounts: Sequence[int]) -> None:
         self._weight += sum(map(mul, rows, amounts))
-        self._line_weight += sum(row * (line or 0) for row, line in zip(rows, lines, strict=True))
+        self._line_weight += sum(map(mul, rows, [line or 0 for line in lines]))
         self._rows[state] += rows
         self._close_ranges(state)
 
@@ -242,13 +228,9 @@ def release(store: Store, batch: int, payments: Sequence[PaymentColumns], who: s
     with store.transaction() as transaction:
         writer = ChunkWriter(store, transaction, batch)
         changes = Changes()
-        try:
-            for columns in payments:
-                released += _release_columns(transaction, batch, columns, writer, changes)
-            writer.write()
-            writer.write_identities()
-        finally:
-            writer.close()
+        for columns in payments:
+            released += _release_columns(transaction, batch, columns, writer, changes)
+        writer.write_identities()
         if released:
             changes.write(transaction, batch)
             transaction.event("released", batch, who, why, {"pending": write_ranges(released)})
@@ -267,6 +249,7 @@ def _release_columns(
         ).fetchone()
         if found:
             rejected[position] = found[0]
+    bodies, details = payments.bodies.each(), payments.details.each()
     chosen = PaymentColumns(
         rows=[payments.rows[position] for position in rejected],
         lines=[payments.lines[position] for position in rejected],
@@ -276,19 +259,18 @@ def _release_columns(
         payment_ids=[payments.payment_ids[position] for position in rejected],
         payees=[payments.payees[position] for position in rejected],
         accounts=[payments.accounts[position] for position in rejected],
-        details=[payments.details[position] for position in rejected],
-        bodies=[payments.bodies[position] for position in rejected],
+        details=Texts.of(details[position] for position in rejected),
+        bodies=Texts.of(bodies[position] for position in rejected),
     )
-    chunks = writer.add(chosen)
+    ids = [row_id(batch, row) for row in chosen.rows]
+    chunks = writer.add(ids, chosen)
     for index, before in enumerate(rejected.values()):
         direction = DIRECTION_CODES[chosen.directions[index]]
         transaction.execute(
             "UPDATE row SET state = ?, reasons = NULL, seal = NULL, direction = ?, chunk = ?, payee = ?, account = ?"
             " WHERE id = ?",
-            (_PENDING, direction, chunks[index], chosen.payees[index], chosen.accounts[index],
-             row_id(batch, chosen.rows[index])),
-        )  # fmt: skip
+            (_PENDING, direction, chunks[index], chosen.payees[index], chosen.accounts[index], ids[index]),
+        )
         changes.add(_REJECTED, before, -1, -chosen.amounts_cents[index])
         changes.add(_PENDING, direction, 1, chosen.amounts_cents[index])
-    writer.write()
     return list(chosen.rows)

@@ -15,9 +15,10 @@ import sqlite3
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ LOCK_WAIT_S = 30.0
 _POLL_S_MAX = 0.02
 _COMMITS_A_CHECKPOINT = 500
 _CACHE_KIB = 65_536
+_ROWS_A_STATEMENT = 128
+"""Seven values each are fewer than the 999 that any SQLite takes."""
 FIRST_MAC = bytes(32)
 
 
@@ -287,6 +290,13 @@ class Transaction:
     def execute(self, statement: str, parameters: tuple[Any, ...] = ()) -> sqlite3.Cursor:
         """Run a statement."""
         return self.connection.execute(statement, parameters)
+
+    def insert(self, into: str, values: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Insert many rows, a hundred a statement: executemany gives Python's lock away and takes it again for each."""
+        remaining = iter(rows)
+        while some := list(islice(remaining, _ROWS_A_STATEMENT)):
+            statement = f"{into} {', '.join(repeat(values, len(some)))}"
+            self.connection.execute(statement, list(chain.from_iterable(some)))
 
     def event(self, kind: str, batch: int | None, who: str, why: str | None, detail: dict[str, Any]) -> None:
         """Append a line to the history, chained to the one before."""

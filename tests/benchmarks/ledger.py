@@ -35,8 +35,9 @@ def measure_ledger(results: Results, folder: Path, *, quick: bool) -> None:
         "The ledger",
         "SQLite, every commit synced. *Register*: the checked file is read again, its digest compared, request bodies "
         "built, sealed and written in one transaction; in brackets how much of it builds bodies and digests, makes "
-        "the canonical text, and writes. *First byte*: from the start of `batchpay resume` to the first payment's "
-        "arrival, with all rows pending; medians of three. *Finish*: intents and answers of 64 rows a commit, "
+        "the canonical text, and waits for a second thread that seals and writes. *First byte*: from the start of "
+        "`batchpay resume` to the first payment's arrival, with all rows pending; medians of three. *Finish*: intents "
+        "and answers of 64 rows a commit, "
         "without sending.",
         ("rows", "register", "bytes a row", "first byte", "finish", "commits/s", "results file", "bytes a row, final"),
         rows,

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -116,12 +117,13 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
                 second.update(registration.canonical_bytes(rows))
                 times.append(time.perf_counter())
                 passed = rows.filter(~verdict.rejected_mask(rows["_row"]))
-                columns = registration.payment_columns(ledger, passed, source.carried, form)
-                times.append(time.perf_counter())
-                registering.add_payments(columns)
-                times.append(time.perf_counter())
-                for name, begin, end in zip(("text_s", "columns_s", "write_s"), times, times[1:], strict=False):
-                    spent[name] += end - begin
+                built = registration.payment_columns(ledger, passed, source.carried, form)
+                while columns := next(built, None):
+                    times.append(time.perf_counter())
+                    registering.add_payments(columns)
+                    times.append(time.perf_counter())
+                for number, (begin, end) in enumerate(pairwise(times)):
+                    spent["text_s" if number == 0 else "columns_s" if number % 2 else "write_s"] += end - begin
             assert first.digest() == second.digest()
             begun = time.perf_counter()
             name = registering.finish()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchpay.config import LedgerSettings
-from batchpay.ledger.contract import Ledger, NewBatch, PaymentColumns, RejectedColumns
+from batchpay.ledger.contract import Ledger, NewBatch, PaymentColumns, RejectedColumns, Texts
 from batchpay.ledger.sqlite import open_ledger
 from batchpay.payment import Answer, Outcome, State, Totals
 
@@ -105,8 +105,8 @@ def _columns(ledger: Ledger, rows: Sequence[Planned]) -> PaymentColumns:
         payment_ids=[None] * len(rows),
         payees=[digest for digest in ledger.digest("payee", names, 8) if digest],
         accounts=[digest for digest in ledger.digest("account", texts, 8) if digest],
-        details=[json.dumps(_details(row), ensure_ascii=False) for row in rows],
-        bodies=[json.dumps({"row": row.row}) for row in rows],
+        details=Texts.of(json.dumps(_details(row), ensure_ascii=False) for row in rows),
+        bodies=Texts.of(json.dumps({"row": row.row}) for row in rows),
     )
 
 

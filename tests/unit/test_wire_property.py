@@ -69,8 +69,8 @@ def bodies(path: Path, settings: GatewaySettings) -> dict[int, dict[str, Any]]:
     verdict = check(source, options)
     found: dict[int, dict[str, Any]] = {}
     for frame in valid_rows(source, options, verdict):
-        columns = payment_columns(KeylessLedger(), frame, (), request_form(settings))
-        found |= {row: json.loads(body) for row, body in zip(columns.rows, columns.bodies, strict=True)}
+        for columns in payment_columns(KeylessLedger(), frame, (), request_form(settings)):
+            found |= {row: json.loads(body) for row, body in zip(columns.rows, columns.bodies.each(), strict=True)}
     return found
 
 
@@ -170,7 +170,7 @@ def test_the_ledger_keeps_a_body_byte_for_byte(tmp_path: Path) -> None:
     verdict = check(source, options)
     with closing(open_ledger(ledger_settings(tmp_path), create=True)) as ledger:
         (frame,) = valid_rows(source, options, verdict)
-        columns = payment_columns(ledger, frame, (), request_form(GatewaySettings()))
+        (columns,) = payment_columns(ledger, frame, (), request_form(GatewaySettings()))
         new = NewBatch(bytes(32), "a.csv", (), 1, {}, "http://127.0.0.1:9", ledger.registered())
         with ledger.register(new, "tester") as registering:
             registering.add_payments(columns)
@@ -179,5 +179,5 @@ def test_the_ledger_keeps_a_body_byte_for_byte(tmp_path: Path) -> None:
             run = ledger.start(name, "tester")
             (payment,) = run.pending(0, 10)
             run.finish(None)
-    assert payment.body == columns.bodies[0].encode()
+    assert payment.body == columns.bodies.joined
     assert json.loads(payment.body)["billing"]["billingCompany"] == odd["billingCompany"]
