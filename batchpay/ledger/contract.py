@@ -180,6 +180,26 @@ class LedgerRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RowColumns:
+    """Many a LedgerRow, by column (all sequences of one length, in file order)."""
+
+    rows: Sequence[int]
+    lines: Sequence[int | None]
+    states: Sequence[State]
+    amounts_cents: Sequence[int]
+    directions: Sequence[str]
+    attempts: Sequence[int]
+    sent_at: Sequence[datetime | None]
+    finished_at: Sequence[datetime | None]
+    http_statuses: Sequence[int | None]
+    response_codes: Sequence[str | None]
+    messages: Sequence[str | None]
+    gateway_references: Sequence[str | None]
+    reasons: Sequence[str | None]
+    details: Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class RejectedRow:
     """A row that failed a rule."""
 
@@ -320,6 +340,9 @@ class Ledger(Protocol):
 
     def rows(self, batch: str, states: Sequence[State] | None = None) -> Iterator[LedgerRow]:
         """Rows that passed the rules, in file order, in constant memory."""
+
+    def row_columns(self, batch: str, states: Sequence[State] | None = None) -> Iterator[RowColumns]:
+        """Give the same rows some hundred at a time, by column: several times faster where there are very many."""
 
     def rejected(self, batch: str) -> Iterator[RejectedRow]:
         """Rows that failed, in file order."""

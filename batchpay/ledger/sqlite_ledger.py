@@ -25,6 +25,7 @@ from batchpay.ledger.contract import (
     PaymentColumns,
     Registering,
     RejectedRow,
+    RowColumns,
 )
 from batchpay.ledger.refusals import make_private_directory
 from batchpay.ledger.running import SqliteRun
@@ -128,6 +129,10 @@ class SqliteLedger:
     def rows(self, batch: str, states: Sequence[State] | None = None) -> Iterator[LedgerRow]:
         """See contract.Ledger."""
         return reading.rows(self._store, batch, states)
+
+    def row_columns(self, batch: str, states: Sequence[State] | None = None) -> Iterator[RowColumns]:
+        """See contract.Ledger."""
+        return reading.row_columns(self._store, batch, states)
 
     def rejected(self, batch: str) -> Iterator[RejectedRow]:
         """See contract.Ledger."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import chain, repeat
 from pathlib import Path
 
 from batchpay.files.tables import write_table
-from batchpay.ledger.contract import BatchSummary, Ledger, LedgerRow
+from batchpay.ledger.contract import BatchSummary, Ledger, RowColumns
 from batchpay.payment import format_cents
 from batchpay.reports.summary import instant
 
@@ -15,38 +18,55 @@ HEADER = (
     "attempts", "sent_at", "finished_at", "batch",
 )  # fmt: skip
 """CONTRACT.md, 'Files'; the file's unknown columns follow."""
+_SHOWN = (
+    "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "currencyCode", "name",
+    "account",
+)  # fmt: skip
+"""Columns that stand in a row's details."""
 
 
 def write_results(ledger: Ledger, batch: BatchSummary, path: Path) -> None:
     """Write the results of a batch, in the format that the path's ending says, atomically, mode 0600."""
-    rows = (_line(row, batch) for row in ledger.rows(batch.batch))
-    write_table(path, [*HEADER, *batch.columns], rows)
+    lines = chain.from_iterable(_lines(columns, batch) for columns in ledger.row_columns(batch.batch))
+    write_table(path, [*HEADER, *batch.columns], lines)
 
 
-def _line(row: LedgerRow, batch: BatchSummary) -> list[str | None]:
-    shown = row.details
-    answer = row.answer
-    carried = shown.get("carried") or [None] * len(batch.columns)
-    return [
-        str(row.row),
-        None if row.line is None else str(row.line),
-        shown.get("paymentId"),
-        shown.get("invoiceNumber"),
-        shown.get("gatewayId"),
-        shown.get("transactionType"),
-        shown.get("recurringIndicator"),
-        format_cents(row.amount_cents),
-        shown.get("currencyCode"),
-        shown.get("name"),
-        shown.get("account"),
-        str(row.state),
-        None if answer.http_status is None else str(answer.http_status),
-        answer.response_code,
-        answer.message or row.reason,
-        answer.gateway_reference,
-        str(row.attempts),
-        instant(row.sent_at),
-        instant(row.finished_at),
-        batch.batch,
+def _lines(columns: RowColumns, batch: BatchSummary) -> Iterator[tuple[str | None, ...]]:
+    details = columns.details
+    shown = {name: [one.get(name) for one in details] for name in _SHOWN}
+    nothing = [None] * len(batch.columns)
+    carried = zip(*(one.get("carried") or nothing for one in details), strict=True)
+    return zip(
+        map(str, columns.rows),
+        map(_number, columns.lines),
+        shown["paymentId"],
+        shown["invoiceNumber"],
+        shown["gatewayId"],
+        shown["transactionType"],
+        shown["recurringIndicator"],
+        map(format_cents, columns.amounts_cents),
+        shown["currencyCode"],
+        shown["name"],
+        shown["account"],
+        map(str, columns.states),
+        map(_number, columns.http_statuses),
+        columns.response_codes,
+        [message or reason for message, reason in zip(columns.messages, columns.reasons, strict=True)],
+        columns.gateway_references,
+        map(str, columns.attempts),
+        _instants(columns.sent_at),
+        _instants(columns.finished_at),
+        repeat(batch.batch, len(details)),
         *carried,
-    ]
+        strict=True,
+    )
+
+
+def _number(number: int | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def _instants(moments: Sequence[datetime | None]) -> list[str | None]:
+    """Rows of one commit share their times: each is written out once."""
+    texts = {moment: instant(moment) for moment in set(moments)}
+    return [texts[moment] for moment in moments]

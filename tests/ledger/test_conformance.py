@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
-from batchpay.errors import BatchHeld, LedgerNotUsable, WrongUse
+from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Decision, Ledger, Lookup, RegisteredMeanwhile, RejectedRow
 from batchpay.payment import Answer, State, Totals
 from tests.ledger.batches import (
@@ -87,6 +88,40 @@ def test_rows_can_be_read_by_state(ledger: Ledger) -> None:
         run.finish(None)
     assert [row.row for row in ledger.rows(name, [State.ACCEPTED])] == [2]
     assert [row.row for row in ledger.rows(name, [State.PENDING, State.DECLINED])] == [1, 3]
+
+
+def test_rows_by_column_are_the_same_rows(ledger: Ledger) -> None:
+    """What `row_columns` gives of rows in several states, some hundred at a time, is what `rows` gives one by one."""
+    name = register(ledger, columns(ledger, range(1, 1201)))
+    with ledger.hold(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([2, 700, 900], [])
+        run.commit([], [(2, ACCEPTED), (700, DECLINED), (900, IN_DOUBT)])
+        run.finish(None)
+    names = {
+        "rows": "row", "lines": "line", "states": "state", "amounts_cents": "amount_cents", "directions": "direction",
+        "attempts": "attempts", "sent_at": "sent_at", "finished_at": "finished_at",
+        "http_statuses": "answer.http_status", "response_codes": "answer.response_code", "messages": "answer.message",
+        "gateway_references": "answer.gateway_reference", "reasons": "reason", "details": "details",
+    }  # fmt: skip
+    for wanted in (None, [State.PENDING], [State.IN_DOUBT, State.ACCEPTED]):
+        parts, rows = list(ledger.row_columns(name, wanted)), list(ledger.rows(name, wanted))
+        for column, of_row in names.items():
+            together = [value for part in parts for value in getattr(part, column)]
+            assert together == [attrgetter(of_row)(row) for row in rows], column
+    assert list(ledger.row_columns(name, [State.SENDING])) == []
+
+
+def test_what_fails_while_writing_ends_the_registration(ledger: Ledger) -> None:
+    """Rows are written beside the thread that builds them: what goes wrong there is raised, and nothing stands."""
+    for finishes in (True, False):
+        with ledger.register(new_batch(ledger, 4), "ada") as registering:
+            registering.add_payments(columns(ledger, [1, 2]))
+            registering.add_payments(columns(ledger, [2, 3]))
+            with pytest.raises(BatchpayError):
+                registering.finish() if finishes else registering.add_rejected(rejected([4]))
+    assert ledger.batches() == []
+    assert ledger.check() == []
 
 
 def test_leaving_a_registration_early_undoes_all_of_it(ledger: Ledger) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import openpyxl
 import polars as pl
 import pytest
 
-from batchpay.errors import NotUsable, WrongUse
+from batchpay.errors import LedgerDamaged, NotUsable, WrongUse
 from batchpay.files.atomic import atomic_writer
 from batchpay.files.blank import write_blank
 from batchpay.files.rejects import open_rejects
@@ -184,6 +186,43 @@ def test_results_csv_is_defused(tmp_path: Path) -> None:
     lines = (tmp_path / "out.csv").read_bytes().decode().split("\n")
     assert lines[:3] == ["a,'=b", "'=1+1,", "'+1,"]
     assert lines[-2] == '5-1,"x""y"'
+
+
+def test_a_formula_among_many_rows_is_defused(tmp_path: Path) -> None:
+    """However far down it stands, and whatever harmless rows stand around it."""
+    rows = [[str(number), "x, y", None] for number in range(2_000)]
+    rows[1_500] = ["1500", "=HYPERLINK(1)", None]
+    write_table(tmp_path / "out.csv", ["a", "b", "c"], rows)
+    with (tmp_path / "out.csv").open(newline="") as file:
+        found = list(csv.reader(file))
+    rows[1_500][1] = "'=HYPERLINK(1)"
+    assert found == [["a", "b", "c"], *([cell or "" for cell in row] for row in rows)]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "xlsx"])
+def test_an_error_between_rows_leaves_the_old_results(tmp_path: Path, kind: str) -> None:
+    """What goes wrong while rows are read comes out as it is, and what stood at the place stays."""
+
+    def rows() -> Iterator[list[str | None]]:
+        yield from ([str(number), None] for number in range(1_000))
+        raise LedgerDamaged("a page of the ledger is damaged")
+
+    target = tmp_path / f"out.{kind}"
+    target.write_text("old")
+    with pytest.raises(LedgerDamaged, match="a page of the ledger"):
+        write_table(target, ["a", "b"], rows())
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_parquet_of_many_rows_and_of_none(tmp_path: Path) -> None:
+    """Row groups follow each other in order; without a row the columns are there."""
+    rows = [[str(number), None if number % 2 else "Ω"] for number in range(120_001)]
+    write_table(tmp_path / "many.parquet", ["a", "b"], rows)
+    write_table(tmp_path / "none.parquet", ["a", "b"], [])
+    many, none = (pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("many", "none"))
+    assert many.rows() == [tuple(row) for row in rows]
+    assert none.schema == many.schema == {"a": pl.String, "b": pl.String}
+    assert none.height == 0
 
 
 @pytest.mark.parametrize("kind", ["parquet", "xlsx"])
