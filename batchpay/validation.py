@@ -14,10 +14,11 @@ from typing import Protocol
 import polars as pl
 
 from batchpay.errors import SettingsNotUsable
+from batchpay.files.ahead import ahead
 from batchpay.payment import Direction, Totals
 from batchpay.schemas import checks
 from batchpay.schemas.catalogue import PAYMENT_ID_DUPLICATE, ROW_DUPLICATE, check_rules_off
-from batchpay.schemas.columns import COLUMNS, PAYMENT_ID
+from batchpay.schemas.columns import COLUMNS, PAYMENT_ID, PLAIN
 from batchpay.schemas.normal import normalize
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation_late import Late, LateRows, merged
@@ -45,7 +46,7 @@ class ChunkSource(Protocol):
         """Read the file from its beginning: `_row`, `_line`, its known columns as text, then its unknown ones.
 
         Where they can occur: `_fault.<column>` and `_suggest.<column>` for a typed cell that is no faithful text, and
-        `_ragged` for a row whose cells can't be told apart.
+        `_ragged` for a row whose cells can't be told apart. `_plain` is batchpay.schemas.columns.PLAIN.
         """
 
 
@@ -154,7 +155,20 @@ def _prepared(chunk: pl.DataFrame, options: RuleOptions) -> tuple[pl.DataFrame, 
 
 
 def _without_marks(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.drop(name for name in frame.columns if name == RAGGED or name.startswith((FAULT, SUGGEST)))
+    return frame.drop(name for name in frame.columns if name in (RAGGED, PLAIN) or name.startswith((FAULT, SUGGEST)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the rules say of a chunk by itself."""
+
+    chunk: pl.DataFrame
+    """As read."""
+    frame: pl.DataFrame
+    """As the rules see it."""
+    repairs: dict[str, int]
+    findings: Findings | None
+    cents: pl.Series
 
 
 class _Check:
@@ -190,12 +204,10 @@ class _Check:
         late: Callable[[Verdict], Mapping[int, Late]] | None,
     ) -> Verdict:
         verdict = self._verdict
-        for chunk in self._source.chunks():
-            if not chunk.height:
-                continue
-            frame, passed = self._first_look(chunk)
+        for look in ahead(self._looks()):
+            passed = self._take(look)
             if watch is not None:
-                watch(_without_marks(frame), passed)
+                watch(_without_marks(look.frame), passed)
         if self._passed:
             verdict.passed = pl.concat(self._passed)
         self._passed.clear()
@@ -209,13 +221,19 @@ class _Check:
                 self._on_rejected(rejected)
         return verdict
 
-    def _first_look(self, chunk: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-        verdict = self._verdict
-        frame, repairs = _prepared(chunk, self._options)
-        _add(verdict.repairs, repairs)
+    def _looks(self) -> Iterator[_Look]:
+        """Ask the rules chunk by chunk, all that needs no other chunk."""
+        for chunk in self._source.chunks():
+            if chunk.height:
+                frame, repairs = _prepared(chunk, self._options)
+                findings = self._book.evaluate(frame)
+                yield _Look(chunk, frame, repairs, findings, _cents(frame, findings))
+
+    def _take(self, look: _Look) -> pl.Series:
+        """Count a chunk in and hand its rejects on; tells which of its rows passed."""
+        verdict, frame, findings, cents = self._verdict, look.frame, look.findings, look.cents
         assert frame["_row"].first() == verdict.rows + 1, "rows are numbered without a gap"
-        findings = self._book.evaluate(frame)
-        cents = _cents(frame, findings)
+        _add(verdict.repairs, look.repairs)
         verdict.unreadable_amounts += cents.null_count()
         passed = pl.repeat(value=True, n=frame.height, dtype=pl.Boolean, eager=True).alias("passed")
         if findings is not None:
@@ -223,13 +241,13 @@ class _Check:
             passed = passed.scatter(findings.mask.arg_true().filter(failed), values=False)
             self._count(findings)
             self._note_failures(findings, findings.hits)
-            self._reject(chunk.filter(findings.mask), findings, failed, late=False)
+            self._reject(look.chunk.filter(findings.mask), findings, failed, late=False)
             if self._rejected is not None and failed.any():
                 self._rejected.append(_for_ledger(findings, cents.filter(findings.mask), failed))
         self._add_totals(frame, cents, passed)
         self._unique.add(frame, None if findings is None else self._incomparable(findings))
         self._passed.append(passed)
-        return frame, passed
+        return passed
 
     def _add_totals(self, frame: pl.DataFrame, cents: pl.Series, passed: pl.Series) -> None:
         verdict = self._verdict

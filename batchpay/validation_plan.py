@@ -6,15 +6,13 @@ that were hit: there the rules keep the order that their pandera checks have (ba
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from math import prod
 
 import polars as pl
 
 from batchpay.schemas.catalogue import ROW_RAGGED, RuleFacts, typed_cell_message
-from batchpay.schemas.columns import COLUMNS
+from batchpay.schemas.columns import COLUMNS, PLAIN
 from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.payment import payment_rules
 from batchpay.schemas.rule import breaks_text_rules
@@ -23,10 +21,6 @@ FAULT, SUGGEST, RAGGED = "_fault.", "_suggest.", "_ragged"
 """How a reader of files marks a typed cell that is no faithful text, and a row that is ragged."""
 
 _RULES_A_COLUMN_MAX = 1000
-_SAMPLE_ROWS = 400
-_HANDFUL = 64
-_VALUES_MAX = 4096
-"""Asking so many values is cheaper than asking the rows of a chunk."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,36 +64,6 @@ class Findings:
         return Findings(self.mask, self.rows, sorted([*self.hits, *more], key=lambda hit: hit.order))
 
 
-class FewValues:
-    """Finds the columns that hold few different values, and those values: most columns of a payment file do."""
-
-    def __init__(self) -> None:
-        self._promising: list[str] | None = None
-
-    def of(self, frame: pl.DataFrame) -> dict[str, pl.Series]:
-        """Give the different values of such columns of a chunk."""
-        if self._promising is None:
-            sample = frame.select(COLUMNS).gather_every(max(1, frame.height // _SAMPLE_ROWS))
-            self._promising = [cell.name for cell in sample.iter_columns() if cell.n_unique() <= sample.height // 2]
-        chosen = frame.select(self._promising)
-        uniform = chosen.select(pl.all() == pl.all().first()).select(pl.all().all(ignore_nulls=False))
-        few: dict[str, pl.Series] = {}
-        for column in chosen.iter_columns():
-            if uniform[column.name][0] or column.null_count() == frame.height:
-                few[column.name] = column.head(1)
-        various = [name for name in self._promising if name not in few]
-        if various:
-            values = frame.select(pl.col(various).unique().implode())
-            for name in various:
-                few[name] = values[name].explode()
-        self._promising = [name for name in self._promising if len(few[name]) <= _VALUES_MAX]
-        return {name: few[name] for name in self._promising}
-
-
-def _crossed(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-    return left.join(right, how="cross")
-
-
 def _any(flags: Sequence[pl.Series], height: int) -> pl.Series:
     """Join flags by `or`; null counts as false."""
     if not flags:
@@ -115,63 +79,34 @@ class RuleBook:
         self.rules = payment_rules(options)
         self._order = {id(rule): _order(rule.column, index) for index, rule in enumerate(self.rules)}
         self._index = {id(rule): index for index, rule in enumerate(self.rules)}
-        self._text_screens, self._texts = self._plan_text_rules()
-        self._own = [index for index, rule in enumerate(self.rules) if index not in self._all_text_rules()]
-        looks = [rule.fails if rule.screen is None else rule.screen for rule in self.rules]
-        own = [index for index in self._own if not self.rules[index].screen_shared]
-        self._screens = [looks[index].alias(str(index)) for index in own]
-        self._screens += [screen.alias(column) for column, screen in self._text_screens.items()]
-        self._few_values = FewValues()
-        self._sharing = {index: index - 1 for index in self._own if self.rules[index].screen_shared}
-        self._screens_by_columns: dict[tuple[str, ...], list[int]] = {}
-        for place, screen in enumerate(self._screens):
-            columns = tuple(sorted(set(screen.meta.root_names())))
-            self._screens_by_columns.setdefault(columns, []).append(place)
+        text_screens, self._texts = self._plan_text_rules()
+        own = [index for index, rule in enumerate(self.rules) if index not in self._all_text_rules()]
+        self._sharing = {index: self._leader(index) for index in own if self.rules[index].screen_shared}
+        looks = {index: self.rules[index].look.alias(str(index)) for index in own if index not in self._sharing}
+        self._screens = {plain: [*looks.values(), *text_screens[plain]] for plain in (False, True)}
 
-    def _plan_text_rules(self) -> tuple[dict[str, pl.Expr], dict[str, tuple[list[int], pl.Expr]]]:
-        """Find the columns whose texts need a look of their own, and each column's rules for every text.
+    def _leader(self, index: int) -> int:
+        """Find the rule whose look a rule shares."""
+        return next(before for before in range(index - 1, -1, -1) if not self.rules[before].screen_shared)
+
+    def _plan_text_rules(self) -> tuple[dict[bool, list[pl.Expr]], dict[str, tuple[list[int], pl.Expr]]]:
+        """Make the looks at the columns whose texts need one, not plain and plain; and each column's rules for texts.
 
         Where another rule of the column proves the cell clean, a broken text rule can't go unnoticed without one.
         """
-        screens: dict[str, pl.Expr] = {}
+        screens: dict[bool, list[pl.Expr]] = {False: [], True: []}
         texts: dict[str, tuple[list[int], pl.Expr]] = {}
         for column in COLUMNS:
             rules = [rule for rule in self.rules if rule.column == column]
-            screen = breaks_text_rules(rules)
-            if screen is None:
-                continue
-            texts[column] = ([self._index[id(rule)] for rule in rules if rule.is_for_every_text], screen)
-            if not any(rule.proves_clean for rule in rules):
-                screens[column] = screen
+            for plain, kept in screens.items():
+                screen = breaks_text_rules(rules, plain=plain)
+                if screen is None:
+                    continue
+                if not plain:
+                    texts[column] = ([self._index[id(rule)] for rule in rules if rule.is_for_every_text], screen)
+                if not any(rule.proves_clean for rule in rules):
+                    kept.append(screen.alias(column))
         return screens, texts
-
-    def _screens_of_use(self, frame: pl.DataFrame) -> list[pl.Expr]:
-        """Leave out the screens that no value of the chunk can trip: most columns hold few different values.
-
-        What a column holds few of is asked value by value, or pair by pair of two columns, instead of row by row.
-        """
-        few = self._few_values.of(frame)
-        idle: set[int] = set()
-        for values, places in self._tables(few):
-            tripped = values.select(self._screens[place].any() for place in places).row(0)
-            idle.update(place for place, trips in zip(places, tripped, strict=True) if not trips)
-        return [screen for place, screen in enumerate(self._screens) if place not in idle]
-
-    def _tables(self, few: dict[str, pl.Series]) -> Iterator[tuple[pl.DataFrame, list[int]]]:
-        """Pair the values to ask with the screens that ask them; what has a handful of values is asked at once."""
-        handful = {name: values for name, values in few.items() if len(values) <= _HANDFUL}
-        if handful:
-            longest = max(len(values) for values in handful.values())
-            # Screens compare nothing across values, so shorter columns repeat their own.
-            places = pl.int_range(longest, eager=True)
-            table = pl.DataFrame([values.gather(places % len(values)) for values in handful.values()])
-            singles = [columns for columns in self._screens_by_columns if len(columns) == 1 and columns[0] in handful]
-            yield table, [place for columns in singles for place in self._screens_by_columns[columns]]
-        for columns, own in self._screens_by_columns.items():
-            if not all(column in few for column in columns) or (len(columns) == 1 and columns[0] in handful):
-                continue
-            if prod(len(few[column]) for column in columns) <= _VALUES_MAX:
-                yield reduce(_crossed, [few[column].to_frame() for column in columns]), own
 
     def _all_text_rules(self) -> set[int]:
         return {index for indices, _ in self._texts.values() for index in indices}
@@ -186,7 +121,8 @@ class RuleBook:
 
         With `every_row` all rows are among the findings', broken or not.
         """
-        screened = frame.select(self._screens_of_use(frame))
+        plain = PLAIN in frame.columns and bool(frame[PLAIN].all(ignore_nulls=False))
+        screened = frame.select(self._screens[plain])
         hit = [screen.name for screen in screened.iter_columns() if screen.any()]
         marks = [name for name in frame.columns if name == RAGGED or name.startswith(FAULT)]
         marks = [name for name in marks if frame[name].null_count() < frame.height]
@@ -307,42 +243,43 @@ def _fault_hits(faults: dict[str, pl.Series], even: pl.Series | None) -> list[Hi
 
 def messages(findings: Findings, *, errors: bool) -> pl.Series:
     """`column: code: message; column: code: message` for each row of the findings, null where nothing is wrong."""
-    cells = []
-    for hit in findings.hits:
-        if hit.is_error is errors:
-            message = pl.lit(hit.message)
-            text = pl.concat_str(pl.lit(f"{hit.column}: {hit.code}: "), message)
-            cells.append(pl.select(pl.when(hit.flag).then(text)).to_series())
-    return _joined(findings, cells, "; ")
+    hits = [hit for hit in findings.hits if hit.is_error is errors]
+    texts = [pl.concat_str(pl.lit(f"{hit.column}: {hit.code}: "), pl.lit(hit.message)) for hit in hits]
+    return _joined(findings, hits, texts, "; ")
 
 
 def reasons(findings: Findings) -> pl.Series:
     """`column.code column.code` of the errors of each row of the findings."""
-    cells = [pl.select(pl.when(hit.flag).then(pl.lit(hit.name))).to_series() for hit in findings.hits if hit.is_error]
-    return _joined(findings, cells, " ")
+    hits = [hit for hit in findings.hits if hit.is_error]
+    return _joined(findings, hits, [pl.lit(hit.name) for hit in hits], " ")
 
 
 def suggestions(findings: Findings) -> pl.Series:
     """`column: value; column: value` for each row of the findings where the right value is certain, else null."""
-    cells = [
-        pl.select(pl.concat_str(pl.lit(f"{hit.column}: "), value)).to_series()
-        for hit in findings.hits
-        if (value := suggested(findings, hit)) is not None
-    ]
-    return _joined(findings, cells, "; ")
+    hits, texts = [], []
+    for hit in findings.hits:
+        if (value := _suggestion(findings, hit)) is not None:
+            hits.append(hit)
+            texts.append(pl.concat_str(pl.lit(f"{hit.column}: "), value))
+    return _joined(findings, hits, texts, "; ")
 
 
 def suggested(findings: Findings, hit: Hit) -> pl.Series | None:
     """Give the right value for each row that breaks the rule, null where it is not certain; None where it never is."""
+    value = _suggestion(findings, hit)
+    return None if value is None else findings.rows.select(pl.when(pl.lit(hit.flag)).then(value)).to_series()
+
+
+def _suggestion(findings: Findings, hit: Hit) -> pl.Expr | None:
     if hit.suggestion is None or not set(hit.suggestion.meta.root_names()) <= set(findings.rows.columns):
         return None
-    value = findings.rows.select(pl.when(pl.lit(hit.flag)).then(hit.suggestion)).to_series()
-    return value if value.null_count() < len(value) else None
+    return hit.suggestion
 
 
-def _joined(findings: Findings, cells: Sequence[pl.Series], separator: str) -> pl.Series:
-    if not cells:
+def _joined(findings: Findings, hits: Sequence[Hit], texts: Sequence[pl.Expr], separator: str) -> pl.Series:
+    """Join for each row the texts of what it breaks, null where that is nothing: all in one look at the rows."""
+    if not hits:
         return pl.repeat(None, findings.rows.height, dtype=pl.String, eager=True)
-    frame = pl.DataFrame([cell.alias(str(index)) for index, cell in enumerate(cells)])
-    text = pl.concat_str(pl.all(), separator=separator, ignore_nulls=True)
-    return frame.select(pl.when(text != "").then(text)).to_series()
+    cells = [pl.when(pl.lit(hit.flag)).then(text) for hit, text in zip(hits, texts, strict=True)]
+    text = findings.rows.select(pl.concat_str(cells, separator=separator, ignore_nulls=True)).to_series()
+    return text.set(text == "", None)

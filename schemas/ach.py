@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandera.polars as pa
 import polars as pl
@@ -160,14 +161,16 @@ def _sec_code() -> list[Rule]:
     wrong_account = (checks.one_of(kind, SEC_PERSONAL) & (account == "BUSINESS")) | (
         checks.one_of(kind, SEC_BUSINESS) & (account == "PERSONAL")
     )
+    is_unusual = code != SEC_DEFAULT
+    known = choice(
+        "achSecCode",
+        SEC_CODES,
+        f"not given = `{SEC_DEFAULT}`, one of {' '.join(SEC_CODES)}",
+        f"write one of {' '.join(SEC_CODES)}, or leave it empty for {SEC_DEFAULT}",
+        source="S+N",
+    )
     return [
-        choice(
-            "achSecCode",
-            SEC_CODES,
-            f"not given = `{SEC_DEFAULT}`, one of {' '.join(SEC_CODES)}",
-            f"write one of {' '.join(SEC_CODES)}, or leave it empty for {SEC_DEFAULT}",
-            source="S+N",
-        ),
+        replace(known, screen=is_unusual),
         error(
             "achSecCode",
             "direction",
@@ -177,6 +180,7 @@ def _sec_code() -> list[Rule]:
             "correct the code or transactionType",
             wrong_direction,
             after=("choice",),
+            screen_shared=True,
             reads=("transactionType",),
         ),
         warning(
@@ -185,8 +189,9 @@ def _sec_code() -> list[Rule]:
             "S",
             f"other than {SEC_DEFAULT} (the gateway documents only {SEC_DEFAULT})",
             f"the gateway documents only {SEC_DEFAULT}, ask whether your account takes this code",
-            code != SEC_DEFAULT,
+            is_unusual,
             after=("choice",),
+            screen_shared=True,
         ),
         error(
             "achSecCode",
@@ -196,6 +201,7 @@ def _sec_code() -> list[Rule]:
             "this kind of payment is made from a paper check, fill in achCheckNumber",
             checks.one_of(code, SEC_CHECK) & pl.col("achCheckNumber").is_null(),
             after=("choice",),
+            screen_shared=True,
             reads=("achCheckNumber",),
         ),
         warning(
@@ -207,6 +213,7 @@ def _sec_code() -> list[Rule]:
             "check achAccountType",
             wrong_account,
             after=("choice",),
+            screen=is_unusual | (account == "BUSINESS"),
             reads=("achAccountType",),
         ),
     ]

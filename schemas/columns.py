@@ -29,6 +29,9 @@ GATEWAY_COLUMNS = TOP + BILLING + SHIPPING + ACH + RECURRING
 PAYMENT_ID = "paymentId"
 """The caller's own unique key for a payment; never sent."""
 COLUMNS = (PAYMENT_ID, *GATEWAY_COLUMNS)
+PLAIN = "_plain"
+"""In a chunk of rows, true where a reader has seen that no cell of the row holds a character that the rules for every
+text forbid, nor white space other than the blank."""
 
 REQUIRED = (
     "gatewayId", "transactionType", "recurringIndicator", "amount", "billingFirstName", "billingLastName",

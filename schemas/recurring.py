@@ -72,6 +72,7 @@ def _start_date(options: RuleOptions) -> list[Rule]:
             "`MM/DD/YYYY`",
             "write the date as MM/DD/YYYY, like 01/31/2027",
             checks.is_no_date_format(cell),
+            screen=checks.may_be_odd_day(cell, options.as_of),
             suggestion=checks.date_from_iso(cell),
             proves_clean=True,
         ),
@@ -83,6 +84,7 @@ def _start_date(options: RuleOptions) -> list[Rule]:
             "the calendar has no such day, write month/day/year",
             checks.is_no_date(cell),
             after=("format",),
+            screen_shared=True,
         ),
     ]
     if options.past_start:
@@ -95,6 +97,7 @@ def _start_date(options: RuleOptions) -> list[Rule]:
                 "lies before today, choose a later day",
                 checks.as_date(cell) < pl.lit(options.as_of),
                 after=("format", "date"),
+                screen_shared=True,
             )
         )
     rules += [
@@ -106,6 +109,7 @@ def _start_date(options: RuleOptions) -> list[Rule]:
             "is a weekend or a bank holiday, the payment will move to the next banking day",
             checks.is_no_banking_day(cell),
             after=("format", "date"),
+            screen_shared=True,
         ),
         warning(
             "recurringStartDate",
@@ -117,6 +121,7 @@ def _start_date(options: RuleOptions) -> list[Rule]:
             & (pl.col("recurringBillingCycle") == "MONTHLY")
             & (pl.col("recurringEndOfMonth") == "N"),
             after=("format", "date"),
+            screen_shared=True,
             reads=("recurringBillingCycle", "recurringEndOfMonth"),
         ),
     ]

@@ -50,7 +50,7 @@ class Rule:
     screen: pl.Expr | None = None
     """A cheaper expression that is true at least wherever `fails` is, or None."""
     screen_shared: bool = False
-    """Whether the screen of the column's rule before it is true wherever this rule fails, so that it needs none."""
+    """Whether the look of the nearest rule before it that has one of its own is true wherever this rule fails."""
     proves_clean: bool = False
     """Whether a cell on which this rule's screen is not true can't break a rule for every text."""
     guards: tuple[Rule, ...] = ()
@@ -76,6 +76,11 @@ class Rule:
         """True where the rule is broken and none that goes before it: never null."""
         others = [~guard.fails.fill_null(value=False) for guard in self.guards]
         return reduce(and_, others, self.fails.fill_null(value=False))
+
+    @property
+    def look(self) -> pl.Expr:
+        """The cheapest expression that is true at least wherever the rule is broken."""
+        return self.fails if self.screen is None else self.screen
 
     @property
     def check(self) -> pa.Check:
@@ -188,15 +193,18 @@ def _goes_before(other: Rule, rule: Rule) -> bool:
     return other.is_for_every_text or other.code == "unexpected" or other.code in rule.after
 
 
-def breaks_text_rules(rules: Iterable[Rule]) -> pl.Expr | None:
-    """One expression, true at least where a column's rules for every text are broken, or None where all are off."""
+def breaks_text_rules(rules: Iterable[Rule], *, plain: bool = False) -> pl.Expr | None:
+    """One expression, true at least where a column's rules for every text are broken, or None where all are off.
+
+    In `plain` text (batchpay.schemas.columns.PLAIN) less has to be looked for.
+    """
     own = [rule for rule in rules if rule.is_for_every_text]
     if not own:
         return None
     cell, codes = pl.col(own[0].column), {rule.code for rule in own}
     looks = []
     if codes & {"characters", "whitespace"}:
-        looks.append(checks.has_unclean_characters(cell))
+        looks.append(checks.has_outer_blank(cell) if plain else checks.has_unclean_characters(cell))
     if "length" in codes:
         looks.append(checks.may_be_too_long(cell))
     return reduce(or_, looks)

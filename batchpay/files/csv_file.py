@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import polars as pl
 
 from batchpay.errors import FileRefused
+from batchpay.files.ahead import ahead
+from batchpay.files.csv_octets import Octets, has_doubled_marks, marks_at_borders
 from batchpay.files.csv_text import (
     BYTE_ORDER_MARK,
     HEADER_BYTES_MAX,
@@ -27,6 +28,7 @@ from batchpay.files.csv_text import (
 )
 from batchpay.files.header import EXAMPLE_MARK, UNNAMED, Header
 from batchpay.files.streams import OpenFile, in_blocks, recoded, unpacked
+from batchpay.schemas.columns import PLAIN
 
 CHUNK_ROWS = 30_000
 BLOCK_BYTES = (1 << 20, 24 << 20)
@@ -78,14 +80,14 @@ class CsvReader:
 
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Give the rows in file order; raises FileRefused with the line where the file can't be read."""
-        return _ahead(self._chunks())
+        return ahead(self._chunks())
 
     def _chunks(self) -> Iterator[pl.DataFrame]:
         row, line = 0, self._dialect.data_line
         left = b""
         for block, is_last in self._blocks():
             block = left + block
-            breaks = block.count(b"\n")
+            breaks = Octets(block).count(b"\n")
             whole, left = self._split(block, line, breaks, is_last)
             line += breaks - left.count(b"\n")
             if len(left) > OPEN_BYTES_MAX:
@@ -196,7 +198,9 @@ class CsvReader:
             )
         except pl.exceptions.PolarsError:
             return None
-        rows, returns, quotes = frame.height, _count(block, b"\r"), _count(block, b'"')
+        octets = Octets(block)
+        before, after = octets.around_marks()
+        rows, returns, quotes = frame.height, octets.count(b"\r"), len(after)
         if returns and not returns == rows == block.count(b"\r\n"):
             return None
         cells = sum(frame.select(pl.all().str.len_bytes().sum()).row(0))
@@ -204,7 +208,7 @@ class CsvReader:
         missing = cells + quotes + (len(self._places) - 1) * rows + ends - len(block)
         if missing and not (quotes and breaks == rows and self._doubled_quotes(block, frame) == missing):
             return None
-        if quotes and not self._marks_at_borders(block):
+        if quotes and not marks_at_borders(before, after, self._separator):
             return None  # polars drops a mark inside a quoted cell without a word
         if breaks == rows:
             lines = pl.int_range(line, line + rows, dtype=pl.UInt32)
@@ -213,18 +217,11 @@ class CsvReader:
             broken = [place for place, found in zip(self._places, with_breaks, strict=True) if found]
             inside = pl.sum_horizontal(pl.col(broken).str.count_matches("\n", literal=True)).cast(pl.UInt32)
             lines = (pl.int_range(rows, dtype=pl.UInt32) + inside.cum_sum() - inside + line).cast(pl.UInt32)
-        if quotes and any(least == 0 for least in frame.select(pl.all().str.len_bytes().min()).row(0)):
+        if has_doubled_marks(after):  # an empty cell in quotation marks is no null yet
             frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
-        return frame.with_columns(lines.alias("_line"))
-
-    def _marks_at_borders(self, block: bytes) -> bool:
-        """Tell whether every quotation mark that is not doubled stands where a cell begins or ends."""
-        parts = block.split(b'"')
-        begins, ends = (self._separator.encode(), b"\n", b"\r\n"), (self._separator.encode(), b"\n")
-        if len(parts) % 2 == 0 or not parts[-1].startswith(begins) or (parts[0] and not parts[0].endswith(ends)):
-            return False
-        between = set(parts[2:-1:2])
-        return all(not text or (text.startswith(begins) and text.endswith(ends)) for text in between)
+        controls = ends + (len(self._places) - 1) * rows * (self._separator == "\t")
+        plain = [pl.lit(value=True).alias(PLAIN)] if octets.is_plain(controls) else []
+        return frame.with_columns(lines.alias("_line"), *plain)
 
     def _empty(self) -> pl.DataFrame:
         return pl.DataFrame(schema={**self._schema, "_line": pl.UInt32})
@@ -337,24 +334,10 @@ def _lines_with(block: bytes, what: bytes) -> tuple[list[int], list[bytes]]:
     return numbers, lines
 
 
-def _ahead(chunks: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Make the next chunk in a thread while the caller works on this one."""
-    with ThreadPoolExecutor(1, thread_name_prefix="reader") as reader:
-        coming = reader.submit(next, chunks, None)
-        while (chunk := coming.result()) is not None:
-            coming = reader.submit(next, chunks, None)
-            yield chunk
-
-
-def _count(block: bytes, character: bytes) -> int:
-    """Count a character that most files don't have: looking for the first one is much faster than counting."""
-    return block.count(character) if character in block else 0
-
-
 def _row_end(block: bytes) -> int:
     """Find the end of the last line that seems to end a row: an even number of quotation marks before it."""
     end = block.rfind(b"\n") + 1
-    odd = _count(block[:end], b'"') % 2
+    odd = (Octets(block).count(b'"') - block.count(b'"', end)) % 2
     cut = end
     for _ in range(1000):
         if not odd or not cut:

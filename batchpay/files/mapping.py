@@ -19,7 +19,7 @@ import polars as pl
 from batchpay.errors import FileRefused
 from batchpay.files.header import UNNAMED, Header, shown
 from batchpay.files.streams import OpenFile
-from batchpay.schemas.columns import COLUMNS
+from batchpay.schemas.columns import COLUMNS, PLAIN
 
 OWN = "_own."
 """Before the file's own name of a column in a chunk, so that it can't be taken for a mapped one."""
@@ -83,7 +83,8 @@ class Mapping:
                     if target is not None and target not in self.fixed:
                         faults.append(pl.col(name).alias(kind + target))
         expressions = [expression.alias(name) for name, expression in columns.items()]
-        return chunk.with_columns(*expressions, *faults).drop(dropped)
+        # What a map puts in was not seen by the reader.
+        return chunk.with_columns(*expressions, *faults).drop(*dropped, PLAIN, strict=False)
 
     def _mapped(self, name: str, own: str | None) -> pl.Expr:
         if name in self.fixed:

@@ -28,13 +28,13 @@ SHARED = {rule.name for rule in SHARED_RULES}
 def only_the_shared(options: RuleOptions) -> list[Rule]:
     """Leave out all rules but the shared ones that are errors; what leant on a rule left out stands by itself."""
     kept: dict[int, Rule] = {}
-    before: Rule | None = None
+    leader: Rule | None = None
     for rule in payment_rules(options):
         if rule.name in SHARED and rule.is_error:
             guards = tuple(kept[id(guard)] for guard in rule.guards if id(guard) in kept)
-            shared = rule.screen_shared and before is not None and id(before) in kept
+            shared = rule.screen_shared and id(leader) in kept
             kept[id(rule)] = replace(rule, guards=guards, screen_shared=shared)
-        before = rule
+        leader = leader if rule.screen_shared else rule
     assert len(kept) == len(SHARED_RULES), "each shared rule is one of batchpay's"
     return list(kept.values())
 

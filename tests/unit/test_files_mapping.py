@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from batchpay.files.rejects import open_rejects
 from batchpay.files.source import open_source
 from batchpay.payment import Totals
 from batchpay.schemas.columns import REQUIRED
+from batchpay.schemas.options import RuleOptions
+from batchpay.validation import check
 from tests.support.payment_files import csv_text, line, read, rejected, workbook, write
 
 BANK = """\
@@ -59,6 +62,14 @@ def test_a_banks_export(tmp_path: Path) -> None:
     assert frame["achDepositType"].to_list() == ["CHECKING", "Other"]
     assert frame["invoiceNumber"].to_list() == ["none", "I-2"]
     assert frame["amount"].to_list() == ["12.50", "7.00"]
+
+
+def test_what_a_map_puts_in_is_looked_at(tmp_path: Path) -> None:
+    """A value of the map's own that no file could hold unnoticed is found, though the file's text is plain."""
+    text = BANK.replace('"Payer"', '"Pay\\u202Eer"')
+    with open_source(write(tmp_path, EXPORT), mapping=load_mapping(write(tmp_path, text, "bank.toml"))) as source:
+        verdict = check(source, RuleOptions(as_of=date(2026, 11, 21)))
+    assert verdict.counts["achNameOnCheck.characters"] == 2
 
 
 def test_rejects_can_be_fed_back_with_the_same_map(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date
+from datetime import date, timedelta
 
 import pandera.errors
 import polars as pl
@@ -18,6 +18,7 @@ from batchpay.schemas.columns import COLUMNS, RECURRING, REQUIRED
 from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.payment import payment_rules, payment_schema
 from batchpay.schemas.recurring import recurring_schema
+from batchpay.schemas.rule import breaks_text_rules
 from batchpay.schemas.shipping import shipping_schema
 from batchpay.schemas.tables import COUNTRIES, CURRENCIES, SEC_CODES, STATES
 from batchpay.validation import check
@@ -171,12 +172,25 @@ def test_compiled_screens_miss_nothing() -> None:
         "FALSE",
         "DAILY",
     ]
+    odd += [f"{AS_OF + timedelta(days=after):%m/%d/%Y}" for after in (-1, 0, *range(1, 60), 3_640, 3_650, 3_660)]
+    looks = []
     for rule in payment_rules(EVERYTHING_FAILS):
-        if rule.screen is None:
-            continue
+        looks.append(looks[-1] if rule.screen_shared else rule.look)
         cells = [{rule.column: value, **dict.fromkeys(rule.reads, read)} for value in odd for read in [None, *odd]]
-        both = text_frame(cells).select(fails=rule.fails, screen=rule.screen)
-        assert both.filter(pl.col("fails") & ~pl.col("screen").fill_null(value=False)).is_empty(), rule.name
+        both = text_frame(cells).select(failed=rule.failed, look=looks[-1])
+        assert both.filter(pl.col("failed") & ~pl.col("look").fill_null(value=False)).is_empty(), rule.name
+
+
+def test_plain_text_needs_less_of_a_look() -> None:
+    """Of cells without odd characters the shorter look finds whatever the longer one does."""
+    clean = [cell for cell in ("a", " a", "a ", "é", "a b", "-", "x" * 256, " ") for _ in (0, 1)]
+    for column in COLUMNS:
+        rules = [rule for rule in payment_rules(EVERYTHING_FAILS) if rule.column == column]
+        whole, short = breaks_text_rules(rules), breaks_text_rules(rules, plain=True)
+        assert whole is not None and short is not None
+        both = text_frame([{column: cell} for cell in clean]).select(whole=whole, short=short)
+        assert both["whole"].to_list() == both["short"].to_list(), column
+        assert both["whole"].sum() == 8
 
 
 @pytest.mark.parametrize(

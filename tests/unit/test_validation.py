@@ -7,7 +7,7 @@ from datetime import date
 import polars as pl
 import pytest
 
-from batchpay import validation_plan, validation_unique
+from batchpay import validation_unique
 from batchpay.errors import SettingsNotUsable
 from batchpay.payment import Totals
 from batchpay.schemas.columns import COLUMNS
@@ -275,13 +275,3 @@ def test_empty_file_has_an_empty_verdict() -> None:
     """A header without rows is nothing to do."""
     verdict = check(TextChunks([]), OPTIONS, on_rejected=lambda frame: pytest.fail("nothing is rejected"))
     assert (verdict.rows, verdict.total) == (0, Totals())
-
-
-def test_looking_at_values_instead_of_rows_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One bad cell in a column of few values is found, whether values or rows are asked."""
-    rows = [_row(number) for number in range(300)]
-    rows[250] = _row(250, transactionType="debit", achSecCode="TEL", billingCity="x\x00")
-    by_values = _found(check(TextChunks(rows, height=300), OPTIONS))
-    monkeypatch.setattr(validation_plan, "_VALUES_MAX", 0)
-    assert by_values == _found(check(TextChunks(rows, height=300), OPTIONS))
-    assert by_values == [(251, "transactionType.choice"), (251, "billingCity.characters")]
