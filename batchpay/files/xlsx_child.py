@@ -1,40 +1,47 @@
 """The child process that parses an XLSX, with limits on memory and time: a crash in a library is not the payer's.
 
 Standard input is the workbook, the second argument the job (JSON). Standard output gets one line of JSON (what was
-found, or a refusal), then chunks: eight bytes of length and JSON with `first_row`, the sheet's row of its first, and
-`columns`: texts by `c0`, `c1` and so on, and `_fault.cN` / `_suggest.cN` where they occur. polars is not needed here:
-it would take longer to load than most workbooks.
+found, or a refusal), then chunks: eight bytes of length, a line of JSON and text. The line tells `first_row`, the
+sheet's row of its first, the number of `rows`, the `columns` (`c0`, `c1` and so on, and `_fault.cN` / `_suggest.cN`
+where they occur) and the `separator` of the text: all cells of the first column, then of the second. polars is not
+needed here: it would take longer to load than most workbooks.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import json
 import resource
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from batchpay.errors import FileRefused
+from batchpay.files import xlsx_scan
+from batchpay.files.streams import OpenFile
+from batchpay.files.xlsx_columns import ColumnRenderer
 
 MEMORY_BYTES_MAX = 6 << 30
 CPU_S_MAX = 600
-CHUNK_ROWS = 50_000
+CHUNK_ROWS = 10_000
+"""So few that the parent checks the first rows while the next are still rendered."""
 HEADER_ROWS_MAX = 50
 """A header is looked for in so many rows."""
 HEADER_NAMES_ENOUGH = 3
-NumberedRow = tuple[int, list[Any]]
+Row = list[Any]
 
 
 def main() -> None:
     """Do the job; every failure becomes a refusal in the first line, or a broken pipe that the parent understands."""
     out = sys.stdout.buffer
+    gc.disable()  # cells are in no cycles, and there are millions
     try:
         _limit()
-        with open(f"/dev/fd/{sys.stdin.fileno()}", "rb") as file:  # noqa: PTH123  opened anew: its own position
-            for block in _blocks(file, json.loads(sys.argv[2])):
-                out.write(block)
+        for block in _blocks(OpenFile("-", sys.stdin.fileno()), json.loads(sys.argv[2])):
+            out.write(block)
     except FileRefused as error:
         out.write(_line({"refused": str(error)}))
     except MemoryError:
@@ -54,20 +61,18 @@ def _limit() -> None:
         resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
-def _blocks(file: BinaryIO, job: dict[str, Any]) -> Iterator[bytes]:
+def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
     from python_calamine import CalamineError, CalamineWorkbook, PasswordError
 
-    from batchpay.files import xlsx_scan
-
-    archive = xlsx_scan.open_archive(file)
+    archive = xlsx_scan.open_archive(file.reader())
     entry, notes = _choose(xlsx_scan.list_sheets(archive), job["sheet"])
     formats = xlsx_scan.zero_formats(archive)
-    scan = xlsx_scan.scan_sheet(archive, entry.path, formats)
-    file.seek(0)
+    with ThreadPoolExecutor(1) as helper:
+        opening = helper.submit(CalamineWorkbook.from_filelike, file.reader())
+        # The library may lay out no sheet that was not found to be of a sane size.
+        scan = xlsx_scan.scan_sheet(archive, entry.path, formats)
     try:
-        workbook = CalamineWorkbook.from_filelike(file)
-        sheet = workbook.get_sheet_by_name(entry.name)
-        rows: Iterator[NumberedRow] = enumerate(sheet.iter_rows(), 1)
+        rows = opening.result().get_sheet_by_name(entry.name).iter_rows()
         header_row, names, rows = _header(rows, job["known"])
     except PasswordError:
         raise FileRefused("is protected by a password; save it without one") from None
@@ -80,7 +85,7 @@ def _blocks(file: BinaryIO, job: dict[str, Any]) -> Iterator[bytes]:
         notes.append(f"{hidden} hidden row{'s are' if hidden > 1 else ' is'} read as well")
     yield _line({"names": names, "header_row": header_row, "notes": notes})
     targets = [job["renamed"].get(name, name) for name in names]
-    yield from _chunks(rows, targets, scan)
+    yield from _chunks(rows, header_row + 1, ColumnRenderer(targets, scan))
 
 
 def _choose(sheets: Sequence[Any], asked: str | None) -> tuple[Any, list[str]]:
@@ -98,24 +103,22 @@ def _choose(sheets: Sequence[Any], asked: str | None) -> tuple[Any, list[str]]:
     return found, notes
 
 
-def _header(rows: Iterator[NumberedRow], known: Sequence[str]) -> tuple[int, list[str], Iterator[NumberedRow]]:
+def _header(rows: Iterator[Row], known: Sequence[str]) -> tuple[int, list[str], Iterator[Row]]:
     """Find the header, and give the rows after it.
 
     It is the first row with enough known names, else the one with most, else the first with anything in it.
     """
     wanted = set(known)
     best: tuple[int, int, list[str]] | None = None
-    looked: list[NumberedRow] = []
-    for number, cells in rows:
-        looked.append((number, cells))
+    looked: list[Row] = []
+    for number, cells in enumerate(itertools.islice(rows, HEADER_ROWS_MAX), 1):
+        looked.append(cells)
         names = [cell if isinstance(cell, str) else str(cell) for cell in cells]
         hits = sum(name in wanted for name in names)
         if hits >= HEADER_NAMES_ENOUGH:
             return number, names, rows
         if any(names) and (best is None or hits > best[0]):
             best = (hits, number, names)
-        if number >= HEADER_ROWS_MAX:
-            break
     if best is None:
         raise FileRefused("has no header")
     return best[1], best[2], itertools.chain(looked[best[1] :], rows)
@@ -125,22 +128,20 @@ def _line(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def _chunks(rows: Iterator[NumberedRow], targets: list[str], scan: Any) -> Iterator[bytes]:
-    from batchpay.files.xlsx_columns import ColumnRenderer
-
-    renderer = ColumnRenderer(targets, scan)
-    part: list[list[Any]] = []
-    first = 0
-    for number, cells in rows:
-        first = first or number
-        part.append(cells)
-        if len(part) == CHUNK_ROWS:
-            yield _framed(renderer.columns(part, first), first)
-            part, first = [], 0
-    if part:
-        yield _framed(renderer.columns(part, first), first)
+def _chunks(rows: Iterator[Row], first_row: int, renderer: ColumnRenderer) -> Iterator[bytes]:
+    while part := list(itertools.islice(rows, CHUNK_ROWS)):
+        columns = renderer.columns(part, first_row)
+        separator, text = _joined(columns.values(), len(part))
+        head = {"first_row": first_row, "rows": len(part), "columns": list(columns), "separator": separator}
+        data = _line(head) + text.encode()
+        yield len(data).to_bytes(8, "big") + data
+        first_row += len(part)
 
 
-def _framed(columns: dict[str, list[str | None]], first_row: int) -> bytes:
-    data = json.dumps({"first_row": first_row, "columns": columns}, separators=(",", ":")).encode()
-    return len(data).to_bytes(8, "big") + data
+def _joined(columns: Collection[Sequence[str]], rows: int) -> tuple[str, str]:
+    """All cells as one text, with the first character between them that stands in none."""
+    for separator in map(chr, range(sys.maxunicode)):
+        text = separator.join(map(separator.join, columns))
+        if text.count(separator) == len(columns) * rows - 1:
+            return separator, text
+    raise AssertionError("no chunk holds every character")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from batchpay.files.xlsx_cells import IDENTIFIERS, Cell, render
-from batchpay.files.xlsx_tags import Sheet
+from batchpay.files.xlsx_cells import IDENTIFIERS, render
+from batchpay.files.xlsx_tags import Place, Sheet
 from batchpay.schemas.columns import COLUMNS, MONEY
 
 _NO_FORMULAS = (*MONEY, *IDENTIFIERS)
+_Found = list[tuple[int, str]]
+"""Rows of a column, ascending, with what was found there."""
 
 
 class ColumnRenderer:
@@ -17,74 +20,70 @@ class ColumnRenderer:
 
     def __init__(self, targets: Sequence[str], scan: Sheet) -> None:
         self._targets = targets
-        places = range(len(targets))
-        self._errors: list[dict[int, str]] = [{} for _ in places]
-        self._formulas: list[list[int]] = [[] for _ in places]
-        self._styles: list[dict[int, str]] = [{} for _ in places]
-        for (row, column), text in scan.errors.items():
-            if column <= len(targets):
-                self._errors[column - 1][row] = text
-        for row, column in sorted(scan.formulas):
-            if column <= len(targets):
-                self._formulas[column - 1].append(row)
-        for (row, column), code in scan.styles.items():
-            if column <= len(targets):
-                self._styles[column - 1][row] = code
+        self._errors = self._by_column(scan.errors.items())
+        self._formulas = self._by_column((place, "") for place in scan.formulas)
+        self._styles = self._by_column(scan.styles.items())
 
-    def columns(self, rows: Sequence[Sequence[Any]], first_row: int) -> dict[str, list[str | None]]:
-        """Render consecutive sheet rows: `c0` and so on, and fault columns where they occur."""
-        columns: dict[str, list[str | None]] = {}
-        faults: dict[str, list[str | None]] = {}
+    def columns(self, rows: Sequence[Sequence[Any]], first_row: int) -> dict[str, Sequence[str]]:
+        """Render consecutive sheet rows: `c0` and so on, and fault columns where they occur; '' is a blank cell."""
+        columns: dict[str, Sequence[str]] = {}
+        faults: dict[str, Sequence[str]] = {}
         for at, values in enumerate(zip(*rows, strict=True)):
             texts, codes, suggestions = self._column(at, values, first_row)
             columns[f"c{at}"] = texts
-            if codes:
-                faults[f"_fault.c{at}"] = [codes.get(row) for row in range(len(values))]
-            if suggestions:
-                faults[f"_suggest.c{at}"] = [suggestions.get(row) for row in range(len(values))]
+            for kind, found in (("_fault", codes), ("_suggest", suggestions)):
+                if found:
+                    faults[f"{kind}.c{at}"] = [found.get(row, "") for row in range(len(values))]
         return columns | faults
+
+    def _by_column(self, found: Iterable[tuple[Place, str]]) -> list[_Found]:
+        columns: list[_Found] = [[] for _ in self._targets]
+        for (row, column), text in sorted(found):
+            if column <= len(columns):
+                columns[column - 1].append((row, text))
+        return columns
 
     def _column(
         self, at: int, values: Sequence[Any], first_row: int
-    ) -> tuple[list[str | None], dict[int, str], dict[int, str]]:
+    ) -> tuple[Sequence[str], dict[int, str], dict[int, str]]:
         target = self._targets[at]
+        end = first_row + len(values)
         codes: dict[int, str] = {}
         suggestions: dict[int, str] = {}
-        if set(map(type, values)) == {str}:
-            texts: list[str | None] = [value or None for value in values]
-        else:
-            texts = self._typed(at, values, first_row, codes, suggestions)
-        end = first_row + len(values)
-        for row in self._formulas[at]:
-            if first_row <= row < end and target in COLUMNS:
-                blank = texts[row - first_row] is None
-                if target in _NO_FORMULAS or blank:
-                    codes[row - first_row] = "formula"
-        for row, text in self._errors[at].items():
-            if first_row <= row < end:
+        texts: Sequence[str] = values
+        if set(map(type, values)) != {str}:
+            styles = dict(_between(self._styles[at], first_row, end))
+            texts = _rendered(values, target, [styles.get(row) for row in range(first_row, end)], codes, suggestions)
+        for row, _ in _between(self._formulas[at], first_row, end):
+            if target in _NO_FORMULAS or (target in COLUMNS and not texts[row - first_row]):
+                codes[row - first_row] = "formula"
+        if errors := _between(self._errors[at], first_row, end):
+            texts = list(texts)
+            for row, text in errors:
                 texts[row - first_row] = text
                 if target in COLUMNS:
                     codes[row - first_row] = "error_cell"
         return texts, codes, suggestions
 
-    def _typed(
-        self, at: int, values: Sequence[Any], first_row: int, codes: dict[int, str], suggestions: dict[int, str]
-    ) -> list[str | None]:
-        target, styles = self._targets[at], self._styles[at]
-        known: dict[tuple[type, Any, str | None], Cell] = {}
-        texts: list[str | None] = []
-        for row, value in enumerate(values):
-            if value.__class__ is str:
-                texts.append(value or None)
-                continue
-            style = styles.get(first_row + row)
-            key = (value.__class__, value, style)
-            cell = known.get(key)
-            if cell is None:
-                cell = known[key] = render(value, target, zero_format=style)
-            texts.append(cell[0])
-            if cell[1] is not None:
-                codes[row] = cell[1]
-            if cell[2] is not None:
-                suggestions[row] = cell[2]
-        return texts
+
+def _between(found: _Found, first_row: int, end_row: int) -> _Found:
+    return found[bisect_left(found, (first_row, "")) : bisect_left(found, (end_row, ""))]
+
+
+def _rendered(
+    values: Sequence[Any],
+    target: str,
+    styles: Sequence[str | None],
+    codes: dict[int, str],
+    suggestions: dict[int, str],
+) -> list[str]:
+    """Render cells of any kind, each different one once; faults go to `codes` and `suggestions`."""
+    # The type is part of what tells cells apart, for 1, 1.0 and TRUE are equal.
+    cells = list(zip(map(type, values), values, styles, strict=True))
+    known = {cell: render(cell[1], target, zero_format=cell[2]) for cell in set(cells)}
+    for found, place in ((codes, 1), (suggestions, 2)):
+        told = {cell: text for cell, rendered in known.items() if (text := rendered[place]) is not None}
+        if told:
+            found.update((row, told[cell]) for row, cell in enumerate(cells) if cell in told)
+    texts = {cell: rendered[0] or "" for cell, rendered in known.items()}
+    return [texts[cell] for cell in cells]

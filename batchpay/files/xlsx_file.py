@@ -96,10 +96,14 @@ class _Run:
     def frames(self) -> Iterator[pl.DataFrame]:
         """The chunks as the child gives them."""
         while length := self._exactly(8, end_allowed=True):
-            part = json.loads(self._exactly(int.from_bytes(length, "big")))
-            frame = pl.DataFrame(part["columns"], schema=dict.fromkeys(part["columns"], pl.String))
-            first = part["first_row"]
-            yield frame.with_columns(_line=pl.int_range(first, first + frame.height, dtype=pl.UInt32, eager=True))
+            line, _, text = self._exactly(int.from_bytes(length, "big")).partition(b"\n")
+            part = json.loads(line)
+            first, rows = part["first_row"], part["rows"]
+            cells = pl.select(cell=pl.lit(text.decode()).str.split(part["separator"]).explode())
+            cells = cells.select(pl.when(pl.col("cell") != "").then("cell"))
+            columns = {name: cells.to_series().slice(at * rows, rows) for at, name in enumerate(part["columns"])}
+            columns["_line"] = pl.int_range(first, first + rows, dtype=pl.UInt32, eager=True)
+            yield pl.DataFrame(columns)
         if self._process.wait() != 0:
             raise self._broken()
 

@@ -16,7 +16,8 @@ from xml.etree import ElementTree
 from xml.parsers import expat
 
 from batchpay.errors import FileRefused
-from batchpay.files.xlsx_tags import Sheet, refuse_doctype, scan_blocks, scan_tags
+from batchpay.files.ahead import ahead
+from batchpay.files.xlsx_tags import Sheet, read_blocks, refuse_doctype, scan_blocks, scan_tags
 
 ENTRIES_MAX = 10_000
 UNPACKED_BYTES_MAX = 3 << 30
@@ -116,10 +117,10 @@ def scan_sheet(archive: zipfile.ZipFile, path: str, formats: dict[str, str]) -> 
     """Read a sheet's XML for special cells and hidden rows; raises FileRefused where its cells lie too far out."""
     try:
         with archive.open(path) as stream:
-            found = scan_blocks(stream, formats)
+            found = scan_blocks(ahead(read_blocks(stream)), formats)
         if found is None:
             with archive.open(path) as stream:
-                found = scan_tags(stream, formats)
+                found = scan_tags(read_blocks(stream), formats)
     except _BROKEN:
         raise FileRefused("is a broken XLSX") from None
     return found

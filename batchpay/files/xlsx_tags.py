@@ -7,8 +7,9 @@ that is written in an uncommon way (prefixes, cells that don't say their place).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import IO
 from xml.parsers import expat
 
@@ -22,14 +23,20 @@ CELLS_MAX = 60_000_000
 """A library lays out a sheet from its first to its last cell; a full million rows of payments have fifty million."""
 _ROW = re.compile(rb"<row\b[^>]*>")
 _NUMBER = re.compile(rb'<row\b[^>]*?\br="([0-9]{1,10})"')
+_CELL = re.compile(rb"<c[\s>]")
 _COLUMN = re.compile(rb' r="([A-Z]+)')
-_BEYOND_AZ = re.compile(rb' r="(?:[B-Z][A-Z]|[A-Z]{3})')
-"""Full sheets of up to 52 columns are within CELLS_MAX, so only wider ones are measured column by column."""
+_UNCOMMON_CELL = re.compile(rb'<c[\s>](?!r="A?[A-Z][0-9])')
+"""A cell that does not begin with its place in the columns A to AZ.
+
+Full sheets of up to 52 columns are within CELLS_MAX, so only wider ones are measured column by column.
+"""
 _HIDDEN = re.compile(rb'\bhidden="(?:1|true)"')
+_ERROR_MARK = re.compile(rb't="e"')
+_FORMULA_MARK = re.compile(rb"<f[ />]")
 _ERROR = re.compile(rb'<c\b([^>]*\bt="e"[^>]*)>(?:\s*<f\b[^>]*?(?:/>|>[^<]*</f>))?\s*<v>([^<]*)</v>')
 _FORMULA = re.compile(rb"<c\b([^>]*)>\s*<f[ />]")
 _REFERENCE = re.compile(rb'\br="([A-Z]{1,3})([0-9]{1,10})"')
-_STYLE = re.compile(rb'\bs="([0-9]+)"')
+_NUMERIC_CELL = re.compile(rb'<c(?=\s)(?!.*\bt="(?!n")).*?\ss="([0-9]+)"', re.DOTALL)
 
 Place = tuple[int, int]
 """Row and column of a cell, both from 1."""
@@ -55,51 +62,53 @@ class Sheet:
             raise FileRefused(f"has cells up to row {self.last_row}, column {self.last_column}; it is not read")
 
 
-def scan_blocks(stream: IO[bytes], formats: dict[str, str]) -> Sheet | None:
+def read_blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    """Read a part's XML to its end, a few megabytes at a time."""
+    while block := stream.read(_BLOCK_BYTES):
+        yield block
+
+
+def scan_blocks(blocks: Iterable[bytes], formats: dict[str, str]) -> Sheet | None:
     """Search whole blocks; None where the XML is written in a way that needs `scan_tags`."""
     found = Sheet()
-    styled = _numeric_cells_of(formats)
-    has_data = is_wide = False
-    for block in _blocks(stream):
+    has_data = False
+    for block in _whole_rows(blocks):
         refuse_doctype(block)
         has_data = has_data or b"<sheetData" in block
         rows = _ROW.findall(block)
-        for row in rows:
-            if b"hidden=" in row and _HIDDEN.search(row):
-                number = _NUMBER.search(row)
-                if number is None:
-                    return None
-                found.hidden_rows.append(int(number[1]))
-        cells = block.count(b"<c ") + block.count(b"<c>")
-        if block.count(b' r="') < cells + len(rows):
+        numbers = list(map(int, _NUMBER.findall(b"".join(rows))))
+        if len(numbers) < len(rows):
             return None
-        is_wide = is_wide or _BEYOND_AZ.search(block) is not None
-        columns = set(_COLUMN.findall(block)) if is_wide else {b"AZ"}
-        found.reaches(max(map(int, _NUMBER.findall(block)), default=0), max(map(_column_number, columns), default=0))
+        found.hidden_rows += [
+            number for row, number in zip(rows, numbers, strict=True) if b"hidden=" in row and _HIDDEN.search(row)
+        ]
+        columns = {b"AZ"}
+        if _UNCOMMON_CELL.search(block):
+            if block.count(b' r="') < len(_CELL.findall(block)) + len(rows):
+                return None
+            columns.update(_COLUMN.findall(block))
+        found.reaches(max(numbers, default=0), max(map(_column_number, columns)))
         _special_cells(block, found)
-        if styled is not None:
-            for cell in styled.finditer(block):
-                style = _STYLE.search(cell[0])
-                assert style is not None
-                found.styles[_place(cell[0])] = formats[style[1].decode()]
+        if formats:
+            found.styles.update(_styled_cells(block, formats))
     return found if has_data else None
 
 
-def scan_tags(stream: IO[bytes], formats: dict[str, str]) -> Sheet:
+def scan_tags(blocks: Iterable[bytes], formats: dict[str, str]) -> Sheet:
     """Read the XML tag by tag, placing cells by counting where they don't say their place."""
-    return _Tags(formats).read(stream)
+    return _Tags(formats).read(blocks)
 
 
 def refuse_doctype(block: bytes) -> None:
     """Refuse XML that declares entities: nothing that a spreadsheet program writes."""
-    if b"<!DOCTYPE" in block or b"<!ENTITY" in block:
+    if b"!" in block and (b"<!DOCTYPE" in block or b"<!ENTITY" in block):
         raise FileRefused("has a document type in its XML; it is not read")
 
 
-def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    """Cut a stream of XML into blocks that begin at a row, so that no cell is torn."""
+def _whole_rows(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Cut XML anew into blocks that begin at a row, so that no cell is torn."""
     kept = b""
-    while block := stream.read(_BLOCK_BYTES):
+    for block in blocks:
         kept += block
         cut = kept.rfind(b"<row")
         if cut > 0:
@@ -111,19 +120,25 @@ def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _special_cells(block: bytes, found: Sheet) -> None:
-    if b't="e"' in block:
+    if _ERROR_MARK.search(block):
         for cell in _ERROR.finditer(block):
             found.errors[_place(cell[1])] = cell[2].decode("utf-8", "replace")
-    if b"<f" in block:
+    if _FORMULA_MARK.search(block):
         found.formulas.update(_place(cell[1]) for cell in _FORMULA.finditer(block))
 
 
-def _numeric_cells_of(formats: dict[str, str]) -> re.Pattern[bytes] | None:
-    """A search for numeric cells of one of these styles."""
-    if not formats:
-        return None
-    numbers = "|".join(formats)
-    return re.compile(rf'<c\b(?![^>]*\bt="(?!n"))[^>]*\bs="(?:{numbers})"[^>]*>'.encode())
+def _styled_cells(block: bytes, formats: dict[str, str]) -> Iterator[tuple[Place, str]]:
+    """Numeric cells of these styles with their formats."""
+    for style in _style_of(tuple(formats)).finditer(block):
+        tag = block[block.rfind(b"<", 0, style.start()) : block.find(b">", style.end())]
+        cell = _NUMERIC_CELL.match(tag)
+        if cell and cell[1].decode() in formats:
+            yield _place(tag), formats[cell[1].decode()]
+
+
+@cache
+def _style_of(numbers: tuple[str, ...]) -> re.Pattern[bytes]:
+    return re.compile(rf's="(?:{"|".join(numbers)})"'.encode())
 
 
 def _place(attributes: bytes) -> Place:
@@ -133,6 +148,7 @@ def _place(attributes: bytes) -> Place:
     return int(match[2]), _column_number(match[1])
 
 
+@cache
 def _column_number(letters: bytes) -> int:
     number = 0
     for letter in letters:
@@ -151,13 +167,13 @@ class _Tags:
         self._is_error = False
         self._text: list[str] | None = None
 
-    def read(self, stream: IO[bytes]) -> Sheet:
+    def read(self, blocks: Iterable[bytes]) -> Sheet:
         parser = expat.ParserCreate()
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._characters
         parser.StartDoctypeDeclHandler = self._doctype
-        while block := stream.read(_BLOCK_BYTES):
+        for block in blocks:
             parser.Parse(block, False)
         parser.Parse(b"", True)
         return self._found

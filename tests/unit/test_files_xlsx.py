@@ -17,6 +17,7 @@ from openpyxl import Workbook, load_workbook
 from batchpay.errors import FileRefused
 from batchpay.files.source import Kind, open_source
 from batchpay.files.xlsx_cells import render
+from batchpay.files.xlsx_child import CHUNK_ROWS
 from batchpay.schemas.columns import REQUIRED
 from tests.support.payment_files import HEADER, VALID, read, workbook
 
@@ -25,14 +26,18 @@ ROW = tuple(VALID.values())
 
 def changed(folder: Path, part: str, change: Callable[[bytes], bytes], rows: Any = (HEADER, ROW)) -> str:
     """A workbook with one part rewritten."""
-    path = Path(workbook(folder, rows))
+    return rewritten(workbook(folder, rows), part, change)
+
+
+def rewritten(path: str, part: str, change: Callable[[bytes], bytes]) -> str:
+    """The same file with one part rewritten."""
     out = io.BytesIO()
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
         for name in source.namelist():
             content = source.read(name)
             target.writestr(name, change(content) if name == part else content)
-    path.write_bytes(out.getvalue())
-    return str(path)
+    Path(path).write_bytes(out.getvalue())
+    return path
 
 
 SHEET = "xl/worksheets/sheet1.xml"
@@ -105,6 +110,19 @@ def test_zero_formats(code: str, shown: str) -> None:
     assert render(21000021, "invoiceNumber", zero_format=code)[0] == shown
 
 
+@pytest.mark.parametrize("cell", [b'<c s="%s" r="K2" t="n">', b'<c r="K2" s="%s">', b'<c\nr="K2"\ns="%s">'])
+def test_zero_formats_wherever_they_stand(tmp_path: Path, cell: bytes) -> None:
+    """A number's format is found whatever the order of the cell's attributes, and a text is no number."""
+
+    def change(xml: bytes) -> bytes:
+        return re.sub(rb'<c r="K2" s="([0-9]+)"[^>]*>', lambda found: cell % found[1], xml)
+
+    row = [21000021 if name == "achRoutingNumber" else text for name, text in VALID.items()]
+    path = workbook(tmp_path, [HEADER, row], K2="000000000", J2="000000000")
+    frame = read(rewritten(path, SHEET, change), REQUIRED)
+    assert frame.select("achRoutingNumber", "achAccountNumber").row(0) == ("021000021", "0012345678")
+
+
 def test_error_cells(tmp_path: Path) -> None:
     """An error is never a blank cell, also where a formula made it, and carried ones are carried."""
 
@@ -135,7 +153,39 @@ def test_cached_formulas(tmp_path: Path) -> None:
     assert "_fault.billingFirstName" not in frame.columns
 
 
-@pytest.mark.parametrize("how", ["prefixed", "placeless"])
+def test_chunks(tmp_path: Path) -> None:
+    """Rows, their numbers, and what was found in them stay together over the borders of chunks."""
+    count = 2 * CHUNK_ROWS + 1
+    first, second = range(0, count, CHUNK_ROWS), range(1, count, CHUNK_ROWS)
+    odd = sorted((*first, *second))
+    rows: list[list[Any]] = [[f"P-{at}", "021000021", "x"] for at in range(count)]
+    for at in odd:
+        rows[at] = ["=A1", 21000021, "#N/A"]
+    formats = {f"B{at + 2}": "000000000" for at in second}
+    frame = read(workbook(tmp_path, [["paymentId", "achRoutingNumber", "memo"], *rows], **formats))
+    assert frame["_line"].to_list() == list(range(2, count + 2))
+    assert frame["_row"].to_list() == list(range(1, count + 1))
+    assert frame["paymentId"].to_list() == [None if at in odd else f"P-{at}" for at in range(count)]
+    found = frame.select(
+        pl.col("_fault.paymentId") == "formula", pl.col("achRoutingNumber") == "21000021", pl.col("memo") == "#N/A"
+    )
+    assert [found[name].fill_null(False).arg_true().to_list() for name in found.columns] == [
+        odd, list(first), odd,
+    ]  # fmt: skip
+    faults = frame.select("_fault.achRoutingNumber", "_suggest.achRoutingNumber")
+    assert [at for at, row in enumerate(faults.rows()) if row == ("leading_zero", "021000021")] == list(first)
+
+
+def test_control_characters(tmp_path: Path) -> None:
+    """No character that a cell may hold is taken for the border of two cells."""
+    texts = ["_x0000_", "a_x0000__x0001_b", "_x001F_", "x"]
+    path = changed(tmp_path, SHEET, lambda xml: xml, [(*HEADER, "memo"), *((*ROW, text) for text in texts)])
+    frame = read(path, REQUIRED)
+    assert frame["memo"].to_list() == ["\0", "a\0\1b", "\x1f", "x"]
+    assert frame.select(HEADER).rows() == [ROW] * len(texts)
+
+
+@pytest.mark.parametrize("how", ["prefixed", "placeless", "on two lines"])
 def test_uncommon_xml(tmp_path: Path, how: str) -> None:
     """Errors and formulas are found in XML with prefixes, or with cells that don't say their place."""
 
@@ -144,6 +194,8 @@ def test_uncommon_xml(tmp_path: Path, how: str) -> None:
         xml = re.sub(rb'<c r="D2"[^>]*>.*?</c>', lambda _: cell, xml)
         if how == "placeless":
             return re.sub(rb'<(c|row) r="[A-Z0-9]+"', rb"<\1", xml)
+        if how == "on two lines":
+            return re.sub(rb'<c r="[A-Z0-9]+"', b"<c\n", xml)
         xml = re.sub(rb"<(/?)(?=[a-zA-Z])", rb"<\1x:", xml)
         return xml.replace(b"xmlns=", b"xmlns:x=")
 
