@@ -21,7 +21,7 @@ from batchpay.files.source import Source, open_source
 from batchpay.ledger.contract import BatchSummary, Earlier, Ledger, RejectedColumns
 from batchpay.payment import State, format_cents
 from batchpay.reports.summary import Summary
-from batchpay.schedule import Schedule
+from batchpay.schedule import SCHEDULE_COLUMNS, Schedule
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation import Verdict, check, valid_rows
 from batchpay.variance import Variance, variances
@@ -185,7 +185,7 @@ class _Look:
         checked = self.checked
         checked.gateway_ids.update(rows["gatewayId"].filter(passed).unique().to_list())
         if checked.laid_out is not None:
-            checked.laid_out.add(rows.filter(passed))
+            checked.laid_out.add(rows.select(SCHEDULE_COLUMNS).filter(passed))
         if self._digest is not None:
             self._digest.update(registration.canonical_bytes(rows))
 

@@ -31,6 +31,8 @@ _LAST_DAY = date(9998, 12, 31)  # a year before Python's calendar ends, so that 
 _PATTERN = (
     "transactionType", "recurringStartDate", "recurringBillingCycle", "recurringEndOfMonth", "recurringNumOfPayments",
 )  # fmt: skip
+SCHEDULE_COLUMNS = ("gatewayId", "recurringIndicator", "amount", *_PATTERN)
+"""All that a schedule looks at."""
 
 
 @dataclass(slots=True)
@@ -109,7 +111,7 @@ class Schedule:
 
     def add(self, frame: pl.DataFrame) -> None:
         """Count rows that passed every rule, with all known columns as text."""
-        counted = frame.select("gatewayId", "recurringIndicator", *_PATTERN, cents=checks.cents(pl.col("amount")))
+        counted = frame.select(SCHEDULE_COLUMNS).with_columns(cents=checks.cents_of_plain(pl.col("amount")))
         is_recurring = pl.col("recurringIndicator") == "TRUE"
         by_gateway = (
             counted.group_by("gatewayId", "transactionType", is_recurring.alias("recurring"))

@@ -29,6 +29,7 @@ from batchpay.validation_plan import (
     Findings,
     Hit,
     RuleBook,
+    alike,
     messages,
     reasons,
     suggested,
@@ -162,13 +163,15 @@ def _without_marks(frame: pl.DataFrame) -> pl.DataFrame:
 class _Look:
     """What the rules say of a chunk by itself."""
 
-    chunk: pl.DataFrame
-    """As read."""
     frame: pl.DataFrame
     """As the rules see it."""
     repairs: dict[str, int]
-    findings: Findings | None
     cents: pl.Series
+    passed: pl.Series
+    """Which rows passed."""
+    findings: Findings | None
+    rejects: pl.DataFrame | None
+    """The rows that failed, as read, with what is wrong with them."""
 
 
 class _Check:
@@ -205,9 +208,9 @@ class _Check:
     ) -> Verdict:
         verdict = self._verdict
         for look in ahead(self._looks()):
-            passed = self._take(look)
+            self._take(look)
             if watch is not None:
-                watch(_without_marks(look.frame), passed)
+                watch(_without_marks(look.frame), look.passed)
         if self._passed:
             verdict.passed = pl.concat(self._passed)
         self._passed.clear()
@@ -227,27 +230,31 @@ class _Check:
             if chunk.height:
                 frame, repairs = _prepared(chunk, self._options)
                 findings = self._book.evaluate(frame)
-                yield _Look(chunk, frame, repairs, findings, _cents(frame, findings))
+                cents, passed, rejects = _cents(frame, findings), alike(frame.height, value=True), None
+                if findings is not None:
+                    failed = findings.broken(errors=True)
+                    passed = passed.scatter(findings.mask.arg_true().filter(failed), values=False)
+                    if self._rejects is not None and failed.any():
+                        rejects = _told(chunk.filter(findings.mask), findings).filter(failed)
+                yield _Look(frame, repairs, cents, passed.alias("passed"), findings, rejects)
 
-    def _take(self, look: _Look) -> pl.Series:
-        """Count a chunk in and hand its rejects on; tells which of its rows passed."""
+    def _take(self, look: _Look) -> None:
+        """Count a chunk in and hand its rejects on."""
         verdict, frame, findings, cents = self._verdict, look.frame, look.findings, look.cents
         assert frame["_row"].first() == verdict.rows + 1, "rows are numbered without a gap"
         _add(verdict.repairs, look.repairs)
         verdict.unreadable_amounts += cents.null_count()
-        passed = pl.repeat(value=True, n=frame.height, dtype=pl.Boolean, eager=True).alias("passed")
         if findings is not None:
-            failed = findings.broken(errors=True)
-            passed = passed.scatter(findings.mask.arg_true().filter(failed), values=False)
             self._count(findings)
             self._note_failures(findings, findings.hits)
-            self._reject(look.chunk.filter(findings.mask), findings, failed, late=False)
+            failed = findings.broken(errors=True)
             if self._rejected is not None and failed.any():
                 self._rejected.append(_for_ledger(findings, cents.filter(findings.mask), failed))
-        self._add_totals(frame, cents, passed)
+        if self._rejects is not None and look.rejects is not None:
+            self._rejects.add(look.rejects)
+        self._add_totals(frame, cents, look.passed)
         self._unique.add(frame, None if findings is None else self._incomparable(findings))
-        self._passed.append(passed)
-        return passed
+        self._passed.append(look.passed)
 
     def _add_totals(self, frame: pl.DataFrame, cents: pl.Series, passed: pl.Series) -> None:
         verdict = self._verdict
@@ -274,25 +281,12 @@ class _Check:
             if room > 0:
                 kept += _failures(findings, [hit for hit in hits if hit.is_error is errors], room)
 
-    def _reject(self, as_read: pl.DataFrame, findings: Findings, failed: pl.Series, *, late: bool) -> None:
-        """Hand the rows that failed to the rejects file, with what is wrong with them."""
-        if self._rejects is None or not failed.any():
-            return
-        texts = (
-            messages(findings, errors=True).alias("_errors"),
-            messages(findings, errors=False).alias("_warnings"),
-            suggestions(findings).alias("_suggestions"),
-        )
-        rows = _without_marks(as_read).with_columns(texts).filter(failed)
-        self._rejects.late(rows) if late else self._rejects.add(rows)
-
     def _incomparable(self, findings: Findings) -> pl.Series:
         """Tell for each row of a chunk whether its cells or its paymentId can't be compared with those of others."""
         marks = [name for name in findings.rows.columns if name == RAGGED or name.startswith(FAULT)]
         unfit = pl.any_horizontal(~self._book.keeps_all(PAYMENT_ID), *(pl.col(name).is_not_null() for name in marks))
         rows = findings.rows.select(unfit).to_series()
-        none = pl.repeat(value=False, n=len(findings.mask), dtype=pl.Boolean, eager=True)
-        return none.scatter(findings.mask.arg_true(), rows)
+        return alike(len(findings.mask), value=False).scatter(findings.mask.arg_true(), rows)
 
     def _last_look(self, late: LateRows) -> FrameSpool:
         """Read the rows once more that only the whole file, or an earlier batch, showed to fail."""
@@ -314,7 +308,8 @@ class _Check:
                 _add(verdict.counts, {hit.name: int(hit.flag.sum())})
             failed = findings.broken(errors=True)
             late_rejected.append(_for_ledger(findings, cents, failed))
-            self._reject(as_read, findings, failed, late=True)
+            if self._rejects is not None and failed.any():
+                self._rejects.late(_told(as_read, findings).filter(failed))
             late_failures = _failures(findings, hits, self._max_failures)
             first = sorted([*verdict.failures, *late_failures], key=lambda failure: failure.row)
             verdict.failures = first[: self._max_failures]
@@ -336,6 +331,15 @@ def _cents(frame: pl.DataFrame, findings: Findings | None) -> pl.Series:
         return cents
     careful = findings.rows.select(checks.cents(pl.col("amount"))).to_series()
     return cents.scatter(findings.mask.arg_true(), careful)
+
+
+def _told(as_read: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+    """Add to the rows of the findings what is wrong with them."""
+    return _without_marks(as_read).with_columns(
+        messages(findings, errors=True).alias("_errors"),
+        messages(findings, errors=False).alias("_warnings"),
+        suggestions(findings).alias("_suggestions"),
+    )
 
 
 def _struck(passed: pl.Series, rows: pl.Series) -> pl.Series:

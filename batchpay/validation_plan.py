@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 import polars as pl
 
@@ -64,12 +66,14 @@ class Findings:
         return Findings(self.mask, self.rows, sorted([*self.hits, *more], key=lambda hit: hit.order))
 
 
+def alike(height: int, *, value: bool) -> pl.Series:
+    """Make so many flags that are all the same."""
+    return pl.Series([value]).new_from_index(0, height)
+
+
 def _any(flags: Sequence[pl.Series], height: int) -> pl.Series:
-    """Join flags by `or`; null counts as false."""
-    if not flags:
-        return pl.repeat(value=False, n=height, dtype=pl.Boolean, eager=True)
-    frame = pl.DataFrame([flag.alias(str(index)) for index, flag in enumerate(flags)])
-    return frame.select(pl.any_horizontal(pl.all()).fill_null(value=False)).to_series()
+    """Join flags by `or`; null counts as false. Series by series: a query would wait for the threads that read."""
+    return reduce(or_, flags, alike(height, value=False)).fill_null(value=False)
 
 
 class RuleBook:
@@ -129,7 +133,7 @@ class RuleBook:
         if not hit and not marks and not every_row:
             return None
         flagged = [screened[name] for name in hit] + [frame[name].is_not_null() for name in marks]
-        mask = _any(flagged, frame.height) if not every_row else _any([], frame.height).not_()
+        mask = alike(frame.height, value=True) if every_row else _any(flagged, frame.height)
         rows = frame.filter(mask)
         flags = pl.DataFrame([screened[name].filter(mask) for name in hit if name.isdecimal()])
         raw = self._raw(rows, flags, {name for name in hit if not name.isdecimal()})
@@ -210,7 +214,7 @@ def _narrowed(findings: Findings) -> Findings:
         )
         for hit in findings.hits
     ]
-    mask = pl.repeat(value=False, n=len(findings.mask), dtype=pl.Boolean, eager=True).scatter(kept, values=True)
+    mask = alike(len(findings.mask), value=False).scatter(kept, values=True)
     return Findings(mask, findings.rows.filter(broken), hits)
 
 
@@ -279,7 +283,7 @@ def _suggestion(findings: Findings, hit: Hit) -> pl.Expr | None:
 def _joined(findings: Findings, hits: Sequence[Hit], texts: Sequence[pl.Expr], separator: str) -> pl.Series:
     """Join for each row the texts of what it breaks, null where that is nothing: all in one look at the rows."""
     if not hits:
-        return pl.repeat(None, findings.rows.height, dtype=pl.String, eager=True)
+        return pl.Series([None], dtype=pl.String).new_from_index(0, findings.rows.height)
     cells = [pl.when(pl.lit(hit.flag)).then(text) for hit, text in zip(hits, texts, strict=True)]
     text = findings.rows.select(pl.concat_str(cells, separator=separator, ignore_nulls=True)).to_series()
     return text.set(text == "", None)
