@@ -249,41 +249,38 @@ def messages(findings: Findings, *, errors: bool) -> pl.Series:
     """`column: code: message; column: code: message` for each row of the findings, null where nothing is wrong."""
     hits = [hit for hit in findings.hits if hit.is_error is errors]
     texts = [pl.concat_str(pl.lit(f"{hit.column}: {hit.code}: "), pl.lit(hit.message)) for hit in hits]
-    return _joined(findings, hits, texts, "; ")
+    return _joined(findings, [_where(hit, text) for hit, text in zip(hits, texts, strict=True)], "; ")
 
 
 def reasons(findings: Findings) -> pl.Series:
     """`column.code column.code` of the errors of each row of the findings."""
-    hits = [hit for hit in findings.hits if hit.is_error]
-    return _joined(findings, hits, [pl.lit(hit.name) for hit in hits], " ")
+    return _joined(findings, [_where(hit, pl.lit(hit.name)) for hit in findings.hits if hit.is_error], " ")
 
 
 def suggestions(findings: Findings) -> pl.Series:
     """`column: value; column: value` for each row of the findings where the right value is certain, else null."""
-    hits, texts = [], []
-    for hit in findings.hits:
-        if (value := _suggestion(findings, hit)) is not None:
-            hits.append(hit)
-            texts.append(pl.concat_str(pl.lit(f"{hit.column}: "), value))
-    return _joined(findings, hits, texts, "; ")
+    values = [(hit.column, suggested(findings, hit)) for hit in findings.hits]
+    texts = [pl.concat_str(pl.lit(f"{name}: "), pl.lit(value)) for name, value in values if value is not None]
+    return _joined(findings, texts, "; ")
 
 
 def suggested(findings: Findings, hit: Hit) -> pl.Series | None:
     """Give the right value for each row that breaks the rule, null where it is not certain; None where it never is."""
-    value = _suggestion(findings, hit)
-    return None if value is None else findings.rows.select(pl.when(pl.lit(hit.flag)).then(value)).to_series()
-
-
-def _suggestion(findings: Findings, hit: Hit) -> pl.Expr | None:
-    if hit.suggestion is None or not set(hit.suggestion.meta.root_names()) <= set(findings.rows.columns):
+    reads = set() if hit.suggestion is None else set(hit.suggestion.meta.root_names())
+    if hit.suggestion is None or not reads <= set(findings.rows.columns):
         return None
-    return hit.suggestion
+    broken = hit.flag.arg_true()  # of a file in which every row is bad, each rule is broken by few
+    values = findings.rows.select(reads)[broken].select(hit.suggestion).to_series()
+    return pl.Series([None], dtype=pl.String).new_from_index(0, findings.rows.height).scatter(broken, values)
 
 
-def _joined(findings: Findings, hits: Sequence[Hit], texts: Sequence[pl.Expr], separator: str) -> pl.Series:
-    """Join for each row the texts of what it breaks, null where that is nothing: all in one look at the rows."""
-    if not hits:
+def _where(hit: Hit, text: pl.Expr) -> pl.Expr:
+    return pl.when(pl.lit(hit.flag)).then(text)
+
+
+def _joined(findings: Findings, texts: Sequence[pl.Expr], separator: str) -> pl.Series:
+    """Join the texts of each row, null where it has none: all in one look at the rows."""
+    if not texts:
         return pl.Series([None], dtype=pl.String).new_from_index(0, findings.rows.height)
-    cells = [pl.when(pl.lit(hit.flag)).then(text) for hit, text in zip(hits, texts, strict=True)]
-    text = findings.rows.select(pl.concat_str(cells, separator=separator, ignore_nulls=True)).to_series()
+    text = findings.rows.select(pl.concat_str(texts, separator=separator, ignore_nulls=True)).to_series()
     return text.set(text == "", None)
