@@ -26,7 +26,7 @@ def place_of(kind: str, batch: int, chunk: int) -> str:
 def seal_texts(keys: Keys, place: str, rows: Sequence[int], texts: Texts, level: int) -> bytes:
     """Pack texts with their row numbers, compress, encrypt."""
     header = array("I", [len(rows), *rows, *texts.lengths])
-    compressed = zstandard.ZstdCompressor(level=level).compress(header.tobytes() + texts.joined)
+    compressed = zstandard.ZstdCompressor(level=level).compress(b"".join((header, texts.joined)))
     return keys.seal(compressed, place)
 
 

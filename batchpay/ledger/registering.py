@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import compress, repeat
-from operator import itemgetter, mul
+from operator import mul
 from typing import Any
 
 from batchpay.errors import BatchpayError
@@ -35,8 +35,8 @@ class ChunkWriter:
         self._keys = store.keys
         self._transaction = transaction
         self._batch = batch
-        self._fingerprints: list[tuple[int, int, int]] = []
-        self._payment_ids: list[tuple[int, int]] = []
+        self._fingerprints: list[list[int]] = [[], [], []]
+        self._payment_ids: list[list[int]] = [[], []]
         self._next_chunk: int = transaction.execute("SELECT coalesce(max(id), 0) + 1 FROM chunk").fetchone()[0]
 
     def add(self, ids: Sequence[int], payments: PaymentColumns) -> list[int]:
@@ -54,22 +54,25 @@ class ChunkWriter:
             self._transaction.execute("INSERT INTO detail VALUES (?, ?)", (chunk, sealed))
             chunks += repeat(chunk, len(rows))
         named = [payment_id is not None for payment_id in payments.payment_ids]
-        self._fingerprints += zip(digest_numbers(payments.fingerprints), ids, named, strict=True)
         payment_ids = [payment_id for payment_id in payments.payment_ids if payment_id is not None]
-        self._payment_ids += zip(digest_numbers(payment_ids), compress(ids, named), strict=True)
-        if len(self._fingerprints) >= _IDENTITIES_MAX:
+        fingerprints = (digest_numbers(payments.fingerprints), ids, named)
+        identities = (digest_numbers(payment_ids), compress(ids, named))
+        for column, more in zip((*self._fingerprints, *self._payment_ids), (*fingerprints, *identities), strict=True):
+            column.extend(more)
+        if len(self._fingerprints[0]) >= _IDENTITIES_MAX:
             self.write_identities()
         return chunks
 
     def write_identities(self) -> None:
         """Write the gathered digests in their own order."""
-        first = itemgetter(0)
-        self._fingerprints.sort(key=first)
-        self._payment_ids.sort(key=first)
-        self._transaction.insert("INSERT OR IGNORE INTO fingerprint VALUES", "(?, ?, ?)", self._fingerprints)
-        self._transaction.insert("INSERT OR IGNORE INTO payment_id VALUES", "(?, ?)", self._payment_ids)
-        self._fingerprints.clear()
-        self._payment_ids.clear()
+        for into, values, columns in (
+            ("INSERT OR IGNORE INTO fingerprint VALUES", "(?, ?, ?)", self._fingerprints),
+            ("INSERT OR IGNORE INTO payment_id VALUES", "(?, ?)", self._payment_ids),
+        ):
+            order = sorted(range(len(columns[0])), key=columns[0].__getitem__)
+            self._transaction.insert(into, values, [list(map(column.__getitem__, order)) for column in columns])
+            for column in columns:
+                column.clear()
 
 
 class SqliteRegistering:
@@ -104,12 +107,12 @@ class SqliteRegistering:
             self._writing.popleft().result()
 
     def _write(self, payments: PaymentColumns) -> None:
-        ids = [row_id(self._id, row) for row in payments.rows]
+        first = row_id(self._id, 0)
+        ids = [first | row for row in payments.rows]
         directions = [DIRECTION_CODES[word] for word in payments.directions]
         chunks = self._chunks.add(ids, payments)
-        columns = zip(
+        columns = (
             ids, payments.lines, payments.amounts_cents, directions, chunks, payments.payees, payments.accounts,
-            strict=True,
         )  # fmt: skip
         self._transaction.insert(
             "INSERT INTO row (id, line, amount_cents, direction, chunk, payee, account, state) VALUES",
