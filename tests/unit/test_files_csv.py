@@ -310,4 +310,4 @@ def test_a_reader_that_is_left_early_ends(tmp_path: Path) -> None:
         chunks = source.chunks()
         next(chunks)
         del chunks
-        assert not [thread for thread in threading.enumerate() if thread.name.startswith("reader")]
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
