@@ -7,11 +7,19 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from batchpay.errors import FileRefused
+from batchpay.files.ahead import ahead
 from batchpay.files.csv_file import CHUNK_ROWS, finish_chunk
 from batchpay.files.header import Header, shown
 from batchpay.files.stores import StoredParquet
 from batchpay.files.streams import OpenFile
 from batchpay.files.typed import render_column
+
+PART_ROWS = 2 * CHUNK_ROWS
+"""So many rows are decoded at a time.
+
+For each part polars unpacks the dictionaries of its row group anew, which in groups of a million rows takes as long as
+the rows themselves; larger parts take more memory.
+"""
 
 
 class ParquetReader:
@@ -44,7 +52,7 @@ class ParquetReader:
         names = dict(zip(self.names, self._header.internal, strict=True))
         marked = None if self._header.note_at is None else self.names[self._header.note_at]
         row = 0
-        for part in self._parts():
+        for part in self._in_chunks():
             columns: list[pl.Expr] = []
             for name, target in self._targets.items():
                 columns += render_column(name, self._schema[name], target, str(names[name]))
@@ -62,13 +70,17 @@ class ParquetReader:
     def _all(self, marked: str | None) -> list[str]:
         return [*self._targets, *([] if marked is None else [marked])]
 
+    def _in_chunks(self) -> Iterator[pl.DataFrame]:
+        for part in ahead(self._parts()):
+            yield from part.iter_slices(CHUNK_ROWS)
+
     def _parts(self) -> Iterator[pl.DataFrame]:
         try:
             total = pl.scan_parquet(self._path, glob=False).select(pl.len()).collect().item()
             wanted = [name for name in self.names if name in self._targets or name == "_note"]
             plan = pl.scan_parquet(self._path, glob=False).select(wanted)
-            for start in range(0, total, CHUNK_ROWS):
-                yield plan.slice(start, CHUNK_ROWS).collect()
+            for start in range(0, total, PART_ROWS):
+                yield plan.slice(start, PART_ROWS).collect()
         except (pl.exceptions.PolarsError, OSError):
             raise FileRefused(f"{self._file.name}: is a broken Parquet file") from None
 

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from batchpay.errors import FileRefused
+from batchpay.files.parquet_file import PART_ROWS
 from tests.support.payment_files import VALID, read, write
 
 
@@ -79,11 +80,14 @@ def test_faults_only_where_they_occur(tmp_path: Path) -> None:
     assert not [name for name in frame.columns if name.startswith(("_fault", "_suggest"))]
 
 
-def test_row_groups(tmp_path: Path) -> None:
-    """Several row groups, and more rows than a chunk, keep their order and numbers."""
-    frame = read(parquet(tmp_path, {"invoiceNumber": [str(at) for at in range(120_001)]}, row_group_size=7_000))
-    assert frame["invoiceNumber"].to_list() == [str(at) for at in range(120_001)]
-    assert frame["_row"].to_list() == list(range(1, 120_002))
+@pytest.mark.parametrize("group_rows", [7_000, 1_000_000])
+def test_row_groups(tmp_path: Path, group_rows: int) -> None:
+    """Several row groups, or one of more rows than are decoded at a time, keep their order and numbers."""
+    count = 2 * PART_ROWS + 1
+    numbers = [str(at) for at in range(count)]
+    frame = read(parquet(tmp_path, {"invoiceNumber": numbers}, row_group_size=group_rows))
+    assert frame["invoiceNumber"].to_list() == numbers
+    assert frame["_row"].to_list() == list(range(1, count + 1))
     assert frame["_line"].null_count() == frame.height
 
 
