@@ -5,7 +5,11 @@ Every change of a row after its registration goes through `Mover`, inside a tran
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import chain, repeat
+from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.codes import ROW_MASK, STATE_CODES, STATES, row_id, write_ranges
@@ -26,20 +30,36 @@ _MOVE = (
     "UPDATE row SET state = ?, reasons = ?, seal = ? WHERE id = ? AND state = ?"
     " RETURNING amount_cents, direction, chunk"
 )
-_GRANT = (
-    f"UPDATE row SET state = {SENDING}, attempts = attempts + 1 WHERE id = ? AND state = {PENDING}"  # noqa: S608
+_IDS = "IN (SELECT value FROM json_each(?))"
+# Each row fetched, and each statement, frees Python's lock, which a thread that sends may then keep: so a whole group
+# is read as one text, and written by few statements.
+_GRANTABLE = (
+    f"SELECT json_group_array(json_array(id, amount_cents, direction, attempts)) FROM row WHERE id {_IDS}"  # noqa: S608
+    f" AND state = {PENDING}"
     f" AND NOT EXISTS (SELECT 1 FROM attempt WHERE attempt.id = row.id AND attempt.state <> {PENDING})"
-    " RETURNING amount_cents, direction, attempts"
 )
-_BEGIN_ATTEMPT = (
-    f"INSERT INTO attempt (id, state, sent_at) VALUES (?, {SENDING}, ?) ON CONFLICT (id) DO UPDATE SET"  # noqa: S608
+_GRANT = f"UPDATE row SET state = {SENDING}, attempts = attempts + 1 WHERE id {_IDS} AND state = {PENDING}"  # noqa: S608
+_BEGIN_ATTEMPTS = (
+    f"INSERT INTO attempt (id, state, sent_at) SELECT value, {SENDING}, ? FROM json_each(?) WHERE true"  # noqa: S608
+    f" ON CONFLICT (id) DO UPDATE SET"
     f" state = {SENDING}, sent_at = excluded.sent_at, finished_at = NULL, http_status = NULL, response_code = NULL,"
     " message = NULL, gateway_reference = NULL, reason = NULL, seal = NULL"
 )
-_END_ATTEMPT = (
-    "UPDATE attempt SET state = ?, finished_at = ?, http_status = ?, response_code = ?, message = ?,"  # noqa: S608
-    f" gateway_reference = ?, reason = ?, seal = ? WHERE id = ? AND state = {SENDING}"
+_BEING_SENT = (
+    "SELECT json_group_array(json_array(row.id, amount_cents, direction, chunk, attempt.id, sent_at)) FROM row"  # noqa: S608
+    f" LEFT JOIN attempt ON attempt.id = row.id AND attempt.state = {SENDING}"
+    f" WHERE row.id {_IDS} AND row.state = {SENDING}"
 )
+_END = f"UPDATE row SET state = ?, reasons = NULL, seal = NULL WHERE id {_IDS} AND state = {SENDING}"  # noqa: S608
+_END_ATTEMPTS = (
+    "UPDATE attempt SET state = ended.column2, finished_at = ended.column3, http_status = ended.column4,"
+    " response_code = ended.column5, message = ended.column6, gateway_reference = ended.column7,"
+    " reason = ended.column8, seal = ended.column9"
+)
+_ENDED = f"ended WHERE attempt.id = ended.column1 AND attempt.state = {SENDING}"
+_NINE = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ROWS_A_STATEMENT = 100
+"""Nine values each are fewer than the 999 that any SQLite takes."""
 
 
 class Mover:
@@ -67,32 +87,62 @@ class Mover:
         self._moved[after].append(row)
         return True
 
-    def grant(self, row: int, at: int) -> int | None:
-        """Move a pending row to sending; gives the number of its attempt, or None where it isn't pending."""
-        identity = row_id(self._batch, row)
-        found = self._transaction.execute(_GRANT, (identity,)).fetchall()
-        if not found:
+    def grant(self, rows: Sequence[int], at: int) -> dict[int, int]:
+        """Move pending rows to sending; gives the number of each one's attempt. Others are left out."""
+        identities = {row_id(self._batch, row): row for row in rows}
+        granted: dict[int, int] = {}
+        for identity, cents, direction, attempts in self._group(_GRANTABLE, list(identities)):
+            row = identities.pop(identity)
+            granted[row] = attempts + 1
+            self._changes.move(PENDING, SENDING, direction, cents)
+        for identity in identities:
             self._refuse_contradiction(identity)
-            return None
-        cents, direction, attempts = found[0]
-        self._transaction.execute(_BEGIN_ATTEMPT, (identity, at))
-        self._changes.move(PENDING, SENDING, direction, cents)
-        self._moved[SENDING].append(row)
-        return int(attempts)
+        if granted:
+            ids = json.dumps([row_id(self._batch, row) for row in granted])
+            self._all(len(granted), _GRANT, (ids,))
+            self._all(len(granted), _BEGIN_ATTEMPTS, (at, ids))
+            self._moved[SENDING].extend(granted)
+        return granted
 
-    def end(self, row: int, outcome: Outcome, at: int) -> bool:
-        """Move a row from sending to what its attempt proved; tells whether it was in sending."""
-        state = STATE_CODES[outcome.state]
-        if not self.move(row, SENDING, state):
-            return False
-        answer, identity = outcome.answer, row_id(self._batch, row)
-        end = (state, at, answer.http_status, answer.response_code, answer.message, answer.gateway_reference)
-        sent = self._transaction.execute("SELECT sent_at FROM attempt WHERE id = ?", (identity,)).fetchone() or (None,)
-        seal = self._keys.seal_values("attempt", (identity, *sent, *end, outcome.reason))
-        ended = self._transaction.execute(_END_ATTEMPT, (*end, outcome.reason, seal, identity))
-        if ended.rowcount != 1:
-            raise LedgerDamaged(f"the ledger is damaged: row {row} was being sent, and its attempt is not recorded")
-        return True
+    def end(self, outcomes: Sequence[tuple[int, Outcome]], at: int) -> set[int]:
+        """Move rows from sending to what their attempts proved; gives those that were in sending, the others stay."""
+        proved = {row_id(self._batch, row): (row, outcome) for row, outcome in outcomes}
+        ended: defaultdict[int, list[int]] = defaultdict(list)
+        attempts: list[tuple[int | str | bytes | None, ...]] = []
+        for identity, cents, direction, chunk, attempt, sent_at in self._group(_BEING_SENT, list(proved)):
+            row, outcome = proved[identity]
+            if attempt is None:
+                raise LedgerDamaged(f"the ledger is damaged: row {row} was being sent, and its attempt is not recorded")
+            state, answer = STATE_CODES[outcome.state], outcome.answer
+            end = (state, at, answer.http_status, answer.response_code, answer.message, answer.gateway_reference)
+            seal = self._keys.seal_values("attempt", (identity, sent_at, *end, outcome.reason))
+            attempts.append((identity, *end, outcome.reason, seal))
+            ended[state].append(identity)
+            self._changes.move(SENDING, state, direction, cents)
+            if state not in OPEN:
+                self._closed[chunk] += 1
+            self._moved[state].append(row)
+        for state, identities in ended.items():
+            self._all(len(identities), _END, (state, json.dumps(identities)))
+        for start in range(0, len(attempts), _ROWS_A_STATEMENT):
+            some = attempts[start : start + _ROWS_A_STATEMENT]
+            values = ", ".join(repeat(_NINE, len(some)))
+            self._all(len(some), f"{_END_ATTEMPTS} FROM (VALUES {values}) AS {_ENDED}", tuple(chain(*some)))
+        return {proved[identity][0] for identities in ended.values() for identity in identities}
+
+    def _group(self, statement: str, identities: list[int]) -> list[list[Any]]:
+        """Read the rows of a group."""
+        if not identities:
+            return []
+        found = self._transaction.execute(statement, (json.dumps(identities),)).fetchone()
+        rows: list[list[Any]] = json.loads(found[0])
+        return rows
+
+    def _all(self, count: int, statement: str, parameters: tuple[Any, ...]) -> None:
+        """Change so many rows, and no other number: they were just read in this very transaction."""
+        changed = self._transaction.execute(statement, parameters).rowcount
+        if changed != count:
+            raise LedgerDamaged(f"the ledger is damaged: of {count} rows only {changed} could be changed")
 
     def note_attempt(self, row: int, state: int, reason: str, *, at: int | None, reference: str | None = None) -> None:
         """Record on a row's attempt what became of it other than by an answer."""

@@ -82,7 +82,7 @@ class SqliteRun:
             "SELECT 1 FROM row WHERE id = ? AND state = ? AND attempts = ?",
             (row_id(self._batch, spilled.row), SENDING, spilled.attempt),
         ).fetchone()
-        return bool(still) and merging.end(spilled.row, spilled.outcome, at)
+        return bool(still) and bool(merging.end([(spilled.row, spilled.outcome)], at))
 
     def _remove(self, spilled_files: Sequence[Path]) -> None:
         # What is left of them by a crash just here is merged again, to no effect: the rows are not in sending any more.
@@ -124,19 +124,16 @@ class SqliteRun:
     def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
         """See contract.Run."""
         at = now_ms()
-        granted: dict[int, int] = {}
         self._refuse_if_dead()
         try:
             with self._store.transaction() as transaction:
                 self._check_token(transaction)
                 mover = Mover(transaction, self._batch)
-                for row, outcome in outcomes:
-                    if not mover.end(row, outcome, at):
+                ended = mover.end(outcomes, at)
+                for row, _ in outcomes:
+                    if row not in ended:
                         raise LedgerDamaged(f"row {row} has an outcome, and the ledger does not hold it as being sent")
-                for row in intents:
-                    attempt = mover.grant(row, at)
-                    if attempt is not None:
-                        granted[row] = attempt
+                granted = mover.grant(intents, at)
                 moved = mover.finish()
                 if moved:
                     transaction.event("progress", self._batch, self._who, None, moved)
