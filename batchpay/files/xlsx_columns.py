@@ -52,8 +52,10 @@ class ColumnRenderer:
         suggestions: dict[int, str] = {}
         texts: Sequence[str] = values
         if set(map(type, values)) != {str}:
-            styles = dict(_between(self._styles[at], first_row, end))
-            texts = _rendered(values, target, [styles.get(row) for row in range(first_row, end)], codes, suggestions)
+            styles: list[str | None] = [None] * len(values)
+            for row, style in _between(self._styles[at], first_row, end):
+                styles[row - first_row] = style
+            texts = _rendered(values, target, styles, codes, suggestions)
         for row, _ in _between(self._formulas[at], first_row, end):
             if target in _NO_FORMULAS or (target in COLUMNS and not texts[row - first_row]):
                 codes[row - first_row] = "formula"

@@ -23,9 +23,9 @@ CELLS_MAX = 60_000_000
 """A library lays out a sheet from its first to its last cell; a full million rows of payments have fifty million."""
 _ROW = re.compile(rb"<row\b[^>]*>")
 _NUMBER = re.compile(rb'<row\b[^>]*?\br="([0-9]{1,10})"')
-_CELL = re.compile(rb"<c[\s>]")
+_CELL = re.compile(rb"<c[\s/>]")
 _COLUMN = re.compile(rb' r="([A-Z]+)')
-_UNCOMMON_CELL = re.compile(rb'<c[\s>](?!r="A?[A-Z][0-9])')
+_UNCOMMON_CELL = re.compile(rb'<c(?! r="A?[A-Z][0-9])(?![a-z])')
 """A cell that does not begin with its place in the columns A to AZ.
 
 Full sheets of up to 52 columns are within CELLS_MAX, so only wider ones are measured column by column.
