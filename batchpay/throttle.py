@@ -39,6 +39,13 @@ PROBE_S = 90.0
 """Seconds on the plateau until the rate is 5 % above it."""
 SETTLED_S = 10.0
 """Refusals further apart than this say the same by each measure."""
+WINDOW_SHARE = 0.965
+"""So much of what a gateway took in the second before it refused is used: a busy machine or network bunches what
+leaves evenly by a few hundredths of a second, and a refusal costs more than the share left over."""
+STEP_DOWN = 0.985
+"""Share of a rate that was taken for a while which is used after it was refused once."""
+SAME_COUNT = 0.03
+"""Counts of a second that differ by this share are alike."""
 COUNT_LEAST = 10
 """Fewer requests in a second measure nothing."""
 ANNOUNCED_SHARE = 0.98
@@ -115,13 +122,20 @@ class Throttle:
         self._congested_at = -math.inf
         self._counting_since = now
         self._taken = 0
+        self._saves_up = False
+        """Whether the gateway seems to save up unused allowance."""
+        self._counted = 0
+        """Requests in the second before the last refusal."""
         self._refusals_alone = 0
         self._grown_at = now
 
     @classmethod
-    def from_setting(cls, rate: str, stop: threading.Event) -> Throttle:
-        """Build a run's throttle from submit.rate; it gives way when `stop` is set. Raises SettingsNotUsable."""
-        return cls(parse_rate(rate), sleep=stop.wait)
+    def from_setting(cls, rate: str, stop: threading.Event, wait_s_max: float = 60.0) -> Throttle:
+        """Build a run's throttle from submit.rate and submit.wait_s_max; it gives way when `stop` is set.
+
+        Raises SettingsNotUsable.
+        """
+        return cls(parse_rate(rate), wait_s_max=wait_s_max, sleep=stop.wait)
 
     def acquire(self) -> bool:
         """Wait until a request may leave; False when the run is to stop.
@@ -199,17 +213,29 @@ class Throttle:
     def _estimate(self, sent_at: float, now: float) -> float:
         """Requests a second that the gateway seems to allow, a little below.
 
-        What left in the second before the refused request was one too many for a gateway that counts seconds. A gateway
-        that saves up unused allowance took some of it from there; over the whole time since the last refusal, when it
-        had none left either, no more than its limit can have been taken. Soon after a refusal the two differ, and the
-        truth is between them; later they are alike.
+        What left in the second before the refused request was one too many for a gateway that counts seconds; it is the
+        same each time, whatever the rate. A gateway that saves up unused allowance took some of it from there, and
+        refuses what is below that on the way back; over the whole time since the last refusal, when it had none left
+        either, no more than its limit can have been taken. Soon after a refusal the two differ, and the truth is
+        between them; later they are alike. A gateway that refuses a rate which it took for a while has seen requests
+        bunched: a step down is enough.
         """
         last_second = sum(1 for departure in self._departures if sent_at - 1.0 <= departure < sent_at)
         if last_second < COUNT_LEAST:
             return self._rate * 0.75
+        alike = abs(last_second - self._counted) <= SAME_COUNT * last_second
+        self._counted = last_second
         since_s = now - self._counting_since
-        if self._return is None or since_s >= SETTLED_S:
-            return last_second * 0.985
+        if self._return is None:
+            return last_second * WINDOW_SHARE
+        if since_s >= SETTLED_S:
+            self._saves_up = False
+            return max(last_second * WINDOW_SHARE, self._return.plateau * STEP_DOWN)
+        if not self._saves_up and now - self._return.since >= RETURN_S:
+            return self._return.plateau * STEP_DOWN
+        self._saves_up = not alike
+        if alike:
+            return last_second * WINDOW_SHARE
         return math.sqrt(last_second * self._taken / max(since_s, 1e-3)) * 0.97
 
     def _pause(self, seconds: float, now: float) -> None:

@@ -6,6 +6,7 @@ import heapq
 import itertools
 import random
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -63,10 +64,11 @@ class World:
         latency_s: float = 0.02,
         workers: int = 64,
         late_s: float = 0.0005,
+        bunched_s: float = 0.002,
     ) -> None:
         self.now = 0.0
         self.gateway, self.refusal, self.plain = gateway, refusal, plain
-        self.latency_s, self.late_s, self.free = latency_s, late_s, workers
+        self.latency_s, self.late_s, self.bunched_s, self.free = latency_s, late_s, bunched_s, workers
         self.throttle = Throttle(rate, clock=lambda: self.now, sleep=self.sleep)
         self.sent: list[tuple[float, bool]] = []
         self._answers: list[tuple[float, int, float, bool]] = []
@@ -86,7 +88,7 @@ class World:
                 self._take_answers(self._answers[0][0])
             assert self.throttle.acquire()
             self.free -= 1
-            arrives = self.now + self.latency_s / 2 + self._random.random() * 0.002
+            arrives = self.now + self.latency_s / 2 + self._random.random() * self.bunched_s
             allowed = self.gateway.allows(arrives)
             self.sent.append((arrives, allowed))
             heapq.heappush(self._answers, (self.now + self.latency_s, next(self._number), self.now, allowed))
@@ -132,6 +134,31 @@ def test_unknown_limit_is_found(make: Callable[[], Bucket | AnySecond], latency_
     world.run(65)
     assert world.used(5, 65, 100) >= 0.95
     assert world.refused(5, 65) < 0.005
+
+
+@pytest.mark.parametrize("bunched_s", [0.005, 0.01, 0.02])
+@pytest.mark.parametrize("limit", [50, 100, 200])
+def test_unknown_limit_is_kept_on_a_busy_machine(limit: int, bunched_s: float) -> None:
+    """Where requests arrive bunched, the limit of any second is used to 95 % from the fifth second to the fifteenth."""
+    world = World(AnySecond(limit), None, bunched_s=bunched_s)
+    world.run(65)
+    assert world.used(5, 15, limit) >= 0.95
+    assert world.used(5, 65, limit) >= 0.95
+    assert world.refused(5, 65) < 0.005
+
+
+def test_unknown_limit_that_moves_is_followed() -> None:
+    """An unknown limit that falls and rises again: most of it is used after each change, little is refused."""
+    gateway = AnySecond(100)
+    world = World(gateway, None)
+    world.run(60)
+    gateway.rate = 40
+    world.run(120)
+    assert world.used(80, 120, 40) >= 0.95
+    gateway.rate = 100
+    world.run(600)
+    assert world.used(500, 600, 100) >= 0.9
+    assert world.refused(60, 600) < 0.005
 
 
 def test_unknown_limit_is_found_without_retry_after() -> None:
@@ -283,6 +310,13 @@ def test_stop_ends_every_wait() -> None:
         thread.join(5)
     assert turned_away == [False] * 8
     assert not throttle.acquire()
+
+
+def test_longest_wait_of_the_settings_bounds_a_pause() -> None:
+    """submit.wait_s_max bounds a pause, however long the gateway asks."""
+    throttle = Throttle.from_setting("10", threading.Event(), 7.0)
+    throttle.learn(Pace(retry_after_s=3600.0, refused=True), time.monotonic())
+    assert 0 < throttle.state().paused_s <= 7.0
 
 
 def test_rate_setting() -> None:
