@@ -44,7 +44,7 @@ WINDOW_SHARE = 0.965
 leaves evenly by a few hundredths of a second, and a refusal costs more than the share left over."""
 STEP_DOWN = 0.985
 """Share of a rate that was taken for a while which is used after it was refused once."""
-SAME_COUNT = 0.03
+SAME_COUNT = 0.055
 """Counts of a second that differ by this share are alike."""
 COUNT_LEAST = 10
 """Fewer requests in a second measure nothing."""
@@ -123,7 +123,7 @@ class Throttle:
         self._counting_since = now
         self._taken = 0
         self._saves_up = False
-        """Whether the gateway seems to save up unused allowance."""
+        """Whether the gateway may be one that saves up unused allowance."""
         self._counted = 0
         """Requests in the second before the last refusal."""
         self._refusals_alone = 0
@@ -231,7 +231,8 @@ class Throttle:
         if since_s >= SETTLED_S:
             self._saves_up = False
             return max(last_second * WINDOW_SHARE, self._return.plateau * STEP_DOWN)
-        if not self._saves_up and now - self._return.since >= RETURN_S:
+        if not self._saves_up and self._rate >= self._return.plateau * 0.99:
+            self._saves_up = True  # if that does not help for a while
             return self._return.plateau * STEP_DOWN
         self._saves_up = not alike
         if alike:
