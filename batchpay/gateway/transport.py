@@ -45,9 +45,14 @@ class WitnessedRequest(requests.PreparedRequest):
     """A prepared request that carries its witness."""
 
     witness: Witness
+    head: memoryview | None
+    """What `Transport.head` made of method, url and headers, where that was done already."""
 
-    def __init__(self, method: str, url: str, headers: Any, body: bytes, witness: Witness) -> None:
+    def __init__(
+        self, method: str, url: str, headers: Any, body: bytes, witness: Witness, head: memoryview | None = None
+    ) -> None:
         super().__init__()
+        self.head = head
         self.method, self.url, self.headers, self.body, self.witness = method, url, headers, body, witness
 
 
@@ -141,20 +146,23 @@ class Transport(BaseAdapter):
 
     def _message(self, request: requests.PreparedRequest) -> memoryview:
         """The whole request as bytes; a memoryview, since its repr shows nothing of them."""
-        url, body = request.url or "", request.body or b""
+        body = request.body or b""
+        body = body.encode() if isinstance(body, str) else body
+        head = request.head if isinstance(request, WitnessedRequest) else None
+        if head is None:
+            head = self.head(request.method or "", request.url or "", request.headers)
+        length = b"Content-Length: %d\r\n" % len(body) if body or request.method != "GET" else b""
+        return memoryview(b"".join((head, length, b"\r\n", body)))
+
+    def head(self, method: str, url: str, headers: Mapping[str, str]) -> memoryview:
+        """All of a request's head but its length, to be used for many; raises ValueError where it can't be sent."""
         if not url.startswith(self._prefix):
             raise ValueError(f"a request for another place than {self.origin}")
-        body = body.encode() if isinstance(body, str) else body
-        headers = [(name, value) for name, value in request.headers.items() if name.lower() != "content-length"]
-        if body or request.method != "GET":
-            headers.append(("Content-Length", str(len(body))))
         target = checked_target(url[len(self._prefix) :])
         parts = (
-            f"{request.method} {target} HTTP/1.1\r\nHost: {self.origin.authority}\r\n".encode("ascii"),
-            header_block(headers),
+            f"{method} {target} HTTP/1.1\r\nHost: {self.origin.authority}\r\n".encode("ascii"),
+            header_block((name, value) for name, value in headers.items() if name.lower() != "content-length"),
             header_block((name, secret.reveal()) for name, secret in self._secret_headers.items()),
-            b"\r\n",
-            body,
         )
         return memoryview(b"".join(parts))
 
