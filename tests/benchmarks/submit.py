@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -28,24 +29,38 @@ Key = tuple[str, int]
 
 
 class Place:
-    """A folder with a registered batch of which every run sends some rows, and the bodies of its first rows."""
+    """A folder with a registered batch, the bodies of its first rows, and ledgers of smaller files to be sent whole."""
 
     def __init__(self, folder: Path, port: int, *, rows: int) -> None:
         self.folder, self.port = folder / "ledger", port
         self.bodies = folder / "bodies.jsonl"
-        origin = f"http://127.0.0.1:{port}"
-        command = [OWN_PYTHON, "-m", "tests.benchmarks.own_submit", "register"]
-        run([*command, str(File(rows, 0).make(folder)), str(self.folder), origin, str(self.bodies)])
+        self._files = folder
+        self._register(rows, self.folder, self.bodies)
 
-    def durable(self, rate: str, workers: int, rows: int | None) -> list[str]:
-        """Give the command that sends the next rows of the batch."""
+    def _register(self, rows: int, folder: Path, *bodies: Path) -> None:
+        file, origin = File(rows, 0).make(self._files), f"http://127.0.0.1:{self.port}"
+        command = [OWN_PYTHON, "-m", "tests.benchmarks.own_submit", "register"]
+        run([*command, str(file), str(folder), origin, *map(str, bodies)])
+
+    def whole(self, rows: int) -> Path:
+        """Give a fresh ledger with a file of so many rows: what closing a run costs grows with its batch."""
+        fresh, kept = self._files / f"ledger-{rows}", self._files / f"kept-{rows}"
+        if not kept.exists():
+            self._register(rows, fresh)
+            shutil.copytree(fresh, kept)
+        shutil.rmtree(fresh)
+        shutil.copytree(kept, fresh)  # to the same place, and with its witness: a ledger knows where it belongs
+        return fresh
+
+    def durable(self, rate: str, workers: int, rows: int | None, folder: Path | None = None) -> list[str]:
+        """Give the command that sends the next rows of the batch, or of the one in another folder."""
         limit = [] if rows is None else [str(rows)]
         return [
             OWN_PYTHON,
             "-m",
             "tests.benchmarks.own_submit",
             "durable",
-            str(self.folder),
+            str(folder or self.folder),
             rate,
             str(workers),
             *limit,
@@ -54,7 +69,7 @@ class Place:
     def send(self, server: BenchmarkServer, sender: str, width: int, rows: int) -> Sample:
         """Send so many rows with one sender on the clients' core."""
         if sender == DURABLE:
-            sample = run(self.durable("20000", width, rows), core=CLIENT_CORE)
+            sample = run(self.durable("20000", width, rows, self.whole(rows)), core=CLIENT_CORE)
         elif sender == BARE:
             own = [OWN_PYTHON, "-m", "tests.benchmarks.own_submit", "bare"]
             sample = run([*own, server.origin, str(self.bodies), str(rows), str(width)], core=CLIENT_CORE)
