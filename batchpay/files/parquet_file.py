@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from batchpay.errors import FileRefused
-from batchpay.files.ahead import ahead
 from batchpay.files.csv_file import CHUNK_ROWS, finish_chunk
 from batchpay.files.header import Header, shown
 from batchpay.files.stores import StoredParquet
@@ -52,7 +51,7 @@ class ParquetReader:
         names = dict(zip(self.names, self._header.internal, strict=True))
         marked = None if self._header.note_at is None else self.names[self._header.note_at]
         row = 0
-        for part in self._in_chunks():
+        for part in self._parts():
             columns: list[pl.Expr] = []
             for name, target in self._targets.items():
                 columns += render_column(name, self._schema[name], target, str(names[name]))
@@ -70,17 +69,13 @@ class ParquetReader:
     def _all(self, marked: str | None) -> list[str]:
         return [*self._targets, *([] if marked is None else [marked])]
 
-    def _in_chunks(self) -> Iterator[pl.DataFrame]:
-        for part in ahead(self._parts()):
-            yield from part.iter_slices(CHUNK_ROWS)
-
     def _parts(self) -> Iterator[pl.DataFrame]:
         try:
             total = pl.scan_parquet(self._path, glob=False).select(pl.len()).collect().item()
             wanted = [name for name in self.names if name in self._targets or name == "_note"]
             plan = pl.scan_parquet(self._path, glob=False).select(wanted)
             for start in range(0, total, PART_ROWS):
-                yield plan.slice(start, PART_ROWS).collect()
+                yield from plan.slice(start, PART_ROWS).collect().iter_slices(CHUNK_ROWS)
         except (pl.exceptions.PolarsError, OSError):
             raise FileRefused(f"{self._file.name}: is a broken Parquet file") from None
 
