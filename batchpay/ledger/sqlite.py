@@ -30,8 +30,8 @@ from batchpay.ledger.witness import Testimony, Witness
 
 __all__ = ["accept_ledger", "create_ledger", "location", "open_ledger"]
 
-SQLITE_LEAST = (3, 37, 0)
-"""STRICT tables and RETURNING."""
+SQLITE_LEAST = (3, 38, 0)
+"""STRICT tables, RETURNING, and JSON functions in every build."""
 
 
 def location(settings: LedgerSettings) -> Place:
@@ -139,7 +139,8 @@ def _write_new(place: Place, keys: Keys) -> None:
 
 def _open(place: Place, *, read_only: bool, trusts_witness: bool, wait_s: float = LOCK_WAIT_S) -> SqliteLedger:
     if sqlite3.sqlite_version_info < SQLITE_LEAST:
-        raise LedgerNotUsable(f"SQLite {sqlite3.sqlite_version} is too old; 3.37 is needed")
+        least = ".".join(map(str, SQLITE_LEAST[:2]))
+        raise LedgerNotUsable(f"SQLite {sqlite3.sqlite_version} is too old; {least} is needed")
     place = replace(place, ledger=check_file(place.ledger))
     keys = load_keys(place.key)
     store = Store(place, keys, read_only=read_only, wait_s=wait_s)

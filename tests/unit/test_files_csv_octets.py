@@ -98,7 +98,7 @@ def test_plain_or_not_makes_no_difference(tmp_path: Path, seed: int) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in mutated_rows(seed, count=300):
-        cells = [random.choice(ends) + row[name] + random.choice(ends) if row[name] else "" for name in COLUMNS]
+        cells = [random.choice(ends) + cell + random.choice(ends) if (cell := row[name]) else "" for name in COLUMNS]
         writer.writerow(["".join(each for each in cell if each.isprintable() and each < "ɐ") for cell in cells])
     with open_source(write(tmp_path, text.getvalue()), required=()) as source:
         assert all(_plain_chunks(source))

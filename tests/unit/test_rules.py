@@ -173,7 +173,7 @@ def test_compiled_screens_miss_nothing() -> None:
         "DAILY",
     ]
     odd += [f"{AS_OF + timedelta(days=after):%m/%d/%Y}" for after in (-1, 0, *range(1, 60), 3_640, 3_650, 3_660)]
-    looks = []
+    looks: list[pl.Expr] = []
     for rule in payment_rules(EVERYTHING_FAILS):
         looks.append(looks[-1] if rule.screen_shared else rule.look)
         cells = [{rule.column: value, **dict.fromkeys(rule.reads, read)} for value in odd for read in [None, *odd]]
