@@ -28,7 +28,17 @@ _SHOWN = (
 def write_results(ledger: Ledger, batch: BatchSummary, path: Path) -> None:
     """Write the results of a batch, in the format that the path's ending says, atomically, mode 0600."""
     lines = chain.from_iterable(_lines(columns, batch) for columns in ledger.row_columns(batch.batch))
-    write_table(path, [*HEADER, *batch.columns], lines)
+    write_table(path, _header(batch.columns), lines)
+
+
+def _header(carried: Sequence[str]) -> list[str]:
+    """A column of the file that is named like one of ours, `state` for one, is told apart by `state (file)`."""
+    names = list(HEADER)
+    for name in carried:
+        while name in names:
+            name = f"{name} (file)"
+        names.append(name)
+    return names
 
 
 def _lines(columns: RowColumns, batch: BatchSummary) -> Iterator[tuple[str | None, ...]]:

@@ -58,9 +58,12 @@ def add_batch(
     *,
     file: str = "payments.csv",
     rejected: Sequence[tuple[int, int, str]] = (),
+    carried: Sequence[str] = (),
     stopped: str | None = None,
 ) -> str:
     """Register a batch and bring its rows into their states; `rejected` holds (row, cents, reasons). Gives its name.
+
+    `carried` are columns of the file's own; each row holds their names in them.
 
     With rows in `sending` the run is left unfinished, as one that was killed.
     """
@@ -68,12 +71,12 @@ def add_batch(
     content.update(repr((file, rows, rejected)).encode())
     digest = content.digest()
     new = NewBatch(
-        digest=digest, file=file, columns=(), rows=len(rows) + len(rejected), options={}, origin=ORIGIN,
+        digest=digest, file=file, columns=tuple(carried), rows=len(rows) + len(rejected), options={}, origin=ORIGIN,
         seen=ledger.registered(),
     )  # fmt: skip
     with ledger.register(new, "tester") as registering:
         if rows:
-            registering.add_payments(_columns(ledger, rows))
+            registering.add_payments(_columns(ledger, rows, carried))
         if rejected:
             numbers, cents, reasons = (list(column) for column in zip(*rejected, strict=True))
             registering.add_rejected(RejectedColumns(numbers, [row + 1 for row in numbers], cents, reasons))
@@ -93,9 +96,10 @@ def invoice_of(row: Planned) -> str:
     return f"INV-{row.row}" if row.invoice is None else row.invoice
 
 
-def _columns(ledger: Ledger, rows: Sequence[Planned]) -> PaymentColumns:
+def _columns(ledger: Ledger, rows: Sequence[Planned], carried: Sequence[str]) -> PaymentColumns:
     texts = [f"{row.row} {row.last_four} {row.amount_cents} {invoice_of(row)}" for row in rows]
     names: list[str | None] = [row.name for row in rows]
+    own = {"carried": list(carried)} if carried else {}
     return PaymentColumns(
         rows=[row.row for row in rows],
         lines=[row.row + 1 for row in rows],
@@ -105,12 +109,12 @@ def _columns(ledger: Ledger, rows: Sequence[Planned]) -> PaymentColumns:
         payment_ids=[None] * len(rows),
         payees=[digest for digest in ledger.digest("payee", names, 8) if digest],
         accounts=[digest for digest in ledger.digest("account", texts, 8) if digest],
-        details=Texts.of(json.dumps(_details(row), ensure_ascii=False) for row in rows),
+        details=Texts.of(json.dumps(_details(row) | own, ensure_ascii=False) for row in rows),
         bodies=Texts.of(json.dumps({"row": row.row}) for row in rows),
     )
 
 
-def _details(row: Planned) -> dict[str, str]:
+def _details(row: Planned) -> dict[str, object]:
     """What registration writes of a row for results and reports."""
     return {
         "invoiceNumber": invoice_of(row),

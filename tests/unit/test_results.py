@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+import polars as pl
+import pytest
 
 from batchpay.payment import State, format_cents
 from batchpay.reports.results import HEADER, write_results
@@ -42,3 +47,20 @@ def test_results_are_the_rows_of_the_ledger(tmp_path: Path) -> None:
             "sent_at": instant(row.sent_at) or "", "finished_at": instant(row.finished_at) or "", "batch": name,
         }  # fmt: skip
     assert {cells["state"] for cells in found} == {state.value for state in STATES}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "xlsx"])
+def test_columns_of_the_file_named_like_ours_are_told_apart(tmp_path: Path, ending: str) -> None:
+    """Results fed in as a file of payments have our columns: their Parquet results once failed, after the sending."""
+    carried, path = ("state", "name", "state (file)", "costCenter"), tmp_path / f"results.{ending}"
+    with ledger_in(tmp_path) as ledger:
+        name = add_batch(ledger, [Planned(1), Planned(2)], carried=carried)
+        write_results(ledger, ledger.find(name), path)
+    read: dict[str, Callable[[Path], pl.DataFrame]] = {
+        "csv": partial(pl.read_csv, infer_schema=False), "parquet": pl.read_parquet,
+        "xlsx": partial(pl.read_excel, engine="openpyxl"),
+    }  # fmt: skip
+    found = read[ending](path)
+    own = ["state (file)", "name (file)", "state (file) (file)", "costCenter"]
+    assert found.columns == [*HEADER, *own]
+    assert found.select(own).unique().row(0) == carried
