@@ -31,7 +31,8 @@ from batchpay.ledger.witness import Testimony, Witness
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another one: registering a million rows takes some ten seconds."""
 _POLL_S_MAX = 0.02
-_COMMITS_A_CHECKPOINT = 500
+_COMMITS_A_CHECKPOINT = 200
+"""A log that starts anew is written over, which syncs in half the time that a growing one takes."""
 _CACHE_KIB = 65_536
 _ROWS_A_STATEMENT = 128
 """Seven values each are fewer than the 999 that any SQLite takes."""
