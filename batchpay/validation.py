@@ -38,6 +38,8 @@ from batchpay.validation_plan import (
 from batchpay.validation_unique import FrameSpool, Uniqueness
 
 FAILURES_MAX = 1000
+_ROWS_AT_ONCE = 25_000
+"""So many rows are handed on: what is made of them takes little memory."""
 
 
 class ChunkSource(Protocol):
@@ -122,8 +124,8 @@ def check(
 ) -> Verdict:
     """Hold a whole file against the rules.
 
-    `watch` gets every chunk as the rules see it (`_row`, `_line`, all known columns, the carried ones) and which of its
-    rows passed so far. `late` is asked once all rows are known and names further rows that fail. `on_rejected` gets, at
+    `watch` gets all rows, some thousand at a time, as the rules see them (`_row`, `_line`, all known columns, the
+    carried ones) and which of them passed so far. `late` is asked once all rows are known and names further rows that fail. `on_rejected` gets, at
     the end and in row order, `_row`, `_line`, `_cents` and `_reasons` of every rejected row. Reads the source once, and
     again only where something stands in it twice or `late` names a row.
     """
@@ -134,7 +136,10 @@ def check(
 def all_rows(source: ChunkSource, options: RuleOptions) -> Iterator[pl.DataFrame]:
     """Read the file as the rules see it: `_row`, `_line`, all known columns, repaired if asked, the carried ones."""
     for chunk in source.chunks():
-        yield _without_marks(_prepared(chunk, options)[0])
+        frame = _without_marks(_prepared(chunk, options)[0])
+        del chunk
+        yield from frame.iter_slices(_ROWS_AT_ONCE)
+        del frame
 
 
 def valid_rows(source: ChunkSource, options: RuleOptions, verdict: Verdict) -> Iterator[pl.DataFrame]:
@@ -210,7 +215,10 @@ class _Check:
         for look in ahead(self._looks()):
             self._take(look)
             if watch is not None:
-                watch(_without_marks(look.frame), look.passed)
+                for start in range(0, look.frame.height, _ROWS_AT_ONCE):
+                    rows = look.frame.slice(start, _ROWS_AT_ONCE)
+                    watch(_without_marks(rows), look.passed.slice(start, _ROWS_AT_ONCE))
+            del look  # a chunk, while the next one is waited for
         if self._passed:
             verdict.passed = pl.concat(self._passed)
         self._passed.clear()
@@ -226,17 +234,18 @@ class _Check:
 
     def _looks(self) -> Iterator[_Look]:
         """Ask the rules chunk by chunk, all that needs no other chunk."""
-        for chunk in self._source.chunks():
-            if chunk.height:
-                frame, repairs = _prepared(chunk, self._options)
-                findings = self._book.evaluate(frame)
-                cents, passed, rejects = _cents(frame, findings), alike(frame.height, value=True), None
-                if findings is not None:
-                    failed = findings.broken(errors=True)
-                    passed = passed.scatter(findings.mask.arg_true().filter(failed), values=False)
-                    if self._rejects is not None and failed.any():
-                        rejects = _told(chunk.filter(findings.mask), findings).filter(failed)
-                yield _Look(frame, repairs, cents, passed.alias("passed"), findings, rejects)
+        return map(self._look, filter(len, self._source.chunks()))
+
+    def _look(self, chunk: pl.DataFrame) -> _Look:
+        frame, repairs = _prepared(chunk, self._options)
+        findings = self._book.evaluate(frame)
+        cents, passed, rejects = _cents(frame, findings), alike(frame.height, value=True), None
+        if findings is not None:
+            failed = findings.broken(errors=True)
+            passed = passed.scatter(findings.mask.arg_true().filter(failed), values=False)
+            if self._rejects is not None and failed.any():
+                rejects = _told(chunk.filter(findings.mask), findings).filter(failed)
+        return _Look(frame, repairs, cents, passed.alias("passed"), findings, rejects)
 
     def _take(self, look: _Look) -> None:
         """Count a chunk in and hand its rejects on."""

@@ -16,3 +16,4 @@ def ahead(items: Iterator[Item]) -> Iterator[Item]:
         while (item := coming.result()) is not None:
             coming = thread.submit(next, items, None)
             yield item
+            del item  # some megabytes, while the next one is waited for

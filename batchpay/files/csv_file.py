@@ -30,7 +30,7 @@ from batchpay.files.header import EXAMPLE_MARK, UNNAMED, Header
 from batchpay.files.streams import OpenFile, in_blocks, recoded, unpacked
 from batchpay.schemas.columns import PLAIN
 
-CHUNK_ROWS = 30_000
+CHUNK_ROWS = 50_000
 BLOCK_BYTES = (1 << 20, 24 << 20)
 """The least and the most bytes of a block; between them it is cut for CHUNK_ROWS rows."""
 PIECE_BYTES = 2 << 20
@@ -94,8 +94,10 @@ class CsvReader:
                 raise self._open_quote(line)
             frame = self._finish(whole, row)
             row += frame.height
+            del block, whole  # nothing is kept while the next block is read
             if frame.height:
                 yield frame
+            del frame
 
     def _blocks(self) -> Iterator[tuple[bytes, bool]]:
         """Cut the stream after the header into blocks of whole lines; the flag tells the last one."""
@@ -114,12 +116,14 @@ class CsvReader:
             end = piece.rfind(b"\n") + 1
             block = b"".join((*pieces, piece[:end]))
             cut = _row_end(block)
-            if cut:
-                yield block[:cut], False
-            elif held > BLOCK_BYTES[1] + OPEN_BYTES_MAX:
+            if not cut and held > BLOCK_BYTES[1] + OPEN_BYTES_MAX:
                 raise FileRefused(f"{self._name}: holds a line longer than {held >> 20} MiB")
             pieces = [block[cut:], piece[end:]]
             held -= cut
+            if cut:
+                ready = [block[:cut]]
+                del block, piece  # nothing is kept while the block is split
+                yield ready.pop(), False
         if not finished:
             if not self._unfinished_allowed:
                 raise FileRefused(

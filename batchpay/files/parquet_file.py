@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from batchpay.errors import FileRefused
-from batchpay.files.csv_file import CHUNK_ROWS, finish_chunk
+from batchpay.files.csv_file import finish_chunk
 from batchpay.files.header import Header, shown
 from batchpay.files.stores import StoredParquet
 from batchpay.files.streams import OpenFile
 from batchpay.files.typed import render_column
 
+CHUNK_ROWS = 30_000
 PART_ROWS = 2 * CHUNK_ROWS
 """So many rows are decoded at a time.
 

@@ -59,7 +59,7 @@ class Source:
     _end: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def chunks(self) -> Iterator[pl.DataFrame]:
-        """Read the file from its start, about 30,000 rows at a time; may be called again.
+        """Read the file from its start, some 10,000 rows at a time; may be called again.
 
         Raises FileRefused where the file turns out to be broken further on, so nothing may be acted on before the
         last chunk was given.
