@@ -292,6 +292,7 @@ class Submission:
             nonlocal granted
             self._recorder.intend(payment.row)
             granted = True
+            self._throttle.leave()
 
         sent_at = time.monotonic()
         try:

@@ -24,8 +24,12 @@ from batchpay.payment import Pace
 AUTO = "auto"
 CATCH_UP_S = 0.05
 """So much of lost time is made up for."""
-WINDOW_MARGIN = 1.005
+WINDOW_MARGIN = 1.0065
 """Requests of one second are spread over so many seconds, since a network bunches what leaves evenly."""
+LEAVE_MARGIN = 1.003
+"""The same where they leave: less, so that those held up once come back to their own moments in the seconds after."""
+LEAVE_S_MAX = 1.0
+"""A request that may leave waits no longer than this for those that were held up before it."""
 SEEK_RATE = 20.0
 """Where `auto` begins."""
 RATE_LEAST = 0.1
@@ -117,6 +121,7 @@ class Throttle:
         self._next = now
         self._paused_until = now
         self._departures: deque[float] = deque()
+        self._left: deque[float] = deque()
         self._return: _Return | None = None
         """How the rate comes back from the last refusal; None before the first."""
         self._congested_at = -math.inf
@@ -153,6 +158,25 @@ class Throttle:
                     return True
                 if self._sleep(wait_s):
                     return False
+
+    def leave(self) -> None:
+        """Wait a moment, if need be, right before the first byte.
+
+        Between `acquire` and here a request waits for the ledger's commit. A disk that is slow for once holds up all
+        that wait for it, and they would leave bunched: in some second more than the rate.
+        """
+        with self._lock:
+            now = self._clock()
+            a_second = max(1, math.ceil(self._rate))
+            while len(self._left) > a_second:
+                self._left.popleft()
+            moment = now
+            if len(self._left) == a_second:
+                spread = self._left[0] + a_second / self._rate * LEAVE_MARGIN
+                moment = min(max(now, spread), now + LEAVE_S_MAX)
+            self._left.append(moment)
+        if moment > now:
+            self._sleep(moment - now)
 
     def learn(self, pace: Pace | None, sent_at: float) -> None:
         """Take in an answer: what it says about the limit, if anything, and when its request left (on the clock).

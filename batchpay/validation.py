@@ -125,9 +125,9 @@ def check(
     """Hold a whole file against the rules.
 
     `watch` gets all rows, some thousand at a time, as the rules see them (`_row`, `_line`, all known columns, the
-    carried ones) and which of them passed so far. `late` is asked once all rows are known and names further rows that fail. `on_rejected` gets, at
-    the end and in row order, `_row`, `_line`, `_cents` and `_reasons` of every rejected row. Reads the source once, and
-    again only where something stands in it twice or `late` names a row.
+    carried ones) and which of them passed so far. `late` is asked once all rows are known and names further rows that
+    fail. `on_rejected` gets, at the end and in row order, `_row`, `_line`, `_cents` and `_reasons` of every rejected
+    row. Reads the source once, and again only where something stands in it twice or `late` names a row.
     """
     with ExitStack() as storage:
         return _Check(source, options, rejects, storage, on_rejected, max_failures).run(watch, late)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import random
 import threading
 import time
@@ -124,6 +125,30 @@ def test_known_limit_is_used_without_a_refusal(
     world.run(10)
     assert world.refused(0, 10) == 0
     assert world.used(0, 10, limit) >= 0.99
+
+
+@pytest.mark.parametrize("rate", [0.5, 20.0, 1000.0])
+def test_requests_held_up_by_the_ledger_do_not_leave_bunched(rate: float) -> None:
+    """A slow disk holds up what waits for its commit; a limit of 1,000 a second then refused 22 that left at once."""
+    now, slept = 0.0, 0.0
+
+    def sleep(seconds: float) -> bool:
+        nonlocal slept
+        slept = seconds
+        return False
+
+    throttle = Throttle(rate, clock=lambda: now, sleep=sleep)
+    moments = [number * 1.0065 / rate for number in range(int(max(rate, 4) * 20))]
+    held = moments[len(moments) // 4], moments[len(moments) // 4] + 0.2
+    left: list[float] = []
+    for moment in moments:
+        now, slept = held[1] if held[0] <= moment < held[1] else moment, 0.0
+        throttle.leave()
+        left.append(now + slept)
+    a_second = math.ceil(rate)
+    assert all(later - earlier >= a_second / rate for earlier, later in zip(left, left[a_second:], strict=False))
+    assert max(at - moment for at, moment in zip(left, moments, strict=True)) <= 0.2 + 1e-9
+    assert left[-1] - moments[-1] < 0.2 - 0.1 * (rate > 1), "those held up come back to their moments"
 
 
 @pytest.mark.parametrize("latency_s", [0.002, 0.02, 0.05])
