@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import compress, repeat
@@ -55,9 +55,9 @@ class ChunkWriter:
             chunks += repeat(chunk, len(rows))
         named = [payment_id is not None for payment_id in payments.payment_ids]
         payment_ids = [payment_id for payment_id in payments.payment_ids if payment_id is not None]
-        fingerprints = (digest_numbers(payments.fingerprints), ids, named)
-        identities = (digest_numbers(payment_ids), compress(ids, named))
-        for column, more in zip((*self._fingerprints, *self._payment_ids), (*fingerprints, *identities), strict=True):
+        fingerprints: list[Iterable[int]] = [digest_numbers(payments.fingerprints), ids, named]
+        identities: list[Iterable[int]] = [digest_numbers(payment_ids), compress(ids, named)]
+        for column, more in zip(self._fingerprints + self._payment_ids, fingerprints + identities, strict=True):
             column.extend(more)
         if len(self._fingerprints[0]) >= _IDENTITIES_MAX:
             self.write_identities()
