@@ -90,11 +90,11 @@ def free_port() -> int:
 def measure_submission(results: Results, folder: Path, *, quick: bool) -> None:
     """Make the tables about speed and about doubt after a kill."""
     place = Place(folder, free_port(), rows=50_000 if quick else 200_000)
-    count, rows = (3 if quick else 5), 5000
+    count, rows, few = (3, 3000, 100) if quick else (5, 5000, 200)
     wide = [(sender, 64) for sender in (DURABLE, BARE, *PEERS)]
     plans: list[tuple[float, dict[Key, int], int]] = [
         (0, dict.fromkeys([*wide, (DURABLE, 1), (BARE, 1), (SESSION, 1), ("raw sockets", 1)], rows), count),
-        (20, dict.fromkeys(wide, rows) | dict.fromkeys([(DURABLE, 1), (DURABLE, 8), (SESSION, 1)], 200), count),
+        (20, dict.fromkeys(wide, rows) | dict.fromkeys([(DURABLE, 1), (DURABLE, 8), (SESSION, 1)], few), count),
     ]
     if not quick:
         plans.append((100, dict.fromkeys(wide, 1500) | dict.fromkeys([(DURABLE, 8), (SESSION, 1)], 50), 3))
@@ -198,7 +198,7 @@ def measure_limits(results: Results, folder: Path, *, quick: bool) -> None:
     """Make the tables about known and hidden limits of the gateway."""
     port = free_port()
     place = Place(folder / "limits", port, rows=50_000)
-    seconds = 8 if quick else 12
+    seconds = 5 if quick else 12
     rows = [_known(results, place, limit, limit * seconds) for limit in (50, 200, 1000)]
     results.add_table(
         "A known limit (`--rate`)",
