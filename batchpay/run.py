@@ -107,7 +107,7 @@ def _send_pending(
 ) -> None:
     """Send under the throttle until nothing is left or the run must stop."""
     with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, _one_core():
-        throttle = Throttle.from_setting(settings.submit.rate, stop.event, settings.submit.wait_s_max)
+        throttle = Throttle.from_settings(settings.submit, stop.event)
         attempts = Attempts(settings.submit, stop.event)
         submission = Submission(run, client.pay, throttle, attempts, settings.submit, stop)
         submission.send_all(request.limits, lambda tally: progress.update(tally, throttle))

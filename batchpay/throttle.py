@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from batchpay.config import SubmitSettings
 from batchpay.errors import SettingsNotUsable
 from batchpay.payment import Pace
 
@@ -135,12 +136,9 @@ class Throttle:
         self._grown_at = now
 
     @classmethod
-    def from_setting(cls, rate: str, stop: threading.Event, wait_s_max: float = 60.0) -> Throttle:
-        """Build a run's throttle from submit.rate and submit.wait_s_max; it gives way when `stop` is set.
-
-        Raises SettingsNotUsable.
-        """
-        return cls(parse_rate(rate), wait_s_max=wait_s_max, sleep=stop.wait)
+    def from_settings(cls, settings: SubmitSettings, stop: threading.Event) -> Throttle:
+        """Build a run's throttle, which gives way when `stop` is set; raises SettingsNotUsable."""
+        return cls(parse_rate(settings.rate), wait_s_max=settings.wait_s_max, sleep=stop.wait)
 
     def acquire(self) -> bool:
         """Wait until a request may leave; False when the run is to stop.

@@ -167,7 +167,7 @@ def bare(origin: str, path: Path, rows: int, workers: int) -> dict[str, Any]:
     started, cpu_before = time.perf_counter(), _cpu_s()
     with closing(PaymentsClient(settings.gateway, CREDENTIALS)) as client:
         client.test_connection()
-        throttle = Throttle.from_setting(settings.submit.rate, stop.event)
+        throttle = Throttle.from_settings(settings.submit, stop.event)
         attempts = Attempts(settings.submit, stop.event)
         submission = Submission(GrantsAtOnce(bodies), client.pay, throttle, attempts, settings.submit, stop)
         submission.send_all(Limits())

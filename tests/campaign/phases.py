@@ -79,7 +79,7 @@ def _trial(ledger: Ledger, server: FaultServer, bundle: str, story: str, row: in
         run = ledger.start(name, "campaign")
         attempts = Attempts(_SETTINGS, stop.event)
         pay = _numbered(payer)
-        submission = Submission(run, pay, Throttle.from_setting(_SETTINGS.rate, stop.event), attempts, _SETTINGS, stop)
+        submission = Submission(run, pay, Throttle.from_settings(_SETTINGS, stop.event), attempts, _SETTINGS, stop)
         submission.send_all(Limits())
         run.finish(stop.reason)
     server.closing.set()

@@ -88,9 +88,9 @@ def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves() -> None:
         steps.append("bytes")
         return Outcome(State.ACCEPTED, "success")
 
-    run, stop, settings = Noting(rows=5), StopRequest(), SubmitSettings(workers=1)
+    run, stop, settings = Noting(rows=5), StopRequest(), SubmitSettings(rate="1000", workers=1)
     run.go_on.set()
-    throttle = Paced.from_setting("1000", stop.event)
+    throttle = Paced.from_settings(settings, stop.event)
     submission = Submission(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
     submission.send_all(Limits())
     assert steps == ["slot", "sending is durable", "leave", "bytes"] * 5

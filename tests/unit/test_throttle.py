@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from batchpay.config import SubmitSettings
 from batchpay.errors import SettingsNotUsable
 from batchpay.payment import Pace
 from batchpay.throttle import Throttle, parse_rate
@@ -324,7 +325,7 @@ def test_pause_holds_a_thread_that_waits_already() -> None:
 def test_stop_ends_every_wait() -> None:
     """When the run is to stop, waiting threads and later ones are turned away."""
     stop = threading.Event()
-    throttle = Throttle.from_setting("0.1", stop)
+    throttle = Throttle.from_settings(SubmitSettings(rate="0.1"), stop)
     assert throttle.acquire()
     turned_away: list[bool] = []
     threads = [threading.Thread(target=lambda: turned_away.append(throttle.acquire())) for _ in range(8)]
@@ -339,7 +340,7 @@ def test_stop_ends_every_wait() -> None:
 
 def test_longest_wait_of_the_settings_bounds_a_pause() -> None:
     """submit.wait_s_max bounds a pause, however long the gateway asks."""
-    throttle = Throttle.from_setting("10", threading.Event(), 7.0)
+    throttle = Throttle.from_settings(SubmitSettings(rate="10", wait_s_max=7.0), threading.Event())
     throttle.learn(Pace(retry_after_s=3600.0, refused=True), time.monotonic())
     assert 0 < throttle.state().paused_s <= 7.0
 
