@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from batchpay import registration
-from batchpay.errors import RunStopped
+from batchpay.errors import FileRefused, RunStopped
 from batchpay.files.control import hold, stated_totals
 from batchpay.files.mapping import load_mapping
 from batchpay.files.rejects import Rejects, open_rejects
@@ -34,6 +34,9 @@ _REFUSED_BY_GATEWAY = {
     "not_echeck": "this gateway account is for cards, name one for bank payments (batchpay gateway list)",
 }
 """What a person is told of a row whose gatewayId the gateway refuses, by code."""
+
+_TOTAL_CENTS_MAX = 10**18
+"""The ledger counts in 64 bits, and so do the sums by day and by gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,9 @@ class _Look:
             on_rejected=lambda rows: self.checked.rejected.append(_rejected_columns(rows)),
             max_failures=self._request.max_errors,
         )
+        if abs(self.checked.verdict.total.cents) > _TOTAL_CENTS_MAX:
+            most = format_cents(_TOTAL_CENTS_MAX)
+            raise FileRefused(f"{self.checked.source.name}: the amounts add up to more than {most}")
 
     def _watch(self, rows: pl.DataFrame, passed: pl.Series) -> None:
         """Take in a chunk as it was read."""

@@ -262,7 +262,7 @@ class _Check:
         if self._rejects is not None and look.rejects is not None:
             self._rejects.add(look.rejects)
         self._add_totals(frame, cents, look.passed)
-        self._unique.add(frame, None if findings is None else self._incomparable(findings))
+        self._unique.add(frame, *((None, None) if findings is None else self._incomparable(findings)))
         self._passed.append(look.passed)
 
     def _add_totals(self, frame: pl.DataFrame, cents: pl.Series, passed: pl.Series) -> None:
@@ -290,12 +290,18 @@ class _Check:
             if room > 0:
                 kept += _failures(findings, [hit for hit in hits if hit.is_error is errors], room)
 
-    def _incomparable(self, findings: Findings) -> pl.Series:
-        """Tell for each row of a chunk whether its cells or its paymentId can't be compared with those of others."""
-        marks = [name for name in findings.rows.columns if name == RAGGED or name.startswith(FAULT)]
-        unfit = pl.any_horizontal(~self._book.keeps_all(PAYMENT_ID), *(pl.col(name).is_not_null() for name in marks))
-        rows = findings.rows.select(unfit).to_series()
-        return alike(len(findings.mask), value=False).scatter(findings.mask.arg_true(), rows)
+    def _incomparable(self, findings: Findings) -> tuple[pl.Series, pl.Series]:
+        """Tell for each row of a chunk whether its paymentId, and whether its cells, can't be compared with others'."""
+        faults = [name for name in findings.rows.columns if name == RAGGED or name.startswith(FAULT)]
+        of_id = [name for name in faults if name in (RAGGED, FAULT + PAYMENT_ID)]
+        bad_id = ~self._book.keeps_all(PAYMENT_ID)
+        unfit = findings.rows.select(
+            pl.any_horizontal(bad_id, *(pl.col(name).is_not_null() for name in marks)).alias(of)
+            for of, marks in (("id", of_id), ("cells", faults))
+        )
+        places = findings.mask.arg_true()
+        by_id, by_cells = (alike(len(findings.mask), value=False).scatter(places, rows) for rows in unfit)
+        return by_id, by_cells
 
     def _last_look(self, late: LateRows) -> FrameSpool:
         """Read the rows once more that only the whole file, or an earlier batch, showed to fail."""
@@ -356,7 +362,7 @@ def _struck(passed: pl.Series, rows: pl.Series) -> pl.Series:
 
 
 def _totals(cents: pl.Series) -> Totals:
-    return Totals(len(cents), int(cents.sum()))
+    return Totals(len(cents), int(cents.cast(pl.Int128).sum()))
 
 
 def _add(counts: dict[str, int], more: Mapping[str, int]) -> None:

@@ -88,15 +88,14 @@ class Uniqueness:
         self._rows = Digests(pl.struct(_TELLING), storage) if rows else None
         self._whole_rows = Digests(pl.struct(GATEWAY_COLUMNS), storage)
 
-    def add(self, frame: pl.DataFrame, unfit: pl.Series | None) -> None:
-        """Look at a chunk of the first pass, but not at the rows that can't be compared."""
-        if unfit is not None and unfit.any():
-            frame = frame.filter(~unfit)
+    def add(self, frame: pl.DataFrame, unfit_ids: pl.Series | None, unfit_rows: pl.Series | None) -> None:
+        """Look at a chunk of the first pass, but not at paymentIds, nor at cells, that can't be compared."""
         without = frame.get_column(PAYMENT_ID).null_count()
         if self._ids is not None and without < frame.height:
-            self._ids.add(frame.filter(pl.col(PAYMENT_ID).is_not_null()) if without else frame)
+            named = _fit(frame, unfit_ids)
+            self._ids.add(named.filter(pl.col(PAYMENT_ID).is_not_null()) if without else named)
         if self._rows is not None and without:
-            self._rows.add(frame.filter(pl.col(PAYMENT_ID).is_null()))
+            self._rows.add(_fit(frame, unfit_rows).filter(pl.col(PAYMENT_ID).is_null()))
 
     def duplicates(self, rows: int, chunks: Chunks) -> tuple[pl.Series, pl.Series]:
         """Row numbers of all rows that share a paymentId, and of each row alike an earlier one.
@@ -113,6 +112,10 @@ class Uniqueness:
             self._whole_rows.add(frame.filter(is_candidate.gather(frame.get_column("_row") - 1)))
         alike = self._whole_rows.repeated().filter(pl.col("_row") > pl.col("_first"))
         return by_id, alike.get_column("_row")
+
+
+def _fit(frame: pl.DataFrame, unfit: pl.Series | None) -> pl.DataFrame:
+    return frame.filter(~unfit) if unfit is not None and unfit.any() else frame
 
 
 def bits_of(rows: int, true: pl.Series) -> pl.Series:

@@ -12,6 +12,8 @@ from batchpay.cli.context import declared, option
 from batchpay.payment import parse_cents
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+_YEARS = (1970, 2100)
+"""Bank holidays are known up to the last one."""
 
 
 class Date(click.ParamType[datetime.date]):
@@ -24,9 +26,12 @@ class Date(click.ParamType[datetime.date]):
         if isinstance(value, datetime.date):
             return value
         try:
-            return datetime.date.fromisoformat(str(value))
+            date = datetime.date.fromisoformat(str(value))
         except ValueError:
             self.fail("a date is written YYYY-MM-DD", param, ctx)
+        if not _YEARS[0] <= date.year <= _YEARS[1]:
+            self.fail(f"a date lies between {_YEARS[0]} and {_YEARS[1]}", param, ctx)
+        return date
 
 
 class Cents(click.ParamType[int]):

@@ -272,10 +272,12 @@ class CsvReader:
         width = len(self._places)
         ragged: list[str | None] = [None] * len(records.cells)
         surplus: list[list[str] | None] = [None] * len(records.cells)
+        missing: list[int | None] = [None] * len(records.cells)
         for at, cells in enumerate(records.cells):
             if len(cells) != width:
                 ragged[at] = f"the row has {len(cells)} cells and the header {width}"
                 surplus[at] = cells[width:] or None
+                missing[at] = max(0, width - len(cells)) or None
                 records.cells[at] = (cells + [""] * width)[:width]
         columns = zip(*records.cells, strict=True) if records.cells else ((),) * width
         frame = pl.DataFrame(
@@ -286,6 +288,8 @@ class CsvReader:
             frame = frame.with_columns(pl.Series("_ragged", ragged, dtype=pl.String))
         if any(surplus):
             frame = frame.with_columns(pl.Series("_surplus", surplus, dtype=pl.List(pl.String)))
+        if any(missing):
+            frame = frame.with_columns(pl.Series("_missing", missing, dtype=pl.UInt32))
         return frame
 
     def _finish(self, frame: pl.DataFrame, rows_before: int) -> pl.DataFrame:

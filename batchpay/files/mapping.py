@@ -88,11 +88,11 @@ class Mapping:
 
     def _mapped(self, name: str, own: str | None) -> pl.Expr:
         if name in self.fixed:
-            return pl.lit(self.fixed[name], pl.String)
+            return pl.lit(self.fixed[name] or None, pl.String)  # a blank cell is one that is not given
         cell = pl.lit(None, pl.String) if own is None else pl.col(own)
         if name in self.values and own is not None:
-            cell = cell.replace(self.values[name])
-        return cell.fill_null(self.defaults[name]) if name in self.defaults else cell
+            cell = cell.replace({value: given or None for value, given in self.values[name].items()})
+        return cell.fill_null(pl.lit(self.defaults.get(name) or None, pl.String)) if name in self.defaults else cell
 
     def _own_name(self, name: str, at: int) -> str | None:
         if not name.strip():
@@ -125,6 +125,9 @@ def load_mapping(path: str) -> Mapping:
         raise FileRefused(f"map {path}: values must be tables: [values.COLUMN]")
     values = {name: _texts(path, f"values.{name}", table) for name, table in values_table.items()}
     _known_columns(path, "columns", [target for target in columns.values() if target])
+    ours = [shown(name) for name in columns if name.startswith("_")]
+    if ours:
+        raise FileRefused(f"map {path}: columns that begin with _ are never read: {', '.join(ours)}")
     for table, names in (("defaults", defaults), ("fixed", fixed), ("values", values)):
         _known_columns(path, table, names)
     both = [name for name in defaults if name in fixed]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +14,14 @@ import polars as pl
 from batchpay.errors import WrongUse
 from batchpay.files.atomic import PendingFile, atomic_writer
 from batchpay.files.source import Source
+from batchpay.files.tables import csv_lines
 from batchpay.files.xlsx_out import SheetWriter
 
 OURS = ("_row", "_line", "_errors", "_warnings", "_suggestions")
+_LENGTHS = ("_surplus", "_missing")
+"""What a reader says of a row that is longer or shorter than the header."""
+_BEYOND = " "
+"""The name of no column."""
 _PARQUET_ROWS = 5_000
 
 
@@ -58,9 +62,9 @@ class _Rows:
         self._source = source
 
     def _shaped(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Our columns, then the person's own; `_surplus` last where a row is longer than the header."""
-        surplus = ["_surplus"] if "_surplus" in frame.columns else []
-        return frame.select(*OURS, *self._source.own_columns, *surplus)
+        """Our columns, then the person's own; `_surplus` and `_missing` last where a row is of another length."""
+        marks = [name for name in _LENGTHS if name in frame.columns and frame[name].null_count() < frame.height]
+        return frame.select(*OURS, *self._source.own_columns, *marks)
 
     @property
     def _header(self) -> list[str]:
@@ -135,19 +139,17 @@ class CsvRejects(_Rows):
             self._next = next(self._records, None)
 
     def _encode(self, out: BinaryIO, frame: pl.DataFrame) -> None:
-        if "_surplus" in frame.columns:
-            long = frame.get_column("_surplus").is_not_null()
-            if long.any():
-                for *cells, surplus in frame.iter_rows():
-                    out.write(self._line([*cells, *(surplus or ())]))
-                return
-            frame = frame.drop("_surplus")
+        marks = [name for name in _LENGTHS if name in frame.columns]
+        if marks:
+            columns = [frame[name].to_list() if name in marks else [None] * frame.height for name in _LENGTHS]
+            for cells, surplus, missing in zip(frame.drop(marks).iter_rows(), *columns, strict=True):
+                # As long as it was: a short row that was filled up would pass when it is fed back as it is.
+                out.write(self._line([*cells[: len(cells) - (missing or 0)], *(surplus or ())]))
+            return
         frame.write_csv(out, include_header=False, separator=self._source.separator)
 
     def _line(self, cells: Sequence[object]) -> bytes:
-        text = io.StringIO()
-        csv.writer(text, delimiter=self._source.separator, lineterminator="\n").writerow(cells)
-        return text.getvalue().encode()
+        return csv_lines([cells], self._source.separator).encode()
 
 
 class _Held(_Rows, ABC):
@@ -193,9 +195,20 @@ class _Held(_Rows, ABC):
                 late = late.slice(between.height)
                 earlier = frame.join(between, on="_row", how="anti")  # a late row replaces what was said of it before
                 frame = pl.concat([earlier, between], how="diagonal").sort("_row")
-            yield frame
+            yield self._beyond(frame)
         if late.height:
-            yield late
+            yield self._beyond(late)
+
+    def _beyond(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Put what a row is too long or too short by into a last column without a name: read, it is found again."""
+        marks = [name for name in _LENGTHS if name in frame.columns]
+        texts = {
+            "_surplus": pl.col("_surplus").list.join(self._source.separator),
+            "_missing": pl.format("(the last {} cells of this row were missing)", "_missing"),
+        }
+        if not marks:
+            return frame
+        return frame.with_columns(pl.coalesce(texts[name] for name in marks).alias(_BEYOND)).drop(marks)
 
     @abstractmethod
     def _write(self, file: BinaryIO) -> None:
@@ -203,7 +216,7 @@ class _Held(_Rows, ABC):
 
 
 class ParquetRejects(_Held):
-    """Parquet, all text; the cells beyond the header's in a last column `_surplus`."""
+    """Parquet, all text; the cells beyond the header's in a last column without a name."""
 
     def _write(self, file: BinaryIO) -> None:
         places = (*OURS, *self._source.own_columns)
@@ -211,8 +224,6 @@ class ParquetRejects(_Held):
         empty = pl.DataFrame(schema=dict.fromkeys(places, pl.String))
         frames = [frame.cast({"_row": pl.String, "_line": pl.String}) for frame in self._in_order()]
         whole = pl.concat([empty, *frames], how="diagonal")
-        if "_surplus" in whole.columns:
-            whole = whole.with_columns(pl.col("_surplus").list.join(self._source.separator))
         whole.rename(names).write_parquet(file, row_group_size=_PARQUET_ROWS)
 
 
@@ -226,7 +237,8 @@ class XlsxRejects(_Held):
         with SheetWriter(file, "rejects") as sheet:
             sheet.header(self._header)
             for frame in self._in_order():
-                for row in frame.select(places).iter_rows():
+                shown = [*places, _BEYOND] if _BEYOND in frame.columns else places
+                for row in frame.select(shown).iter_rows():
                     cells = [None if cell is None else str(cell) for cell in row]
                     sheet.row(cells, wrong_cells(cells[2] or "", position))
 

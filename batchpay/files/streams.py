@@ -108,10 +108,10 @@ def memory_file() -> int:
 
 
 def _standard_input() -> int:
-    """Take standard input into memory."""
+    """Take standard input into memory; unbuffered, so that a signal ends the waiting for more."""
     descriptor = memory_file()
-    with os.fdopen(os.dup(descriptor), "wb") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file, READ_BYTES)
+    with os.fdopen(os.dup(descriptor), "wb") as file, open(0, "rb", buffering=0, closefd=False) as given:
+        shutil.copyfileobj(given, file, READ_BYTES)
     return descriptor
 
 
@@ -197,6 +197,7 @@ def recoded(blocks: Iterator[bytes], encoding: str | None, name: str) -> Iterato
         yield from blocks
         return
     try:
+        b"".decode(encoding)  # refuses what Python calls a codec and is no encoding of texts, such as zip
         decoder = codecs.getincrementaldecoder(encoding)("strict")
     except LookupError:
         raise FileRefused(f"{name}: there is no encoding {encoding!r}") from None

@@ -58,9 +58,23 @@ def _write_csv(file: BinaryIO, header: Sequence[str], rows: Iterable[Row]) -> No
         beginnings = {cell[0] for row in some for cell in row if cell}
         if not beginnings.isdisjoint(FORMULA_STARTS):
             some = [[defused(cell) for cell in row] for row in some]
-        text = io.StringIO(newline="")
-        csv.writer(text, lineterminator="\n").writerows(some)
-        file.write(text.getvalue().encode())
+        file.write(csv_lines(some).encode())
+
+
+def csv_lines(rows: Sequence[Sequence[object]], separator: str = ",") -> str:
+    """Write lines of CSV; one with a carriage return is quoted whole, which the standard library does not."""
+    text = io.StringIO(newline="")
+    plain = csv.writer(text, delimiter=separator, lineterminator="\n")
+    plain.writerows(rows)
+    if "\r" not in text.getvalue():
+        return text.getvalue()
+    text.seek(0)
+    text.truncate()
+    quoted = csv.writer(text, delimiter=separator, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for row in rows:
+        has_return = any(isinstance(cell, str) and "\r" in cell for cell in row)
+        (quoted if has_return else plain).writerow(row)
+    return text.getvalue()
 
 
 def _write_parquet(file: BinaryIO, header: Sequence[str], rows: Iterable[Row]) -> None:

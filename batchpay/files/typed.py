@@ -5,6 +5,8 @@ As polars expressions for whole columns; xlsx cells, which carry a type each, go
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from batchpay.files.xlsx_cells import DIGITS_MATTER
@@ -12,8 +14,22 @@ from batchpay.schemas.columns import COLUMNS, FLAGS, MONEY
 
 ROUTING = "achRoutingNumber"
 START_DATE = "recurringStartDate"
-_WHOLE_MAX = 2**53
-"""Above this a float no longer tells every whole number from its neighbour."""
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Up to where a kind of float is faithful."""
+
+    whole: float
+    """From here on it no longer tells every whole number from its neighbour."""
+    cents: float
+    """From here on it may not tell every cent."""
+    digits: float
+    """From here on digits may be lost already."""
+
+
+_FLOAT32 = _Limits(whole=2**24, cents=2**17, digits=2**24)
+_FLOAT64 = _Limits(whole=2**53, cents=2**53 / 1000, digits=1e15)
 
 
 def render_column(name: str, kind: pl.DataType, target: str, alias: str) -> list[pl.Expr]:
@@ -38,7 +54,7 @@ def render_column(name: str, kind: pl.DataType, target: str, alias: str) -> list
     elif kind.is_decimal():
         text, fault = _decimal(cell, kind, target)
     elif kind.is_float():
-        text, fault = _float(cell, target)
+        text, fault = _float(cell, kind, target)
     elif kind.is_temporal():
         text, fault = _date(cell, kind, target)
     else:
@@ -48,7 +64,7 @@ def render_column(name: str, kind: pl.DataType, target: str, alias: str) -> list
         fault = pl.coalesce(pl.when(short).then(pl.lit("leading_zero")), *([] if fault is None else [fault]))
         suggestion = leading_zero_suggestion(text)
     if kind.is_float() and target in DIGITS_MATTER:
-        lost = cell.abs() >= 1e15
+        lost = cell.abs() >= _limits(kind).digits
         fault = pl.coalesce(pl.when(lost).then(pl.lit("precision")), *([] if fault is None else [fault]))
     found = [text.alias(name)]
     if fault is not None:
@@ -89,17 +105,22 @@ def _decimal(cell: pl.Expr, kind: pl.DataType, target: str) -> tuple[pl.Expr, pl
     return pl.when(held).then(text).otherwise(plain), pl.when(held).then(pl.lit("format"))
 
 
-def _float(cell: pl.Expr, target: str) -> tuple[pl.Expr, pl.Expr]:
+def _limits(kind: pl.DataType) -> _Limits:
+    return _FLOAT32 if kind == pl.Float32 else _FLOAT64
+
+
+def _float(cell: pl.Expr, kind: pl.DataType, target: str) -> tuple[pl.Expr, pl.Expr]:
     """Money: two decimals if there are no more (within 1e-9); elsewhere the digits of a whole number."""
     raw = cell.cast(pl.String)
+    cell = cell.cast(pl.Float64)
     if target in MONEY:
         cents = (cell * 100).round()
-        good = cell.is_finite() & (cell.abs() < _WHOLE_MAX / 1000) & ((cell - cents / 100).abs() <= 1e-9)
+        good = cell.is_finite() & (cell.abs() < _limits(kind).cents) & ((cell - cents / 100).abs() <= 1e-9)
         digits = cents.cast(pl.Int64, strict=False)
         sign = pl.when(digits < 0).then(pl.lit("-")).otherwise(pl.lit(""))
         text = sign + (digits.abs() // 100).cast(pl.String) + "." + (digits.abs() % 100).cast(pl.String).str.zfill(2)
     else:
-        good = cell.is_finite() & (cell.abs() < _WHOLE_MAX) & (cell == cell.round())
+        good = cell.is_finite() & (cell.abs() < _limits(kind).whole) & (cell == cell.round())
         text = cell.cast(pl.Int64, strict=False).cast(pl.String)
     bad = cell.is_not_null() & ~good
     return pl.when(bad).then(raw).otherwise(text), pl.when(bad).then(pl.lit("format"))

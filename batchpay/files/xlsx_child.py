@@ -72,7 +72,8 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
         # The library may lay out no sheet that was not found to be of a sane size.
         scan = xlsx_scan.scan_sheet(archive, entry.path, formats)
     try:
-        rows = opening.result().get_sheet_by_name(entry.name).iter_rows()
+        sheet = opening.result().get_sheet_by_name(entry.name)
+        rows, columns_before = sheet.iter_rows(), sheet.start[1] if sheet.start else 0
         header_row, names, rows = _header(rows, job["known"])
     except PasswordError:
         raise FileRefused("is protected by a password; save it without one") from None
@@ -85,7 +86,7 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
         notes.append(f"{hidden} hidden row{'s are' if hidden > 1 else ' is'} read as well")
     yield _line({"names": names, "header_row": header_row, "notes": notes})
     targets = [job["renamed"].get(name, name) for name in names]
-    yield from _chunks(rows, header_row + 1, ColumnRenderer(targets, scan))
+    yield from _chunks(rows, header_row + 1, ColumnRenderer(targets, scan, columns_before))
 
 
 def _choose(sheets: Sequence[Any], asked: str | None) -> tuple[Any, list[str]]:

@@ -16,10 +16,14 @@ _Found = list[tuple[int, str]]
 
 
 class ColumnRenderer:
-    """Renders rows of typed cells; `targets` names the column that each stands for in the rules."""
+    """Renders rows of typed cells; `targets` names the column that each stands for in the rules.
 
-    def __init__(self, targets: Sequence[str], scan: Sheet) -> None:
+    The library leaves out the columns before the first one with a cell: so many they are, and the scan counts them.
+    """
+
+    def __init__(self, targets: Sequence[str], scan: Sheet, columns_before: int) -> None:
         self._targets = targets
+        self._columns_before = columns_before
         self._errors = self._by_column(scan.errors.items())
         self._formulas = self._by_column((place, "") for place in scan.formulas)
         self._styles = self._by_column(scan.styles.items())
@@ -39,8 +43,9 @@ class ColumnRenderer:
     def _by_column(self, found: Iterable[tuple[Place, str]]) -> list[_Found]:
         columns: list[_Found] = [[] for _ in self._targets]
         for (row, column), text in sorted(found):
-            if column <= len(columns):
-                columns[column - 1].append((row, text))
+            at = column - 1 - self._columns_before
+            if 0 <= at < len(columns):
+                columns[at].append((row, text))
         return columns
 
     def _column(

@@ -155,3 +155,14 @@ def test_a_line_of_another_file_is_no_total(tmp_path: Path) -> None:
     found = read(write(tmp_path, csv_text(1) + line()), REQUIRED)
     with pytest.raises(FileRefused):
         hold(ControlTotals(rows=3), Totals(found.height, 0))
+
+
+def test_a_blank_that_a_map_puts_in_is_no_value(tmp_path: Path) -> None:
+    """A value translated or fixed to nothing is not given: the rules ask for it, and no empty text is sent."""
+    text = BANK.replace('"Payer"', '""') + '[values.billingFirstName]\n"Ada" = ""\n'
+    with open_source(write(tmp_path, EXPORT), mapping=load_mapping(write(tmp_path, text, "bank.toml"))) as source:
+        frame = next(source.chunks())
+        verdict = check(source, RuleOptions(as_of=date(2026, 11, 21)))
+    assert (frame["billingFirstName"].to_list(), frame["achNameOnCheck"].to_list()) == ([None, "Max"], [None, None])
+    assert verdict.counts["billingFirstName.required"] == 1
+    assert verdict.counts["achNameOnCheck.required"] == 2

@@ -278,3 +278,31 @@ def test_source_says_what_rejects_need(tmp_path: Path) -> None:
     with open_source(write(tmp_path, csv_text(1, "|"))) as source:
         assert isinstance(source, Source)
         assert (source.own_columns, source.own_header, source.separator) == (HEADER, HEADER, "|")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ragged_rows_come_back_ragged(tmp_path: Path, kind: str) -> None:
+    """Fed back as they are, rows that were too short or too long are still no payments. Once they were filled up."""
+    header = ",".join((*HEADER, "billingCity", "billingAddress2")) + "\n"
+    rows = [line(end="\n"), line(end=",Paris\n"), line(end=",Paris,x,7\n"), line(end=",Paris,\n")]
+    target = tmp_path / f"rejects.{kind}"
+    with open_source(write(tmp_path, header + "".join(rows)), required=()) as source:
+        rejects = open_rejects(target, source)
+        for chunk in source.chunks():
+            rejects.add(rejected(chunk))
+        rejects.commit()
+    again = read(str(target), REQUIRED)
+    assert again["_ragged"].is_not_null().to_list() == [True, True, True, False]
+    if kind == "csv":
+        assert [text.split(",", 5)[5] for text in target.read_text().splitlines()[1:]] == [row[:-1] for row in rows]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", ",more\n"])
+def test_a_carriage_return_at_a_cells_end_comes_back(tmp_path: Path, end: str) -> None:
+    """It is quoted in whatever way the row is written: bare, it would be the line's end, and the cell another."""
+    text = csv_text(0) + line(achAgreementFlag='"1\r"') + line(billingLastName='"By\rron"') + line(end=end)
+    path = write(tmp_path, text)
+    target = tmp_path / "rejects.csv"
+    before = write_rejects(path, target)
+    after = read(str(target))
+    assert after.select(HEADER).rows() == before.select(f"{name}" for name in HEADER).rows()

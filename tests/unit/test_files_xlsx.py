@@ -308,3 +308,32 @@ def test_a_zip_that_is_no_workbook(tmp_path: Path) -> None:
         path.write_bytes(whole[:size])
         with pytest.raises(FileRefused, match="broken"):
             read(str(path))
+
+
+@pytest.mark.parametrize("place", ["A1", "B1", "A3", "D4"])
+def test_the_table_may_begin_anywhere(tmp_path: Path, place: str) -> None:
+    """Zeros of a format, formulas and errors are those of their own columns.
+
+    Once, with empty columns before the table, an account number got the zeros of the column beside it, and a formula in
+    the amount went unseen.
+    """
+    book = Workbook()
+    sheet: Any = book.active
+    names = [*HEADER, "achCheckNumber", "taxAmount", "memo"]
+    values = {**VALID, "achAccountNumber": 12345678, "achRoutingNumber": 21000021, "achCheckNumber": 77,
+              "amount": "=1+1", "taxAmount": "#N/A", "memo": "keep"}  # fmt: skip
+    formats = {"achCheckNumber": "0000000000", "achRoutingNumber": "000000000"}
+    first = sheet[place]
+    for at, name in enumerate(names):
+        sheet.cell(first.row, first.column + at, name)
+        cell = sheet.cell(first.row + 1, first.column + at, values[name])
+        cell.number_format = formats.get(name, "General")
+    path = tmp_path / "payments.xlsx"
+    book.save(path)
+    (row,) = read(str(path), REQUIRED).iter_rows(named=True)
+    assert [row[name] for name in ("achAccountNumber", "achRoutingNumber", "achCheckNumber", "memo")] == [
+        "12345678", "021000021", "0000000077", "keep",
+    ]  # fmt: skip
+    assert {name: row[name] for name in row if name.startswith("_fault") and row[name]} == {
+        "_fault.amount": "formula", "_fault.taxAmount": "error_cell",
+    }  # fmt: skip

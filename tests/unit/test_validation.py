@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 
 import polars as pl
@@ -275,3 +276,36 @@ def test_empty_file_has_an_empty_verdict() -> None:
     """A header without rows is nothing to do."""
     verdict = check(TextChunks([]), OPTIONS, on_rejected=lambda frame: pytest.fail("nothing is rejected"))
     assert (verdict.rows, verdict.total) == (0, Totals())
+
+
+def test_a_fault_elsewhere_in_the_row_hides_no_payment_id() -> None:
+    """Both rows of a paymentId fail, though one has a typed cell that is no faithful text."""
+    rows = [_row(1), _row(1) | {"_fault.achCheckNumber": "format"}]
+    verdict = check(TextChunks(rows, extra=["_fault.achCheckNumber"]), OPTIONS)
+    assert verdict.counts["paymentId.duplicate"] == 2
+
+
+def test_sums_beyond_64_bits_are_right() -> None:
+    """The totals of absurd amounts are told to the cent all the same."""
+    rows = [_row(number, amount="9999999999999.99") for number in range(9_300)]
+    assert check(TextChunks(rows, height=10_000), OPTIONS).total == Totals(9_300, 9_300 * 999999999999999)
+
+
+@pytest.mark.parametrize(("column", "text"), [("billingCountry", "ß"), ("currencyCode", "uſd"), ("billingState", "ﬂ")])
+def test_letters_that_only_look_alike_are_not_repaired(column: str, text: str) -> None:
+    """What becomes a code by Unicode's rules for capitals is not that code in another letter case."""
+    country = {} if column == "billingCountry" else {"billingCountry": "US"}
+    for normalize in (False, True):
+        verdict = check(TextChunks([_row(1, **country, **{column: text})]), replace(OPTIONS, normalize=normalize))
+        assert verdict.rejected.rows == 1
+        assert all(failure.suggestion is None for failure in verdict.failures)
+
+
+@pytest.mark.parametrize(
+    ("phone", "suggestion"),
+    [("(212) 555 0100", "212-555-0100"), ("+1 212 555 0100", "212-555-0100"), ("+44 1234 5678", None)],
+)
+def test_a_phone_number_of_elsewhere_is_not_made_one_of_here(phone: str, suggestion: str | None) -> None:
+    """Ten digits behind +44 are no number of North America."""
+    (failure,) = check(TextChunks([_row(1, billingPhone=phone)]), OPTIONS).failures
+    assert (failure.code, failure.suggestion) == ("phone", suggestion)
