@@ -10,14 +10,15 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
 from batchpay.attempts import Attempts
 from batchpay.config import Credentials, Settings, who
-from batchpay.errors import LedgerNotUsable, RunStopped, SettingsNotUsable
+from batchpay.errors import BatchpayError, LedgerNotUsable, RunStopped, SettingsNotUsable
+from batchpay.gateway.origin import check_origin
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.preflight import Preflight
 from batchpay.ledger.contract import BatchSummary, Ledger, Run
@@ -45,9 +46,11 @@ class RunRequest:
     """How far a run may go, and where its results are written."""
 
     results: Path | None
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     preflight: Preflight | None = None
     """What to ask the gateway before sending; None asks nothing."""
+    stop: StopRequest = field(default_factory=StopRequest)
+    """What stopped one file of a call stops those after it: one object for all of them."""
 
 
 def run_batch(
@@ -61,13 +64,14 @@ def run_batch(
     """Send what is pending of a batch that this process holds, and write its results; returns the batch as it is now.
 
     Rows that an earlier run left in `sending` become in doubt first, whether or not anything is left to send. What
-    stops the run early stands in the returned batch's `stopped`, so that the results are written all the same.
+    stops the run early stands in the returned batch's `stopped`, so that the results are written all the same; so does
+    what kept them from being written. Raises LedgerNotUsable only where nothing was sent.
     """
-    if batch.origin != settings.gateway.base_url:
+    if check_origin(batch.origin) != check_origin(settings.gateway.base_url):
         raise SettingsNotUsable(
             f"batch {batch.batch} is meant for {batch.origin}, the settings name {settings.gateway.base_url}"
         )
-    stop = StopRequest()
+    stop, sending = request.stop, False
     with _signals_ask(stop):
         run = ledger.start(batch.batch, who())
         if run.recovered:
@@ -77,23 +81,51 @@ def run_batch(
                 progress.begin(batch)
                 if request.preflight is not None:
                     _ask_before_sending(ledger, run, batch, request.preflight, progress)
+                sending = True
                 _send_pending(run, settings, credentials, request, progress, stop)
             else:
                 progress.say(f"batch {batch.batch}: nothing is left to send")
-            run.finish(stop.reason)
+            # A signal that came while the last row was under way has stopped nothing of this batch.
+            run.finish(stop.reason if run.pending(0, 1) else None)
+            finished = ledger.find(batch.batch)
         except RunStopped as error:
             stop.ask(str(error))
             run.finish(stop.reason)
+            finished = ledger.find(batch.batch)
         except LedgerNotUsable as error:
-            # Rows were sent by now: exit code 5 would say that nothing was. What is known of them is in the spill file.
             run.close()
-            raise RunStopped(f"{error}; what the gateway answered last is merged by the next run") from None
+            if not sending:
+                raise
+            finished = _after_ledger_failed(ledger, batch, error, stop)
         except BaseException:
             run.close()
             raise
-        finished = ledger.find(batch.batch)
-        if request.results is not None:
-            write_results(ledger, finished, request.results)
+        return _with_results(ledger, finished, request.results)
+
+
+def _after_ledger_failed(
+    ledger: Ledger, batch: BatchSummary, error: LedgerNotUsable, stop: StopRequest
+) -> BatchSummary:
+    """Tell how a batch stands of which rows were sent: exit code 5 would say that none was.
+
+    What the ledger could not take is in the spill file.
+    """
+    reason = f"{error}; what the gateway answered last is merged by the next run"
+    stop.ask(reason)
+    try:
+        return replace(ledger.find(batch.batch), stopped=reason)
+    except LedgerNotUsable:
+        raise RunStopped(reason) from None
+
+
+def _with_results(ledger: Ledger, finished: BatchSummary, path: Path | None) -> BatchSummary:
+    """Write the results; where that fails the payments are made all the same, and the next call writes them."""
+    if path is None:
+        return finished
+    try:
+        write_results(ledger, finished, path)
+    except BatchpayError as error:
+        return replace(finished, stopped="; ".join(filter(None, (finished.stopped, str(error)))))
     return finished
 
 

@@ -68,13 +68,26 @@ class Tally:
         return sum(self.outcomes[state] for state in (State.ACCEPTED, State.DECLINED, State.IN_DOUBT))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Limits:
-    """What ends a run early on purpose."""
+    """What ends a call early on purpose, over all files that it sends."""
 
     rows_max: int | None = None
     until: float | None = None
     """Unix time after which no further row is begun."""
+    begun: int = 0
+    """Rows begun so far."""
+
+    def allow_row(self) -> bool:
+        """Count one more row in, unless there were enough."""
+        if self.rows_max is not None and self.begun >= self.rows_max:
+            return False
+        self.begun += 1
+        return True
+
+    def is_too_late(self) -> bool:
+        """Whether the time is over."""
+        return self.until is not None and time.time() >= self.until
 
 
 class _Intent:
@@ -194,6 +207,7 @@ class Submission:
         self._stop = stop
         self._recorder = Recorder(run, stop)
         self._rows: queue.Queue[PendingPayment | None] = queue.Queue(maxsize=settings.workers)
+        self._limits = Limits()
         self._lock = threading.Lock()
         self._in_doubt_in_a_row = 0
         self._ever_recognised = False
@@ -206,11 +220,10 @@ class Submission:
         """
         workers: list[threading.Thread] = []
         limit_reached = False
+        self._limits = limits
         try:
             for count, payment in enumerate(self._pending(), start=1):
-                limit_reached = limits.rows_max is not None and count > limits.rows_max
-                if limits.until is not None and time.time() >= limits.until:
-                    self._stop.ask("the time given by --until is reached")
+                limit_reached = not limits.allow_row()
                 if self._stop or limit_reached:
                     break
                 if count == 1:
@@ -284,7 +297,7 @@ class Submission:
 
     def _attempt(self, payment: PendingPayment) -> Outcome:
         """Wait for a slot, then one exchange; what it proved goes to the ledger before anything else is done."""
-        if not self._throttle.acquire() or self._stop:
+        if self._is_over() or not self._throttle.acquire() or self._is_over():
             return Outcome(State.PENDING, "not begun", stop=self._stop.reason or "stopped")
         granted = False
 
@@ -310,6 +323,12 @@ class Submission:
         with self._lock:
             self.tally.attempts += 1
         return outcome
+
+    def _is_over(self) -> bool:
+        """Whether nothing more may be begun: asked right before each attempt, since a row may have waited long."""
+        if self._limits.is_too_late():
+            self._stop.ask("the time given by --until is reached")
+        return bool(self._stop)
 
     def _judge(self, outcome: Outcome) -> None:
         """Count a row's last outcome, and stop the run where it says so: canary, fuse, refusals."""

@@ -19,7 +19,7 @@ TEXT_CHARACTERS_MAX = 255
 AMOUNT_WHOLE_DIGITS_MAX = 8
 """The ACH entry's amount field has ten digits, two of them cents (Nacha Operating Rules, Appendix Three)."""
 COUNTED_WHOLE_DIGITS_MAX = 13
-"""Amounts of more digits, all rejected, count 0 in the totals: sums of cents stay within 64 bits."""
+"""Amounts of more digits, all rejected, count 0 in the totals: a row's cents are far within 64 bits."""
 NAME_CHARACTERS_MAX = 22
 """Length of the ACH entry's field for the receiver's name."""
 CHECK_NUMBER_DIGITS_MAX = 15
@@ -110,8 +110,13 @@ def one_of(cell: pl.Expr, values: Sequence[str]) -> pl.Expr:
 
 def member_in_capitals(cell: pl.Expr, values: Sequence[str]) -> pl.Expr:
     """Give the member that the cell is but for letter case, else null."""
-    capitals = cell.str.to_uppercase()
+    capitals = _in_capitals(cell)
     return pl.when(capitals.is_in(list(values))).then(capitals)
+
+
+def _in_capitals(cell: pl.Expr) -> pl.Expr:
+    """Give a text of ASCII in capitals, else null: `ß` in capitals is SS, which is South Sudan."""
+    return pl.when(cell.str.contains(r"^[\x20-\x7E]*$")).then(cell.str.to_uppercase())
 
 
 # Money
@@ -230,10 +235,11 @@ def is_no_phone(cell: pl.Expr) -> pl.Expr:
 
 
 def as_phone(cell: pl.Expr) -> pl.Expr:
-    """Give ten digits however they are parted as NNN-NNN-NNNN, else null."""
+    """Give ten digits however they are parted as NNN-NNN-NNNN, else null; +44 and the like is no such number."""
+    elsewhere = cell.str.contains(r"\+") & ~cell.str.contains(r"^ *\(?\+ *1[^0-9]*(?:[0-9][^0-9]*){10}$")
     digits = cell.str.replace_all(r"[ ().+-]", "").str.replace(r"^1([0-9]{10})$", "${1}")
     grouped = digits.str.replace(r"^([0-9]{3})([0-9]{3})([0-9]{4})$", "${1}-${2}-${3}")
-    return pl.when(digits.str.contains(r"^[0-9]{10}$")).then(grouped)
+    return pl.when(digits.str.contains(r"^[0-9]{10}$") & ~elsewhere).then(grouped)
 
 
 def is_no_email(cell: pl.Expr) -> pl.Expr:
@@ -267,7 +273,7 @@ def is_no_state(state: pl.Expr, country: pl.Expr, states: dict[str, tuple[str, .
 
 def state_in_capitals(state: pl.Expr, country: pl.Expr, states: dict[str, tuple[str, ...]]) -> pl.Expr:
     """Give the state's abbreviation where only its letter case is wrong, else null."""
-    capitals = state.str.to_uppercase()
+    capitals = _in_capitals(state)
     listed = country.is_null() | one_of(country, list(states))
     return pl.when(listed & ~is_no_state(capitals, country, states)).then(capitals)
 

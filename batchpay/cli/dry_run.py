@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context
+from batchpay.cli.paths import Outputs
 from batchpay.cli.validate import file_request, preview_json, print_preview
 from batchpay.config import Settings, load_credentials
-from batchpay.errors import FileRefused
 from batchpay.payment import State
 
 if TYPE_CHECKING:
     from batchpay.batch import Preview
 
 
-def dry_run_one(context: Context, path: str, settings: Settings, options: dict[str, Any]) -> int:
-    """Show what a submission of one file would do; gives the exit code."""
+def dry_run_one(
+    context: Context, path: str, settings: Settings, options: dict[str, Any], outputs: Outputs
+) -> tuple[int, dict[str, Any]]:
+    """Show what a submission of one file would do; gives the exit code and what --json tells."""
     from batchpay import batch
 
-    rejects = Path(options["rejects"]) if options["rejects"] else None
+    rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
+    plan = str(outputs.claim(options["plan"])) if options["plan"] else None
     request = file_request(path, rejects, options, settings)
-    try:
-        preview = batch.dry_run(request, settings, requests_shown=options["show_requests"], plan=options["plan"])
-        if options["preflight"]:
-            _ask_gateway(settings, preview)
-    except FileRefused as error:
-        click.echo(f"batchpay: {output.printable(str(error))}", err=True)
-        return error.exit_code
+    preview = batch.dry_run(request, settings, requests_shown=options["show_requests"], plan=plan)
+    if options["preflight"]:
+        _ask_gateway(settings, preview)
     seconds = seconds_at(settings, preview.rows_to_send)
-    if context.json:
-        extra = {"dry_run": True, "would_send": preview.rows_to_send, "seconds_at_rate": seconds}
-        output.print_json({**preview_json(preview), **extra, "requests": preview.requests})
-        return preview.summary.exit_code
+    extra = {"dry_run": True, "would_send": preview.rows_to_send, "seconds_at_rate": seconds}
+    if not context.json:
+        _print_preview(context, settings, preview, seconds, plan)
+    return preview.summary.exit_code, {**preview_json(preview), **extra, "requests": preview.requests}
+
+
+def _print_preview(
+    context: Context, settings: Settings, preview: Preview, seconds: float | None, plan: str | None
+) -> None:
     click.echo("DRY RUN: nothing is sent, nothing is recorded")
     print_preview(context, preview)
     if preview.known is not None:
@@ -47,11 +50,10 @@ def dry_run_one(context: Context, path: str, settings: Settings, options: dict[s
         )
     if seconds is not None:
         click.echo(f"at {settings.submit.rate} a second, sending takes about {_duration(seconds)}")
-    if options["plan"]:
-        click.echo(f"plan: {output.printable(options['plan'])}")
+    if plan is not None:
+        click.echo(f"plan: {output.printable(plan)}")
     for body in preview.requests:
         click.echo(f"request: {output.printable(body)}")
-    return preview.summary.exit_code
 
 
 def seconds_at(settings: Settings, rows: int) -> float | None:

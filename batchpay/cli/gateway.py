@@ -81,7 +81,7 @@ def list_accounts(context: Context, deleted: bool | None) -> int:
     with _client(context) as client:
         accounts = client.accounts(deleted)
     if context.json:
-        output.print_json({"gateways": [account.as_json() for account in accounts]})
+        output.print_json(context, {"gateways": [account.as_json() for account in accounts]})
         return 0
     if not accounts:
         output.say(context, "there are no such accounts")
@@ -107,7 +107,7 @@ def get(context: Context, number: str) -> int:
         except AccountRefused as refused:
             raise AccountRefused(f"id {found}: {refused}") from None
     if context.json:
-        output.print_json({"gateway": account.as_json()})
+        output.print_json(context, {"gateway": account.as_json()})
     else:
         _print_accounts([account])
     return 0
@@ -308,7 +308,7 @@ def _finish_file(context: Context, rows: list[AccountRow], *, stopped: str | Non
     shown = [row.result() for row in rows]
     if context.json:
         path = str(results) if results else None
-        output.print_json({"accounts": shown, "stopped": stopped, "results": path, "exit_code": code})
+        output.print_json(context, {"accounts": shown, "stopped": stopped, "results": path, "exit_code": code})
         return code
     header = account_file.RESULT_COLUMNS
     output.print_table(header, [["" if row[name] is None else str(row[name]) for name in header] for row in shown])
@@ -332,7 +332,7 @@ def _show_node(context: Context, node: dict[str, int | str]) -> int:
 
 def _print(context: Context, value: dict[str, Any], text: str) -> None:
     if context.json:
-        output.print_json(value)
+        output.print_json(context, value)
         return
     for line in text.split("\n"):
         click.echo(output.printable(line))

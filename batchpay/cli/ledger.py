@@ -33,7 +33,7 @@ def init(context: Context) -> int:
 
     place = create_ledger(context.settings.ledger)
     if context.json:
-        output.print_json({"ledger": str(place.ledger), "key": str(place.key), "witness": str(place.witness)})
+        output.print_json(context, {"ledger": str(place.ledger), "key": str(place.key), "witness": str(place.witness)})
         return 0
     for label, path in (("ledger", place.ledger), ("key", place.key), ("witness", place.witness)):
         click.echo(f"{label:<8} {output.printable(str(path))}")
@@ -64,7 +64,7 @@ def check(context: Context, accept_witness: bool, reason: str | None) -> int:
     with closing(open_ledger(context.settings.ledger, read_only=True)) as opened:
         problems = opened.check()
     if context.json:
-        output.print_json({"problems": problems, "doubted": doubted, "exit_code": 5 if problems else 0})
+        output.print_json(context, {"problems": problems, "doubted": doubted, "exit_code": 5 if problems else 0})
     else:
         for problem in problems or ["the ledger is in order"]:
             click.echo(output.printable(problem))
@@ -87,7 +87,7 @@ def backup(context: Context, target: Path) -> int:
     with closing(open_ledger(context.settings.ledger, read_only=True)) as opened:
         opened.backup(target)
     if context.json:
-        output.print_json({"backup": str(target)})
+        output.print_json(context, {"backup": str(target)})
     else:
         click.echo(f"backup   {output.printable(str(target))}")
     return 0

@@ -13,6 +13,7 @@ import click
 from batchpay import __version__
 from batchpay.cli.commands import COMMANDS, load_command
 from batchpay.cli.context import Context, Group
+from batchpay.cli.output import print_json
 from batchpay.errors import BatchpayError
 
 
@@ -53,23 +54,26 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _interrupt)
+    context = Context()
     try:
-        code = cli.main(prog_name="batchpay", standalone_mode=False)
-    except click.exceptions.Abort:
-        code = _fail("stopped at the prompt; nothing was done", 2)
+        code = cli.main(prog_name="batchpay", standalone_mode=False, obj=context)
+    except click.exceptions.Abort as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # what click makes of a signal outside a prompt
+            code = _fail(context, "stopped by a signal; safe to run again", 6)
+        else:
+            code = _fail(context, "stopped at the prompt; nothing was done", 2)
     except click.ClickException as error:
         error.show()
+        _tell(context, error.format_message(), error.exit_code)
         code = error.exit_code
     except BatchpayError as error:
-        code = _fail(str(error), error.exit_code)
+        code = _fail(context, str(error), error.exit_code)
     except BrokenPipeError:
         # Whoever read our output has gone; the ledger has all of it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
-    except KeyboardInterrupt:
-        code = _fail("stopped by a signal; safe to run again", 6)
     except Exception as error:  # its text may hold a row, so only its kind and place are told
-        code = _fail(f"a fault of the program: {_place_of(error)}", 1)
+        code = _fail(context, f"a fault of the program: {_place_of(error)}", 1)
     sys.exit(code or 0)
 
 
@@ -78,9 +82,16 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _fail(message: str, exit_code: int) -> int:
+def _fail(context: Context, message: str, exit_code: int) -> int:
     click.echo(f"batchpay: {' '.join(message.split())}", err=True)
+    _tell(context, message, exit_code)
     return exit_code
+
+
+def _tell(context: Context, message: str, exit_code: int) -> None:
+    """Say with --json too how the call ended, unless its object stands there already."""
+    if context.json and not context.has_told:
+        print_json(context, {"error": " ".join(message.split()), "exit_code": exit_code})
 
 
 def _place_of(error: BaseException) -> str:

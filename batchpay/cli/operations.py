@@ -10,9 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from batchpay.cli import output
 from batchpay.cli.context import Context, declared, option
-from batchpay.errors import BatchpayError
+from batchpay.cli.paths import Outputs
+from batchpay.errors import BatchpayError, NotUsable
 
 if TYPE_CHECKING:
     from batchpay.operations.ping import Ping
@@ -58,12 +61,14 @@ class Account:
 
 
 @contextlib.contextmanager
-def surrounded(context: Context, options: dict[str, Any]) -> Iterator[tuple[Account, list[int]]]:
+def surrounded(context: Context, options: dict[str, Any], outputs: Outputs) -> Iterator[tuple[Account, list[int]]]:
     """Open the log and ping the monitor; at the end, however it comes, write metrics and ping the exit code.
 
     The caller appends exit codes to the list; what it raises counts as well.
     """
     from batchpay.operations.logs import close_log, log, open_log
+
+    metrics = outputs.claim(options["metrics_file"]) if options["metrics_file"] else None
 
     account, codes = Account(datetime.now(UTC)), list[int]()
     ping = _ping(options["ping_url"])
@@ -74,17 +79,15 @@ def surrounded(context: Context, options: dict[str, Any]) -> Iterator[tuple[Acco
             output.say(context, problem)
         log("call began")
         yield account, codes
-    except BatchpayError as error:
-        codes.append(error.exit_code)
-        raise
-    except BaseException:
-        codes.append(1)
+    except BaseException as error:
+        codes.append(_exit_code_of(error))
         raise
     finally:
+        if metrics is not None and (problem := _write_metrics(metrics, account, output.exit_code_of(codes))):
+            click.echo(f"batchpay: {output.printable(problem)}", err=True)
+            codes.append(6)
         exit_code = output.exit_code_of(codes)
         log("call ended", exit_code=exit_code)
-        if options["metrics_file"]:
-            _write_metrics(options["metrics_file"], account, exit_code)
         if ping is not None and (problem := ping.finish(exit_code)):
             output.say(context, problem)
         if handler is not None:
@@ -100,10 +103,22 @@ def _ping(url: str | None) -> Ping | None:
     return Ping(url)
 
 
-def _write_metrics(path: str, account: Account, exit_code: int) -> None:
+def _exit_code_of(error: BaseException) -> int:
+    """What cli/main.py makes of an error that ends the call."""
+    if isinstance(error, (BatchpayError, click.ClickException)):
+        return error.exit_code
+    return 6 if isinstance(error, KeyboardInterrupt) else 2 if isinstance(error, click.Abort) else 1
+
+
+def _write_metrics(path: Path, account: Account, exit_code: int) -> str | None:
+    """Write the metrics; tells what kept them from being written: the payments are made either way."""
     from batchpay.operations.metrics import write_metrics
 
-    write_metrics(path, account.summaries, exit_code, account.started_at, datetime.now(UTC))
+    try:
+        write_metrics(path, account.summaries, exit_code, account.started_at, datetime.now(UTC))
+    except NotUsable as error:
+        return str(error)
+    return None
 
 
 def files_of_inbox(folder: str) -> list[str]:
@@ -113,11 +128,14 @@ def files_of_inbox(folder: str) -> list[str]:
     return [str(path) for path in complete_files(folder, now_s=time.time())]
 
 
-def archive_finished(path: str, folder: str, summary: Summary) -> Path | None:
-    """Move a file whose rows are all settled or wait for a person; None where some still wait to be sent."""
+def archive_finished(path: str, folder: str, summary: Summary) -> None:
+    """Move a file whose rows are all settled or wait for a person, and note it; the payments are made either way."""
     from batchpay.operations.archive import archive
     from batchpay.payment import State
 
     if summary.of(State.PENDING).rows or summary.of(State.SENDING).rows:
-        return None
-    return archive(path, folder)
+        return
+    try:
+        summary.notes.append(f"archived as {archive(path, folder)}")
+    except NotUsable as error:
+        summary.stopped = "; ".join(filter(None, (summary.stopped, str(error))))

@@ -30,8 +30,9 @@ def detail(context: Context, text: str) -> None:
         click.echo(printable(text), err=True)
 
 
-def print_json(value: Any) -> None:
-    """One JSON object on standard output."""
+def print_json(context: Context, value: dict[str, Any]) -> None:
+    """One JSON object on standard output: what the call says there, and all of it."""
+    context.has_told = True
     click.echo(json.dumps(value, ensure_ascii=False))
 
 
@@ -77,11 +78,11 @@ def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
         click.echo(f"  a person must look: batchpay resolve {summary.batch}")
 
 
-def print_grand_total(context: Context, summaries: Sequence[Summary]) -> None:
-    """Print the sum over several files."""
+def grand_total(summaries: Sequence[Summary]) -> Summary:
+    """Add up several files."""
     by_state = {state: sum((one.of(state) for one in summaries), Totals()) for state in State}
     total = sum((one.total for one in summaries), Totals())
-    print_summary(context, Summary(f"{len(summaries)} files in all", total, by_state), sent=True)
+    return Summary(f"{len(summaries)} files in all", total, by_state, warnings=sum(one.warnings for one in summaries))
 
 
 def _cells(row: tuple[str, Totals, str | None]) -> tuple[str, str, str]:
@@ -107,8 +108,8 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: fro
 
 
 def exit_code_of(codes: Sequence[int]) -> int:
-    """Give one exit code for several files: of those that hold the first of 1, 7, 6, 5, 9, 4, 3."""
-    return next((code for code in (1, 7, 6, 5, 9, 4, 3, 2) if code in codes), 0)
+    """Give one exit code for several files: of those that hold the first of 1, 7, 6, 5, 9, 4, 2, 3."""
+    return next((code for code in (1, 7, 6, 5, 9, 4, 2, 3) if code in codes), 0)
 
 
 def is_terminal() -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from batchpay.errors import WrongUse
+from batchpay.errors import NotUsable, WrongUse
 
 _ENDINGS = (".csv", ".parquet", ".xlsx", ".txt", ".tsv")
 _PACKED = (".gz", ".zst")
@@ -34,6 +35,46 @@ def expand(files: Sequence[str]) -> list[str]:
 
 def _is_ours(path: str) -> bool:
     return Path(Path(path).stem).suffix in (".results", ".rejects")
+
+
+class Outputs:
+    """The files that a call writes: none of them takes the place of a payment file, or of another one."""
+
+    def __init__(self, inputs: Sequence[str]) -> None:
+        self._taken = {_real(name): name for name in inputs if name != "-" and "://" not in name}
+
+    def claim(self, name: str | Path) -> Path:
+        """Take a path before anything is sent; raises WrongUse where it is taken, NotUsable where nothing can be."""
+        path = Path(name)
+        real = _real(path)
+        if real in self._taken:
+            other = self._taken[real]
+            raise WrongUse(f"{path} would take the place of {other}; name another file, or another folder with --out")
+        check_folder(path.parent, path)
+        self._taken[real] = str(path)
+        return path
+
+
+def check_folder(folder: Path, wanted_for: Path) -> None:
+    """Raise NotUsable where no file can be made in a folder."""
+    if not folder.is_dir():
+        raise NotUsable(f"{wanted_for} can't be written: {folder} is no folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise NotUsable(f"{wanted_for} can't be written: {folder} can't be written in")
+
+
+def make_folder(folder: str | Path) -> Path:
+    """Make a folder for files that only its owner reads, unless there is one; raises NotUsable."""
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise NotUsable(f"{path} can't be made: {error.strerror}") from None
+    return path
+
+
+def _real(path: str | Path) -> str:
+    return os.path.realpath(path)
 
 
 def beside(file: str, kind: str, out: str | None) -> Path:

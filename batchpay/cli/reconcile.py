@@ -130,7 +130,7 @@ def _print(
             "settled": [doubt.row.row for doubt in settled],
             "written": str(path),
         }
-        output.print_json(answer)
+        output.print_json(context, answer)
         return
     click.echo(output.printable(f"{batch.file}   batch {batch.batch}   against {export.name}"))
     known = ", ".join(f"{kind} = {header}" for kind, header in export.columns.items())

@@ -32,7 +32,7 @@ def report(context: Context, batch: str | None, out: str | None) -> int:
         path = Path(out or f"{found.batch}.report.html")
         write_batch_page(ledger, found, path)
     if context.json:
-        output.print_json({**summary_of_batch(found).as_json(), "report": str(path), "exit_code": 0})
+        output.print_json(context, {**summary_of_batch(found).as_json(), "report": str(path), "exit_code": 0})
     else:
         click.echo(output.printable(str(path)))
     return 0

@@ -223,7 +223,7 @@ def _finish(
             answer["settled"] = {
                 word: {"rows": totals.rows, "amount": format_cents(totals.cents)} for word, totals in done.items()
             }
-        output.print_json(answer)
+        output.print_json(context, answer)
         return code
     if settled is None:
         _print_doubts(context, batch, doubts, exported)

@@ -31,7 +31,7 @@ def results(context: Context, batch: str | None, results: str | None) -> int:
     summary = summary_of_batch(found)
     summary.results = str(path)
     if context.json:
-        output.print_json(summary.as_json())
+        output.print_json(context, summary.as_json())
     else:
         output.print_summary(context, summary, sent=True)
     return 0

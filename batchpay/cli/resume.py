@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,8 +10,10 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.operations import operation_options, surrounded
+from batchpay.cli.paths import Outputs, make_folder
 from batchpay.cli.sending import check_gateway, run_request, sending_options, sending_settings, tell_surroundings
 from batchpay.config import load_credentials
+from batchpay.files.tables import table_format
 
 
 @click.command(cls=Command, short_help="Go on with a batch's pending rows; the file is no longer needed.")
@@ -34,8 +35,8 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     from batchpay.reports.summary import summary_of_batch
     from batchpay.run import run_batch
 
-    settings = sending_settings(context.settings, options)
-    with surrounded(context, options) as (account, codes):
+    settings, outputs = sending_settings(context.settings, options), Outputs(())
+    with surrounded(context, options, outputs) as (account, codes):
         check_gateway(settings)
         tell_surroundings(context, settings)
         credentials = load_credentials(settings.gateway)
@@ -44,9 +45,9 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
             progress_for(context, settings, ask=not options["yes"]) as progress,
         ):
             found = ledger.find(batch)
-            folder = Path(options["out"] or ".")
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            results = Path(options["results"]) if options["results"] else folder / f"{found.batch}.results.csv"
+            folder = make_folder(options["out"] or ".")
+            results = outputs.claim(options["results"] or folder / f"{found.batch}.results.csv")
+            table_format(results)
             with ledger.hold(found.digest):
                 request = run_request(results, settings, credentials, options)
                 finished = run_batch(ledger, found, settings, credentials, request, progress)
@@ -55,7 +56,7 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
         account.add(summary)
         codes.append(summary.exit_code)
     if context.json:
-        output.print_json(summary.as_json())
+        output.print_json(context, summary.as_json())
     else:
         output.print_summary(context, summary, sent=True)
     return summary.exit_code

@@ -35,10 +35,16 @@ class Until(click.ParamType[float]):
             zone = zoneinfo.ZoneInfo(zone_text) if zone_text else time.tzinfo
         except (ValueError, zoneinfo.ZoneInfoNotFoundError, OSError):
             self.fail("a time is written 17:30, '17:30 America/New_York' or 17:30-05:00", param, ctx)
-        now = datetime.datetime.now(zone).astimezone(zone)
-        moment = now.replace(hour=time.hour, minute=time.minute, second=time.second, microsecond=0)
-        candidates = [moment + datetime.timedelta(days=days) for days in (-1, 0, 1)]
-        return min(candidates, key=lambda candidate: abs(candidate - now)).timestamp()
+        return nearest(time.replace(tzinfo=zone, microsecond=0), datetime.datetime.now(zone).timestamp())
+
+
+def nearest(time: datetime.time, now_s: float) -> float:
+    """Give the Unix time nearest to now at which clocks show this time; without a zone, the clocks of this machine."""
+    today = datetime.datetime.fromtimestamp(now_s, time.tzinfo).date()
+    days = [today + datetime.timedelta(days=days) for days in (-1, 0, 1)]
+    # Clocks may change on one of these days: each moment's offset is looked up by itself.
+    moments = [datetime.datetime.combine(day, time).timestamp() for day in days]
+    return min(moments, key=lambda moment: abs(moment - now_s))
 
 
 class Rate(click.ParamType[str]):

@@ -26,13 +26,13 @@ def status(context: Context, batch: str | None) -> int:
         if batch is not None:
             summary = summary_of_batch(ledger.find(batch))
             if context.json:
-                output.print_json(summary.as_json())
+                output.print_json(context, summary.as_json())
             else:
                 output.print_summary(context, summary, sent=True)
             return summary.exit_code
         summaries = [summary_of_batch(found) for found in ledger.batches()]
     if context.json:
-        output.print_json({"batches": [summary.as_json() for summary in summaries]})
+        output.print_json(context, {"batches": [summary.as_json() for summary in summaries]})
         return 0
     summaries.sort(key=lambda summary: -summary.of(State.IN_DOUBT).rows)
     states = (State.IN_DOUBT, State.PENDING, State.SENDING, State.DECLINED, State.REJECTED, State.ACCEPTED)

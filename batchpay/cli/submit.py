@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,10 +20,14 @@ from batchpay.cli.operations import (
     surrounded,
 )
 from batchpay.cli.options import checking_options
-from batchpay.cli.paths import beside, expand
+from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder
 from batchpay.cli.sending import check_gateway, run_request, sending_options, sending_settings, tell_surroundings
+from batchpay.cli.several import work_through
 from batchpay.config import Credentials, Settings, load_credentials
-from batchpay.errors import BatchHeld, FileRefused
+from batchpay.files.tables import table_format
+
+if TYPE_CHECKING:
+    from batchpay.run import RunRequest
 
 
 @click.command(cls=Command, short_help="Check payment files, send what is right, write results and rejects.")
@@ -52,21 +58,17 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
     if len(paths) > 1 and (options["results"] or options["rejects"] or options["plan"] or options["from_plan"]):
         raise click.UsageError("--results, --rejects, --plan and --from-plan name one file; for several use --out DIR")
     if options["out"]:
-        Path(options["out"]).mkdir(parents=True, exist_ok=True, mode=0o700)
-    settings = sending_settings(context.settings, options)
-    with surrounded(context, options) as (account, codes):
+        make_folder(options["out"])
+    settings, outputs = sending_settings(context.settings, options), Outputs(paths)
+    with surrounded(context, options, outputs) as (account, codes):
         if options["dry_run"]:
             from batchpay.cli.dry_run import dry_run_one
 
-            codes.extend(dry_run_one(context, path, settings, options) for path in paths)
+            work_through(context, paths, lambda path: dry_run_one(context, path, settings, options, outputs), codes)
         elif paths:
-            check_gateway(settings)
-            tell_surroundings(context, settings)
-            credentials = load_credentials(settings.gateway)
-            for path in paths:
-                codes.append(_submit_one(context, path, settings, credentials, options, account))
+            _submit_all(context, paths, settings, options, outputs, account, codes)
     if len(account.summaries) > 1 and not context.json:
-        output.print_grand_total(context, account.summaries)
+        output.print_summary(context, output.grand_total(account.summaries), sent=True)
     return output.exit_code_of(codes)
 
 
@@ -80,48 +82,63 @@ def _check_usage(files: tuple[str, ...], options: dict[str, Any]) -> None:
         raise click.UsageError("--plan goes with --dry-run; a submission takes the plan by --from-plan")
 
 
+def _submit_all(
+    context: Context,
+    paths: Sequence[str],
+    settings: Settings,
+    options: dict[str, Any],
+    outputs: Outputs,
+    account: Account,
+    codes: list[int],
+) -> None:
+    """Submit one file after the other: what stops the sending of one stops the call, limits hold over all of them."""
+    check_gateway(settings)
+    tell_surroundings(context, settings)
+    credentials = load_credentials(settings.gateway)
+    if options["archive"]:
+        check_folder(make_folder(options["archive"]), Path(options["archive"]))
+    run = run_request(None, settings, credentials, options)
+    work_through(
+        context,
+        paths,
+        lambda path: _submit_one(context, path, settings, credentials, options, run, outputs, account),
+        codes,
+        stopped=lambda: run.stop.reason,
+        sum_up=lambda: output.grand_total(account.summaries).as_json(),
+    )
+
+
 def _submit_one(
     context: Context,
     path: str,
     settings: Settings,
     credentials: Credentials,
     options: dict[str, Any],
+    run: RunRequest,
+    outputs: Outputs,
     account: Account,
-) -> int:
+) -> tuple[int, dict[str, Any]]:
     from batchpay import batch
     from batchpay.cli.progress import progress_for
     from batchpay.cli.validate import file_request, print_counts
     from batchpay.gateway.origin import check_origin
 
-    rejects = Path(options["rejects"]) if options["rejects"] else beside(path, "rejects", options["out"])
-    results = Path(options["results"]) if options["results"] else beside(path, "results", options["out"])
+    rejects = outputs.claim(options["rejects"] or beside(path, "rejects", options["out"]))
+    results = outputs.claim(options["results"] or beside(path, "results", options["out"]))
+    table_format(results)
     request = file_request(path, rejects, options, settings)
     submission = batch.SubmitRequest(
-        run_request(results, settings, credentials, options), options["again"], options["reason"], options["from_plan"]
+        dataclasses.replace(run, results=results), options["again"], options["reason"], options["from_plan"]
     )
     on_loopback = check_origin(settings.gateway.base_url).is_loopback
     with progress_for(context, settings, ask=not options["yes"]) as progress:
-        try:
-            summary, verdict = batch.submit(
-                request,
-                submission,
-                settings,
-                credentials,
-                progress,
-                make_ledger=on_loopback,
-            )
-        except (FileRefused, BatchHeld) as error:
-            click.echo(f"batchpay: {output.printable(str(error))}", err=True)
-            return error.exit_code
+        summary, verdict = batch.submit(request, submission, settings, credentials, progress, make_ledger=on_loopback)
     account.add(summary)
     output.detail(context, f"{summary.file}: batch {summary.batch}, {summary.seconds:.1f} s")
     if options["archive"] and "://" not in path and path != "-":
-        moved = archive_finished(path, options["archive"], summary)
-        if moved is not None:
-            summary.notes.append(f"archived as {moved}")
-    if context.json:
-        output.print_json({**summary.as_json(), "counts": verdict.counts, "warning_counts": verdict.warning_counts})
-    else:
+        archive_finished(path, options["archive"], summary)
+    if not context.json:
         output.print_summary(context, summary, sent=True)
         print_counts(verdict)
-    return summary.exit_code
+    told = {**summary.as_json(), "counts": verdict.counts, "warning_counts": verdict.warning_counts}
+    return summary.exit_code, told

@@ -28,6 +28,7 @@ def test_connection(context: Context) -> int:
         report = client.test_connection()
     if context.json:
         output.print_json(
+            context,
             {
                 "ok": report.ok,
                 "origin": report.origin,
@@ -36,7 +37,7 @@ def test_connection(context: Context) -> int:
                 "tls": report.tls,
                 "message": report.message,
                 "problem": report.problem,
-            }
+            },
         )
         return 0 if report.ok else RunStopped.exit_code
     answer = "no answer" if report.http_status is None else f"HTTP {report.http_status}"

@@ -12,8 +12,8 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.options import checking_options
-from batchpay.cli.paths import expand
-from batchpay.errors import FileRefused
+from batchpay.cli.paths import Outputs, expand
+from batchpay.cli.several import work_through
 
 if TYPE_CHECKING:
     from batchpay.batch import Preview
@@ -40,7 +40,8 @@ def validate(context: Context, /, files: tuple[str, ...], **options: Any) -> int
     paths = expand(files)
     if (options["rejects"] or options["report"]) and len(paths) > 1:
         raise click.UsageError("--rejects and --report name one file; check one file at a time, or leave them out")
-    codes = [_validate_one(context, path, options) for path in paths]
+    outputs, codes = Outputs(paths), list[int]()
+    work_through(context, paths, lambda path: _validate_one(context, path, options, outputs), codes)
     return output.exit_code_of(codes)
 
 
@@ -85,22 +86,17 @@ def file_request(path: str, rejects: Path | None, options: dict[str, Any], setti
     )
 
 
-def _validate_one(context: Context, path: str, options: dict[str, Any]) -> int:
+def _validate_one(context: Context, path: str, options: dict[str, Any], outputs: Outputs) -> tuple[int, dict[str, Any]]:
     from batchpay import batch
 
-    rejects = Path(options["rejects"]) if options["rejects"] else None
-    try:
-        preview = batch.validate(file_request(path, rejects, options, context.settings), context.settings)
-    except FileRefused as error:
-        click.echo(f"batchpay: {output.printable(str(error))}", err=True)
-        return error.exit_code
-    if options["report"]:
-        _write_report(Path(options["report"]), preview)
-    if context.json:
-        output.print_json(preview_json(preview))
-    else:
+    rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
+    report = outputs.claim(options["report"]) if options["report"] else None
+    preview = batch.validate(file_request(path, rejects, options, context.settings), context.settings)
+    if report is not None:
+        _write_report(report, preview)
+    if not context.json:
         print_preview(context, preview)
-    return preview.summary.exit_code
+    return preview.summary.exit_code, preview_json(preview)
 
 
 def _write_report(path: Path, preview: Preview) -> None:

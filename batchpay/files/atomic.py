@@ -18,12 +18,15 @@ def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
     """Give a binary file that takes the place of `path` when the block ends well, and vanishes when it does not.
 
     The temporary file lies in the same directory, is created exclusively and is readable by its owner alone. Raises
-    NotUsable where the directory can't be written.
+    NotUsable where the directory can't be written, or the disk is full.
     """
     target = Path(path)
     pending = PendingFile(target)
     try:
         yield pending.file
+    except OSError as error:
+        pending.abandon()
+        raise NotUsable(f"{target} can't be written: {error.strerror}") from None
     except BaseException:
         pending.abandon()
         raise

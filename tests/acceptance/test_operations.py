@@ -44,7 +44,7 @@ def monitor() -> Iterator[tuple[str, list[str]]]:
 
 
 def test_several_files_are_a_batch_each(oracle_home: Home, oracle: Oracle) -> None:
-    """Files and patterns in one call: a summary a file and one in all; with --json an object a batch."""
+    """Files and patterns in one call: a summary a file and one in all; with --json one object with all of them."""
     for name, first in (("a1.csv", 1), ("a2.csv", 100), ("b.csv", 200)):
         small_file(oracle_home.path / name, 3, first=first)
     done = oracle_home.run("submit", "a*.csv", "b.csv")
@@ -52,7 +52,9 @@ def test_several_files_are_a_batch_each(oracle_home: Home, oracle: Oracle) -> No
     assert done.stdout.count("   batch ") == 3
     assert "3 files in all" in done.stdout
     again = oracle_home.run("submit", "a*.csv", "b.csv", "--json", "-q")
-    objects = [json.loads(line) for line in again.stdout.splitlines()]
+    told = json.loads(again.stdout)
+    assert (told["accepted"], told["amount"]["accepted"], told["exit_code"]) == (9, "914.25", 0)
+    objects = told["files"]
     assert [one["file"] for one in objects] == ["a1.csv", "a2.csv", "b.csv"]
     assert [one["accepted"] for one in objects] == [3, 3, 3]
     assert len({one["batch"] for one in objects}) == 3
@@ -66,7 +68,8 @@ def test_a_refused_file_does_not_hold_up_the_others(oracle_home: Home) -> None:
     small_file(oracle_home.path / "b.csv", 3)
     done = oracle_home.run("submit", "a.csv", "b.csv", "--json")
     assert done.returncode == 4
-    assert [json.loads(line)["accepted"] for line in done.stdout.splitlines()] == [3]
+    refused, paid = json.loads(done.stdout)["files"]
+    assert (refused["file"], refused["exit_code"], paid["accepted"]) == ("a.csv", 4, 3)
     assert "a.csv" in done.stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from batchpay.attempts import Attempts
@@ -95,3 +96,23 @@ def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves() -> None:
     submission.send_all(Limits())
     assert steps == ["slot", "sending is durable", "leave", "bytes"] * 5
     assert submission.tally.outcomes[State.ACCEPTED] == 5
+
+
+def test_until_is_held_by_rows_that_wait_already() -> None:
+    """Rows handed to workers before the time was over are not begun after it. Once up to two a worker were."""
+    run, stop, settings = _Groups(rows=50), StopRequest(), SubmitSettings(rate="10000", workers=8)
+    run.go_on.set()
+    limits, paid = Limits(until=time.time() + 3600), 0
+
+    def pay(body: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+        nonlocal paid
+        before_first_byte()
+        paid += 1
+        if paid == 5:
+            limits.until = 0.0
+        return Outcome(State.ACCEPTED, "success")
+
+    throttle = Throttle.from_settings(settings, stop.event)
+    Submission(run, pay, throttle, Attempts(settings, stop.event), settings, stop).send_all(limits)
+    assert 5 <= paid <= 5 + settings.workers
+    assert stop.reason == "the time given by --until is reached"

@@ -1,0 +1,153 @@
+"""What ends a call early, over one file and several, and what may not end it once payments were made."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+from tests.support.command import Home, small_file
+from tests.support.oracle import Oracle, running_oracle
+
+
+def test_a_signal_stops_the_files_after_it_too(oracle_home: Home, oracle: Oracle) -> None:
+    """SIGTERM while the first of two files is sent: nothing of the second is begun. Once it was paid in full."""
+    small_file(oracle_home.path / "a.csv", 200)
+    small_file(oracle_home.path / "b.csv", 5, first=500)
+    command = oracle_home.command("submit", "a.csv", "b.csv", "--rate", "50", "--json")
+    with subprocess.Popen(
+        command, env=oracle_home.environment, cwd=oracle_home.path, stdout=subprocess.PIPE, text=True
+    ) as process:
+        while len(oracle.entries()) < 5:
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate()
+    first, second = json.loads(output)["files"]
+    assert (process.returncode, first["stopped"]) == (6, "stopped by SIGTERM")
+    assert second == {"file": "b.csv", "error": "not begun: stopped by SIGTERM", "exit_code": 6}
+    assert not any(reference == "INV-500" for reference in oracle.received())
+
+
+def test_one_doubt_at_the_start_stops_the_files_after_it_too(home: Home) -> None:
+    """A gateway that answers nonsense gets one payment of three files, not one of each."""
+    with running_oracle(home.path / "garbage.log", "--garbage-every", "1") as oracle:
+        home.origin = oracle.origin
+        for number in (1, 2, 3):
+            small_file(home.path / f"{number}.csv", 4, first=100 * number)
+        done = home.run("submit", "1.csv", "2.csv", "3.csv")
+        assert done.returncode == 7
+        assert "not begun: 2 files" in done.stderr
+        assert len(oracle.entries()) == 1
+
+
+def test_a_limit_holds_over_all_files(oracle_home: Home, oracle: Oracle) -> None:
+    """--limit is of the call: two files of five rows and a limit of seven make seven payments."""
+    small_file(oracle_home.path / "a.csv", 5)
+    small_file(oracle_home.path / "b.csv", 5, first=100)
+    assert oracle_home.run("submit", "a.csv", "b.csv", "--limit", "7").returncode == 6
+    assert len(oracle.entries()) == 7
+    assert oracle_home.run("submit", "a.csv", "b.csv").returncode == 0
+    assert set(oracle.received().values()) == {1}
+
+
+def test_a_later_file_does_not_hide_a_doubt(home: Home) -> None:
+    """A file that can't go on behind one with a row in doubt: the call ends with 7, and names both."""
+    with running_oracle(home.path / "oracle.log", "--silent-every", "5") as oracle:
+        home.origin = oracle.origin
+        small_file(home.path / "a.csv", 5)
+        small_file(home.path / "b.csv", 3, first=100)
+        home.run("submit", "b.csv", "--limit", "1")
+        home.origin = oracle.origin.replace("127.0.0.1", "localhost")
+        done = home.run("submit", "a.csv", "b.csv", "a.csv.missing", "--json", "--workers", "1")
+        told = json.loads(done.stdout)
+        assert (done.returncode, told["exit_code"], told["in_doubt"]) == (7, 7, 1)
+        assert [one["exit_code"] for one in told["files"]] == [7, 5, 6]
+        assert "is meant for" in told["files"][1]["error"]
+
+
+def test_a_signal_while_a_file_is_read_is_no_wrong_use(home: Home) -> None:
+    """SIGTERM before anything was sent: exit code 6, and it says so. Once it was 2, as after a no at the prompt."""
+    command = home.command("validate", "-", "--format", "csv", "--json")
+    with subprocess.Popen(
+        command, env=home.environment, cwd=home.path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        for _ in range(64):  # more than a pipe holds: when it is gone, the command is reading
+            process.stdin.write(b"x" * 4096)
+        process.stdin.flush()
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        assert process.stdout is not None
+        assert json.loads(process.stdout.read())["exit_code"] == 6
+    assert process.returncode == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code"),
+    [
+        (["--results", "results.xyz"], 2),
+        (["--results", "no/such/folder/r.csv"], 5),
+        (["--metrics-file", "no/such/folder/m.prom"], 5),
+        (["--archive", "taken"], 5),
+        (["--out", "taken"], 5),
+        (["--results", "a.csv"], 2),
+        (["--rejects", "a.csv"], 2),
+        (["--rejects", "same.csv", "--results", "./same.csv"], 2),
+        (["--metrics-file", "a.csv"], 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_outputs_are_looked_at_before_anything_is_sent(
+    oracle_home: Home, oracle: Oracle, arguments: list[str], exit_code: int
+) -> None:
+    """What can't be written, or would take the place of the payment file, is told while it costs nothing."""
+    file = small_file(oracle_home.path / "a.csv", 3)
+    before = file.read_bytes()
+    (oracle_home.path / "taken").touch()
+    assert oracle_home.run("submit", "a.csv", *arguments).returncode == exit_code
+    assert oracle.entries() == []
+    assert file.read_bytes() == before
+
+
+def test_files_of_one_name_keep_their_results_apart(oracle_home: Home, oracle: Oracle) -> None:
+    """Two files of one name and one --out: the second is not begun, the first keeps its results."""
+    for number, folder in enumerate(("north", "south"), start=1):
+        (oracle_home.path / folder).mkdir()
+        small_file(oracle_home.path / folder / "pay.csv", 3, first=100 * number)
+    done = oracle_home.run("submit", "north/pay.csv", "south/pay.csv", "--out", "out")
+    assert done.returncode == 2
+    assert "would take the place of" in done.stderr
+    assert set(oracle.received()) == {"INV-100", "INV-101", "INV-102"}
+    assert "INV-100" in (oracle_home.path / "out" / "pay.results.csv").read_text()
+
+
+def test_results_that_fail_after_the_sending_do_not_say_that_nothing_was_sent(
+    oracle_home: Home, oracle: Oracle
+) -> None:
+    """The results' place is taken while payments are made: 6, every payment counted, and the next call writes them."""
+    small_file(oracle_home.path / "a.csv", 30)
+    results = oracle_home.path / "out" / "a.results.csv"
+    command = oracle_home.command("submit", "a.csv", "--out", "out", "--rate", "100", "--json")
+    with subprocess.Popen(
+        command, env=oracle_home.environment, cwd=oracle_home.path, stdout=subprocess.PIPE, text=True
+    ) as process:
+        while len(oracle.entries()) < 2:
+            assert process.poll() is None
+        results.mkdir()
+        output, _ = process.communicate()
+    told = json.loads(output)
+    assert (process.returncode, told["accepted"], told["pending"]) == (6, 30, 0)
+    assert "a.results.csv can't be written" in told["stopped"]
+    results.rmdir()
+    assert oracle_home.run("submit", "a.csv", "--out", "out").returncode == 0
+    assert results.read_text().count("\n") == 31
+    assert set(oracle.received().values()) == {1}
+
+
+def test_wrong_use_is_told_as_json_too(home: Home) -> None:
+    """With --json there is an object however the call ends."""
+    for arguments, exit_code in ((["submit"], 2), (["submit", "none.csv"], 5), (["status"], 5)):
+        assert home.json(*arguments)["exit_code"] == exit_code
