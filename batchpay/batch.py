@@ -18,6 +18,7 @@ from batchpay import registration
 from batchpay.checking import Checked, FileRequest, Surroundings, check_file
 from batchpay.config import Credentials, LedgerSettings, Settings, who
 from batchpay.errors import FileRefused, LedgerMissing, LedgerNotUsable, WrongUse
+from batchpay.files.ahead import ahead
 from batchpay.ledger.contract import BatchSummary, Ledger, NewBatch, PaymentColumns, RegisteredMeanwhile
 from batchpay.ledger.sqlite import open_ledger
 from batchpay.payment import State
@@ -167,7 +168,7 @@ def _register(
     """Write the batch, or find it and release what an earlier call rejected and this one lets through."""
     known = ledger.find_digest(checked.digest)
     if known is not None and submission.again:
-        known = _paid_again_already(known, submission)
+        known = _paid_again_already(ledger, known, submission)
     if known is None:
         return _write_batch(ledger, request, submission, settings, checked)
     released = _release(ledger, known, request, submission, settings, checked)
@@ -176,10 +177,11 @@ def _register(
     return ledger.find(known.batch)
 
 
-def _paid_again_already(known: BatchSummary, submission: SubmitRequest) -> BatchSummary | None:
+def _paid_again_already(ledger: Ledger, known: BatchSummary, submission: SubmitRequest) -> BatchSummary | None:
     """Find the batch that the same request to pay again made: one reason pays once more, however often it is run."""
-    if known.again_reason == submission.reason:
-        return known
+    made = ledger.find_digest(known.digest, submission.reason)
+    if made is not None:
+        return made
     unsettled = [state for state in (State.PENDING, State.SENDING, State.IN_DOUBT) if known.by_state[state].rows]
     if unsettled:
         states = " and ".join(unsettled).replace("_", " ")
@@ -205,14 +207,13 @@ def _write_batch(
         seen=checked.seen,
         again_reason=submission.reason if submission.again else None,
     )
-    digest = ledger.digest_stream("batch")
+    content = registration.Content(checked.source.chunks, ledger)
     with ledger.register(batch, who()) as registering:
-        for rows in all_rows(checked.source, request.rules):
-            digest.update(registration.canonical_bytes(rows))
+        for rows in ahead(all_rows(content, request.rules)):
             passed = rows.filter(~checked.verdict.rejected_mask(rows["_row"]))
             for columns in registration.payment_columns(ledger, passed, checked.source.carried, form):
                 registering.add_payments(columns)
-        if digest.digest() != checked.digest:
+        if content.digest != checked.digest:
             raise FileRefused(f"{checked.source.name} changed while it was being read; nothing was registered")
         for rejected in checked.rejected:
             registering.add_rejected(rejected)

@@ -164,7 +164,7 @@ class _Look:
     def __init__(self, source: Source, request: FileRequest, around: Surroundings) -> None:
         self._request = request
         self._around = around
-        self._digest = around.ledger.digest_stream("batch") if around.ledger else None
+        self._content = registration.Content(source.chunks, around.ledger) if around.ledger else None
         self.checked = Checked(source, Verdict(), datetime.now(UTC))
         if around.ledger is not None:
             self.checked.seen = around.ledger.registered()
@@ -174,7 +174,7 @@ class _Look:
     def run(self, rejects: Rejects | None) -> None:
         """Read the file; afterwards `checked` holds all that was found."""
         self.checked.verdict = check(
-            self.checked.source,
+            self._content or self.checked.source,
             self._request.rules,
             rejects=rejects,
             watch=self._watch,
@@ -192,16 +192,14 @@ class _Look:
         checked.gateway_ids.update(rows["gatewayId"].filter(passed).unique().to_list())
         if checked.laid_out is not None:
             checked.laid_out.add(rows.select(SCHEDULE_COLUMNS).filter(passed))
-        if self._digest is not None:
-            self._digest.update(registration.canonical_bytes(rows))
 
     def _late(self, verdict: Verdict) -> dict[int, tuple[str, str, str]]:
         """Ask, once the file was read whole, what only the gateway and the ledger know."""
         checked, around, rules = self.checked, self._around, self._request.rules
         if around.preflight is not None:
             checked.held |= _refused_by_gateway(checked, rules, verdict, around.preflight)
-        if around.ledger is not None and self._digest is not None:
-            checked.digest = self._digest.digest()
+        if around.ledger is not None and self._content is not None:
+            checked.digest = self._content.digest
             checked.known = around.ledger.find_digest(checked.digest)
             others = checked.seen - (checked.known is not None)
             if others and not rules.allow_duplicates:

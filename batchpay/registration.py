@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -54,11 +54,33 @@ def request_form(gateway: GatewaySettings) -> RequestForm:
     )
 
 
-def canonical_bytes(frame: pl.DataFrame) -> bytes:
+class Content:
+    """A file's chunks on their way to the rules: what is read whole has a digest, by which its batch is known.
+
+    It covers cells as they were read, before any repair: with or without --normalize, a content is one batch.
+    """
+
+    def __init__(self, chunks: Callable[[], Iterator[pl.DataFrame]], ledger: Ledger) -> None:
+        self._chunks, self._ledger = chunks, ledger
+        self.digest = b""
+        """32 bytes, keyed; of the last reading that came to its end."""
+
+    def chunks(self) -> Iterator[pl.DataFrame]:
+        """Read the file from its beginning."""
+        digest = self._ledger.digest_stream("batch")
+        for chunk in self._chunks():
+            digest.update(canonical_bytes(chunk))
+            yield chunk
+            del chunk  # some megabytes, while the next one is waited for
+        self.digest = digest.digest()
+
+
+def canonical_bytes(chunk: pl.DataFrame) -> bytes:
     """Write a chunk's rows in the one form that the batch digest covers: every known column, whatever the file's."""
     text = io.BytesIO()
+    cells = [pl.col(name) if name in chunk.columns else pl.lit(None, pl.String).alias(name) for name in COLUMNS]
     # A line is a CSV's without quotation: twice as fast as putting the cells together as columns.
-    frame.select(*COLUMNS, _end=pl.lit("")).write_csv(
+    chunk.select(*cells, _end=pl.lit("")).write_csv(
         text, include_header=False, separator=_FIELD_END, line_terminator=_ROW_END, null_value=_NOT_GIVEN,
         quote_style="never",
     )  # fmt: skip

@@ -152,7 +152,12 @@ def is_above(cell: pl.Expr, other: pl.Expr) -> pl.Expr:
 
 
 def cents(cell: pl.Expr) -> pl.Expr:
-    """Cents of a well-written amount as Int64, null where it is written otherwise or has too many digits to count."""
+    """Cents of an amount as Int64, null where it can't be read or has too many digits to count.
+
+    What --normalize repairs counts as it does repaired: a file has the same control totals with and without.
+    """
+    cell = trimmed(cell)
+    cell = pl.coalesce(with_decimals(cell), cell)
     text = _significant(cell)
     counted = cell.str.contains(_MONEY) & (text.str.len_bytes() <= COUNTED_WHOLE_DIGITS_MAX + 3)
     return pl.when(counted).then(text.str.replace(".", "", literal=True)).cast(pl.Int64, strict=False)

@@ -86,7 +86,9 @@ def _settle(
     settled = [doubt for doubt in found if doubt.decision is not None]
     if settled:
         name, reason = signature(options)
-        refuse_account_numbers(reason, rows_in_doubt(ledger, batch.batch, context.settings.gateway.timeout))
+        refuse_account_numbers(
+            "the reason", reason, rows_in_doubt(ledger, batch.batch, context.settings.gateway.timeout)
+        )
         confirm(options, sending_again=0)
         decisions = [doubt.decision for doubt in settled if doubt.decision is not None]
         ledger.resolve(batch.batch, decisions, name, f"{reason}; found in {Path(export.name).name}")

@@ -146,6 +146,7 @@ def _decide(
     context: Context, ledger: Ledger, batch: BatchSummary, doubts: Mapping[int, Doubt], options: dict[str, Any]
 ) -> dict[State, Totals]:
     """Read the decisions, show what they will do, ask, and take them all or none."""
+    from batchpay.config import who
     from batchpay.reports.resolution import (
         decide,
         effect_of,
@@ -166,7 +167,9 @@ def _decide(
     if decisions:
         show_effect(context, decisions, doubts, effect)
         name, reason = signature(options)
-        refuse_account_numbers(reason, doubts.values())
+        given = name.removesuffix(f" ({who()})")
+        refuse_account_numbers("the reason", reason, doubts.values())
+        refuse_account_numbers("the name", given, doubts.values())
         confirm(options, effect.get(State.PENDING, Totals()).rows)
         ledger.resolve(batch.batch, decisions, name, reason_with_notes(reason, notes))
     return effect

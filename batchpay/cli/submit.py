@@ -128,7 +128,10 @@ def _submit_one(
     table_format(results)
     request = file_request(path, rejects, options, settings)
     submission = batch.SubmitRequest(
-        dataclasses.replace(run, results=results), options["again"], options["reason"], options["from_plan"]
+        dataclasses.replace(run, results=results),
+        again=options["again"],
+        reason=" ".join(options["reason"].split()) if options["reason"] else None,
+        plan=options["from_plan"],
     )
     on_loopback = check_origin(settings.gateway.base_url).is_loopback
     with progress_for(context, settings, ask=not options["yes"]) as progress:

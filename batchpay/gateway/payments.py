@@ -100,7 +100,8 @@ class PaymentsClient:
     def _conceal(self, body: bytes) -> list[str]:
         """What an answer might echo and must not be stored: the payment's account, routing number, and the key."""
         texts = [found.decode("utf-8", "replace") for found in _ACCOUNT_MEMBERS.findall(body)]
-        return [*texts, self._key.reveal()]
+        as_numbers = [text.lstrip("0") for text in texts]
+        return [*texts, *as_numbers, self._key.reveal()]
 
     def _report(self, exchange: Exchange, message: str | None, problem: str | None) -> ConnectionReport:
         return ConnectionReport(

@@ -306,8 +306,8 @@ class Ledger(Protocol):
     def registered(self) -> int:
         """How many batches were ever registered; compared by NewBatch.seen."""
 
-    def find_digest(self, digest: bytes) -> BatchSummary | None:
-        """Find the latest batch with this content."""
+    def find_digest(self, digest: bytes, again_reason: str | None = None) -> BatchSummary | None:
+        """Find the latest batch with this content, or of those the latest that pays it again for that reason."""
 
     def earlier(self, lookup: Lookup, *, days: int, now: datetime, but_digest: bytes | None = None) -> list[Earlier]:
         """Find rows that an earlier batch holds as sent, pending or in doubt.

@@ -57,10 +57,13 @@ def batches(store: Store) -> list[BatchSummary]:
         return [_summary(connection, one) for one in found]
 
 
-def find_digest(store: Store, digest: bytes) -> BatchSummary | None:
+def find_digest(store: Store, digest: bytes, again_reason: str | None) -> BatchSummary | None:
     """See contract.Ledger."""
     with store.reading() as connection:
-        found = connection.execute(f"{_BATCH} WHERE digest = ? ORDER BY batch.id DESC LIMIT 1", (digest,)).fetchone()
+        found = connection.execute(
+            f"{_BATCH} WHERE digest = ? AND again_reason IS coalesce(?, again_reason) ORDER BY batch.id DESC LIMIT 1",
+            (digest, again_reason),
+        ).fetchone()
         return _summary(connection, found) if found else None
 
 

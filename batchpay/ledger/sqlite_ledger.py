@@ -66,9 +66,9 @@ class SqliteLedger:
         with self._store.reading() as connection:
             return int(connection.execute("SELECT count(*) FROM batch").fetchone()[0])
 
-    def find_digest(self, digest: bytes) -> BatchSummary | None:
+    def find_digest(self, digest: bytes, again_reason: str | None = None) -> BatchSummary | None:
         """See contract.Ledger."""
-        return reading.find_digest(self._store, digest)
+        return reading.find_digest(self._store, digest, again_reason)
 
     def earlier(self, lookup: Lookup, *, days: int, now: datetime, but_digest: bytes | None = None) -> list[Earlier]:
         """See contract.Ledger."""

@@ -112,17 +112,17 @@ def decide(row: int, decision: str, reference: str | None, doubts: Mapping[int, 
     """Make the decision on one row; raises WrongUse where the row is not in doubt or the reference is none."""
     if row not in doubts:
         raise WrongUse(f"row {row} is not in doubt; nothing was changed")
-    problem = _reference_problem(reference, DECISIONS[decision])
+    problem = _reference_problem(reference, DECISIONS[decision], doubts[row])
     if problem:
         raise WrongUse(problem)
     return Decision(row, DECISIONS[decision], reference or None)
 
 
-def refuse_account_numbers(text: str, doubts: Iterable[Doubt]) -> None:
+def refuse_account_numbers(what: str, text: str, doubts: Iterable[Doubt]) -> None:
     """Refuse a text that seems to hold a whole account number, which the ledger must not: raises WrongUse."""
     row = _account_in(text, doubts)
     if row is not None:
-        raise WrongUse(f"the reason seems to hold the account number of row {row}; write its last four digits only")
+        raise WrongUse(f"{what} seems to hold the account number of row {row}; write its last four digits only")
 
 
 def write_sheet(path: str | Path, batch: str, doubts: Iterable[Doubt]) -> None:
@@ -238,7 +238,7 @@ def _read_line(
     if foreign_cents(texts["amount"]) != doubts[row].amount_cents:
         return f"the amount of row {row} is {format_cents(doubts[row].amount_cents)} in the ledger"
     reference = texts.get("gateway_reference", "")
-    problem = _reference_problem(reference, DECISIONS[word])
+    problem = _reference_problem(reference, DECISIONS[word], doubts[row])
     if problem:
         return problem
     note = " ".join(texts.get("note", "").split())[:_NOTE_CHARACTERS_MAX]
@@ -257,7 +257,7 @@ def _account_in(text: str, doubts: Iterable[Doubt]) -> int | None:
     return next((doubt.row for doubt in doubts if doubt.account[-4:] in endings), None)
 
 
-def _reference_problem(reference: str | None, state: State) -> str | None:
+def _reference_problem(reference: str | None, state: State, doubt: Doubt) -> str | None:
     if not reference:
         return None
     if state is State.PENDING:
@@ -266,4 +266,6 @@ def _reference_problem(reference: str | None, state: State) -> str | None:
         return "gateway_reference lost digits in the spreadsheet; make the cell a text and write it again"
     if len(reference) > _REFERENCE_CHARACTERS_MAX or not reference.isprintable():
         return f"gateway_reference is longer than {_REFERENCE_CHARACTERS_MAX} characters or holds control characters"
+    if _account_in(reference, [doubt]) is not None:
+        return f"gateway_reference seems to hold the account number of row {doubt.row}; leave it out"
     return None

@@ -264,3 +264,36 @@ def test_an_account_that_the_gateway_does_not_know_rejects_its_rows(sandbox_home
     assert (summary["accepted"], summary["rejected"]) == (4, 2)
     assert summary["counts"] == {"gatewayId.unknown": 1, "gatewayId.not_echeck": 1}
     assert [row["_row"] for row in read(sandbox_home.path / summary["rejects"])] == ["2", "4"]
+
+
+def test_one_reason_pays_once_more_whatever_came_between(oracle_home: Home, oracle: Oracle) -> None:
+    """A reason that was used before pays nothing, also after another one. Once it paid a fourth time."""
+    small_file(oracle_home.path / "a.csv", 3)
+    oracle_home.json("submit", "a.csv")
+    for reason in ("first", "second", "first", " first  ", "second"):
+        assert oracle_home.json("submit", "a.csv", "--again", "--reason", reason)["exit_code"] == 0
+    assert set(oracle.received().values()) == {3}
+
+
+def test_a_content_is_one_batch_with_and_without_repair(oracle_home: Home, oracle: Oracle) -> None:
+    """--normalize lets more rows of the same batch through; the others are not paid again, without a paymentId either.
+
+    Days later no fingerprint holds such rows back: the batch itself must.
+    """
+    oracle_home.extra["BATCHPAY_DUPLICATE_DAYS"] = "0"
+    (oracle_home.path / "batchpay.toml").write_text("[policy]\nduplicate_days = 0\n")
+    file = small_file(oracle_home.path / "a.csv", 5)
+    rows = [line.split(",") for line in file.read_text().splitlines()]
+    identity, kind, amount = (rows[0].index(name) for name in ("paymentId", "transactionType", "amount"))
+    for number, row in enumerate(rows[1:], start=1):
+        row[identity] = ""
+        row[kind] = "debit" if number == 2 else row[kind]
+        row[amount] = "4.5" if number == 4 else row[amount]
+    file.write_text("\n".join(map(",".join, rows)) + "\n")
+    first = oracle_home.json("submit", "a.csv")
+    assert (first["accepted"], first["rejected"]) == (3, 2)
+    second = oracle_home.json("submit", "a.csv", "--normalize")
+    assert second["batch"] == first["batch"]
+    assert oracle_home.json("submit", "a.csv")["batch"] == first["batch"]
+    assert (second["accepted"], second["rejected"]) == (5, 0)
+    assert sorted(oracle.received().items()) == [(f"INV-{number}", 1) for number in range(1, 6)]

@@ -34,8 +34,8 @@ def measure_ledger(results: Results, folder: Path, *, quick: bool) -> None:
     results.add_table(
         "The ledger",
         "SQLite, every commit synced. *Register*: the checked file is read again, its digest compared, request bodies "
-        "built, sealed and written in one transaction; in brackets how much of it builds bodies and digests, makes "
-        "the canonical text, and waits for a second thread that seals and writes. *First byte*: from the start of "
+        "built, sealed and written in one transaction; in brackets how much of it builds bodies and digests, waits for "
+        "the thread that reads, and for the one that seals and writes. *First byte*: from the start of "
         "`batchpay resume` to the first payment's arrival, with all rows pending; medians of three. *Finish*: intents "
         "and answers of 64 rows a commit, "
         "without sending.",
@@ -61,7 +61,7 @@ def _one_size(results: Results, folder: Path, port: int, size: int) -> tuple[str
     figures["ledger.commits_a_second"] = commits
     return (
         f"{size:,}",
-        f"{told['register_s']:.2f} s ({told['columns_s']:.2f}, {told['text_s']:.2f}, {told['write_s']:.2f})",
+        f"{told['register_s']:.2f} s ({told['columns_s']:.2f}, {told['read_s']:.2f}, {told['write_s']:.2f})",
         f"{bytes_a_row:.0f}", f"{first_byte_s:.2f} s", f"{finished['job_s']:.1f} s", f"{commits:,.0f}",
         f"{finished['results_s']:.2f} s", f"{finished['bytes'] / size:.0f}",
     )  # fmt: skip

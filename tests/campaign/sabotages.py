@@ -169,15 +169,10 @@ SABOTAGES = (
         "takes a file under another name for another batch",
         (
             (
-                "checking.py",
-                '        self._digest = around.ledger.digest_stream("batch") if around.ledger else None\n',
-                '        self._digest = around.ledger.digest_stream("batch") if around.ledger else None\n'
-                "        self._digest and self._digest.update(source.name.encode())\n",
-            ),
-            (
-                "batch.py",
-                '    digest = ledger.digest_stream("batch")\n    with',
-                '    digest = ledger.digest_stream("batch")\n    digest.update(checked.source.name.encode())\n    with',
+                "registration.py",
+                '        digest = self._ledger.digest_stream("batch")\n',
+                '        digest = self._ledger.digest_stream("batch")\n'
+                "        digest.update(self._chunks.__self__.name.encode())\n",
             ),
             ("ledger/earlier.py", "    return [found[row] for row in sorted(found)]", "    return []"),
         ),

@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "batch": {
         *LEAVES,
         "checking",
+        "files",
         "ledger",
         "validation",
         "registration",

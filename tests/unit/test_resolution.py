@@ -129,8 +129,8 @@ def test_a_single_decision_is_about_a_row_in_doubt() -> None:
 def test_a_reason_holds_no_account_number(reason: str) -> None:
     """What ends on the last four of a row in doubt is refused; last four, tickets and dates are not."""
     with pytest.raises(WrongUse, match="account number of row 2"):
-        refuse_account_numbers(reason, DOUBTS.values())
-    refuse_account_numbers("ticket 4711000, ****6789, 2026-11-21, seen 6789", DOUBTS.values())
+        refuse_account_numbers("the reason", reason, DOUBTS.values())
+    refuse_account_numbers("the reason", "ticket 4711000, ****6789, 2026-11-21, seen 6789", DOUBTS.values())
 
 
 def test_the_effect_adds_up() -> None:
@@ -166,3 +166,10 @@ def test_rows_in_doubt_say_what_to_look_for(tmp_path: Path) -> None:
     assert debit.reference == invoice_of(rows[1])
     assert (debit.amount_cents, debit.account, debit.name) == (999, "****6789", "Ada Quill")
     assert debit.why == "reset after 412 bytes"
+
+
+def test_a_reference_holds_no_account_number() -> None:
+    """What looks like the row's own account is refused as its reference; another reference is not."""
+    with pytest.raises(WrongUse, match="account number of row 2"):
+        decide(2, "accepted", "12399996789", DOUBTS)
+    assert decide(2, "accepted", "TX-12399990004", DOUBTS).gateway_reference == "TX-12399990004"

@@ -280,7 +280,7 @@ def test_empty_file_has_an_empty_verdict() -> None:
 
 def test_a_fault_elsewhere_in_the_row_hides_no_payment_id() -> None:
     """Both rows of a paymentId fail, though one has a typed cell that is no faithful text."""
-    rows = [_row(1), _row(1) | {"_fault.achCheckNumber": "format"}]
+    rows = [_row(1), {**_row(1), "_fault.achCheckNumber": "format"}]
     verdict = check(TextChunks(rows, extra=["_fault.achCheckNumber"]), OPTIONS)
     assert verdict.counts["paymentId.duplicate"] == 2
 
@@ -294,9 +294,9 @@ def test_sums_beyond_64_bits_are_right() -> None:
 @pytest.mark.parametrize(("column", "text"), [("billingCountry", "ß"), ("currencyCode", "uſd"), ("billingState", "ﬂ")])
 def test_letters_that_only_look_alike_are_not_repaired(column: str, text: str) -> None:
     """What becomes a code by Unicode's rules for capitals is not that code in another letter case."""
-    country = {} if column == "billingCountry" else {"billingCountry": "US"}
+    row = {**_row(1), "billingCountry": "US", column: text}
     for normalize in (False, True):
-        verdict = check(TextChunks([_row(1, **country, **{column: text})]), replace(OPTIONS, normalize=normalize))
+        verdict = check(TextChunks([row]), replace(OPTIONS, normalize=normalize))
         assert verdict.rejected.rows == 1
         assert all(failure.suggestion is None for failure in verdict.failures)
 
