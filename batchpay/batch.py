@@ -7,7 +7,7 @@ before the whole file was checked, and nothing is sent before the whole batch is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -69,24 +69,17 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
     The ledger, if there is one, is asked only for payees that it knows (policy.variance); payments of earlier batches
     are no fault of a file.
     """
-    checked = check_file(request, Surroundings(wants_schedule=True))
-    found: list[Variance] = []
-    if settings.policy.variance:
-        with _ledger_to_read(settings.ledger) as ledger:
-            if ledger is not None:
-                checked.seen = ledger.registered()
-                found = checked.variances(ledger, request.rules, request.max_errors)
-    return _preview(checked, request, found)
+    with _ledger_to_read(settings.ledger) if settings.policy.variance else nullcontext() as ledger:
+        return _preview(check_file(request, Surroundings(history=ledger, wants_schedule=True)), request)
 
 
 def dry_run(request: FileRequest, settings: Settings, *, requests_shown: int, plan: str | None) -> Preview:
     """Do all that `submit` does before it registers: nothing is written to the ledger and no socket is opened."""
     with _ledger_to_read(settings.ledger) as ledger:
-        checked = check_file(request, Surroundings(ledger, settings.policy.duplicate_days, wants_schedule=True))
-        found: list[Variance] = []
-        if ledger is not None and settings.policy.variance:
-            found = checked.variances(ledger, request.rules, request.max_errors)
-        preview = _preview(checked, request, found)
+        history = ledger if settings.policy.variance else None
+        around = Surroundings(ledger, settings.policy.duplicate_days, history=history, wants_schedule=True)
+        checked = check_file(request, around)
+        preview = _preview(checked, request)
         if ledger is None:
             preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
         if plan is not None:
@@ -113,7 +106,8 @@ def submit(
 
     with closing(open_ledger(settings.ledger, create=make_ledger)) as ledger:
         for _ in range(_REGISTER_TRIES):
-            around = Surroundings(ledger, settings.policy.duplicate_days, submission.run.preflight)
+            history = ledger if settings.policy.variance else None
+            around = Surroundings(ledger, settings.policy.duplicate_days, submission.run.preflight, history)
             checked = check_file(request, around)
             if submission.plan is not None:
                 approved = Plan.read(submission.plan, ledger)
@@ -140,11 +134,10 @@ def _ledger_to_read(settings: LedgerSettings) -> Iterator[Ledger | None]:
         yield ledger
 
 
-def _preview(checked: Checked, request: FileRequest, found: list[Variance]) -> Preview:
+def _preview(checked: Checked, request: FileRequest) -> Preview:
     summary = checked.summary(request)
     summary.batch = checked.known.batch if checked.known else None
-    summary.warnings += len(found)
-    return Preview(summary, checked.verdict, checked.schedule(request.rules), found, checked.known)
+    return Preview(summary, checked.verdict, checked.schedule(request.rules), checked.variances, checked.known)
 
 
 def _write_plan(

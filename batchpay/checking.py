@@ -35,6 +35,8 @@ _REFUSED_BY_GATEWAY = {
 }
 """What a person is told of a row whose gatewayId the gateway refuses, by code."""
 
+_LOUDEST = ("changed_account", "unusual_amount", "new_payee")
+"""Which of the look at the ledger's history are told first."""
 _TOTAL_CENTS_MAX = 10**18
 """The ledger counts in 64 bits, and so do the sums by day and by gateway."""
 
@@ -62,6 +64,8 @@ class Surroundings:
     ledger: Ledger | None = None
     duplicate_days: int = 0
     preflight: Preflight | None = None
+    history: Ledger | None = None
+    """The ledger that knows earlier payees, where a look at changed accounts is wanted (policy.variance)."""
     wants_schedule: bool = False
     """Whether a person is to see what would move when: counted in the same reading."""
 
@@ -83,6 +87,8 @@ class Checked:
     rejected: list[RejectedColumns] = field(default_factory=list)
     gateway_ids: set[str] = field(default_factory=set)
     """Gateway accounts that rows which passed the rules name."""
+    variances: list[Variance] = field(default_factory=list)
+    """What the ledger's history finds odd and the options let pass: changed accounts first, new payees last."""
     laid_out: Schedule | None = None
     """What the rows would move, counted as they passed; only where it was asked for."""
 
@@ -113,18 +119,6 @@ class Checked:
         for frame in valid_rows(self.source, rules, self.verdict):
             schedule.add(frame)
         return schedule
-
-    def variances(self, ledger: Ledger, rules: RuleOptions, most: int) -> list[Variance]:
-        """Hold the valid rows against what the ledger knows of their payees; the first `most` warnings."""
-        found: list[Variance] = []
-        if self.seen == (self.known is not None):
-            return found  # no other batch: everybody would be new
-        for frame in valid_rows(self.source, rules, self.verdict):
-            columns = registration.payee_columns(ledger, frame)
-            found += variances(ledger, columns, but_digest=self.digest)
-            if len(found) >= most:
-                break
-        return found[:most]
 
 
 def check_file(request: FileRequest, around: Surroundings) -> Checked:
@@ -166,8 +160,9 @@ class _Look:
         self._around = around
         self._content = registration.Content(source.chunks, around.ledger) if around.ledger else None
         self.checked = Checked(source, Verdict(), datetime.now(UTC))
-        if around.ledger is not None:
-            self.checked.seen = around.ledger.registered()
+        asked = around.ledger or around.history
+        if asked is not None:
+            self.checked.seen = asked.registered()
         if around.wants_schedule:
             self.checked.laid_out = Schedule(request.rules.as_of)
 
@@ -201,10 +196,37 @@ class _Look:
         if around.ledger is not None and self._content is not None:
             checked.digest = self._content.digest
             checked.known = around.ledger.find_digest(checked.digest)
-            others = checked.seen - (checked.known is not None)
-            if others and not rules.allow_duplicates:
-                checked.held |= _held_by_earlier(around.ledger, checked, rules, verdict, around.duplicate_days)
+        if checked.seen > (checked.known is not None):  # else everybody would be new
+            self._hold_against_ledger(None if rules.allow_duplicates else around.ledger, around.history, verdict)
         return checked.held
+
+    def _hold_against_ledger(self, payments: Ledger | None, payees: Ledger | None, verdict: Verdict) -> None:
+        """Read the rows that passed once more, and ask of each: was it paid before, is its payee as ever."""
+        checked, rules = self.checked, self._request.rules
+        now = datetime.now(UTC)
+        for frame in valid_rows(checked.source, rules, verdict) if payments or payees else ():
+            if payments is not None:
+                lookup = registration.lookup_columns(payments, frame)
+                days = self._around.duplicate_days
+                for earlier in payments.earlier(lookup, days=days, now=now, but_digest=checked.digest):
+                    checked.held[earlier.row] = _duplicate_of(earlier)
+            if payees is not None:
+                columns = registration.payee_columns(payees, frame)
+                found = variances(payees, columns, but_digest=checked.digest)
+                self._note_variances([one for one in found if one.row not in checked.held], verdict)
+
+    def _note_variances(self, found: list[Variance], verdict: Verdict) -> None:
+        """Count warnings and keep the first; where warnings are errors each keeps its row back."""
+        if self._request.rules.warnings_as_errors:
+            # Of several of a row the first is told: a changed account.
+            self.checked.held |= {one.row: (one.column, one.code, one.message) for one in reversed(found)}
+            return
+        verdict.warnings += len(found)
+        for one in found:
+            name = f"{one.column}.{one.code}"
+            verdict.warning_counts[name] = verdict.warning_counts.get(name, 0) + 1
+        kept = sorted(self.checked.variances + found, key=lambda one: _LOUDEST.index(one.code))
+        self.checked.variances = kept[: self._request.max_errors]
 
 
 class _OnlyRows:
@@ -260,19 +282,6 @@ def _refused_by_gateway(
         for row, gateway_id in wrong.select("_row", "gatewayId").iter_rows():
             refused[row] = ("gatewayId", codes[gateway_id], _REFUSED_BY_GATEWAY[codes[gateway_id]])
     return refused
-
-
-def _held_by_earlier(
-    ledger: Ledger, checked: Checked, rules: RuleOptions, verdict: Verdict, days: int
-) -> dict[int, tuple[str, str, str]]:
-    """Find rows that another batch holds as sent, waiting or in doubt: they are rejected, naming where they stand."""
-    held: dict[int, tuple[str, str, str]] = {}
-    now = datetime.now(UTC)
-    for frame in valid_rows(checked.source, rules, verdict):
-        lookup = registration.lookup_columns(ledger, frame)
-        for earlier in ledger.earlier(lookup, days=days, now=now, but_digest=checked.digest):
-            held[earlier.row] = _duplicate_of(earlier)
-    return held
 
 
 def _duplicate_of(earlier: Earlier) -> tuple[str, str, str]:

@@ -139,6 +139,8 @@ def print_preview(context: Context, preview: Preview) -> None:
     print_failures(preview.verdict)
     for found in preview.variances[:_SHOWN_MAX]:
         click.echo(output.printable(f"  row {found.row}: {found.column}: {found.code}: {found.message}"))
+    if len(preview.variances) > _SHOWN_MAX:
+        click.echo("  and more warnings of that kind: their counts stand above, --json has the first of them")
     if not preview.summary.total.rows:
         return
     for line in sign_off_lines(preview.summary, preview.schedule, preview.verdict.counts):

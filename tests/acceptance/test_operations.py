@@ -175,6 +175,27 @@ def test_a_changed_account_is_warned_of(oracle_home: Home) -> None:
     for arguments in (("validate", "b.csv"), ("submit", "b.csv", "--dry-run")):
         found = oracle_home.json(*arguments)["variances"]
         assert {one["code"] for one in found} == {"changed_account", "unusual_amount"}
+    kept_back = oracle_home.json("submit", "b.csv", "--warnings-as-errors")
+    assert (kept_back["accepted"], kept_back["rejected"]) == (0, 3)
+    assert "changed_account" in (oracle_home.path / "b.rejects.csv").read_text()
+    sent = oracle_home.json("submit", "b.csv")
+    assert (sent["accepted"], sent["warning_counts"]["achAccountNumber.changed_account"]) == (3, 3)
+
+
+def test_a_changed_account_is_told_before_all_new_payees(oracle_home: Home) -> None:
+    """The one warning that matters stands first, and counts are of all, however few are listed."""
+    small_file(oracle_home.path / "a.csv", 1)
+    oracle_home.json("submit", "a.csv")
+    file = small_file(oracle_home.path / "b.csv", 30, first=100)
+    header, *rows = (line.split(",") for line in file.read_text().splitlines())
+    at = header.index("achNameOnCheck")
+    for number, row in enumerate(rows[:-1]):
+        row[at] = f"Payee {number}"
+    file.write_text("\n".join(map(",".join, (header, *rows))) + "\n")
+    told = oracle_home.json("validate", "b.csv", "--max-errors", "2")
+    assert told["variances"][0]["code"] == "changed_account"
+    assert told["warning_counts"]["achNameOnCheck.new_payee"] == 29
+    assert "changed_account" in oracle_home.run("validate", "b.csv").stdout
 
 
 def test_a_check_can_be_a_page(oracle_home: Home) -> None:
