@@ -89,6 +89,8 @@ class Checked:
     """Gateway accounts that rows which passed the rules name."""
     variances: list[Variance] = field(default_factory=list)
     """What the ledger's history finds odd and the options let pass: changed accounts first, new payees last."""
+    has_rejects: bool = False
+    """Whether rows came back in the rejects file."""
     laid_out: Schedule | None = None
     """What the rows would move, counted as they passed; only where it was asked for."""
 
@@ -96,6 +98,8 @@ class Checked:
         """Give rows and cents by what would become of them."""
         verdict = self.verdict
         notes = list(self.source.notes)
+        if verdict.unreadable_amounts:
+            notes.append(f"in {verdict.unreadable_amounts:,} rows the amount can't be read: it is in no sum")
         if not verdict.rows:
             notes.append("the file has a header and no rows: there is nothing to do")
         return Summary(
@@ -103,7 +107,7 @@ class Checked:
             total=verdict.total,
             by_state={State.PENDING: verdict.valid, State.REJECTED: verdict.rejected},
             warnings=verdict.warnings,
-            rejects=str(request.rejects) if request.rejects and verdict.rejected.rows else None,
+            rejects=str(request.rejects) if request.rejects and self.has_rejects else None,
             started_at=self.started_at,
             finished_at=datetime.now(UTC),
             by_direction=verdict.by_direction,
@@ -146,6 +150,7 @@ def check_file(request: FileRequest, around: Surroundings) -> Checked:
     except BaseException:
         rejects.abandon()
         raise
+    checked.has_rejects = checked.verdict.rejected.rows > 0
     if around.ledger is not None and checked.known is not None:
         rejects = _without_payments(around.ledger, checked, request, rejects, request.rejects)
     rejects.commit()
@@ -255,6 +260,7 @@ def _without_payments(ledger: Ledger, checked: Checked, request: FileRequest, re
     if failed.is_in(registered.implode()).all():
         return rejects
     rejects.abandon()
+    checked.has_rejects = len(registered) > 0
     rejects = open_rejects(path, checked.source)
     try:
         only = _OnlyRows(rejects, registered)

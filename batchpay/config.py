@@ -7,6 +7,7 @@ limit. Keys of the gateway are no settings: `load_credentials` reads them where 
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import pwd
@@ -186,13 +187,20 @@ def read_settings_file(path: Path | None, profile: str | None) -> dict[str, Any]
         tables = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsNotUsable(f"settings file {path} can't be read: {error}") from None
-    profiles = tables.pop("profile", {})
+    profiles = _table(path, "profile", tables.pop("profile", {}))
     if profile:
         if profile not in profiles:
             raise SettingsNotUsable(f"settings file {path} has no [profile.{profile}]{did_you_mean(profile, profiles)}")
-        for table, values in profiles[profile].items():
-            tables[table] = {**tables.get(table, {}), **values}
+        for table, values in _table(path, f"profile.{profile}", profiles[profile]).items():
+            beneath = _table(path, table, tables.get(table, {}))
+            tables[table] = {**beneath, **_table(path, f"profile.{profile}.{table}", values)}
     return tables
+
+
+def _table(path: Path, name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise SettingsNotUsable(f"settings file {path}: {name} must be a table: [{name}]")
+    return value
 
 
 def load_settings(tables: dict[str, Any], environment: dict[str, str] | None = None) -> Settings:
@@ -260,9 +268,12 @@ def _convert(key: str, kind: Any, value: Any) -> Any:
         if isinstance(value, bool):
             raise SettingsNotUsable(f"{key} must be a number")
         try:
-            return kind(value)
-        except (TypeError, ValueError):
-            raise SettingsNotUsable(f"{key} must be a {'whole ' if kind is int else ''}number") from None
+            number = kind(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise SettingsNotUsable(f"{key} must be a {'whole ' if kind is int else ''}number")
+        return number
     if kind is str:
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             return str(value)

@@ -185,7 +185,9 @@ def as_money(cell: pl.Expr) -> pl.Expr:
     """
     plain = cell.str.replace_all(r"[$,]", "")
     grouped = cell.str.contains(r"^\$? ?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)\.[0-9]{2}$")
-    return pl.coalesce(with_decimals(cell), pl.when(grouped).then(plain.str.strip_chars()))
+    meant = pl.coalesce(with_decimals(cell), pl.when(grouped).then(plain.str.strip_chars()))
+    # A number too long for an amount may be one of another column: it is not repeated.
+    return pl.when(_significant(meant).str.len_bytes() <= AMOUNT_WHOLE_DIGITS_MAX + 3).then(meant)
 
 
 def _significant(cell: pl.Expr) -> pl.Expr:

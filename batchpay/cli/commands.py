@@ -34,6 +34,11 @@ def load_command(name: str) -> click.Command:
     return command
 
 
+def preset_name(parameter: object) -> str:
+    """Name a parameter as its option is named: `--map` is `map_` in Python, where `map` is taken."""
+    return str(parameter).removesuffix("_")
+
+
 def command_options(tables: dict[str, Any]) -> dict[str, set[str]]:
     """Name the options that may be preset in the tables of commands which the settings file has."""
     options: dict[str, set[str]] = {name: set() for name in COMMANDS}
@@ -41,6 +46,6 @@ def command_options(tables: dict[str, Any]) -> dict[str, set[str]]:
         if name in tables:
             parameters = load_command(name).params
             # Common options hand no value to the command: they can't be preset.
-            options[name] = {str(parameter.name) for parameter in parameters if parameter.expose_value}
+            options[name] = {preset_name(parameter.name) for parameter in parameters if parameter.expose_value}
     options["submit"] |= options["validate"]
     return options

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from batchpay.cli.commands import command_options
+from batchpay.cli.commands import command_options, preset_name
 from batchpay.config import Settings, check_tables, load_settings, read_settings_file, settings_file
 
 COMMON = ("config", "profile", "json", "quiet", "verbose", "color")
@@ -63,10 +63,10 @@ class Presets(MutableMapping[str, Any]):
         return values
 
     def __contains__(self, name: object) -> bool:
-        return name not in COMMON and name in self._values()
+        return name not in COMMON and preset_name(name) in self._values()
 
     def __getitem__(self, name: str) -> Any:
-        return self._values()[name]
+        return self._values()[preset_name(name)]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 
 import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.paths import Outputs
 
 
 @click.command(cls=Command, short_help="Write a page about a batch (HTML, self-contained).")
@@ -29,7 +29,7 @@ def report(context: Context, batch: str | None, out: str | None) -> int:
 
     with closing(open_ledger(context.settings.ledger, read_only=True)) as ledger:
         found = ledger.find(batch)
-        path = Path(out or f"{found.batch}.report.html")
+        path = Outputs([found.file]).claim(out or f"{found.batch}.report.html")
         write_batch_page(ledger, found, path)
     if context.json:
         output.print_json(context, {**summary_of_batch(found).as_json(), "report": str(path), "exit_code": 0})

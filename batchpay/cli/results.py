@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 
 import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.paths import Outputs
 
 
 @click.command(cls=Command, short_help="Write a batch's results file again, from the ledger.")
@@ -26,7 +26,7 @@ def results(context: Context, batch: str | None, results: str | None) -> int:
 
     with closing(open_ledger(context.settings.ledger, read_only=True)) as ledger:
         found = ledger.find(batch)
-        path = Path(results) if results else Path(f"{found.batch}.results.csv")
+        path = Outputs([found.file]).claim(results or f"{found.batch}.results.csv")
         write_results(ledger, found, path)
     summary = summary_of_batch(found)
     summary.results = str(path)

@@ -306,9 +306,9 @@ def finish_chunk(
         frame = frame.filter(pl.col(marked).ne_missing(EXAMPLE_MARK))
     own = [place for place, name in names.items() if name is not None]
     if not any(frame.get_column(place).null_count() == 0 for place in own):
-        unlike_blank = pl.any_horizontal(pl.col(own).is_not_null())
-        if "_ragged" in frame.columns:
-            unlike_blank |= pl.col("_ragged").is_not_null()
+        # A cell whose value is not known, a formula never calculated for one, is no blank one.
+        marks = [name for name in frame.columns if name == "_ragged" or name.startswith("_fault.")]
+        unlike_blank = pl.any_horizontal(pl.col([*own, *marks]).is_not_null())
         frame = frame.filter(unlike_blank)
     unnamed = [place for place in own if str(names[place]).startswith(UNNAMED)]
     if unnamed and any(frame.get_column(place).null_count() < frame.height for place in unnamed):

@@ -337,3 +337,10 @@ def test_the_table_may_begin_anywhere(tmp_path: Path, place: str) -> None:
     assert {name: row[name] for name in row if name.startswith("_fault") and row[name]} == {
         "_fault.amount": "formula", "_fault.taxAmount": "error_cell",
     }  # fmt: skip
+
+
+def test_a_row_of_formulas_that_were_never_calculated_is_no_blank_row(tmp_path: Path) -> None:
+    """A workbook that a program wrote holds no values for its formulas: such rows are wrong, and they are there."""
+    frame = read(workbook(tmp_path, [HEADER, ROW, ["=Data!A1"] * len(HEADER), ROW]), REQUIRED)
+    assert frame["_row"].to_list() == [1, 2, 3]
+    assert frame["_fault.amount"].to_list() == [None, "formula", None]
