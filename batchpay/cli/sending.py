@@ -66,7 +66,7 @@ sending_options = declared(
     option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Requests in flight at once."),
     option("--max-in-doubt", type=click.IntRange(1), metavar="N", help="Stop after so many rows in doubt."),
     option("--until", type=Until(), metavar="HH:MM", help="Begin no row after this time (zone may follow)."),
-    option("--limit", type=click.IntRange(1), metavar="N", help="Begin at most N rows."),
+    option("--limit", type=click.IntRange(1), metavar="N", help="Begin at most N rows, in all files together."),
     option("--preflight/--no-preflight", default=None, help="Ask the gateway about itself before sending."),
     option("--yes", is_flag=True, help="Do not ask before sending."),
 )
