@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import subprocess
 
@@ -151,3 +152,23 @@ def test_wrong_use_is_told_as_json_too(home: Home) -> None:
     """With --json there is an object however the call ends."""
     for arguments, exit_code in ((["submit"], 2), (["submit", "none.csv"], 5), (["status"], 5)):
         assert home.json(*arguments)["exit_code"] == exit_code
+
+
+def test_a_ledger_that_fails_in_the_middle_leaves_an_account_of_what_was_sent(
+    oracle_home: Home, oracle: Oracle
+) -> None:
+    """The ledger's disk runs full while payments are made: 6 with all totals, never 5; then nothing is paid twice."""
+    small_file(oracle_home.path / "a.csv", 400)
+    oracle_home.run("submit", "a.csv", "--limit", "1")
+
+    def small_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+
+    done = oracle_home.run("resume", "--json", "--workers", "1", preexec_fn=small_disk)
+    told = json.loads(done.stdout)
+    assert done.returncode == told["exit_code"] == 6
+    assert "merged by the next run" in told["stopped"]
+    assert told["accepted"] > 1
+    assert told["accepted"] + told["sending"] + told["pending"] == 400
+    assert oracle_home.json("resume")["accepted"] == 400
+    assert set(oracle.received().values()) == {1}
