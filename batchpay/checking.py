@@ -98,6 +98,8 @@ class Checked:
         """Give rows and cents by what would become of them."""
         verdict = self.verdict
         notes = list(self.source.notes)
+        if self.source.examples.count:
+            notes.append(f"rows marked as an example, which are no payments: {self.source.examples.count}")
         if verdict.unreadable_amounts:
             notes.append(f"in {verdict.unreadable_amounts:,} rows the amount can't be read: it is in no sum")
         if not verdict.rows:

@@ -103,7 +103,7 @@ def _write_report(path: Path, preview: Preview) -> None:
     from batchpay.reports.page import write_check_page
 
     verdict = preview.verdict
-    write_check_page(path, preview.summary, verdict.counts, verdict.failures, verdict.warning_counts)
+    write_check_page(path, preview.summary, verdict.counts, verdict.failures, verdict.warning_counts, verdict.repairs)
 
 
 def preview_json(preview: Preview) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from batchpay.files.csv_text import (
     part_lines,
     split_records,
 )
-from batchpay.files.header import EXAMPLE_MARK, UNNAMED, Header
+from batchpay.files.header import EXAMPLE_MARK, UNNAMED, Examples, Header
 from batchpay.files.streams import OpenFile, in_blocks, recoded, unpacked
 from batchpay.schemas.columns import PLAIN
 
@@ -295,15 +295,17 @@ class CsvReader:
     def _finish(self, frame: pl.DataFrame, rows_before: int) -> pl.DataFrame:
         names = dict(zip(self._places, self._header.internal, strict=True))
         marked = None if self._header.note_at is None else self._places[self._header.note_at]
-        return finish_chunk(frame, names, marked, rows_before)
+        return finish_chunk(frame, names, marked, rows_before, self._header.examples)
 
 
 def finish_chunk(
-    frame: pl.DataFrame, names: dict[str, str | None], marked: str | None, rows_before: int
+    frame: pl.DataFrame, names: dict[str, str | None], marked: str | None, rows_before: int, examples: Examples
 ) -> pl.DataFrame:
     """Drop rows without a cell and example rows, number the rest, name the columns; ours (None) are left out."""
     if marked is not None:
-        frame = frame.filter(pl.col(marked).ne_missing(EXAMPLE_MARK))
+        kept = frame.filter(pl.col(marked).ne_missing(EXAMPLE_MARK))
+        examples.add(frame.height - kept.height, first=not rows_before)
+        frame = kept
     own = [place for place, name in names.items() if name is not None]
     if not any(frame.get_column(place).null_count() == 0 for place in own):
         # A cell whose value is not known, a formula never calculated for one, is no blank one.

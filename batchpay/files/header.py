@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from batchpay.errors import FileRefused
 from batchpay.schemas.columns import COLUMNS, REQUIRED
@@ -17,6 +17,17 @@ UNNAMED = "_unnamed."
 _PREFIXES = ("billing", "shipping", "ach", "recurring")
 
 
+@dataclass
+class Examples:
+    """Rows that say they are examples: they are no payments, and the person is told how many were passed over."""
+
+    count: int = 0
+
+    def add(self, rows: int, *, first: bool) -> None:
+        """Count the rows of a chunk; a file that is read again is counted anew."""
+        self.count = rows if first else self.count + rows
+
+
 @dataclass(frozen=True)
 class Header:
     """The columns of a file by position: `internal` names them inside, None where a column is ours and ignored."""
@@ -26,6 +37,7 @@ class Header:
     columns: tuple[str, ...]
     carried: tuple[str, ...]
     note_at: int | None
+    examples: Examples = field(default_factory=Examples)
 
     @property
     def own(self) -> tuple[str, ...]:

@@ -62,7 +62,8 @@ class ParquetReader:
             frame = frame.drop(
                 name for name in frame.columns if name.startswith(("_fault.", "_suggest.")) and _all_null(frame, name)
             )
-            frame = finish_chunk(frame, {name: names[name] for name in self._all(marked)}, marked, row)
+            own = {name: names[name] for name in self._all(marked)}
+            frame = finish_chunk(frame, own, marked, row, self._header.examples)
             row += frame.height
             if frame.height:
                 yield frame

@@ -12,7 +12,7 @@ import polars as pl
 from batchpay.errors import FileRefused
 from batchpay.files.csv_file import CsvReader, CsvText
 from batchpay.files.csv_text import read_dialect
-from batchpay.files.header import Header, read_header
+from batchpay.files.header import Examples, Header, read_header
 from batchpay.files.mapping import Mapping
 from batchpay.files.parquet_file import ParquetReader
 from batchpay.files.stores import StoredParquet, is_url, open_stored
@@ -51,6 +51,8 @@ class Source:
     """What the file itself calls them."""
     own_of: dict[str, str]
     """The own column, by its name in a chunk, that a known or carried column comes from (itself without a map)."""
+    examples: Examples = field(default_factory=Examples)
+    """Rows passed over in the latest reading."""
     notes: tuple[str, ...] = ()
     """What the person should be told about the reading: hidden rows, the chosen sheet, a map."""
     separator: str = ","
@@ -133,6 +135,7 @@ def _open_csv(
         own_header=own.own_header,
         separator=dialect.separator,
         own_of=_own_of(header, own, mapping),
+        examples=own.examples,
         _chunks=_mapped(reader.chunks, mapping, header, own),
         _file=file,
     )
@@ -150,6 +153,7 @@ def _open_parquet(file: OpenFile | StoredParquet, mapping: Mapping | None, requi
         own_columns=own.own,
         own_header=own.own_header,
         own_of=_own_of(header, own, mapping),
+        examples=own.examples,
         _chunks=_mapped(reader.chunks, mapping, header, own),
         _file=file,
     )
@@ -172,6 +176,7 @@ def _open_xlsx(file: OpenFile, sheet: str | None, mapping: Mapping | None, requi
         own_columns=own.own,
         own_header=own.own_header,
         own_of=_own_of(header, own, mapping),
+        examples=own.examples,
         notes=reader.notes,
         _chunks=_mapped(reader.chunks, mapping, header, own),
         _file=file,

@@ -59,7 +59,7 @@ class XlsxReader:
                 ours = [name for name in frame.columns if name.startswith(("_fault.", "_suggest."))]
                 frame = frame.drop(name for name in ours if name not in faults)
                 frame = frame.rename({name: faults[name] for name in ours if name in faults})
-                frame = finish_chunk(frame, names, marked, row)
+                frame = finish_chunk(frame, names, marked, row, header.examples)
                 row += frame.height
                 if frame.height:
                     yield frame

@@ -146,11 +146,13 @@ def write_check_page(
     counts: Mapping[str, int],
     failures: Sequence[Failure],
     warning_counts: Mapping[str, int] | None = None,
+    repairs: Mapping[str, int] | None = None,
 ) -> None:
     """Write the page of a check: totals, how often each rule failed, the first failures. Needs no ledger.
 
-    `counts` holds failures by `column.code`; `failures` may be only the first of them.
+    `counts` holds failures by `column.code`; `failures` may be only the first; `repairs` counts cells by column.
     """
+    repaired = ", ".join(f"{column} {cells:,}" for column, cells in (repairs or {}).items())
     broken = Counter({("rejected", name): rows for name, rows in counts.items()})
     broken.update({("warning", name): rows for name, rows in (warning_counts or {}).items()})
     reasons, reasons_left = _ranked(broken)
@@ -169,7 +171,11 @@ def write_check_page(
     page = Page(
         title="batchpay check",
         file=summary.file,
-        facts=[("checked", local_time(summary.finished_at)), ("warnings", f"{summary.warnings:,}")],
+        facts=[
+            ("checked", local_time(summary.finished_at)),
+            ("warnings", f"{summary.warnings:,}"),
+            *([("cells repaired", repaired)] if repaired else []),
+        ],
         mood=mood,
         headlines=[*headlines, *summary.notes],
         total=summary.total,

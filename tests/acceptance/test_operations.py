@@ -249,3 +249,16 @@ def test_settings_options_and_environment_beat_each_other_in_order(oracle_home: 
     done = oracle_home.run("submit", "a.csv")
     assert done.returncode == 5
     assert "did you mean workers?" in done.stderr
+
+
+def test_what_is_in_no_sum_is_said(home: Home) -> None:
+    """Rows marked as examples and amounts that can't be read are told beside the totals that leave them out."""
+    file = small_file(home.path / "a.csv", 4)
+    header, *rows = file.read_text().splitlines()
+    lines = [f"_note,{header}", f"example,{rows[0]}", *(f",{row}" for row in rows[1:])]
+    lines[2] = lines[2].replace("2.25", "two")
+    file.write_text("\n".join(lines) + "\n")
+    told = home.json("validate", "a.csv")
+    assert (told["rows"], told["amount"]["total"]) == (3, "7.50")
+    assert "rows marked as an example, which are no payments: 1" in told["notes"]
+    assert "in 1 rows the amount can't be read: it is in no sum" in told["notes"]
