@@ -20,6 +20,9 @@ from batchpay.files.xlsx_out import SheetWriter
 OURS = ("_row", "_line", "_errors", "_warnings", "_suggestions")
 _LENGTHS = ("_surplus", "_missing")
 """What a reader says of a row that is longer or shorter than the header."""
+_RUNS = r"^[=@\t\r]|^[+-].*[^0-9 ().-]"
+"""How a cell begins that a spreadsheet runs as a formula; a signed number or a telephone number is none."""
+_RUNS_TOLD = "a spreadsheet may run this cell, look at it as text"
 _BEYOND = " "
 """The name of no column."""
 _PARQUET_ROWS = 5_000
@@ -89,7 +92,7 @@ class CsvRejects(_Rows):
         """Write rows."""
         if frame.height:
             self._begins.append(self._file.file.tell())
-            self._encode(self._file.file, self._shaped(frame))
+            self._encode(self._file.file, self._reported(self._shaped(frame)))
 
     def late(self, frame: pl.DataFrame) -> None:
         """Write rows between those that were added; a late row replaces one that was added before."""
@@ -101,7 +104,7 @@ class CsvRejects(_Rows):
             self._records = self._written()
             self._next = next(self._records, None)
         lines = io.BytesIO()
-        self._encode(lines, self._shaped(frame))
+        self._encode(lines, self._reported(self._shaped(frame)))
         for row, line in _records(lines.getvalue(), self._source.separator):
             self._merge_up_to(self._merged, row)
             self._merged.file.write(line)
@@ -137,6 +140,16 @@ class CsvRejects(_Rows):
             if self._next[0] != row:
                 merged.file.write(self._next[1])
             self._next = next(self._records, None)
+
+    def _reported(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Warn of cells that a spreadsheet would run: they come back as they were read, so they can't be defused."""
+        columns = zip(self._source.own_columns, self._source.own_header, strict=True)
+        found = [
+            pl.when(pl.col(inner).str.contains(_RUNS)).then(pl.lit(f"{name.replace(';', ' ')}: formula: {_RUNS_TOLD}"))
+            for inner, name in columns
+        ]
+        told = pl.concat_str("_warnings", *found, separator="; ", ignore_nulls=True)
+        return frame.with_columns(pl.when(told != "").then(told).alias("_warnings"))
 
     def _encode(self, out: BinaryIO, frame: pl.DataFrame) -> None:
         marks = [name for name in _LENGTHS if name in frame.columns]

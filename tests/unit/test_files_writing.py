@@ -306,3 +306,16 @@ def test_a_carriage_return_at_a_cells_end_comes_back(tmp_path: Path, end: str) -
     before = write_rejects(path, target)
     after = read(str(target))
     assert after.select(HEADER).rows() == before.select(f"{name}" for name in HEADER).rows()
+
+
+def test_a_formula_that_comes_back_is_reported(tmp_path: Path) -> None:
+    """A cell of the rejects that a spreadsheet would run stays as it was read, and the row's warnings say so."""
+    text = csv_text(0) + line(billingFirstName="=cmd|x", amount="-12.50") + line(billingLastName="+1 (212) 555-0100")
+    target = tmp_path / "rejects.csv"
+    write_rejects(write(tmp_path, text), target)
+    first, second = csv.DictReader(target.read_text().splitlines())
+    assert (first["billingFirstName"], first["_warnings"]) == (
+        "=cmd|x",
+        "billingFirstName: formula: a spreadsheet may run this cell, look at it as text",
+    )
+    assert second["_warnings"] == ""
