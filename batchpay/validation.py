@@ -344,7 +344,10 @@ def _cents(frame: pl.DataFrame, findings: Findings | None) -> pl.Series:
     cents = frame.select(_cents=checks.cents_of_plain(pl.col("amount"))).to_series()
     if findings is None:
         return cents
-    careful = findings.rows.select(checks.cents(pl.col("amount"))).to_series()
+    amounts = findings.rows["amount"]
+    careful = findings.rows.select(checks.cents_of_money(pl.col("amount"))).to_series()
+    odd = (careful.is_null() & amounts.is_not_null()).arg_true()
+    careful = careful.scatter(odd, pl.select(checks.cents(pl.lit(amounts[odd]))).to_series())
     return cents.scatter(findings.mask.arg_true(), careful)
 
 

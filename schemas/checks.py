@@ -157,7 +157,11 @@ def cents(cell: pl.Expr) -> pl.Expr:
     What --normalize repairs counts as it does repaired: a file has the same control totals with and without.
     """
     cell = trimmed(cell)
-    cell = pl.coalesce(with_decimals(cell), cell)
+    return cents_of_money(pl.coalesce(with_decimals(cell), cell))
+
+
+def cents_of_money(cell: pl.Expr) -> pl.Expr:
+    """Cents of a well-written amount, null for any other cell."""
     text = _significant(cell)
     counted = cell.str.contains(_MONEY) & (text.str.len_bytes() <= COUNTED_WHOLE_DIGITS_MAX + 3)
     return pl.when(counted).then(text.str.replace(".", "", literal=True)).cast(pl.Int64, strict=False)

@@ -20,8 +20,9 @@ from batchpay.files.xlsx_out import SheetWriter
 OURS = ("_row", "_line", "_errors", "_warnings", "_suggestions")
 _LENGTHS = ("_surplus", "_missing")
 """What a reader says of a row that is longer or shorter than the header."""
-_RUNS = r"^[=@\t\r]|^[+-].*[^0-9 ().-]"
-"""How a cell begins that a spreadsheet runs as a formula; a signed number or a telephone number is none."""
+_RUNS = r"^[=@]|^[+-].*[^0-9 ().-]"
+"""How a cell begins that a spreadsheet runs as a formula; a signed number or a telephone number is none. A tab or a
+carriage return at a cell's beginning is an error already."""
 _RUNS_TOLD = "a spreadsheet may run this cell, look at it as text"
 _BEYOND = " "
 """The name of no column."""
@@ -143,10 +144,19 @@ class CsvRejects(_Rows):
 
     def _reported(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Warn of cells that a spreadsheet would run: they come back as they were read, so they can't be defused."""
-        columns = zip(self._source.own_columns, self._source.own_header, strict=True)
+        headers = dict(zip(self._source.own_columns, self._source.own_header, strict=True))
+        own = {name: header for name, header in headers.items() if frame[name].null_count() < frame.height}
+        looks = (
+            pl.any_horizontal(pl.col(name).str.starts_with(sign) for sign in "=@+-").any().alias(name) for name in own
+        )
+        columns = [name for name, may_run in frame.select(looks).row(0, named=True).items() if may_run]
+        if not columns:
+            return frame
         found = [
-            pl.when(pl.col(inner).str.contains(_RUNS)).then(pl.lit(f"{name.replace(';', ' ')}: formula: {_RUNS_TOLD}"))
-            for inner, name in columns
+            pl.when(pl.col(name).str.contains(_RUNS)).then(
+                pl.lit(f"{own[name].replace(';', ' ')}: formula: {_RUNS_TOLD}")
+            )
+            for name in columns
         ]
         told = pl.concat_str("_warnings", *found, separator="; ", ignore_nulls=True)
         return frame.with_columns(pl.when(told != "").then(told).alias("_warnings"))
