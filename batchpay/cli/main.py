@@ -13,7 +13,6 @@ import click
 from batchpay import __version__
 from batchpay.cli.commands import COMMANDS, load_command
 from batchpay.cli.context import Context, Group
-from batchpay.cli.output import print_json
 from batchpay.errors import BatchpayError
 
 
@@ -91,6 +90,8 @@ def _fail(context: Context, message: str, exit_code: int) -> int:
 def _tell(context: Context, message: str, exit_code: int) -> None:
     """Say with --json too how the call ended, unless its object stands there already."""
     if context.json and not context.has_told:
+        from batchpay.cli.output import print_json  # not for help
+
         print_json(context, {"error": " ".join(message.split()), "exit_code": exit_code})
 
 
