@@ -76,7 +76,7 @@ def _settle(
     from batchpay.config import who
     from batchpay.reports.matching import match
     from batchpay.reports.reconciliation import found_doubts
-    from batchpay.reports.resolution import refuse_account_numbers, rows_in_doubt, take_over
+    from batchpay.reports.resolution import rows_in_doubt, take_over
 
     take_over(ledger, ledger.find(batch.batch), who())
     matching = match(ledger, batch, export.lines, options["days"])
@@ -85,10 +85,7 @@ def _settle(
         _show(context, doubt)
     settled = [doubt for doubt in found if doubt.decision is not None]
     if settled:
-        name, reason = signature(options)
-        refuse_account_numbers(
-            "the reason", reason, rows_in_doubt(ledger, batch.batch, context.settings.gateway.timeout)
-        )
+        name, reason = signature(options, rows_in_doubt(ledger, batch.batch, context.settings.gateway.timeout))
         confirm(options, sending_again=0)
         decisions = [doubt.decision for doubt in settled if doubt.decision is not None]
         ledger.resolve(batch.batch, decisions, name, f"{reason}; found in {Path(export.name).name}")

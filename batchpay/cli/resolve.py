@@ -13,7 +13,7 @@ from batchpay.errors import BatchHeld
 from batchpay.payment import State, Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from batchpay.ledger.contract import BatchSummary, Decision, Ledger
     from batchpay.reports.resolution import Doubt
@@ -63,13 +63,19 @@ def check_signature(options: dict[str, Any]) -> None:
             raise click.UsageError(f"without a terminal, settling needs {', '.join(missing)}")
 
 
-def signature(options: dict[str, Any]) -> tuple[str, str]:
-    """Give who decides and why; asks on a terminal. The account that runs the command is recorded beside the name."""
-    from batchpay.config import who
+def signature(options: dict[str, Any], doubts: Collection[Doubt]) -> tuple[str, str]:
+    """Give who decides and why; asks on a terminal, and refuses account numbers of the rows in doubt.
 
-    reason = _stripped(options["reason"]) or click.prompt("Reason", err=True, value_proc=_filled)
-    name = _stripped(options["name"]) or click.prompt("Your name", err=True, value_proc=_filled)
-    return f"{name} ({who()})", str(reason)
+    The account that runs the command is recorded beside the name.
+    """
+    from batchpay.config import who
+    from batchpay.reports.resolution import refuse_account_numbers
+
+    reason = str(_stripped(options["reason"]) or click.prompt("Reason", err=True, value_proc=_filled))
+    name = str(_stripped(options["name"]) or click.prompt("Your name", err=True, value_proc=_filled))
+    refuse_account_numbers("the reason", reason, doubts)
+    refuse_account_numbers("the name", name, doubts)
+    return f"{name} ({who()})", reason
 
 
 def confirm(options: dict[str, Any], sending_again: int) -> None:
@@ -146,14 +152,7 @@ def _decide(
     context: Context, ledger: Ledger, batch: BatchSummary, doubts: Mapping[int, Doubt], options: dict[str, Any]
 ) -> dict[State, Totals]:
     """Read the decisions, show what they will do, ask, and take them all or none."""
-    from batchpay.config import who
-    from batchpay.reports.resolution import (
-        decide,
-        effect_of,
-        read_decisions,
-        reason_with_notes,
-        refuse_account_numbers,
-    )
+    from batchpay.reports.resolution import decide, effect_of, read_decisions, reason_with_notes
 
     notes: Sequence[tuple[int, str]] = ()
     if options["from_"]:
@@ -166,10 +165,7 @@ def _decide(
     effect = effect_of(decisions, doubts)
     if decisions:
         show_effect(context, decisions, doubts, effect)
-        name, reason = signature(options)
-        given = name.removesuffix(f" ({who()})")
-        refuse_account_numbers("the reason", reason, doubts.values())
-        refuse_account_numbers("the name", given, doubts.values())
+        name, reason = signature(options, doubts.values())
         confirm(options, effect.get(State.PENDING, Totals()).rows)
         ledger.resolve(batch.batch, decisions, name, reason_with_notes(reason, notes))
     return effect

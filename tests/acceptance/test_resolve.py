@@ -186,3 +186,14 @@ def test_rows_that_a_killed_run_left_are_listed(home: Home) -> None:
     assert done.returncode == 7
     assert [row["row"] for row in json.loads(done.stdout)["rows_in_doubt"]] == [2]
     assert states(home.path, batch) == {1: "accepted", 2: "in_doubt", 3: "pending"}
+
+
+@pytest.mark.parametrize("option", ["--reason", "--name", "--reference"])
+def test_no_option_brings_an_account_number_into_the_ledger(home: Home, batch: str, option: str) -> None:
+    """What looks like the row's account is refused wherever it is written, and nothing is settled."""
+    words = {"--name": "Ann", "--reason": "portal", "--reference": "TX-1"} | {option: "account 9876506789"}
+    told = [word for pair in words.items() for word in pair]
+    done = home.run("resolve", batch, "--row", "2", "--decision", "accepted", *told, "--yes")
+    assert done.returncode == 2
+    assert "seems to hold the account number of row" in done.stderr
+    assert states(home.path, batch)[2] == "in_doubt"
