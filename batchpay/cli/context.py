@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from batchpay.cli.commands import command_options, preset_name
-from batchpay.config import Settings, check_tables, load_settings, read_settings_file, settings_file
+from batchpay.settings import Settings, check_tables, load_settings, read_settings_file, settings_file
 
 COMMON = ("config", "profile", "json", "quiet", "verbose", "color")
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])

@@ -10,23 +10,23 @@ from batchpay.cli import output
 from batchpay.cli.context import Context
 from batchpay.cli.paths import Outputs
 from batchpay.cli.validate import file_request, preview_json, print_preview
-from batchpay.config import Settings, load_credentials
 from batchpay.payment import State
+from batchpay.settings import Settings, load_credentials
 
 if TYPE_CHECKING:
-    from batchpay.batch import Preview
+    from batchpay.workflows.submit import Preview
 
 
 def dry_run_one(
     context: Context, path: str, settings: Settings, options: dict[str, Any], outputs: Outputs
 ) -> tuple[int, dict[str, Any]]:
     """Show what a submission of one file would do; gives the exit code and what --json tells."""
-    from batchpay import batch
+    from batchpay.workflows import submit as flow
 
     rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
     plan = str(outputs.claim(options["plan"])) if options["plan"] else None
     request = file_request(path, rejects, options, settings)
-    preview = batch.dry_run(request, settings, requests_shown=options["show_requests"], plan=plan)
+    preview = flow.dry_run(request, settings, requests_shown=options["show_requests"], plan=plan)
     if options["preflight"]:
         _ask_gateway(settings, preview)
     seconds = seconds_at(settings, preview.rows_to_send)

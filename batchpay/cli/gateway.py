@@ -15,7 +15,7 @@ from batchpay.cli.context import Context, Group, option
 from batchpay.errors import WrongUse
 
 if TYPE_CHECKING:
-    from batchpay.account_file import AccountRow
+    from batchpay.accounts.account_file import AccountRow
     from batchpay.gateway.accounts import AccountsClient, GatewayAccount
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -155,7 +155,7 @@ def update(context: Context, /, number: str | None, **options: Any) -> int:
     node = _node_of_options(options, update=True)
     if options["dry_run"]:
         return _show_node(context, node)
-    from batchpay.account_file import update_problem
+    from batchpay.accounts.account_file import update_problem
 
     with _client(context) as client:
         problem = update_problem(_standing(client, found))
@@ -204,8 +204,8 @@ def default(context: Context, number: str, yes: bool) -> int:
 
 @contextmanager
 def _client(context: Context) -> Iterator[AccountsClient]:
-    from batchpay.config import load_credentials
     from batchpay.gateway.accounts import AccountsClient
+    from batchpay.settings import load_credentials
 
     settings = context.settings.gateway
     client = AccountsClient(settings, load_credentials(settings))
@@ -226,7 +226,7 @@ def _number(text: str) -> int:
 
 def _standing(client: AccountsClient, number: int) -> GatewayAccount:
     """Give an account that is there and not deleted; raises WrongUse before anything is changed."""
-    from batchpay.account_file import standing_problem
+    from batchpay.accounts.account_file import standing_problem
 
     standing = {account.id: account for account in client.accounts(deleted=False)}
     if number not in standing:
@@ -266,7 +266,7 @@ def _node_of_options(options: dict[str, Any], *, update: bool) -> dict[str, int 
 
 def _secret(name: str, file: str | None) -> str:
     """Fetch a secret from its file, the environment, or a prompt without echo."""
-    from batchpay.config import read_secret_file
+    from batchpay.settings import read_secret_file
 
     if file:
         return read_secret_file(Path(file), f"--{name}-file").reveal()
@@ -282,7 +282,7 @@ def _secret(name: str, file: str | None) -> str:
 
 def _send_file(context: Context, options: dict[str, Any], *, update: bool) -> int:
     """Check every account of a file, then create or update those that are right."""
-    from batchpay import account_file
+    from batchpay.accounts import account_file
 
     extra = [name for name, value in options.items() if value and name not in ("from_", "results", "dry_run")]
     if extra:
@@ -302,7 +302,7 @@ def _send_file(context: Context, options: dict[str, Any], *, update: bool) -> in
 
 
 def _finish_file(context: Context, rows: list[AccountRow], *, stopped: str | None, results: Path | None) -> int:
-    from batchpay import account_file
+    from batchpay.accounts import account_file
 
     code = account_file.exit_code(rows, stopped)
     shown = [row.result() for row in rows]

@@ -29,7 +29,7 @@ def init(context: Context) -> int:
 
     Example: batchpay ledger init
     """
-    from batchpay.ledger.sqlite import create_ledger
+    from batchpay.ledger.sqlite.opening import create_ledger
 
     place = create_ledger(context.settings.ledger)
     if context.json:
@@ -52,8 +52,8 @@ def check(context: Context, accept_witness: bool, reason: str | None) -> int:
 
     Example: batchpay ledger check
     """
-    from batchpay.config import who
-    from batchpay.ledger.sqlite import accept_ledger, open_ledger
+    from batchpay.ledger.sqlite.opening import accept_ledger, open_ledger
+    from batchpay.settings import who
 
     doubted = 0
     if accept_witness:
@@ -82,7 +82,7 @@ def backup(context: Context, target: Path) -> int:
 
     Example: batchpay ledger backup /mnt/safe/ledger-2026-07-24.db
     """
-    from batchpay.ledger.sqlite import open_ledger
+    from batchpay.ledger.sqlite.opening import open_ledger
 
     with closing(open_ledger(context.settings.ledger, read_only=True)) as opened:
         opened.backup(target)

@@ -19,7 +19,7 @@ from batchpay.errors import BatchpayError, NotUsable
 
 if TYPE_CHECKING:
     from batchpay.operations.ping import Ping
-    from batchpay.reports.summary import Summary
+    from batchpay.summary import Summary
 
 
 operation_options = declared(

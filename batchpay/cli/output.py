@@ -11,7 +11,7 @@ import click
 
 from batchpay.cli.context import Context
 from batchpay.payment import State, Totals, format_cents
-from batchpay.reports.summary import Summary
+from batchpay.summary import Summary
 
 _ORDER = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING, State.REJECTED)
 _COLORS = {State.ACCEPTED: "green", State.DECLINED: "yellow", State.IN_DOUBT: "red", State.REJECTED: "yellow"}

@@ -13,13 +13,13 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context
-from batchpay.config import Settings
 from batchpay.payment import State
+from batchpay.settings import Settings
 
 if TYPE_CHECKING:
     from batchpay.ledger.contract import BatchSummary
-    from batchpay.submission import Tally
-    from batchpay.throttle import Throttle
+    from batchpay.sending.pacing import Throttle
+    from batchpay.sending.sender import Tally
 
 _LOG_EVERY_S = 30.0
 _RATE_OVER_S = 1.0

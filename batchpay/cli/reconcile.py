@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from batchpay.ledger.contract import BatchSummary, Ledger
-    from batchpay.reports.export import Export
-    from batchpay.reports.matching import Matching
-    from batchpay.reports.reconciliation import FoundDoubt, Reconciliation
+    from batchpay.reconciliation.matching import Matching
+    from batchpay.reconciliation.statement import Export
+    from batchpay.reconciliation.verdicts import FoundDoubt, Reconciliation
 
 
 @click.command(cls=Command, short_help="Match a batch with a gateway's or a bank's export.")
@@ -43,11 +43,11 @@ def reconcile(context: Context, /, batch: str, **options: Any) -> int:
 
     Example: batchpay reconcile 3f2a91c0d7e1 --against settlements.csv
     """
-    from batchpay.files.tables import table_format
-    from batchpay.ledger.sqlite import open_ledger
-    from batchpay.reports.export import ExportMap, load_export_map, read_export
-    from batchpay.reports.matching import match
-    from batchpay.reports.reconciliation import reconcile as reconcile_batch
+    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.reconciliation.matching import match
+    from batchpay.reconciliation.statement import ExportMap, load_export_map, read_export
+    from batchpay.reconciliation.verdicts import reconcile as reconcile_batch
+    from batchpay.writing.table import table_format
 
     if options["settle"]:
         check_signature(options)
@@ -73,10 +73,10 @@ def _settle(
     context: Context, ledger: Ledger, batch: BatchSummary, export: Export, options: dict[str, Any]
 ) -> tuple[list[FoundDoubt], Matching]:
     """Show every row in doubt that the export has, ask, and settle those whose line says what became of them."""
-    from batchpay.config import who
-    from batchpay.reports.matching import match
-    from batchpay.reports.reconciliation import found_doubts
-    from batchpay.reports.resolution import rows_in_doubt, take_over
+    from batchpay.reconciliation.matching import match
+    from batchpay.reconciliation.resolution import rows_in_doubt, take_over
+    from batchpay.reconciliation.verdicts import found_doubts
+    from batchpay.settings import who
 
     take_over(ledger, ledger.find(batch.batch), who())
     matching = match(ledger, batch, export.lines, options["days"])
@@ -116,8 +116,8 @@ def _print(
     settled: Sequence[FoundDoubt],
     path: Path,
 ) -> None:
-    from batchpay.reports.reconciliation import Verdict
-    from batchpay.reports.summary import summary_of_batch
+    from batchpay.reconciliation.verdicts import Verdict
+    from batchpay.summary import summary_of_batch
 
     if context.json:
         answer = {**summary_of_batch(batch).as_json(), "exit_code": result.exit_code}

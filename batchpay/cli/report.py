@@ -23,9 +23,9 @@ def report(context: Context, batch: str | None, out: str | None) -> int:
 
     Example: batchpay report 3f2a91c0d7e1 --out today.html
     """
-    from batchpay.ledger.sqlite import open_ledger
+    from batchpay.ledger.sqlite.opening import open_ledger
     from batchpay.reports.page import write_batch_page
-    from batchpay.reports.summary import summary_of_batch
+    from batchpay.summary import summary_of_batch
 
     with closing(open_ledger(context.settings.ledger, read_only=True)) as ledger:
         found = ledger.find(batch)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from batchpay.ledger.contract import BatchSummary, Decision, Ledger
-    from batchpay.reports.resolution import Doubt
+    from batchpay.reconciliation.resolution import Doubt
 
 _WORDS = ("accepted", "declined", "send again")
 _SHOWN_MAX = 100
@@ -68,8 +68,8 @@ def signature(options: dict[str, Any], doubts: Collection[Doubt]) -> tuple[str, 
 
     The account that runs the command is recorded beside the name.
     """
-    from batchpay.config import who
-    from batchpay.reports.resolution import refuse_account_numbers
+    from batchpay.reconciliation.resolution import refuse_account_numbers
+    from batchpay.settings import who
 
     reason = str(_stripped(options["reason"]) or click.prompt("Reason", err=True, value_proc=_filled))
     name = str(_stripped(options["name"]) or click.prompt("Your name", err=True, value_proc=_filled))
@@ -101,8 +101,8 @@ def _filled(text: str) -> str:
 
 
 def _list(context: Context, batch: str, export: str | None) -> int:
-    from batchpay.ledger.sqlite import open_ledger
-    from batchpay.reports.resolution import rows_in_doubt, write_sheet
+    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.reconciliation.resolution import rows_in_doubt, write_sheet
 
     settings = context.settings
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
@@ -119,9 +119,9 @@ def _list(context: Context, batch: str, export: str | None) -> int:
 
 def _take_over(context: Context, found: BatchSummary) -> None:
     """Rows in `sending` without a living run are in doubt; a run that lives is left alone."""
-    from batchpay.config import who
-    from batchpay.ledger.sqlite import open_ledger
-    from batchpay.reports.resolution import take_over
+    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.reconciliation.resolution import take_over
+    from batchpay.settings import who
 
     with closing(open_ledger(context.settings.ledger)) as ledger:
         try:
@@ -132,9 +132,9 @@ def _take_over(context: Context, found: BatchSummary) -> None:
 
 
 def _settle(context: Context, batch: str, options: dict[str, Any]) -> int:
-    from batchpay.config import who
-    from batchpay.ledger.sqlite import open_ledger
-    from batchpay.reports.resolution import rows_in_doubt, take_over
+    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.reconciliation.resolution import rows_in_doubt, take_over
+    from batchpay.settings import who
 
     settings = context.settings
     with closing(open_ledger(settings.ledger)) as ledger:
@@ -152,7 +152,7 @@ def _decide(
     context: Context, ledger: Ledger, batch: BatchSummary, doubts: Mapping[int, Doubt], options: dict[str, Any]
 ) -> dict[State, Totals]:
     """Read the decisions, show what they will do, ask, and take them all or none."""
-    from batchpay.reports.resolution import decide, effect_of, read_decisions, reason_with_notes
+    from batchpay.reconciliation.resolution import decide, effect_of, read_decisions, reason_with_notes
 
     notes: Sequence[tuple[int, str]] = ()
     if options["from_"]:
@@ -209,8 +209,8 @@ def _finish(
 ) -> int:
     """Print where the batch stands and give the exit code: 7 while a row is in doubt."""
     from batchpay.payment import format_cents
-    from batchpay.reports.resolution import DECISIONS
-    from batchpay.reports.summary import summary_of_batch
+    from batchpay.reconciliation.resolution import DECISIONS
+    from batchpay.summary import summary_of_batch
 
     code = _EXIT_IN_DOUBT if doubts else 0
     if context.json:
@@ -236,7 +236,7 @@ def _finish(
 
 
 def _print_doubts(context: Context, batch: BatchSummary, doubts: Sequence[Doubt], exported: str | None) -> None:
-    from batchpay.reports.resolution import moment_text
+    from batchpay.reconciliation.resolution import moment_text
 
     click.echo(f"{output.printable(batch.file)}   batch {batch.batch}")
     if not doubts:

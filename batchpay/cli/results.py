@@ -20,9 +20,9 @@ def results(context: Context, batch: str | None, results: str | None) -> int:
 
     Example: batchpay results 3f2a91c0d7e1 --results today.xlsx
     """
-    from batchpay.ledger.sqlite import open_ledger
+    from batchpay.ledger.sqlite.opening import open_ledger
     from batchpay.reports.results import write_results
-    from batchpay.reports.summary import summary_of_batch
+    from batchpay.summary import summary_of_batch
 
     with closing(open_ledger(context.settings.ledger, read_only=True)) as ledger:
         found = ledger.find(batch)

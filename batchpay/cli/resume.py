@@ -12,8 +12,8 @@ from batchpay.cli.context import Command, Context, option
 from batchpay.cli.operations import operation_options, surrounded
 from batchpay.cli.paths import Outputs, make_folder
 from batchpay.cli.sending import check_gateway, run_request, sending_options, sending_settings, tell_surroundings
-from batchpay.config import load_credentials
-from batchpay.files.tables import table_format
+from batchpay.settings import load_credentials
+from batchpay.writing.table import table_format
 
 
 @click.command(cls=Command, short_help="Go on with a batch's pending rows; the file is no longer needed.")
@@ -31,9 +31,9 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     Example: batchpay resume 3f2a91c0d7e1
     """
     from batchpay.cli.progress import progress_for
-    from batchpay.ledger.sqlite import open_ledger
-    from batchpay.reports.summary import summary_of_batch
-    from batchpay.run import run_batch
+    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.summary import summary_of_batch
+    from batchpay.workflows.run import run_batch
 
     settings, outputs = sending_settings(context.settings, options), Outputs(())
     with surrounded(context, options, outputs) as (account, codes):

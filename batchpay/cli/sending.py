@@ -12,12 +12,12 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context, declared, option
-from batchpay.config import Credentials, Settings
 from batchpay.errors import SettingsNotUsable
-from batchpay.throttle import parse_rate
+from batchpay.sending.pacing import parse_rate
+from batchpay.settings import Credentials, Settings
 
 if TYPE_CHECKING:
-    from batchpay.run import RunRequest
+    from batchpay.workflows.run import RunRequest
 
 
 class Until(click.ParamType[float]):
@@ -82,7 +82,7 @@ def sending_settings(settings: Settings, options: dict[str, Any]) -> Settings:
 
 def tell_surroundings(context: Context, settings: Settings) -> None:
     """With -v, say where payments go, how fast, and where they are recorded."""
-    from batchpay.ledger.sqlite import location
+    from batchpay.ledger.sqlite.opening import location
 
     submit = settings.submit
     output.detail(
@@ -103,8 +103,8 @@ def run_request(
 ) -> RunRequest:
     """Say how far a run may go, and what it asks the gateway first."""
     from batchpay.gateway.preflight import Preflight
-    from batchpay.run import RunRequest
-    from batchpay.submission import Limits
+    from batchpay.sending.sender import Limits
+    from batchpay.workflows.run import RunRequest
 
     limits = Limits(rows_max=options["limit"], until=options["until"])
     asks = options["preflight"] is not False

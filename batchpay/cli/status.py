@@ -19,8 +19,8 @@ def status(context: Context, batch: str | None) -> int:
 
     Example: batchpay status
     """
-    from batchpay.ledger.sqlite import open_ledger
-    from batchpay.reports.summary import instant, summary_of_batch
+    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.summary import instant, summary_of_batch
 
     with closing(open_ledger(context.settings.ledger, read_only=True)) as ledger:
         if batch is not None:

@@ -11,6 +11,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.each_file import work_through
 from batchpay.cli.operations import (
     Account,
     archive_finished,
@@ -22,12 +23,11 @@ from batchpay.cli.operations import (
 from batchpay.cli.options import checking_options
 from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder
 from batchpay.cli.sending import check_gateway, run_request, sending_options, sending_settings, tell_surroundings
-from batchpay.cli.several import work_through
-from batchpay.config import Credentials, Settings, load_credentials
-from batchpay.files.tables import table_format
+from batchpay.settings import Credentials, Settings, load_credentials
+from batchpay.writing.table import table_format
 
 if TYPE_CHECKING:
-    from batchpay.run import RunRequest
+    from batchpay.workflows.run import RunRequest
 
 
 @click.command(cls=Command, short_help="Check payment files, send what is right, write results and rejects.")
@@ -118,16 +118,16 @@ def _submit_one(
     outputs: Outputs,
     account: Account,
 ) -> tuple[int, dict[str, Any]]:
-    from batchpay import batch
     from batchpay.cli.progress import progress_for
     from batchpay.cli.validate import file_request, print_counts
     from batchpay.gateway.origin import check_origin
+    from batchpay.workflows import submit as flow
 
     rejects = outputs.claim(options["rejects"] or beside(path, "rejects", options["out"]))
     results = outputs.claim(options["results"] or beside(path, "results", options["out"]))
     table_format(results)
     request = file_request(path, rejects, options, settings)
-    submission = batch.SubmitRequest(
+    submission = flow.SubmitRequest(
         dataclasses.replace(run, results=results),
         again=options["again"],
         reason=" ".join(options["reason"].split()) if options["reason"] else None,
@@ -135,7 +135,7 @@ def _submit_one(
     )
     on_loopback = check_origin(settings.gateway.base_url).is_loopback
     with progress_for(context, settings, ask=not options["yes"]) as progress:
-        summary, verdict = batch.submit(request, submission, settings, credentials, progress, make_ledger=on_loopback)
+        summary, verdict = flow.submit(request, submission, settings, credentials, progress, make_ledger=on_loopback)
     account.add(summary)
     output.detail(context, f"{summary.file}: batch {summary.batch}, {summary.seconds:.1f} s")
     if options["archive"] and "://" not in path and path != "-":

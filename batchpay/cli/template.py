@@ -22,7 +22,7 @@ def template(context: click.Context, path: Path, force: bool) -> None:
 
     Example: batchpay template payments.xlsx
     """
-    from batchpay.files.blank import write_blank
+    from batchpay.intake.template import write_blank
 
     if path.exists() and not force:
         raise WrongUse(f"{path} is there already; --force writes over it")

@@ -9,8 +9,8 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context
 from batchpay.cli.sending import check_gateway
-from batchpay.config import load_credentials
 from batchpay.errors import RunStopped
+from batchpay.settings import load_credentials
 
 
 @click.command(cls=Command, name="test-connection", short_help="Ask the gateway whether it knows us.")

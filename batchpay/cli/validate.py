@@ -11,15 +11,15 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.each_file import work_through
 from batchpay.cli.options import checking_options
 from batchpay.cli.paths import Outputs, expand
-from batchpay.cli.several import work_through
 
 if TYPE_CHECKING:
-    from batchpay.batch import Preview
-    from batchpay.checking import FileRequest
-    from batchpay.config import Settings
-    from batchpay.validation import Failure, Verdict
+    from batchpay.settings import Settings
+    from batchpay.validation.verdict import Failure, Verdict
+    from batchpay.workflows.file_check import FileRequest
+    from batchpay.workflows.submit import Preview
 
 _SHOWN_MAX = 20
 
@@ -47,11 +47,11 @@ def validate(context: Context, /, files: tuple[str, ...], **options: Any) -> int
 
 def file_request(path: str, rejects: Path | None, options: dict[str, Any], settings: Settings) -> FileRequest:
     """Put together from options and settings how a file is read and what its rows are held against."""
-    from batchpay.checking import FileRequest
     from batchpay.errors import SettingsNotUsable
     from batchpay.payment import parse_cents
     from batchpay.schemas.catalogue import check_rules_off
     from batchpay.schemas.options import RuleOptions
+    from batchpay.workflows.file_check import FileRequest
 
     most = parse_cents(settings.limits.max_amount) if settings.limits.max_amount else None
     if settings.limits.max_amount and most is None:
@@ -87,11 +87,11 @@ def file_request(path: str, rejects: Path | None, options: dict[str, Any], setti
 
 
 def _validate_one(context: Context, path: str, options: dict[str, Any], outputs: Outputs) -> tuple[int, dict[str, Any]]:
-    from batchpay import batch
+    from batchpay.workflows import submit as flow
 
     rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
     report = outputs.claim(options["report"]) if options["report"] else None
-    preview = batch.validate(file_request(path, rejects, options, context.settings), context.settings)
+    preview = flow.validate(file_request(path, rejects, options, context.settings), context.settings)
     if report is not None:
         _write_report(report, preview)
     if not context.json:
@@ -130,7 +130,7 @@ def preview_json(preview: Preview) -> dict[str, Any]:
 
 def print_preview(context: Context, preview: Preview) -> None:
     """Print what a file holds: counts, what is wrong, and the table to sign."""
-    from batchpay.schedule import sign_off_lines
+    from batchpay.approval.cash_flow import sign_off_lines
 
     output.print_summary(context, preview.summary, sent=False)
     print_counts(preview.verdict)

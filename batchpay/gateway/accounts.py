@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 import tenacity
 
-from batchpay.config import Credentials, GatewaySettings
 from batchpay.errors import BatchpayError, CredentialsRefused, GatewayUnreachable, RunStopped
 from batchpay.gateway.channel import Channel, Exchange
 from batchpay.gateway.payments import outcome_without_answer
 from batchpay.gateway.profile import Profile
 from batchpay.gateway.strict_json import parse_object
 from batchpay.payment import Outcome, State
+from batchpay.settings import Credentials, GatewaySettings
 
 Value = TypeVar("Value")
 

@@ -10,12 +10,12 @@ from functools import lru_cache
 from requests.structures import CaseInsensitiveDict
 
 from batchpay import __version__
-from batchpay.config import GatewaySettings, Secret
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.connection import ExchangeFailed, problem_of
 from batchpay.gateway.origin import Origin
 from batchpay.gateway.transport import Transport, Witness, WitnessedRequest
 from batchpay.gateway.wire import header_block
+from batchpay.settings import GatewaySettings, Secret
 
 _HEADERS = {
     "Accept": "application/json",

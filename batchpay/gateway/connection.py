@@ -14,9 +14,9 @@ from typing import Any
 import certifi
 import requests
 
-from batchpay.config import GatewaySettings
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.origin import Origin, Proxy, check_proxy, is_literal, is_loopback
+from batchpay.settings import GatewaySettings
 
 RECEIVE_BYTES = 65_536
 _PROXY_HEAD_BYTES_MAX = 16_384

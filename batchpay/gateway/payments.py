@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from batchpay.config import Credentials, GatewaySettings
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.channel import Channel, Exchange
 from batchpay.gateway.profile import Profile
 from batchpay.gateway.wire import checked_target
 from batchpay.payment import Answer, Outcome, State
+from batchpay.settings import Credentials, GatewaySettings
 
 CONNECTION_PATH = "/v2/api/connection.json"
 

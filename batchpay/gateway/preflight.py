@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from batchpay.config import Credentials, GatewaySettings
 from batchpay.errors import CredentialsRefused, GatewayUnreachable
 from batchpay.gateway.accounts import AccountRefused, AccountsClient, account_id
 from batchpay.gateway.payments import PaymentsClient
+from batchpay.settings import Credentials, GatewaySettings
 
 UNKNOWN = "unknown"
 NOT_ECHECK = "not_echeck"

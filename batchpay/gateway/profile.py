@@ -26,11 +26,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from batchpay.config import GatewaySettings
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.pace import read_pace
 from batchpay.gateway.strict_json import NotStrictJson, parse_object
 from batchpay.payment import Answer, Outcome, Pace, State
+from batchpay.settings import GatewaySettings
 
 WORD = "word"
 """An HTTP status whose meaning the body's word decides."""

@@ -18,10 +18,10 @@ import requests
 from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 
-from batchpay.config import GatewaySettings, Secret
 from batchpay.gateway.connection import Connection, Connector, ExchangeFailed, problem_of
 from batchpay.gateway.origin import check_origin
 from batchpay.gateway.wire import AnswerReader, AnswerRefused, checked_target, header_block
+from batchpay.settings import GatewaySettings, Secret
 
 
 def _nothing() -> None:

@@ -1,6 +1,6 @@
 """What a ledger does for the rest of batchpay, whatever database holds it.
 
-The left half (validation.py, registration.py) writes a batch in one transaction; the right half (submission.py) holds
+The left half (validation/, registration/) writes a batch in one transaction; the right half (sending/) holds
 a batch, claims its pending rows in file order and records, durably, first the intent to send and then the outcome;
 reports read. Nothing outside `batchpay.ledger` knows a table's name.
 
@@ -70,7 +70,7 @@ class PaymentColumns:
     accounts: Sequence[bytes]
     """8 bytes, keyed: routing and account number, for the same look."""
     details: Texts
-    """A JSON object a row: what results and reports show of it (see registration.py)."""
+    """A JSON object a row: what results and reports show of it (see registration/request_body.py)."""
     bodies: Texts
     """The exact request body as JSON text."""
 

@@ -10,8 +10,8 @@ import stat
 from pathlib import Path
 
 from batchpay.errors import NotUsable
-from batchpay.files.atomic import PendingFile
 from batchpay.operations.inbox import CONTROL_SUFFIX
+from batchpay.writing.atomic import PendingFile
 
 _TRIES_MAX = 10_000
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from batchpay.files.atomic import atomic_writer
 from batchpay.payment import State
-from batchpay.reports.summary import Summary
+from batchpay.summary import Summary
+from batchpay.writing.atomic import atomic_writer
 
 _READABLE = 0o644  # node_exporter runs as another user; the file holds counts and names of files and batches
 _COMPLETED = "batchpay_last_completed_timestamp_seconds"

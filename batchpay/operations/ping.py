@@ -10,10 +10,10 @@ import urllib.request
 from urllib.parse import urlsplit
 
 from batchpay import __version__
-from batchpay.config import GatewaySettings
 from batchpay.errors import WrongUse
 from batchpay.gateway.connection import tls_context
 from batchpay.gateway.origin import is_loopback
+from batchpay.settings import GatewaySettings
 
 TIMEOUT_S = 5.0
 

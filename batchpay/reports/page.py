@@ -28,8 +28,8 @@ from batchpay.reports.page_parts import (
     short_time,
     write,
 )
-from batchpay.reports.summary import Summary, summary_of_batch
 from batchpay.reports.timeline import timeline_of
+from batchpay.summary import Summary, summary_of_batch
 
 LISTED_MAX = 2_000
 """Rows listed one by one; results and rejects have all of them."""

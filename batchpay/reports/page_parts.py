@@ -14,9 +14,9 @@ from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 
-from batchpay.files.atomic import atomic_writer
 from batchpay.payment import Totals
 from batchpay.reports.timeline import Timeline
+from batchpay.writing.atomic import atomic_writer
 
 _TEXT_CHARACTERS_MAX = 300
 _KEPT_SPACES = frozenset("\u00a0\u202f")

@@ -7,10 +7,10 @@ from datetime import datetime
 from itertools import chain, repeat
 from pathlib import Path
 
-from batchpay.files.tables import write_table
 from batchpay.ledger.contract import BatchSummary, Ledger, RowColumns
 from batchpay.payment import format_cents
-from batchpay.reports.summary import instant
+from batchpay.summary import instant
+from batchpay.writing.table import write_table
 
 HEADER = (
     "row", "line", "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "amount",

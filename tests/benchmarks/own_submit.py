@@ -20,16 +20,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from batchpay.attempts import Attempts
-from batchpay.config import Credentials, GatewaySettings, LedgerSettings, Secret, Settings, SubmitSettings
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.ledger.contract import BatchSummary, PendingPayment
-from batchpay.ledger.sqlite import open_ledger
+from batchpay.ledger.sqlite.opening import open_ledger
 from batchpay.payment import Answer, Outcome, State
 from batchpay.reports.results import write_results
-from batchpay.run import RunRequest, run_batch
-from batchpay.submission import Limits, StopRequest, Submission, Tally
-from batchpay.throttle import Throttle
+from batchpay.sending.pacing import Throttle
+from batchpay.sending.retry import Attempts
+from batchpay.sending.sender import Limits, StopRequest, Submission, Tally
+from batchpay.settings import Credentials, GatewaySettings, LedgerSettings, Secret, Settings, SubmitSettings
+from batchpay.workflows.run import RunRequest, run_batch
 
 CREDENTIALS = Credentials("benchmark", Secret("benchmark-key"))
 FULL_SPEED = "20000"
@@ -91,23 +91,23 @@ class GrantsAtOnce:
 
 def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict[str, Any]:
     """Check and register a file by the steps of `submit`, each timed, and send nothing."""
-    from batchpay import registration
-    from batchpay.files.ahead import ahead
-    from batchpay.files.source import open_source
+    from batchpay.intake.prefetch import ahead
+    from batchpay.intake.source import open_source
     from batchpay.ledger.contract import NewBatch
+    from batchpay.registration import request_body
     from batchpay.schemas.options import RuleOptions
-    from batchpay.validation import all_rows, check
+    from batchpay.validation.verdict import all_rows, check
     from tests.benchmarks.data import AS_OF
 
     settings, rules = settings_for(folder, origin, FULL_SPEED, 1), RuleOptions(as_of=AS_OF)
     spent = dict.fromkeys(("columns_s", "read_s", "write_s"), 0.0)
     with closing(open_ledger(settings.ledger, create=True)) as ledger, open_source(str(path)) as source:
         started = time.perf_counter()
-        first = registration.Content(source.chunks, ledger)
-        second = registration.Content(source.chunks, ledger)
+        first = request_body.Content(source.chunks, ledger)
+        second = request_body.Content(source.chunks, ledger)
         verdict = check(first, rules)
         checked = time.perf_counter()
-        form = registration.request_form(settings.gateway)
+        form = request_body.request_form(settings.gateway)
         new = NewBatch(
             digest=first.digest, file=source.name, columns=source.carried, rows=verdict.rows, options={},
             origin=origin, seen=ledger.registered(),
@@ -118,7 +118,7 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
             for rows in ahead(all_rows(second, rules)):
                 times.append(time.perf_counter())
                 passed = rows.filter(~verdict.rejected_mask(rows["_row"]))
-                built = registration.payment_columns(ledger, passed, source.carried, form)
+                built = request_body.payment_columns(ledger, passed, source.carried, form)
                 while columns := next(built, None):
                     times.append(time.perf_counter())
                     registering.add_payments(columns)

@@ -11,14 +11,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from batchpay import validation_plan
-from batchpay.files.rejects import open_rejects
-from batchpay.files.source import open_source
+from batchpay.intake.source import open_source
 from batchpay.schemas.catalogue import PAYMENT_ID_DUPLICATE, ROW_DUPLICATE
 from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.payment import payment_rules
 from batchpay.schemas.rule import Rule
-from batchpay.validation import check
+from batchpay.validation import compiled_rules
+from batchpay.validation.rejects import open_rejects
+from batchpay.validation.verdict import check
 from tests.benchmarks.data import AS_OF
 from tests.benchmarks.rules import SHARED_RULES
 
@@ -45,7 +45,7 @@ def main() -> None:
     options = RuleOptions(as_of=AS_OF)
     if which == "fifteen":
         options = replace(options, rules_off=frozenset({PAYMENT_ID_DUPLICATE.name, ROW_DUPLICATE.name}))
-        vars(validation_plan)["payment_rules"] = only_the_shared
+        vars(compiled_rules)["payment_rules"] = only_the_shared
     started = time.perf_counter()
     with open_source(path) as source:
         rejects = open_rejects(target, source)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import trustme
 
-from batchpay.attempts import Attempts
-from batchpay.config import SubmitSettings
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Outcome, State
-from batchpay.submission import Limits, StopRequest, Submission
-from batchpay.throttle import Throttle
+from batchpay.sending.pacing import Throttle
+from batchpay.sending.retry import Attempts
+from batchpay.sending.sender import Limits, StopRequest, Submission
+from batchpay.settings import SubmitSettings
 from tests.campaign.trial import Findings
 from tests.support.fault_client import CREDENTIALS, body, settings_for, write_bundle
 from tests.support.fault_kinds import FAULTS

@@ -65,12 +65,12 @@ SABOTAGES = (
         "records a row only after it was sent",
         (
             (
-                "submission.py",
+                "sending/sender.py",
                 "            self._recorder.intend(payment.row)\n            granted = True\n",
                 "            granted = True\n",
             ),
             (
-                "submission.py",
+                "sending/sender.py",
                 "            self._recorder.record(payment.row, outcome)\n",
                 "            self._recorder.intend(payment.row)\n"
                 "            self._recorder.record(payment.row, outcome)\n",
@@ -81,14 +81,18 @@ SABOTAGES = (
     Sabotage(
         "puts rows found in sending back to pending",
         (
-            ("ledger/running.py", "recovering.move(row, SENDING, IN_DOUBT)", "recovering.move(row, SENDING, PENDING)"),
-            ("ledger/running.py", "recovering.note_attempt(row, IN_DOUBT,", "recovering.note_attempt(row, PENDING,"),
+            (
+                "ledger/sqlite/run.py",
+                "recovering.move(row, SENDING, IN_DOUBT)",
+                "recovering.move(row, SENDING, PENDING)",
+            ),
+            ("ledger/sqlite/run.py", "recovering.note_attempt(row, IN_DOUBT,", "recovering.note_attempt(row, PENDING,"),
         ),
         _kills,
     ),
     Sabotage(
         "leaves rows found in sending as they are",
-        (("ledger/running.py", "found = recovering.ids_in(SENDING)", "found = []"),),
+        (("ledger/sqlite/run.py", "found = recovering.ids_in(SENDING)", "found = []"),),
         _kills,
     ),
     Sabotage(
@@ -125,22 +129,22 @@ SABOTAGES = (
     ),
     Sabotage(
         "does not sync the ledger",
-        (("ledger/store.py", '"synchronous = FULL"', '"synchronous = OFF"'),),
+        (("ledger/sqlite/store.py", '"synchronous = FULL"', '"synchronous = OFF"'),),
         _power_cuts,
     ),
     Sabotage(
         "sends before the commit has returned",
         (
-            ("submission.py", "        intent.done.acquire()\n", ""),
-            ("submission.py", "        if not intent.granted:\n            raise NotGranted\n", ""),
+            ("sending/sender.py", "        intent.done.acquire()\n", ""),
+            ("sending/sender.py", "        if not intent.granted:\n            raise NotGranted\n", ""),
         ),
         _power_cuts,
     ),
     Sabotage(
         "lets two runs have a batch, and does not ask for the token",
         (
-            ("ledger/sqlite_ledger.py", 'raise BatchHeld("another run holds this batch") from None', "pass"),
-            ("ledger/running.py", "if not held or held[0] != self._token:", "if not held:"),
+            ("ledger/sqlite/ledger.py", 'raise BatchHeld("another run holds this batch") from None', "pass"),
+            ("ledger/sqlite/run.py", "if not held or held[0] != self._token:", "if not held:"),
         ),
         _starts,
     ),
@@ -148,7 +152,7 @@ SABOTAGES = (
         "forgets an outcome now and then",
         (
             (
-                "submission.py",
+                "sending/sender.py",
                 "            self._recorder.record(payment.row, outcome)\n",
                 "            if payment.row != 5:\n                self._recorder.record(payment.row, outcome)\n",
             ),
@@ -157,24 +161,30 @@ SABOTAGES = (
     ),
     Sabotage(
         "does not hold the ledger against its witness",
-        (("ledger/checking.py", "    if found is None or found[0] != testimony.mac:", "    if found is testimony:"),),
+        (
+            (
+                "ledger/sqlite/audit.py",
+                "    if found is None or found[0] != testimony.mac:",
+                "    if found is testimony:",
+            ),
+        ),
         _once(restores.older_ledger),
     ),
     Sabotage(
         "does not look for payments of earlier batches",
-        (("ledger/earlier.py", "    return [found[row] for row in sorted(found)]", "    return []"),),
+        (("ledger/sqlite/duplicate_lookup.py", "    return [found[row] for row in sorted(found)]", "    return []"),),
         _once(races.paid_under_another_name),
     ),
     Sabotage(
         "takes a file under another name for another batch",
         (
             (
-                "registration.py",
+                "registration/request_body.py",
                 '        digest = self._ledger.digest_stream("batch")\n',
                 '        digest = self._ledger.digest_stream("batch")\n'
                 "        digest.update(self._chunks.__self__.name.encode())\n",
             ),
-            ("ledger/earlier.py", "    return [found[row] for row in sorted(found)]", "    return []"),
+            ("ledger/sqlite/duplicate_lookup.py", "    return [found[row] for row in sorted(found)]", "    return []"),
         ),
         _once(races.paid_under_another_name),
     ),

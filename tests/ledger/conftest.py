@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from batchpay.config import LedgerSettings
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.sqlite import create_ledger, open_ledger
+from batchpay.ledger.sqlite.opening import create_ledger, open_ledger
+from batchpay.settings import LedgerSettings
 
 
 class LedgerFactory:

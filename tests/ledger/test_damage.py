@@ -9,9 +9,9 @@ from contextlib import closing
 import pytest
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable, WrongUse
-from batchpay.ledger import checking, sqlite
 from batchpay.ledger.contract import Decision, Ledger
-from batchpay.ledger.store import connect
+from batchpay.ledger.sqlite import audit, opening
+from batchpay.ledger.sqlite.store import connect
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, body_of, columns, register, rejected
 from tests.ledger.conftest import LedgerFactory
@@ -145,7 +145,7 @@ def test_a_row_whose_attempt_contradicts_it_is_never_granted(
     connection.execute("UPDATE row SET state = 3 WHERE id & 4294967295 = 1")
     connection.commit()
     connection.close()
-    monkeypatch.setattr(checking, "SMALL_BYTES", 0)
+    monkeypatch.setattr(audit, "SMALL_BYTES", 0)
     ledger = used.open()
     batch = ledger.find(None)
     with ledger.hold(batch.digest):
@@ -166,7 +166,7 @@ def test_a_large_ledger_is_looked_over_in_short(
     used: LedgerFactory, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     """Totals and the end of the history are checked at every opening, however large the ledger is."""
-    monkeypatch.setattr(checking, "SMALL_BYTES", 0)
+    monkeypatch.setattr(audit, "SMALL_BYTES", 0)
     used.open()
     used.close()
     connection = sqlite3.connect(used.path)
@@ -212,7 +212,7 @@ def test_a_lost_acceptance_needs_name_and_reason(used: LedgerFactory) -> None:
     """Nobody accepts a ledger anonymously."""
     for who, why in (("", "x"), ("ada", " ")):
         with pytest.raises(WrongUse, match="named person"):
-            sqlite.accept_ledger(used.settings, who, why)
+            opening.accept_ledger(used.settings, who, why)
 
 
 def test_a_spilled_outcome_counts_for_its_own_attempt_only(ledger_factory: LedgerFactory) -> None:

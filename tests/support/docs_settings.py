@@ -6,10 +6,10 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from batchpay.config import Settings
+from batchpay.settings import Settings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
-MARK = "<!-- Below: written by `python -m tests.support.docs_settings` from batchpay/config.py. -->\n"
+MARK = "<!-- Below: written by `python -m tests.support.docs_settings` from batchpay/settings.py. -->\n"
 
 
 def tables() -> str:

@@ -8,10 +8,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchpay.config import LedgerSettings
 from batchpay.ledger.contract import Ledger, NewBatch, PaymentColumns, RejectedColumns, Texts
-from batchpay.ledger.sqlite import open_ledger
+from batchpay.ledger.sqlite.opening import open_ledger
 from batchpay.payment import Answer, Outcome, State, Totals
+from batchpay.settings import LedgerSettings
 
 ORIGIN = "http://127.0.0.1:9"
 """Nobody listens there: a batch of the tests can never be sent by accident."""

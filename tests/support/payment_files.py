@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from batchpay.files.mapping import Mapping as ColumnMap
-from batchpay.files.source import open_source
+from batchpay.intake.column_map import Mapping as ColumnMap
+from batchpay.intake.source import open_source
 from batchpay.schemas.columns import REQUIRED
 
 VALID = {

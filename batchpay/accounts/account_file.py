@@ -1,0 +1,264 @@
+"""Gateway accounts out of a file, one a row: read, checked, created or updated one after another, each outcome kept.
+
+The results file is the memory of such a run. It comes into being before the first request, and names an account as in
+doubt before its request leaves; so a run that is killed tells what may have happened, and one that finds a results file
+does nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import json
+import os
+import stat
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from batchpay.errors import CredentialsNotUsable, FileRefused, NotUsable, RunStopped, WrongUse
+from batchpay.gateway.accounts import AccountInDoubt, AccountRefused, GatewayAccount, account_id
+from batchpay.schemas.account import ATTRIBUTES, SECRETS, check_accounts, wire_node
+from batchpay.writing.atomic import atomic_writer
+
+BYTES_MAX = 4_000_000
+ROWS_MAX = 10_000
+RESULT_COLUMNS = ("row", "gateway_id", "gateway_name", "state", "message")
+_KINDS = (".json", ".toml", ".csv")
+
+
+@dataclass(slots=True)
+class AccountRow:
+    """One account of a file and what became of it."""
+
+    row: int
+    """From 1, without a header."""
+    cells: dict[str, str | None] = field(repr=False)
+    gateway_id: int | None = None
+    state: str = "not_sent"
+    """`rejected`, `not_sent`, `created`, `updated`, `refused` or `in_doubt`."""
+    message: str = ""
+
+    def result(self) -> dict[str, Any]:
+        """The row as results show it: no secret is among it."""
+        return {
+            "row": self.row,
+            "gateway_id": self.gateway_id,
+            "gateway_name": self.cells.get("gateway_name"),
+            "state": self.state,
+            "message": self.message,
+        }
+
+
+class Client(Protocol):
+    """What of `AccountsClient` is needed here."""
+
+    def accounts(self, deleted: bool | None = None) -> list[GatewayAccount]:
+        """List accounts."""
+
+    def create(self, node: Mapping[str, int | str]) -> int:
+        """Create an account."""
+
+    def update(self, number: int, node: Mapping[str, int | str]) -> str:
+        """Update an account."""
+
+
+def read_account_file(path: Path, *, update: bool) -> list[AccountRow]:
+    """Read a JSON, TOML or CSV file of accounts; raises FileRefused, and CredentialsNotUsable for open secrets.
+
+    JSON: a list of objects, one object, or either under `gateway` or `gateways`. TOML: `[[gateway]]`, or the attributes
+    alone. CSV: a header of attributes. To update, each account has its `id` beside its attributes.
+    """
+    text, mode = _content(path)
+    nodes = _nodes(path, text)
+    if not nodes:
+        raise FileRefused(f"{path} holds no account")
+    if len(nodes) > ROWS_MAX:
+        raise FileRefused(f"{path} holds more than {ROWS_MAX:,} accounts")
+    allowed = ("id", *ATTRIBUTES) if update else ATTRIBUTES
+    rows = [_row(path, number, node, allowed) for number, node in enumerate(nodes, start=1)]
+    if mode & 0o077 and any(row.cells.get(name) for row in rows for name in SECRETS):
+        raise CredentialsNotUsable(f"{path} holds pins or passwords and is open to others; set its mode to 0600")
+    return rows
+
+
+def reject_wrong(rows: Sequence[AccountRow], *, update: bool) -> None:
+    """Mark the rows that break a rule as rejected, with every reason."""
+    reasons: dict[int, list[str]] = {}
+    for index, row in enumerate(rows):
+        if update and row.gateway_id is None:
+            reasons.setdefault(index, []).append("id: format: must be the account's id in digits")
+    for failure in check_accounts([row.cells for row in rows], update=update):
+        reasons.setdefault(failure.row, []).append(str(failure))
+    for index, texts in reasons.items():
+        rows[index].state, rows[index].message = "rejected", "; ".join(texts)
+
+
+def standing_problem(accounts: Mapping[int, GatewayAccount], deleted: Mapping[int, GatewayAccount], number: int) -> str:
+    """Say why an account can't be changed; empty where it can."""
+    if number in accounts:
+        return ""
+    return f"id: {number} is a deleted account" if number in deleted else f"id: {number} is no account at the gateway"
+
+
+def update_problem(account: GatewayAccount) -> str:
+    """Say why an account can't be updated through this interface; empty where it can."""
+    if account.gateway_name.startswith("processorB"):
+        return f"gateway_name: {account.id} is an account of processor B, which can't be updated through this interface"
+    return ""
+
+
+def reject_not_there(client: Client, rows: Sequence[AccountRow]) -> None:
+    """Mark updates of accounts that are unknown, deleted or processor B's as rejected."""
+    wanted = [row for row in rows if row.state == "not_sent"]
+    if not wanted:
+        return
+    standing = {account.id: account for account in client.accounts(deleted=False)}
+    missing = any(row.gateway_id not in standing for row in wanted)
+    deleted = {account.id: account for account in client.accounts(deleted=True)} if missing else {}
+    for row in wanted:
+        number = row.gateway_id or 0
+        problem = standing_problem(standing, deleted, number) or update_problem(standing[number])
+        if problem:
+            row.state, row.message = "rejected", problem
+
+
+def begin_results(path: Path) -> None:
+    """Claim the results file's name, so that no other run has it; raises WrongUse where the file is there already."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        raise WrongUse(
+            f"{path} is there already and tells what an earlier run did; move it away, or name another with --results"
+        ) from None
+    except OSError as error:
+        raise NotUsable(f"{path} can't be written: {error.strerror}") from None
+
+
+def send_rows(client: Client, rows: Sequence[AccountRow], results: Path, *, update: bool) -> str | None:
+    """Create or update what is not rejected, in order; returns why the run stopped early, or None.
+
+    An account in doubt stops the run: whatever lost its answer may lose the next ones.
+    """
+    stopped = None
+    for row in rows:
+        if row.state != "not_sent":
+            continue
+        row.state, row.message = "in_doubt", "the request was under way when this was written"
+        write_results(results, rows)
+        try:
+            _send(client, row, update=update)
+        except AccountRefused as error:
+            row.state, row.message = "refused", str(error)
+        except AccountInDoubt as error:
+            row.message = stopped = str(error)
+        except RunStopped as error:
+            row.state, row.message, stopped = "not_sent", "", str(error)
+        if stopped:
+            break
+    write_results(results, rows)
+    return stopped
+
+
+def exit_code(rows: Sequence[AccountRow], stopped: str | None) -> int:
+    """7 with a row in doubt, 6 when stopped early, 3 with a row rejected or refused, else 0."""
+    states = {row.state for row in rows}
+    if "in_doubt" in states:
+        return AccountInDoubt.exit_code
+    if stopped:
+        return RunStopped.exit_code
+    return AccountRefused.exit_code if states & {"rejected", "refused"} else 0
+
+
+def write_results(path: Path, rows: Sequence[AccountRow]) -> None:
+    """Write the results as JSON or CSV, by the name's ending."""
+    results = [row.result() for row in rows]
+    if path.suffix == ".json":
+        content = json.dumps({"accounts": results}, ensure_ascii=False, indent=2) + "\n"
+    else:
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, RESULT_COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: _defused(value) for name, value in result.items()} for result in results)
+        content = text.getvalue()
+    with atomic_writer(path) as file:
+        file.write(content.encode())
+
+
+def _send(client: Client, row: AccountRow, *, update: bool) -> None:
+    node = wire_node(row.cells)
+    if update:
+        row.message = client.update(row.gateway_id or 0, node)
+        row.state = "updated"
+    else:
+        row.gateway_id = client.create(node)
+        row.state, row.message = "created", ""
+
+
+def _content(path: Path) -> tuple[str, int]:
+    """The file's text and its mode."""
+    if path.suffix not in _KINDS:
+        raise FileRefused(f"{path}: a file of accounts ends in {', '.join(_KINDS)}")
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > BYTES_MAX:
+                raise FileRefused(f"{path} is no regular file of at most {BYTES_MAX:,} bytes")
+            return file.read().decode("utf-8-sig"), status.st_mode
+    except OSError as error:
+        raise FileRefused(f"{path} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise FileRefused(f"{path} is not UTF-8") from None
+
+
+def _nodes(path: Path, text: str) -> list[Any]:
+    try:
+        if path.suffix == ".csv":
+            reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+            header = reader.fieldnames or []
+            if len(set(header)) < len(header):
+                raise FileRefused(f"{path} has a column twice")
+            return list(reader)
+        value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=_once)
+    except (csv.Error, ValueError, RecursionError):
+        # The parser's own words may quote a pin.
+        raise FileRefused(f"{path} can't be read as {path.suffix[1:].upper()}") from None
+    if isinstance(value, dict) and len(value) == 1 and (inner := value.get("gateways", value.get("gateway"))):
+        value = inner
+    return value if isinstance(value, list) else [value]
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError
+    return value
+
+
+def _row(path: Path, number: int, node: Any, allowed: Sequence[str]) -> AccountRow:
+    """One account's cells as text; raises FileRefused for what is no account at all."""
+    if not isinstance(node, dict):
+        raise FileRefused(f"{path}, account {number}: is no table of attributes")
+    cells: dict[str, str | None] = {}
+    for name, value in node.items():
+        if name is None or (value is None and path.suffix == ".csv"):
+            raise FileRefused(f"{path}, account {number}: has more or fewer cells than the header")
+        if name not in allowed:
+            close = difflib.get_close_matches(str(name), allowed, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            raise FileRefused(f"{path}, account {number}: {name} is no attribute of an account{hint}")
+        if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
+            raise FileRefused(f"{path}, account {number}: {name} must be a text or a whole number")
+        cells[name] = str(value) if value not in (None, "") else None
+    number_text = cells.pop("id", None)
+    return AccountRow(number, cells, gateway_id=account_id(number_text) if number_text else None)
+
+
+def _defused(value: Any) -> Any:
+    """Keep a spreadsheet from running a cell as a formula."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return value

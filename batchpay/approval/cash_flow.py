@@ -1,0 +1,388 @@
+"""What a file's valid rows will move, when and through which gateway: the figures that a person signs.
+
+A left-half part: it counts chunks of rows that passed the rules, and keeps totals only, never a row. How the gateway
+carries a recurring payment out is not documented. Assumed: the first payment falls on recurringStartDate; MONTHLY goes
+by the day of the month, in a shorter month by its last day; with recurringEndOfMonth `Y` each falls on its month's last
+day; DAILY is every calendar day. A payment on a day without banking settles on the next banking day.
+"""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+
+import polars as pl
+
+from batchpay.payment import Direction, State, Totals, format_cents
+from batchpay.schemas import checks
+from batchpay.schemas.calendar import is_banking_day
+from batchpay.summary import Summary
+
+MONTHS = 12
+"""How far ahead recurring payments are laid out, unless a caller says otherwise."""
+_WIDTH = 80
+_GATEWAYS_SHOWN = 20
+_DAYS_SHOWN = 31
+_REASONS_SHOWN = 20
+_LAST_DAY = date(9998, 12, 31)  # a year before Python's calendar ends, so that no step leaves it
+_PATTERN = (
+    "transactionType", "recurringStartDate", "recurringBillingCycle", "recurringEndOfMonth", "recurringNumOfPayments",
+)  # fmt: skip
+SCHEDULE_COLUMNS = ("gatewayId", "recurringIndicator", "amount", *_PATTERN)
+"""All that a schedule looks at."""
+
+
+@dataclass(slots=True)
+class Flow:
+    """Rows (or payments) and cents, by direction."""
+
+    debit: Totals = Totals()
+    credit: Totals = Totals()
+
+    def add(self, direction: str, totals: Totals) -> None:
+        """Count something in."""
+        if direction == Direction.DEBIT:
+            self.debit += totals
+        else:
+            self.credit += totals
+
+    @property
+    def rows(self) -> int:
+        """Number of rows or payments in both directions."""
+        return self.debit.rows + self.credit.rows
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayFlow:
+    """What goes through one gateway account when the file is sent."""
+
+    gateway_id: str
+    flow: Flow
+
+
+@dataclass(frozen=True, slots=True)
+class DayFlow:
+    """Payments that fall on one day."""
+
+    day: date
+    flow: Flow
+    banking_day: bool
+    settles_on: date
+    """The day itself, or the next banking day."""
+
+
+@dataclass(slots=True)
+class Schedule:
+    """Totals of a file's valid rows. Memory grows with gateway accounts and with days, never with rows."""
+
+    as_of: date
+    """Today: single payments fall on it."""
+    months: int = MONTHS
+    """Recurring payments are laid out up to this many months after `as_of`."""
+    single: Flow = field(default_factory=Flow)
+    """Rows that pay once."""
+    first: Flow = field(default_factory=Flow)
+    """First payments of the recurring rows."""
+    planned: Flow = field(default_factory=Flow)
+    """All payments of the recurring rows that have an end, also those after the horizon."""
+    open_ended: Flow = field(default_factory=Flow)
+    """Recurring rows without an end: rows, and the cents of one payment of each."""
+    beyond: Flow = field(default_factory=Flow)
+    """Payments after the horizon, of recurring rows that have an end."""
+    overdue: Flow = field(default_factory=Flow)
+    """Payments that fall before `as_of` (only where the setting policy.past_start is off)."""
+    _gateways: defaultdict[str, Flow] = field(default_factory=lambda: defaultdict(Flow))
+    _days: defaultdict[date, Flow] = field(default_factory=lambda: defaultdict(Flow))
+    _daily: defaultdict[date, Flow] = field(default_factory=lambda: defaultdict(Flow))
+    """DAILY runs as steps: what is added on a day stays until it is taken off again on a later one."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows were counted in."""
+        return self.single.rows + self.first.rows
+
+    @property
+    def horizon(self) -> date:
+        """The last day that is laid out."""
+        return min(_month_later(min(self.as_of, _LAST_DAY), self.months, end_of_month=False), _LAST_DAY)
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Count rows that passed every rule, with all known columns as text."""
+        counted = frame.select(SCHEDULE_COLUMNS).with_columns(cents=checks.cents_of_plain(pl.col("amount")))
+        is_recurring = pl.col("recurringIndicator") == "TRUE"
+        by_gateway = (
+            counted.group_by("gatewayId", "transactionType", is_recurring.alias("recurring"))
+            .agg(pl.len(), pl.col("cents").sum())
+            .with_columns(pl.col("gatewayId").str.strip_chars_start("0"))
+        )
+        for gateway_id, direction, recurring, rows, sum_cents in by_gateway.iter_rows():
+            totals = Totals(rows, sum_cents)
+            self._gateways[gateway_id].add(direction, totals)
+            if recurring:
+                self.first.add(direction, totals)
+            else:
+                self.single.add(direction, totals)
+                self._days[self.as_of].add(direction, totals)
+        self._add_recurring(
+            counted.filter(is_recurring).select(
+                "transactionType",
+                "cents",
+                start=checks.as_date(pl.col("recurringStartDate")),
+                monthly=pl.col("recurringBillingCycle") == "MONTHLY",
+                end_of_month=pl.col("recurringEndOfMonth") == "Y",
+                count=pl.col("recurringNumOfPayments").cast(pl.Int64),
+            )
+        )
+
+    def by_gateway(self) -> list[GatewayFlow]:
+        """Totals of the rows by gatewayId (a recurring row with its first payment), in the order of the ids."""
+        ids = sorted(self._gateways, key=lambda gateway_id: (len(gateway_id), gateway_id))
+        return [GatewayFlow(gateway_id, self._gateways[gateway_id]) for gateway_id in ids]
+
+    def by_day(self) -> list[DayFlow]:
+        """Payments by the day on which they fall, up to the horizon, in order."""
+        days: defaultdict[date, Flow] = defaultdict(Flow)
+        for day, flow in self._days.items():
+            _merge(days[day], flow)
+        running = Flow()
+        steps = sorted(self._daily)
+        for place, begin in enumerate(steps):
+            _merge(running, self._daily[begin])
+            end = steps[place + 1] if place + 1 < len(steps) else begin
+            day = begin
+            while running.rows and day < end:
+                _merge(days[day], running)
+                day += timedelta(days=1)
+        return [DayFlow(day, days[day], is_banking_day(day), next_banking_day(day)) for day in sorted(days)]
+
+    def _add_recurring(self, rows: pl.DataFrame) -> None:
+        """Count all payments of recurring rows, and lay out those up to the horizon."""
+        totals = (pl.len(), pl.col("cents").sum())
+        for direction, count, row_count, cents in rows.group_by("transactionType", "count").agg(totals).iter_rows():
+            each = Totals(row_count, cents)
+            if count:
+                self.planned.add(direction, _times(each, count))
+                self.beyond.add(direction, _times(each, count))
+            else:
+                self.open_ended.add(direction, each)
+        start, horizon = pl.col("start"), self.horizon
+        months = (horizon.year - start.dt.year()) * 12 + horizon.month - start.dt.month().cast(pl.Int32) + 1
+        days = (pl.lit(horizon) - start).dt.total_days() + 1
+        # Counts that reach beyond the horizon are alike up to it, which leaves few patterns to lay out.
+        patterns = (
+            rows.filter(start <= horizon)
+            .with_columns(count=pl.min_horizontal("count", pl.when("monthly").then(months).otherwise(days)))
+            .group_by("transactionType", "start", "monthly", "end_of_month", "count")
+            .agg(totals)
+        )
+        for direction, first, monthly, end_of_month, count, row_count, cents in patterns.iter_rows():
+            each = Totals(row_count, cents)
+            laid_out = self._lay_out(_Plan(first, monthly, end_of_month, count), direction, each)
+            if count:
+                self.beyond.add(direction, _times(each, -laid_out))
+
+    def _lay_out(self, plan: _Plan, direction: str, each: Totals) -> int:
+        """Spread alike recurring rows over their days up to the horizon; gives how many payments of each that are."""
+        if plan.monthly:
+            laid_out = 0
+            for day in plan.monthly_days(self.horizon):
+                laid_out += 1
+                if day < self.as_of:
+                    self.overdue.add(direction, each)
+                else:
+                    self._days[day].add(direction, each)
+            return laid_out
+        end = plan.daily_end(self.horizon)
+        first = min(max(plan.start, self.as_of), end)
+        self.overdue.add(direction, _times(each, (first - plan.start).days))
+        self._daily[first].add(direction, each)
+        self._daily[end].add(direction, _times(each, -1))
+        return (end - plan.start).days
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """When one kind of recurring row pays; it begins by the horizon. `count` 0 has no end."""
+
+    start: date
+    monthly: bool
+    end_of_month: bool
+    count: int
+
+    def daily_end(self, horizon: date) -> date:
+        """Give the day after the last due day within the horizon."""
+        days = (horizon - self.start).days + 1
+        return self.start + timedelta(days=min(days, self.count) if self.count else days)
+
+    def monthly_days(self, horizon: date) -> Iterator[date]:
+        """Every due day within the horizon."""
+        index = 0
+        while not self.count or index < self.count:
+            day = _month_later(self.start, index, end_of_month=self.end_of_month)
+            if day > horizon:
+                return
+            yield day
+            index += 1
+
+
+def next_banking_day(day: date) -> date:
+    """Give the day itself if it is a banking day, else the next one."""
+    while not is_banking_day(day):
+        day += timedelta(days=1)
+    return day
+
+
+def sign_off_lines(summary: Summary, schedule: Schedule, counts: dict[str, int]) -> list[str]:
+    """Write the page that a manager signs: plain lines of at most 80 characters, every figure from the check.
+
+    `counts` are the errors by `column.code`. A row that breaks two rules is counted in both.
+    """
+    rejected = summary.of(State.REJECTED)
+    by_direction = summary.by_direction
+    lines = [
+        _rule("="),
+        "PAYMENTS TO APPROVE",
+        *_wrapped("file", summary.file),
+        *([f"batch     {summary.batch}"] if summary.batch else []),
+        f"as of     {schedule.as_of.isoformat()}",
+        _rule("-"),
+        _line("", "rows", "amount"),
+        _total_line("in the file", summary.total),
+        _total_line("would be rejected", rejected),
+        _total_line("would be sent", summary.valid),
+        _total_line("  DEBIT  (taken from payers)", by_direction.get(Direction.DEBIT, Totals())),
+        _total_line("  CREDIT (paid to payees)", by_direction.get(Direction.CREDIT, Totals())),
+    ]
+    lines += _gateway_lines(schedule) + _recurring_lines(schedule) + _day_lines(schedule)
+    lines += _reason_lines(counts)
+    lines += [
+        _rule("="),
+        "",
+        "Name ____________________________  Date ______________  Signature _____________",
+        "",
+    ]
+    return lines
+
+
+def _gateway_lines(schedule: Schedule) -> list[str]:
+    gateways = schedule.by_gateway()
+    lines = [_rule("-"), _flow_header("by gateway")] if gateways else []
+    for found in gateways[:_GATEWAYS_SHOWN]:
+        lines += _flow_lines(found.gateway_id, found.flow)
+    if len(gateways) > _GATEWAYS_SHOWN:
+        rest = Flow()
+        for found in gateways[_GATEWAYS_SHOWN:]:
+            _merge(rest, found.flow)
+        lines += _flow_lines(f"{len(gateways) - _GATEWAYS_SHOWN} more", rest)
+    return lines
+
+
+def _recurring_lines(schedule: Schedule) -> list[str]:
+    if not schedule.first.rows:
+        return []
+    lines = [_rule("-"), _flow_header("recurring")]
+    for label, flow in (
+        ("first payments", schedule.first),
+        ("all payments", schedule.planned),
+        (f"  of these after {schedule.horizon.isoformat()}", schedule.beyond),
+        ("without an end, each time", schedule.open_ended),
+        (f"due before {schedule.as_of.isoformat()}", schedule.overdue),
+    ):
+        if flow.rows:
+            lines += _flow_lines(label, flow)
+    return lines
+
+
+def _day_lines(schedule: Schedule) -> list[str]:
+    """Day by day at first, later days by month; a day without banking names the day on which it settles."""
+    days = schedule.by_day()
+    if not days:
+        return []
+    lines = [_rule("-"), _flow_header(f"by day, up to {schedule.horizon.isoformat()}")]
+    for found in days[:_DAYS_SHOWN]:
+        lines += _flow_lines(_day_name(found), found.flow)
+    months: defaultdict[str, Flow] = defaultdict(Flow)
+    for found in days[_DAYS_SHOWN:]:
+        _merge(months[found.day.strftime("%Y-%m")], found.flow)
+    for month, flow in months.items():
+        lines += _flow_lines(f"{month}, later days", flow)
+    if schedule.open_ended.rows:
+        lines.append("  Payments without an end go on after that day, until they are stopped.")
+    return lines
+
+
+def _day_name(found: DayFlow) -> str:
+    name = found.day.strftime("%Y-%m-%d %a")
+    return name if found.banking_day else f"{name} -> {found.settles_on.strftime('%m-%d')}"
+
+
+def _reason_lines(counts: dict[str, int]) -> list[str]:
+    if not counts:
+        return []
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    lines = [_rule("-"), "why rows would be rejected"]
+    lines += [f"{count:>11,}  {name}"[:_WIDTH] for name, count in ranked[:_REASONS_SHOWN]]
+    if len(ranked) > _REASONS_SHOWN:
+        lines.append(f"{sum(count for _, count in ranked[_REASONS_SHOWN:]):>11,}  other reasons")
+    return lines
+
+
+def _rule(character: str) -> str:
+    return character * _WIDTH
+
+
+def _line(label: str, rows: str, amount: str) -> str:
+    return f"{label:<40}{rows:>15}{amount:>25}".rstrip()
+
+
+def _total_line(label: str, totals: Totals) -> str:
+    return _line(label, f"{totals.rows:,}", _amount(totals.cents))
+
+
+def _flow_header(label: str) -> str:
+    return f"{label:<30}{'debits':>7}{'amount':>18}{'credits':>8}{'amount':>17}"
+
+
+def _flow_lines(label: str, flow: Flow) -> list[str]:
+    """Both directions on one line; figures too long for their columns go to lines of their own."""
+    debit = f"{flow.debit.rows:>7,}{_amount(flow.debit.cents):>18}"
+    credit = f"{flow.credit.rows:>8,}{_amount(flow.credit.cents):>17}"
+    label = f"  {label}"
+    if len(label) <= 30 and len(debit) == 25 and len(credit) == 25:
+        return [f"{label:<30}{debit}{credit}"]
+    sides = (("debits", flow.debit), ("credits", flow.credit))
+    return [label[:_WIDTH]] + [
+        f"    {name:<26}{totals.rows:>20,}{_amount(totals.cents):>30}" for name, totals in sides if totals.rows
+    ]
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    """Write a label and a text that may be long or hold characters that no page shows."""
+    shown = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    room = _WIDTH - 10
+    pieces = [shown[start : start + room] for start in range(0, len(shown), room)] or [""]
+    return [f"{label if number == 0 else '':<10}{piece}" for number, piece in enumerate(pieces)]
+
+
+def _amount(cents: int) -> str:
+    whole, decimals = format_cents(cents).split(".")
+    return f"{int(whole):,}.{decimals}"
+
+
+def _merge(into: Flow, other: Flow) -> None:
+    into.debit += other.debit
+    into.credit += other.credit
+
+
+def _times(totals: Totals, count: int) -> Totals:
+    return Totals(totals.rows * count, totals.cents * count)
+
+
+def _month_later(day: date, months: int, *, end_of_month: bool) -> date:
+    """Give the same day of the month so many months later, the last day where the month is shorter or it is asked."""
+    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
+    last = monthrange(year, month + 1)[1]
+    return date(year, month + 1, last if end_of_month else min(day.day, last))

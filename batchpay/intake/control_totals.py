@@ -1,0 +1,85 @@
+"""Control totals: what the maker of a file says is in it, held against what was read."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchpay.errors import FileRefused
+from batchpay.intake.header import shown
+from batchpay.intake.streams import OpenFile
+from batchpay.payment import Totals, format_cents, parse_cents
+
+
+@dataclass(frozen=True, slots=True)
+class ControlTotals:
+    """Number of rows and sum in cents that a file must have; None where it is not stated."""
+
+    rows: int | None = None
+    cents: int | None = None
+
+    @property
+    def stated(self) -> bool:
+        """Whether there is anything to hold a file against."""
+        return self.rows is not None or self.cents is not None
+
+
+def stated_totals(path: str, rows: int | None = None, total: str | None = None) -> ControlTotals:
+    """Take the totals of the options, else those of the sidecar `FILE.control.toml`; raises FileRefused.
+
+    An option and the sidecar that contradict each other are refused too.
+    """
+    given = ControlTotals(rows, None if total is None else _cents("--expect-total", total))
+    sidecar = Path(f"{path}.control.toml")
+    if path == "-" or "://" in path or not sidecar.exists():
+        return given
+    beside = _read_sidecar(str(sidecar))
+    for stated, other in ((given.rows, beside.rows), (given.cents, beside.cents)):
+        if stated is not None and other is not None and stated != other:
+            raise FileRefused(f"{sidecar} states other totals than the options")
+    return ControlTotals(
+        beside.rows if given.rows is None else given.rows, beside.cents if given.cents is None else given.cents
+    )
+
+
+def hold(expected: ControlTotals, actual: Totals, name: str = "the file") -> None:
+    """Raise FileRefused where a stated total is not met."""
+    wrong = []
+    if expected.rows is not None and expected.rows != actual.rows:
+        wrong.append(f"{actual.rows} rows where {expected.rows} are stated")
+    if expected.cents is not None and expected.cents != actual.cents:
+        wrong.append(f"{format_cents(actual.cents)} in all where {format_cents(expected.cents)} is stated")
+    if wrong:
+        raise FileRefused(f"{name}: has {' and '.join(wrong)}: cut off, or another file")
+
+
+def _read_sidecar(path: str) -> ControlTotals:
+    file = OpenFile(path)
+    try:
+        with file.reader() as reader:
+            table = tomllib.loads(reader.read(65_536).decode("utf-8-sig"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FileRefused(f"{path} can't be read: {error}") from None
+    finally:
+        file.close()
+    for key in table:
+        if key not in ("rows", "total"):
+            raise FileRefused(f"{path}: {shown(key)} is unknown; it knows rows and total")
+    rows, total = table.get("rows"), table.get("total")
+    if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 0):
+        raise FileRefused(f"{path}: rows must be a whole number")
+    if total is not None and not isinstance(total, str):
+        raise FileRefused(f'{path}: total must be a text in quotation marks, such as "12345.67"')
+    return ControlTotals(rows, None if total is None else _cents(f"{path}: total", total))
+
+
+def _cents(what: str, text: str) -> int:
+    """Cents of a total; raises FileRefused. Whole dollars and one decimal are as clear as two."""
+    whole, point, decimals = text.partition(".")
+    if not re.fullmatch("[0-9]+", whole) or (point and not re.fullmatch("[0-9]{1,2}", decimals)):
+        raise FileRefused(f"{what} must be an amount such as 12345.67")
+    cents = parse_cents(f"{whole}.{decimals:0<2}")
+    assert cents is not None
+    return cents

@@ -1,0 +1,364 @@
+"""Reading a CSV file as chunks of text, fast, and with proof that no cell moved.
+
+The file is read in blocks that end at a line's end. polars splits a block into cells; then the bytes are counted: cells
++ separators + line ends + quotation marks must be the block, to the byte. A short row (which polars fills up in
+silence), a blank line, a stray quotation mark make the cells come to less and never to more, so nothing can
+cancel out. Where the count is off, or polars refuses the block, grammar.py reads the block in its place.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from batchpay.errors import FileRefused
+from batchpay.intake.csv.byte_proof import Octets, has_doubled_marks, marks_at_borders
+from batchpay.intake.csv.grammar import (
+    BYTE_ORDER_MARK,
+    HEADER_BYTES_MAX,
+    Dialect,
+    OpenQuote,
+    Records,
+    part_lines,
+    split_records,
+)
+from batchpay.intake.header import EXAMPLE_MARK, UNNAMED, Examples, Header
+from batchpay.intake.prefetch import ahead
+from batchpay.intake.streams import OpenFile, in_blocks, recoded, unpacked
+from batchpay.schemas.columns import PLAIN
+
+CHUNK_ROWS = 50_000
+BLOCK_BYTES = (1 << 20, 24 << 20)
+"""The least and the most bytes of a block; between them it is cut for CHUNK_ROWS rows."""
+PIECE_BYTES = 2 << 20
+"""A block in which a row is odd is read anew in pieces of this size: what is split row by row takes much memory."""
+OPEN_BYTES_MAX = 4 << 20
+"""A quoted cell that is not closed within so many bytes is taken for a quotation mark without its partner."""
+
+
+@dataclass(frozen=True)
+class CsvText:
+    """A CSV file as a stream of UTF-8 bytes that can be read from the start again."""
+
+    file: OpenFile
+    packing: str | None = None
+    encoding: str | None = None
+
+    def blocks(self) -> Iterator[bytes]:
+        """Unpack and re-encode the file from its first byte."""
+        packed = in_blocks(self.file.reader())
+        plain = unpacked(packed, self.packing, self.file.name, self.file.size)
+        return recoded(plain, self.encoding, self.file.name)
+
+    def head(self) -> bytes:
+        """Enough of the beginning to hold the header."""
+        head = b""
+        blocks = self.blocks()
+        while len(head) < HEADER_BYTES_MAX and (block := next(blocks, None)) is not None:
+            head += block
+        return head
+
+
+class CsvReader:
+    """The data rows of a CSV file under a header that was read before."""
+
+    def __init__(self, text: CsvText, dialect: Dialect, header: Header, *, unfinished_allowed: bool = False) -> None:
+        self._text = text
+        self._name = text.file.name
+        self._header = header
+        self._dialect = dialect
+        self._separator = dialect.separator
+        self._places = [f"c{at}" for at in range(len(header.names))]
+        self._schema = dict.fromkeys(self._places, pl.String)
+        self._unfinished_allowed = unfinished_allowed
+        self._block_bytes = _block_bytes(text.head())
+        self._has_odd_rows = False
+        """Where one block has odd rows the next ones hardly are without: they are not tried whole."""
+
+    def chunks(self) -> Iterator[pl.DataFrame]:
+        """Give the rows in file order; raises FileRefused with the line where the file can't be read."""
+        return ahead(self._chunks())
+
+    def _chunks(self) -> Iterator[pl.DataFrame]:
+        row, line = 0, self._dialect.data_line
+        left = b""
+        for block, is_last in self._blocks():
+            block = left + block
+            breaks = Octets(block).count(b"\n")
+            whole, left = self._split(block, line, breaks, is_last)
+            line += breaks - left.count(b"\n")
+            if len(left) > OPEN_BYTES_MAX:
+                raise self._open_quote(line)
+            frame = self._finish(whole, row)
+            row += frame.height
+            del block, whole  # nothing is kept while the next block is read
+            if frame.height:
+                yield frame
+            del frame
+
+    def _blocks(self) -> Iterator[tuple[bytes, bool]]:
+        """Cut the stream after the header into blocks of whole lines; the flag tells the last one."""
+        pieces: list[bytes] = []
+        held = 0
+        skip = self._dialect.data_at
+        finished = True
+        for piece in self._text.blocks():
+            finished = piece.endswith(b"\n") if piece else finished
+            if skip:
+                piece, skip = piece[skip:], max(0, skip - len(piece))
+            held += len(piece)
+            if held < self._block_bytes:
+                pieces.append(piece)
+                continue
+            end = piece.rfind(b"\n") + 1
+            block = b"".join((*pieces, piece[:end]))
+            cut = _row_end(block)
+            if not cut and held > BLOCK_BYTES[1] + OPEN_BYTES_MAX:
+                raise FileRefused(f"{self._name}: holds a line longer than {held >> 20} MiB")
+            pieces = [block[cut:], piece[end:]]
+            held -= cut
+            if cut:
+                ready = [block[:cut]]
+                del block, piece  # nothing is kept while the block is split
+                yield ready.pop(), False
+        if not finished:
+            if not self._unfinished_allowed:
+                raise FileRefused(
+                    f"{self._name}: the last line{self._last_line()} has no line break at its end, so the file may be "
+                    "cut off; if it is whole, state --expect-rows and --expect-total"
+                )
+            pieces.append(b"\n" if held else b"")
+        yield b"".join(pieces), True
+
+    def _last_line(self) -> str:
+        count = sum(block.count(b"\n") for block in self._text.blocks()) + 1
+        return f" ({count})"
+
+    def _split(self, block: bytes, line: int, breaks: int, is_last: bool) -> tuple[pl.DataFrame, bytes]:
+        """Split a block into cells by place, with `_line`; what follows an open quotation mark is left."""
+        at = block.find(b"\0")
+        if at >= 0:
+            line += block.count(b"\n", 0, at)
+            raise FileRefused(f"{self._name}: line {line} holds a NUL byte")
+        fast = None if self._has_odd_rows else self._fast(block, line, breaks)
+        if fast is not None:
+            return fast, b""
+        self._has_odd_rows = True
+        frames: list[pl.DataFrame] = []
+        left, rest = b"", memoryview(block)
+        while rest:
+            piece = bytes(rest[:PIECE_BYTES])
+            if len(piece) < len(rest):
+                piece = piece[: _row_end(piece)] or bytes(rest)
+            rest = rest[len(piece) :]
+            piece = left + piece
+            frame, left = self._piece(piece, line, is_last and not rest)
+            line += piece.count(b"\n", 0, len(piece) - len(left))
+            if len(left) > OPEN_BYTES_MAX:
+                raise self._open_quote(line)
+            frames.append(frame)
+        return pl.concat(frames, how="diagonal") if frames else self._empty(), left
+
+    def _piece(self, piece: bytes, line: int, is_last: bool) -> tuple[pl.DataFrame, bytes]:
+        """Split a piece in which some row is odd; what follows an open quotation mark is left."""
+        try:
+            return self._mixed(piece, line), b""
+        except OpenQuote as error:
+            if is_last:
+                raise self._open_quote(line + error.first) from None
+            at = 0
+            for _ in range(error.first):
+                at = piece.find(b"\n", at) + 1
+            return self._mixed(piece[:at], line), piece[at:]
+
+    def _mixed(self, piece: bytes, line: int) -> pl.DataFrame:
+        """Let polars split the rows that look plain, and only the others one by one."""
+        for trust_unquoted in (True, False):
+            plain, numbers, odd = part_lines(
+                self._name, piece, self._separator, line, len(self._places), trust_unquoted=trust_unquoted
+            )
+            plain.append(b"")
+            fast = self._fast(b"\n".join(plain), 0, len(numbers))
+            if fast is not None and fast.height == len(numbers):
+                fast = fast.with_columns(pl.Series("_line", numbers, dtype=pl.UInt32))
+                return pl.concat([fast, self._slow(odd)], how="diagonal").sort("_line") if odd.cells else fast
+        return self._slow(split_records(self._name, piece, self._separator, line))
+
+    def _open_quote(self, line: int) -> FileRefused:
+        return FileRefused(f"{self._name}: line {line}: a quotation mark is opened and never closed")
+
+    def _fast(self, block: bytes, line: int, breaks: int) -> pl.DataFrame | None:
+        """Let polars split the block; None where it can't be proven that every cell is where it should be."""
+        if not block:
+            return self._empty()
+        if block.startswith(BYTE_ORDER_MARK):
+            return None  # polars drops it, but inside a file it belongs to a cell
+        try:
+            frame = pl.read_csv(
+                block, has_header=False, schema=self._schema, separator=self._separator, raise_if_empty=False
+            )
+        except pl.exceptions.PolarsError:
+            return None
+        octets = Octets(block)
+        before, after = octets.around_marks()
+        rows, returns, quotes = frame.height, octets.count(b"\r"), len(after)
+        if returns and not returns == rows == block.count(b"\r\n"):
+            return None
+        cells = sum(frame.select(pl.all().str.len_bytes().sum()).row(0))
+        ends = 2 * rows if returns else rows
+        missing = cells + quotes + (len(self._places) - 1) * rows + ends - len(block)
+        if missing and not (quotes and breaks == rows and self._doubled_quotes(block, frame) == missing):
+            return None
+        if quotes and not marks_at_borders(before, after, self._separator):
+            return None  # polars drops a mark inside a quoted cell without a word
+        if breaks == rows:
+            lines = pl.int_range(line, line + rows, dtype=pl.UInt32)
+        else:
+            with_breaks = frame.select(pl.all().str.contains("\n", literal=True).any()).row(0)
+            broken = [place for place, found in zip(self._places, with_breaks, strict=True) if found]
+            inside = pl.sum_horizontal(pl.col(broken).str.count_matches("\n", literal=True)).cast(pl.UInt32)
+            lines = (pl.int_range(rows, dtype=pl.UInt32) + inside.cum_sum() - inside + line).cast(pl.UInt32)
+        if has_doubled_marks(after):  # an empty cell in quotation marks is no null yet
+            frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
+        controls = ends + (len(self._places) - 1) * rows * (self._separator == "\t")
+        plain = [pl.lit(value=True).alias(PLAIN)] if octets.is_plain(controls) else []
+        return frame.with_columns(lines.alias("_line"), *plain)
+
+    def _empty(self) -> pl.DataFrame:
+        return pl.DataFrame(schema={**self._schema, "_line": pl.UInt32})
+
+    def _doubled_quotes(self, block: bytes, frame: pl.DataFrame) -> int:
+        """Count the quotation marks in cells of the lines that have doubled ones; -1 where polars read one otherwise.
+
+        Every row is one line here. Marks that this count does not find stand alone in an unquoted cell, and polars
+        takes such a one for an opening mark: it matters where a separator follows in what polars took for the cell.
+        """
+        numbers, lines = _lines_with(block, b'""')
+        rows = frame[numbers]
+        with_mark = rows.select(pl.all().str.contains('"', literal=True).any()).row(0)
+        if not any(with_mark):
+            return 0
+        marked = pl.col([place for place, found in zip(self._places, with_mark, strict=True) if found])
+        doubtful = rows.select(
+            marked.str.contains('"', literal=True) & marked.str.contains(self._separator, literal=True)
+        )
+        if not self._confirmed(rows, lines, doubtful):
+            return -1
+        return int(rows.select(pl.sum_horizontal(marked.str.count_matches('"', literal=True).sum())).item())
+
+    def _confirmed(self, rows: pl.DataFrame, lines: list[bytes], doubtful: pl.DataFrame) -> bool:
+        """Tell whether cells with a mark and a separator in them are those that the standard library's reader finds.
+
+        It knows the grammar of grammar.py and refuses more; and cells that polars moved have such a one before them.
+        """
+        at = doubtful.select(pl.any_horizontal(pl.all()).fill_null(value=False).arg_true()).to_series()
+        try:
+            exact = list(csv.reader((lines[row].decode() for row in at), delimiter=self._separator, strict=True))
+        except csv.Error:
+            return False
+        if len(exact) != len(at) or any(len(cells) != len(self._places) for cells in exact):
+            return False
+        for flag in doubtful[at].iter_columns():
+            place, found = self._places.index(flag.name), flag.arg_true()
+            if [exact[row][place] for row in found] != rows[flag.name].gather(at.gather(found)).to_list():
+                return False
+        return True
+
+    def _slow(self, records: Records) -> pl.DataFrame:
+        """Make a frame of records that were split one by one; a row of another length is marked, its cells kept."""
+        width = len(self._places)
+        ragged: list[str | None] = [None] * len(records.cells)
+        surplus: list[list[str] | None] = [None] * len(records.cells)
+        missing: list[int | None] = [None] * len(records.cells)
+        for at, cells in enumerate(records.cells):
+            if len(cells) != width:
+                ragged[at] = f"the row has {len(cells)} cells and the header {width}"
+                surplus[at] = cells[width:] or None
+                missing[at] = max(0, width - len(cells)) or None
+                records.cells[at] = (cells + [""] * width)[:width]
+        columns = zip(*records.cells, strict=True) if records.cells else ((),) * width
+        frame = pl.DataFrame(
+            {place: [cell or None for cell in column] for place, column in zip(self._places, columns, strict=True)},
+            schema=self._schema,
+        ).with_columns(pl.Series("_line", records.lines, dtype=pl.UInt32))
+        if any(ragged):
+            frame = frame.with_columns(pl.Series("_ragged", ragged, dtype=pl.String))
+        if any(surplus):
+            frame = frame.with_columns(pl.Series("_surplus", surplus, dtype=pl.List(pl.String)))
+        if any(missing):
+            frame = frame.with_columns(pl.Series("_missing", missing, dtype=pl.UInt32))
+        return frame
+
+    def _finish(self, frame: pl.DataFrame, rows_before: int) -> pl.DataFrame:
+        names = dict(zip(self._places, self._header.internal, strict=True))
+        marked = None if self._header.note_at is None else self._places[self._header.note_at]
+        return finish_chunk(frame, names, marked, rows_before, self._header.examples)
+
+
+def finish_chunk(
+    frame: pl.DataFrame, names: dict[str, str | None], marked: str | None, rows_before: int, examples: Examples
+) -> pl.DataFrame:
+    """Drop rows without a cell and example rows, number the rest, name the columns; ours (None) are left out."""
+    if marked is not None:
+        kept = frame.filter(pl.col(marked).ne_missing(EXAMPLE_MARK))
+        examples.add(frame.height - kept.height, first=not rows_before)
+        frame = kept
+    own = [place for place, name in names.items() if name is not None]
+    if not any(frame.get_column(place).null_count() == 0 for place in own):
+        # A cell whose value is not known, a formula never calculated for one, is no blank one.
+        marks = [name for name in frame.columns if name == "_ragged" or name.startswith("_fault.")]
+        unlike_blank = pl.any_horizontal(pl.col([*own, *marks]).is_not_null())
+        frame = frame.filter(unlike_blank)
+    unnamed = [place for place in own if str(names[place]).startswith(UNNAMED)]
+    if unnamed and any(frame.get_column(place).null_count() < frame.height for place in unnamed):
+        told: pl.Expr = pl.when(pl.any_horizontal(pl.col(unnamed).is_not_null())).then(
+            pl.lit("a cell stands in a column without a name")
+        )
+        if "_ragged" in frame.columns:
+            told = pl.coalesce("_ragged", told)
+        frame = frame.with_columns(told.alias("_ragged"))
+    extra = [name for name in frame.columns if name not in names and name != "_line"]
+    return frame.select(
+        pl.int_range(rows_before + 1, rows_before + 1 + pl.len(), dtype=pl.UInt32).alias("_row"),
+        "_line",
+        *(pl.col(place).alias(str(names[place])) for place in own),
+        *extra,
+    )
+
+
+def _lines_with(block: bytes, what: bytes) -> tuple[list[int], list[bytes]]:
+    """The lines in which something stands: their numbers from 0, and they themselves."""
+    numbers: list[int] = []
+    lines: list[bytes] = []
+    number, counted, at = 0, 0, block.find(what)
+    while at >= 0:
+        start, end = block.rfind(b"\n", 0, at) + 1, block.index(b"\n", at) + 1
+        number += block.count(b"\n", counted, start)
+        counted = start
+        numbers.append(number)
+        lines.append(block[start:end])
+        at = block.find(what, end)
+    return numbers, lines
+
+
+def _row_end(block: bytes) -> int:
+    """Find the end of the last line that seems to end a row: an even number of quotation marks before it."""
+    end = block.rfind(b"\n") + 1
+    odd = (Octets(block).count(b'"') - block.count(b'"', end)) % 2
+    cut = end
+    for _ in range(1000):
+        if not odd or not cut:
+            break
+        before = block.rfind(b"\n", 0, cut - 1) + 1
+        odd ^= block.count(b'"', before, cut) % 2
+        cut = before
+    return cut if not odd and cut else end
+
+
+def _block_bytes(head: bytes) -> int:
+    lines = max(1, head.count(b"\n"))
+    least, most = BLOCK_BYTES
+    return min(most, max(least, len(head) // lines * CHUNK_ROWS))

@@ -1,0 +1,86 @@
+"""Reading a Parquet file as chunks of text: a typed cell is rendered by the table 'Typed cells', or a stated fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import polars as pl
+
+from batchpay.errors import FileRefused
+from batchpay.intake.csv.reader import finish_chunk
+from batchpay.intake.header import Header, shown
+from batchpay.intake.object_store import StoredParquet
+from batchpay.intake.streams import OpenFile
+from batchpay.intake.typed_cells import render_column
+
+CHUNK_ROWS = 30_000
+PART_ROWS = 2 * CHUNK_ROWS
+"""So many rows are decoded at a time.
+
+For each part polars unpacks the dictionaries of its row group anew, which in groups of a million rows takes as long as
+the rows themselves; larger parts take more memory.
+"""
+
+
+class ParquetReader:
+    """The rows of a Parquet file."""
+
+    def __init__(self, file: OpenFile | StoredParquet) -> None:
+        self._file = file
+        self._path = file.path
+        try:
+            self._schema = pl.read_parquet_schema(self._path)
+        except Exception:  # a PolarsError, an OSError, a panic: its text may quote the file
+            raise FileRefused(f"{file.name}: is a broken Parquet file, or cut off") from None
+        self.names = tuple(self._schema)
+        for name, kind in self._schema.items():
+            if kind.is_nested() or kind in (pl.Binary, pl.Object, pl.Time, pl.Duration, pl.Unknown):
+                raise FileRefused(f"{file.name}: column {shown(name)} holds {kind}, which is no cell of a payment")
+
+    def use(self, header: Header, own_of: Mapping[str, str]) -> None:
+        """Say which columns to give, and which column of the rules each stands for (`own_of` turned round)."""
+        targets = {inner: name for name, inner in own_of.items()}
+        self._header = header
+        self._targets = {
+            name: targets.get(inner, name)
+            for name, inner in zip(header.names, header.internal, strict=True)
+            if inner is not None
+        }
+
+    def chunks(self) -> Iterator[pl.DataFrame]:
+        """Give the rows in file order; raises FileRefused where the file is broken."""
+        names = dict(zip(self.names, self._header.internal, strict=True))
+        marked = None if self._header.note_at is None else self.names[self._header.note_at]
+        row = 0
+        for part in self._parts():
+            columns: list[pl.Expr] = []
+            for name, target in self._targets.items():
+                columns += render_column(name, self._schema[name], target, str(names[name]))
+            if marked is not None:
+                columns.append(pl.col(marked).cast(pl.String))
+            frame = part.select(*columns, pl.lit(None, pl.UInt32).alias("_line"))
+            frame = frame.drop(
+                name for name in frame.columns if name.startswith(("_fault.", "_suggest.")) and _all_null(frame, name)
+            )
+            own = {name: names[name] for name in self._all(marked)}
+            frame = finish_chunk(frame, own, marked, row, self._header.examples)
+            row += frame.height
+            if frame.height:
+                yield frame
+
+    def _all(self, marked: str | None) -> list[str]:
+        return [*self._targets, *([] if marked is None else [marked])]
+
+    def _parts(self) -> Iterator[pl.DataFrame]:
+        try:
+            total = pl.scan_parquet(self._path, glob=False).select(pl.len()).collect().item()
+            wanted = [name for name in self.names if name in self._targets or name == "_note"]
+            plan = pl.scan_parquet(self._path, glob=False).select(wanted)
+            for start in range(0, total, PART_ROWS):
+                yield from plan.slice(start, PART_ROWS).collect().iter_slices(CHUNK_ROWS)
+        except (pl.exceptions.PolarsError, OSError):
+            raise FileRefused(f"{self._file.name}: is a broken Parquet file") from None
+
+
+def _all_null(frame: pl.DataFrame, name: str) -> bool:
+    return frame.get_column(name).null_count() == frame.height

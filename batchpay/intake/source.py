@@ -1,0 +1,248 @@
+"""One payment file, whatever its kind, as chunks of faithful text: the door that the rest of batchpay uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Self
+
+import polars as pl
+
+from batchpay.errors import FileRefused
+from batchpay.intake.column_map import Mapping
+from batchpay.intake.csv.grammar import read_dialect
+from batchpay.intake.csv.reader import CsvReader, CsvText
+from batchpay.intake.header import Examples, Header, read_header
+from batchpay.intake.object_store import StoredParquet, is_url, open_stored
+from batchpay.intake.parquet import ParquetReader
+from batchpay.intake.streams import OpenFile
+from batchpay.intake.xlsx.reader import XlsxReader
+from batchpay.schemas.columns import COLUMNS, REQUIRED
+
+
+class Kind(StrEnum):
+    """The kinds of payment files."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    XLSX = "xlsx"
+
+
+@dataclass(frozen=True)
+class Source:
+    """An opened payment file.
+
+    A chunk has `_row` and `_line`, the known columns present, the carried ones, and only where they occur
+    `_fault.COLUMN` (the code of a typed cell's fault), `_suggest.COLUMN`, `_ragged` (why a row is no row of this
+    table), `_surplus` (the cells beyond the header's) and `_missing` (how many are not there). All cells are text; a
+    blank one is null.
+    """
+
+    name: str
+    kind: Kind
+    columns: tuple[str, ...]
+    """Known columns present, in file order."""
+    carried: tuple[str, ...]
+    """Unknown columns, in file order."""
+    own_columns: tuple[str, ...]
+    """Names in a chunk of the person's own cells, in file order."""
+    own_header: tuple[str, ...]
+    """What the file itself calls them."""
+    own_of: dict[str, str]
+    """The own column, by its name in a chunk, that a known or carried column comes from (itself without a map)."""
+    examples: Examples = field(default_factory=Examples)
+    """Rows passed over in the latest reading."""
+    notes: tuple[str, ...] = ()
+    """What the person should be told about the reading: hidden rows, the chosen sheet, a map."""
+    separator: str = ","
+    """Of a CSV; a comma for other kinds."""
+    _chunks: Callable[[], Iterator[pl.DataFrame]] = field(default=lambda: iter(()), repr=False)
+    _file: OpenFile | StoredParquet | None = field(default=None, repr=False)
+    _end: Callable[[], None] = field(default=lambda: None, repr=False)
+
+    def chunks(self) -> Iterator[pl.DataFrame]:
+        """Read the file from its start, some 10,000 rows at a time; may be called again.
+
+        Raises FileRefused where the file turns out to be broken further on, so nothing may be acted on before the
+        last chunk was given.
+        """
+        return self._chunks()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._end()
+        if self._file is not None:
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_source(
+    path: str,
+    *,
+    format: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
+    mapping: Mapping | None = None,
+    totals_stated: bool = False,
+    required: Iterable[str] = REQUIRED,
+) -> Source:
+    """Open a payment file, `-` for standard input; raises FileRefused with the place of what is wrong.
+
+    `totals_stated` tells that control totals will be held against the file: only then may a CSV end without a line
+    break, since it could be cut off there. `required` names the columns that must be there.
+    """
+    file = open_stored(path) if is_url(path) else OpenFile(path)
+    if isinstance(file, StoredParquet):
+        return _with_map_note(_open_parquet(file, mapping, tuple(required)), mapping)
+    try:
+        kind, packing = _kind_of(file, format)
+        if kind is Kind.CSV:
+            source = _open_csv(file, CsvText(file, packing, encoding), mapping, tuple(required), totals_stated)
+        elif kind is Kind.PARQUET:
+            source = _open_parquet(file, mapping, tuple(required))
+        else:
+            source = _open_xlsx(file, sheet, mapping, tuple(required))
+    except BaseException:
+        file.close()
+        raise
+    return _with_map_note(source, mapping)
+
+
+def _with_map_note(source: Source, mapping: Mapping | None) -> Source:
+    if mapping is None:
+        return source
+    return replace(source, notes=(*source.notes, f"columns are mapped by {mapping.name}"))
+
+
+def _open_csv(
+    file: OpenFile, text: CsvText, mapping: Mapping | None, required: tuple[str, ...], totals_stated: bool
+) -> Source:
+    dialect = read_dialect(file.name, text.head())
+    header, own = _headers(file.name, dialect.names, mapping, required)
+    reader = CsvReader(text, dialect, own, unfinished_allowed=totals_stated)
+    return Source(
+        name=file.name,
+        kind=Kind.CSV,
+        columns=header.columns,
+        carried=header.carried,
+        own_columns=own.own,
+        own_header=own.own_header,
+        separator=dialect.separator,
+        own_of=_own_of(header, own, mapping),
+        examples=own.examples,
+        _chunks=_mapped(reader.chunks, mapping, header, own),
+        _file=file,
+    )
+
+
+def _open_parquet(file: OpenFile | StoredParquet, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
+    reader = ParquetReader(file)
+    header, own = _headers(file.name, reader.names, mapping, required)
+    reader.use(own, _own_of(header, own, mapping))
+    return Source(
+        name=file.name,
+        kind=Kind.PARQUET,
+        columns=header.columns,
+        carried=header.carried,
+        own_columns=own.own,
+        own_header=own.own_header,
+        own_of=_own_of(header, own, mapping),
+        examples=own.examples,
+        _chunks=_mapped(reader.chunks, mapping, header, own),
+        _file=file,
+    )
+
+
+def _open_xlsx(file: OpenFile, sheet: str | None, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
+    renamed = {} if mapping is None else mapping.columns
+    reader = XlsxReader(file, sheet=sheet, known=(*COLUMNS, *renamed), renamed=renamed)
+    try:
+        header, own = _headers(file.name, reader.names, mapping, required)
+    except BaseException:
+        reader.close()
+        raise
+    reader.use(own)
+    return Source(
+        name=file.name,
+        kind=Kind.XLSX,
+        columns=header.columns,
+        carried=header.carried,
+        own_columns=own.own,
+        own_header=own.own_header,
+        own_of=_own_of(header, own, mapping),
+        examples=own.examples,
+        notes=reader.notes,
+        _chunks=_mapped(reader.chunks, mapping, header, own),
+        _file=file,
+        _end=reader.close,
+    )
+
+
+def _headers(
+    name: str, names: tuple[str, ...], mapping: Mapping | None, required: tuple[str, ...]
+) -> tuple[Header, Header]:
+    """The header as the rules see it, and as the reader gives it: the same unless there is a map."""
+    place = f"{name}: "
+    if mapping is None:
+        header = read_header(names, required=required, place=place)
+        return header, header
+    own = mapping.own_header(names, place)
+    return read_header(mapping.mapped_names(own), required=required, place=place), own
+
+
+def _own_of(header: Header, own: Header, mapping: Mapping | None) -> dict[str, str]:
+    if mapping is None:
+        return {name: name for name in (*header.columns, *header.carried)}
+    return mapping.own_of(own)
+
+
+def _mapped(
+    chunks: Callable[[], Iterator[pl.DataFrame]], mapping: Mapping | None, header: Header, own: Header
+) -> Callable[[], Iterator[pl.DataFrame]]:
+    if mapping is None:
+        return chunks
+    own_of = mapping.own_of(own)
+    return lambda: (mapping.apply(chunk, header, own_of) for chunk in chunks())
+
+
+_MAGIC = (
+    (b"PAR1", Kind.PARQUET),
+    (b"PK\x03\x04", Kind.XLSX),
+)
+_REFUSED_MAGIC = (
+    (b"\xd0\xcf\x11\xe0", "an old Excel file (.xls) or one protected by a password; save it as .xlsx without one"),
+    (b"PK\x05\x06", "an empty zip archive"),
+    (b"%PDF", "a PDF"),
+    (b"SQLite format 3", "a database"),
+    (b"BZh", "packed with bzip2; batchpay reads gzip and zstd"),
+    (b"\xfd7zXZ", "packed with xz; batchpay reads gzip and zstd"),
+    (b"7z\xbc\xaf", "a 7z archive"),
+    (b"Rar!", "a RAR archive"),
+    (b"ARROW1", "an Arrow file; save it as Parquet"),
+    (b"{\\rtf", "a text document (RTF)"),
+    (b"<!DOCTYPE", "a web page"),
+    (b"<html", "a web page"),
+    (b"<?xml", "XML"),
+)
+_PACKINGS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
+
+
+def _kind_of(file: OpenFile, asked: str | None) -> tuple[Kind, str | None]:
+    """Tell a file's kind and packing by its first bytes, whatever its name; raises FileRefused where it is none."""
+    head = file.head(16)
+    if not head:
+        raise FileRefused(f"{file.name}: is empty")
+    for magic, what in _REFUSED_MAGIC:
+        if head.startswith(magic):
+            raise FileRefused(f"{file.name}: is {what}")
+    kind = next((kind for magic, kind in _MAGIC if head.startswith(magic)), Kind.CSV)
+    if asked is not None and kind != asked:
+        raise FileRefused(f"{file.name}: is no {asked} file" + ("" if kind is Kind.CSV else f" but {kind}"))
+    packing = next((packing for magic, packing in _PACKINGS if head.startswith(magic)), None)
+    return kind, packing

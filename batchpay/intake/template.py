@@ -1,0 +1,157 @@
+"""The empty payment file that `batchpay template` gives: every column explained, closed lists as drop-downs.
+
+Two columns are ours and never read as cells of a payment: `_note`, where `example` marks a row that is no payment, and
+`_check`, a formula that tries the routing number's check digit while one types.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from batchpay.errors import WrongUse
+from batchpay.intake.header import EXAMPLE_MARK, NOTE_COLUMN
+from batchpay.schemas.catalogue import rules
+from batchpay.schemas.columns import COLUMNS, MONEY, REQUIRED
+from batchpay.schemas.tables import COUNTRIES, CURRENCIES, SEC_CODES, STATES
+from batchpay.writing.atomic import atomic_writer
+from batchpay.writing.table import write_table
+from batchpay.writing.xlsx import column_letters
+
+CHECK_COLUMN = "_check"
+ROWS_PREPARED = 1000
+_LISTS = "lists"
+_START_DATE = "recurringStartDate"
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "transactionType": ("DEBIT", "CREDIT"),
+    "recurringIndicator": ("FALSE", "TRUE"),
+    "currencyCode": CURRENCIES,
+    "billingState": (*STATES["US"], *STATES["CA"]),
+    "billingCountry": COUNTRIES,
+    "shippingState": (*STATES["US"], *STATES["CA"]),
+    "shippingCountry": COUNTRIES,
+    "achAccountType": ("PERSONAL", "BUSINESS"),
+    "achDepositType": ("CHECKING", "SAVINGS"),
+    "achSecCode": SEC_CODES,
+    "achAgreementFlag": ("1", "0"),
+    "recurringBillingCycle": ("MONTHLY", "DAILY"),
+    "recurringEndOfMonth": ("N", "Y"),
+    "recurringAgreementFlag": ("1", "0"),
+}
+# An account of zeros alone is refused: the example can't be paid even if its mark is taken away.
+EXAMPLE = {
+    "gatewayId": "1001", "transactionType": "DEBIT", "recurringIndicator": "FALSE", "invoiceNumber": "INV-1001",
+    "currencyCode": "USD", "amount": "12.50", "billingFirstName": "Ada", "billingLastName": "Example",
+    "shippingFirstName": "Ada", "shippingLastName": "Example", "achNameOnCheck": "Ada Example",
+    "achAccountNumber": "000000000", "achRoutingNumber": "021000021", "achAccountType": "PERSONAL",
+    "achDepositType": "CHECKING", "achSecCode": "PPD", "achAgreementFlag": "1",
+}  # fmt: skip
+
+
+def write_blank(path: str | Path) -> None:
+    """Write the empty payment file, XLSX or CSV by the name's ending; raises WrongUse for another."""
+    ending = Path(path).suffix.lower()
+    if ending == ".csv":
+        write_table(path, (NOTE_COLUMN, *COLUMNS), [[EXAMPLE_MARK, *(EXAMPLE.get(name) for name in COLUMNS)]])
+    elif ending == ".xlsx":
+        with atomic_writer(path) as file:
+            _workbook().save(file)
+    else:
+        raise WrongUse(f"{path}: a template ends in .xlsx or .csv")
+
+
+def _workbook() -> Any:
+    from openpyxl import Workbook
+    from openpyxl.comments import Comment
+    from openpyxl.styles import Font, PatternFill
+
+    workbook = Workbook()
+    sheet: Any = workbook.active
+    sheet.title = "payments"
+    header = (NOTE_COLUMN, *COLUMNS, CHECK_COLUMN)
+    words = _words()
+    for at, name in enumerate(header):
+        letters = column_letters(at)
+        cell = sheet.cell(1, at + 1, name)
+        cell.font = Font(bold=True)
+        cell.comment = Comment(words[name], "batchpay", height=140, width=320)
+        if name in REQUIRED:
+            cell.fill = PatternFill("solid", fgColor="FFFFF2CC")
+        sheet.column_dimensions[letters].width = max(12, len(name) + 2)
+        number_format = _format_of(name)
+        for row in range(2, ROWS_PREPARED + 2) if name == CHECK_COLUMN else (2,):
+            filled = sheet.cell(row, at + 1)
+            filled.number_format = number_format
+            if name == CHECK_COLUMN:
+                filled.value = _check_formula(column_letters(header.index("achRoutingNumber")), row)
+            else:
+                filled.value = _example_value(name)
+                filled.font = Font(italic=True, color="FF808080")
+        sheet.column_dimensions[letters].number_format = number_format
+    sheet.freeze_panes = "B2"
+    _add_choices(workbook, sheet, header)
+    return workbook
+
+
+def _words() -> dict[str, str]:
+    """What each column's comment says, from the rules themselves."""
+    words: dict[str, list[str]] = {name: [] for name in COLUMNS}
+    for rule in rules():
+        if (
+            rule.column in words
+            and rule.severity == "error"
+            and rule.code not in ("characters", "whitespace", "length")
+        ):
+            words[rule.column].append(rule.words.replace("`", ""))
+    told = {name: "\n".join(lines) or "any text" for name, lines in words.items()}
+    told[NOTE_COLUMN] = f"not sent\na row that says {EXAMPLE_MARK} here is no payment"
+    told[CHECK_COLUMN] = "not sent\ntries the check digit of the routing number"
+    return told
+
+
+def _format_of(name: str) -> str:
+    """Text for all that could lose a zero or become a date, so that it stays as typed."""
+    if name in MONEY:
+        return "0.00"
+    if name == _START_DATE:
+        return "mm/dd/yyyy"
+    return "General" if name == CHECK_COLUMN else "@"
+
+
+def _example_value(name: str) -> str | float | None:
+    if name == NOTE_COLUMN:
+        return EXAMPLE_MARK
+    value = EXAMPLE.get(name)
+    return float(value) if value is not None and name in MONEY else value
+
+
+def _check_formula(column: str, row: int) -> str:
+    """The ABA check digit as a formula: weights 3, 7, 1 over nine digits, divisible by 10."""
+    cell = f"{column}{row}"
+    weighed = "+".join(f"{weight}*MID({cell},{at},1)" for at, weight in enumerate((3, 7, 1) * 3, 1))
+    return (
+        f'=IF({cell}="","",IF(LEN({cell})<>9,"not nine digits",IFERROR(IF(MOD({weighed},10)=0,"ok","wrong"),"wrong")))'
+    )
+
+
+def _add_choices(workbook: Any, sheet: Any, header: tuple[str, ...]) -> None:
+    """Put the closed lists on a sheet that nobody sees, and a drop-down on every column that has one."""
+    from openpyxl.worksheet.datavalidation import DataValidation
+
+    lists = workbook.create_sheet(_LISTS)
+    lists.sheet_state = "veryHidden"
+    for at, (name, choices) in enumerate(_CHOICES.items()):
+        for row, choice in enumerate(choices, 1):
+            lists.cell(row, at + 1, choice).number_format = "@"
+        source = column_letters(at)
+        validation = DataValidation(
+            type="list",
+            formula1=f"{_LISTS}!${source}$1:${source}${len(choices)}",
+            allow_blank=True,
+            showErrorMessage=True,
+            errorTitle=name,
+            error="Choose from the list.",
+        )
+        column = column_letters(header.index(name))
+        validation.add(f"{column}2:{column}{ROWS_PREPARED + 1}")
+        sheet.add_data_validation(validation)

@@ -1,0 +1,138 @@
+"""A typed cell becomes the text that will stand on the wire, or a stated fault (RULES.md, 'Typed cells').
+
+As polars expressions for whole columns; xlsx cells, which carry a type each, go by the same table in xlsx/cells.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from batchpay.intake.xlsx.cells import DIGITS_MATTER
+from batchpay.schemas.columns import COLUMNS, FLAGS, MONEY
+
+ROUTING = "achRoutingNumber"
+START_DATE = "recurringStartDate"
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Up to where a kind of float is faithful."""
+
+    whole: float
+    """From here on it no longer tells every whole number from its neighbour."""
+    cents: float
+    """From here on it may not tell every cent."""
+    digits: float
+    """From here on digits may be lost already."""
+
+
+_FLOAT32 = _Limits(whole=2**24, cents=2**17, digits=2**24)
+_FLOAT64 = _Limits(whole=2**53, cents=2**53 / 1000, digits=1e15)
+
+
+def render_column(name: str, kind: pl.DataType, target: str, alias: str) -> list[pl.Expr]:
+    """Expressions for the text of a column, and where it can have faults for `_fault.` and `_suggest.` columns.
+
+    `target` is the known column that it stands for; the text takes the name `name` of the column, the faults are told
+    by `alias`.
+    """
+    cell = pl.col(name)
+    fault: pl.Expr | None = None
+    suggestion: pl.Expr | None = None
+    if kind in (pl.String, pl.Categorical, pl.Enum, pl.Null):
+        text = cell.cast(pl.String)
+        return [pl.when(text != "").then(text).alias(name)]
+    if target not in COLUMNS:
+        return [_carried(cell, kind).alias(name)]
+    if kind == pl.Boolean:
+        yes, no = ("1", "0") if target in FLAGS else ("TRUE", "FALSE")
+        text = pl.when(cell).then(pl.lit(yes)).when(~cell).then(pl.lit(no))
+    elif kind.is_integer():
+        text = cell.cast(pl.String)
+    elif kind.is_decimal():
+        text, fault = _decimal(cell, kind, target)
+    elif kind.is_float():
+        text, fault = _float(cell, kind, target)
+    elif kind.is_temporal():
+        text, fault = _date(cell, kind, target)
+    else:
+        raise AssertionError(f"no rule for {kind}")
+    if kind.is_numeric() and target == ROUTING:
+        short = text.str.contains("^[0-9]{1,8}$")
+        fault = pl.coalesce(pl.when(short).then(pl.lit("leading_zero")), *([] if fault is None else [fault]))
+        suggestion = leading_zero_suggestion(text)
+    if kind.is_float() and target in DIGITS_MATTER:
+        lost = cell.abs() >= _limits(kind).digits
+        fault = pl.coalesce(pl.when(lost).then(pl.lit("precision")), *([] if fault is None else [fault]))
+    found = [text.alias(name)]
+    if fault is not None:
+        found.append(fault.alias(f"_fault.{alias}"))
+    if suggestion is not None:
+        found.append(suggestion.alias(f"_suggest.{alias}"))
+    return found
+
+
+def _carried(cell: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    """A cell of an unknown column, which is carried and never judged."""
+    text = cell.cast(pl.String)
+    return text.str.to_uppercase() if kind == pl.Boolean else text
+
+
+def leading_zero_suggestion(text: pl.Expr) -> pl.Expr:
+    """The routing number with the zero in front, where that makes its check digit right (ABA: weights 3, 7, 1)."""
+    padded = pl.lit("0") + text
+    digits = [padded.str.slice(at, 1).cast(pl.Int64, strict=False) for at in range(9)]
+    weighed = pl.sum_horizontal(digit * weight for digit, weight in zip(digits, (3, 7, 1) * 3, strict=True))
+    right = (text.str.len_chars() == 8) & text.str.contains(r"^[0-9]{8}$") & (weighed % 10 == 0)
+    return pl.when(right).then(padded)
+
+
+def _decimal(cell: pl.Expr, kind: pl.DataType, target: str) -> tuple[pl.Expr, pl.Expr]:
+    assert isinstance(kind, pl.Decimal)
+    text = cell.cast(pl.String)
+    if kind.scale == 0:
+        return (text + ".00" if target in MONEY else text), pl.lit(None, pl.String)
+    whole = text.str.extract(r"^(-?[0-9]+)", 1)
+    fraction = text.str.extract(r"\.([0-9]+)$", 1)
+    if target in MONEY:
+        held = fraction.str.slice(2).str.contains("[1-9]")
+        plain = whole + "." + (fraction + "0").str.slice(0, 2)
+    else:
+        held = fraction.str.contains("[1-9]")
+        plain = whole
+    return pl.when(held).then(text).otherwise(plain), pl.when(held).then(pl.lit("format"))
+
+
+def _limits(kind: pl.DataType) -> _Limits:
+    return _FLOAT32 if kind == pl.Float32 else _FLOAT64
+
+
+def _float(cell: pl.Expr, kind: pl.DataType, target: str) -> tuple[pl.Expr, pl.Expr]:
+    """Money: two decimals if there are no more (within 1e-9); elsewhere the digits of a whole number."""
+    raw = cell.cast(pl.String)
+    cell = cell.cast(pl.Float64)
+    if target in MONEY:
+        cents = (cell * 100).round()
+        good = cell.is_finite() & (cell.abs() < _limits(kind).cents) & ((cell - cents / 100).abs() <= 1e-9)
+        digits = cents.cast(pl.Int64, strict=False)
+        sign = pl.when(digits < 0).then(pl.lit("-")).otherwise(pl.lit(""))
+        text = sign + (digits.abs() // 100).cast(pl.String) + "." + (digits.abs() % 100).cast(pl.String).str.zfill(2)
+    else:
+        good = cell.is_finite() & (cell.abs() < _limits(kind).whole) & (cell == cell.round())
+        text = cell.cast(pl.Int64, strict=False).cast(pl.String)
+    bad = cell.is_not_null() & ~good
+    return pl.when(bad).then(raw).otherwise(text), pl.when(bad).then(pl.lit("format"))
+
+
+def _date(cell: pl.Expr, kind: pl.DataType, target: str) -> tuple[pl.Expr, pl.Expr]:
+    raw = cell.cast(pl.String)
+    if target != START_DATE:
+        # Whoever wrote the file has made a date of something that is none.
+        return raw, pl.when(cell.is_not_null()).then(pl.lit("format"))
+    text = cell.dt.strftime("%m/%d/%Y")
+    if kind == pl.Date:
+        return text, pl.lit(None, pl.String)
+    timed = cell.dt.time() != pl.time(0, 0, 0)
+    return pl.when(timed).then(raw).otherwise(text), pl.when(timed).then(pl.lit("format"))

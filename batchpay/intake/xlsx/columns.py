@@ -1,0 +1,96 @@
+"""Columns of a sheet as text, with faults beside: the values of the library, corrected by what the scan found."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from batchpay.intake.xlsx.cell_scan import Place, Sheet
+from batchpay.intake.xlsx.cells import IDENTIFIERS, render
+from batchpay.schemas.columns import COLUMNS, MONEY
+
+_NO_FORMULAS = (*MONEY, *IDENTIFIERS)
+_Found = list[tuple[int, str]]
+"""Rows of a column, ascending, with what was found there."""
+
+
+class ColumnRenderer:
+    """Renders rows of typed cells; `targets` names the column that each stands for in the rules.
+
+    The library leaves out the columns before the first one with a cell: so many they are, and the scan counts them.
+    """
+
+    def __init__(self, targets: Sequence[str], scan: Sheet, columns_before: int) -> None:
+        self._targets = targets
+        self._columns_before = columns_before
+        self._errors = self._by_column(scan.errors.items())
+        self._formulas = self._by_column((place, "") for place in scan.formulas)
+        self._styles = self._by_column(scan.styles.items())
+
+    def columns(self, rows: Sequence[Sequence[Any]], first_row: int) -> dict[str, Sequence[str]]:
+        """Render consecutive sheet rows: `c0` and so on, and fault columns where they occur; '' is a blank cell."""
+        columns: dict[str, Sequence[str]] = {}
+        faults: dict[str, Sequence[str]] = {}
+        for at, values in enumerate(zip(*rows, strict=True)):
+            texts, codes, suggestions = self._column(at, values, first_row)
+            columns[f"c{at}"] = texts
+            for kind, found in (("_fault", codes), ("_suggest", suggestions)):
+                if found:
+                    faults[f"{kind}.c{at}"] = [found.get(row, "") for row in range(len(values))]
+        return columns | faults
+
+    def _by_column(self, found: Iterable[tuple[Place, str]]) -> list[_Found]:
+        columns: list[_Found] = [[] for _ in self._targets]
+        for (row, column), text in sorted(found):
+            at = column - 1 - self._columns_before
+            if 0 <= at < len(columns):
+                columns[at].append((row, text))
+        return columns
+
+    def _column(
+        self, at: int, values: Sequence[Any], first_row: int
+    ) -> tuple[Sequence[str], dict[int, str], dict[int, str]]:
+        target = self._targets[at]
+        end = first_row + len(values)
+        codes: dict[int, str] = {}
+        suggestions: dict[int, str] = {}
+        texts: Sequence[str] = values
+        if set(map(type, values)) != {str}:
+            styles: list[str | None] = [None] * len(values)
+            for row, style in _between(self._styles[at], first_row, end):
+                styles[row - first_row] = style
+            texts = _rendered(values, target, styles, codes, suggestions)
+        for row, _ in _between(self._formulas[at], first_row, end):
+            if target in _NO_FORMULAS or (target in COLUMNS and not texts[row - first_row]):
+                codes[row - first_row] = "formula"
+        if errors := _between(self._errors[at], first_row, end):
+            texts = list(texts)
+            for row, text in errors:
+                texts[row - first_row] = text
+                if target in COLUMNS:
+                    codes[row - first_row] = "error_cell"
+        return texts, codes, suggestions
+
+
+def _between(found: _Found, first_row: int, end_row: int) -> _Found:
+    return found[bisect_left(found, (first_row, "")) : bisect_left(found, (end_row, ""))]
+
+
+def _rendered(
+    values: Sequence[Any],
+    target: str,
+    styles: Sequence[str | None],
+    codes: dict[int, str],
+    suggestions: dict[int, str],
+) -> list[str]:
+    """Render cells of any kind, each different one once; faults go to `codes` and `suggestions`."""
+    # The type is part of what tells cells apart, for 1, 1.0 and TRUE are equal.
+    cells = list(zip(map(type, values), values, styles, strict=True))
+    known = {cell: render(cell[1], target, zero_format=cell[2]) for cell in set(cells)}
+    for found, place in ((codes, 1), (suggestions, 2)):
+        told = {cell: text for cell, rendered in known.items() if (text := rendered[place]) is not None}
+        if told:
+            found.update((row, told[cell]) for row, cell in enumerate(cells) if cell in told)
+    texts = {cell: rendered[0] or "" for cell, rendered in known.items()}
+    return [texts[cell] for cell in cells]

@@ -1,0 +1,153 @@
+"""Reading an XLSX file as chunks of text, through a child process that holds the libraries (worker.py)."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from batchpay.errors import FileRefused
+from batchpay.intake.csv.reader import finish_chunk
+from batchpay.intake.header import Header
+from batchpay.intake.streams import OpenFile
+
+ANSWER_S_MAX = 300.0
+"""The child must give its next piece within so many seconds."""
+_ROOT = Path(__file__).parents[3]
+# -I keeps PYTHON* variables and the working directory out; the path of this very package is the only one added.
+_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from batchpay.intake.xlsx.worker import main; main()"
+
+
+class XlsxReader:
+    """The rows of one sheet. The sheet is parsed once for every pass; the first pass begins with the header."""
+
+    def __init__(self, file: OpenFile, *, sheet: str | None, known: Sequence[str], renamed: Mapping[str, str]) -> None:
+        self._file = file
+        self._job = json.dumps({"sheet": sheet, "known": list(known), "renamed": dict(renamed)})
+        self._begun: _Run | None = _Run(file, self._job)
+        first = self._begun.first
+        self.names = tuple(first["names"])
+        self.notes = tuple(first["notes"])
+
+    def use(self, header: Header) -> None:
+        """Say which columns to give."""
+        self._header = header
+
+    def chunks(self) -> Iterator[pl.DataFrame]:
+        """Give the rows in file order; raises FileRefused where the workbook can't be read."""
+        run, self._begun = self._begun or _Run(self._file, self._job), None
+        header = self._header
+        places = [f"c{at}" for at in range(len(header.names))]
+        names = dict(zip(places, header.internal, strict=True))
+        marked = None if header.note_at is None else places[header.note_at]
+        faults = {
+            f"{kind}{place}": f"{kind}{name}"
+            for place, name in names.items()
+            if name
+            for kind in ("_fault.", "_suggest.")
+        }
+        row = 0
+        try:
+            for frame in run.frames():
+                ours = [name for name in frame.columns if name.startswith(("_fault.", "_suggest."))]
+                frame = frame.drop(name for name in ours if name not in faults)
+                frame = frame.rename({name: faults[name] for name in ours if name in faults})
+                frame = finish_chunk(frame, names, marked, row, header.examples)
+                row += frame.height
+                if frame.height:
+                    yield frame
+        finally:
+            run.stop()
+
+    def close(self) -> None:
+        """End a child that nobody will read from."""
+        if self._begun is not None:
+            self._begun.stop()
+
+
+class _Run:
+    """One child at work."""
+
+    def __init__(self, file: OpenFile, job: str) -> None:
+        self._name = file.name
+        self._process = subprocess.Popen(  # noqa: S603  our own interpreter and module
+            [sys.executable, "-I", "-c", _BOOT, str(_ROOT), job],
+            stdin=file.descriptor,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": os.environ.get("PATH", "")},
+            close_fds=True,
+        )
+        assert self._process.stdout is not None
+        self._out = self._process.stdout.fileno()
+        self._stop = weakref.finalize(self, _end, self._process)
+        self.first = json.loads(self._until_newline())
+        if "refused" in self.first:
+            self.stop()
+            raise FileRefused(f"{self._name}: {self.first['refused']}")
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """The chunks as the child gives them."""
+        while length := self._exactly(8, end_allowed=True):
+            line, _, text = self._exactly(int.from_bytes(length, "big")).partition(b"\n")
+            part = json.loads(line)
+            first, rows = part["first_row"], part["rows"]
+            cells = pl.select(cell=pl.lit(text.decode()).str.split(part["separator"]).explode())
+            cells = cells.select(pl.when(pl.col("cell") != "").then("cell"))
+            columns = {name: cells.to_series().slice(at * rows, rows) for at, name in enumerate(part["columns"])}
+            columns["_line"] = pl.int_range(first, first + rows, dtype=pl.UInt32, eager=True)
+            yield pl.DataFrame(columns)
+        if self._process.wait() != 0:
+            raise self._broken()
+
+    def stop(self) -> None:
+        """End the child."""
+        self._stop()
+
+    def _until_newline(self) -> bytes:
+        found = b""
+        while not found.endswith(b"\n"):
+            piece = self._read(1)
+            if not piece:
+                raise self._broken()
+            found += piece
+        return found
+
+    def _exactly(self, count: int, *, end_allowed: bool = False) -> bytes:
+        pieces, missing = [], count
+        while missing:
+            piece = self._read(min(missing, 1 << 20))
+            if not piece:
+                if end_allowed and missing == count:
+                    return b""
+                raise self._broken()
+            pieces.append(piece)
+            missing -= len(piece)
+        return b"".join(pieces)
+
+    def _read(self, most: int) -> bytes:
+        ready, _, _ = select.select([self._out], [], [], ANSWER_S_MAX)
+        if not ready:
+            self.stop()
+            raise FileRefused(f"{self._name}: takes longer to read than a payment file may")
+        return os.read(self._out, most)
+
+    def _broken(self) -> FileRefused:
+        self.stop()
+        return FileRefused(
+            f"{self._name}: could not be read within the limits of memory and time for a payment file, or is broken"
+        )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

@@ -1,0 +1,148 @@
+"""The child process that parses an XLSX, with limits on memory and time: a crash in a library is not the payer's.
+
+Standard input is the workbook, the second argument the job (JSON). Standard output gets one line of JSON (what was
+found, or a refusal), then chunks: eight bytes of length, a line of JSON and text. The line tells `first_row`, the
+sheet's row of its first, the number of `rows`, the `columns` (`c0`, `c1` and so on, and `_fault.cN` / `_suggest.cN`
+where they occur) and the `separator` of the text: all cells of the first column, then of the second. polars is not
+needed here: it would take longer to load than most workbooks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import json
+import resource
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from batchpay.errors import FileRefused
+from batchpay.intake.streams import OpenFile
+from batchpay.intake.xlsx import archive
+from batchpay.intake.xlsx.columns import ColumnRenderer
+
+MEMORY_BYTES_MAX = 6 << 30
+CPU_S_MAX = 600
+CHUNK_ROWS = 10_000
+"""So few that the parent checks the first rows while the next are still rendered."""
+HEADER_ROWS_MAX = 50
+"""A header is looked for in so many rows."""
+HEADER_NAMES_ENOUGH = 3
+Row = list[Any]
+
+
+def main() -> None:
+    """Do the job; every failure becomes a refusal in the first line, or a broken pipe that the parent understands."""
+    out = sys.stdout.buffer
+    gc.disable()  # cells are in no cycles, and there are millions
+    try:
+        _limit()
+        for block in _blocks(OpenFile("-", sys.stdin.fileno()), json.loads(sys.argv[2])):
+            out.write(block)
+    except FileRefused as error:
+        out.write(_line({"refused": str(error)}))
+    except MemoryError:
+        out.write(_line({"refused": "needs more memory than a payment file may; it is not read"}))
+    with contextlib.suppress(BrokenPipeError):
+        out.flush()
+
+
+def _limit() -> None:
+    for kind, most in (
+        (resource.RLIMIT_AS, MEMORY_BYTES_MAX),
+        (resource.RLIMIT_CPU, CPU_S_MAX),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
+    from python_calamine import CalamineError, CalamineWorkbook, PasswordError
+
+    workbook_zip = archive.open_archive(file.reader())
+    entry, notes = _choose(archive.list_sheets(workbook_zip), job["sheet"])
+    formats = archive.zero_formats(workbook_zip)
+    with ThreadPoolExecutor(1) as helper:
+        opening = helper.submit(CalamineWorkbook.from_filelike, file.reader())
+        # The library may lay out no sheet that was not found to be of a sane size.
+        scan = archive.scan_sheet(workbook_zip, entry.path, formats)
+    try:
+        sheet = opening.result().get_sheet_by_name(entry.name)
+        rows, columns_before = sheet.iter_rows(), sheet.start[1] if sheet.start else 0
+        header_row, names, rows = _header(rows, job["known"])
+    except PasswordError:
+        raise FileRefused("is protected by a password; save it without one") from None
+    except CalamineError:
+        raise FileRefused("is a broken XLSX") from None
+    if header_row > 1:
+        notes.append(f"the header was found in row {header_row}")
+    hidden = sum(row > header_row for row in scan.hidden_rows)
+    if hidden:
+        notes.append(f"{hidden} hidden row{'s are' if hidden > 1 else ' is'} read as well")
+    yield _line({"names": names, "header_row": header_row, "notes": notes})
+    targets = [job["renamed"].get(name, name) for name in names]
+    yield from _chunks(rows, header_row + 1, ColumnRenderer(targets, scan, columns_before))
+
+
+def _choose(sheets: Sequence[Any], asked: str | None) -> tuple[Any, list[str]]:
+    """The sheet asked for, else the first visible one, with what should be said about it."""
+    if asked is not None:
+        found = next((sheet for sheet in sheets if sheet.name == asked), None)
+        if found is None:
+            raise FileRefused(f"has no sheet {asked!r}, but {', '.join(sheet.name for sheet in sheets)}")
+    else:
+        found = next((sheet for sheet in sheets if sheet.state == "visible" and sheet.path), None)
+    if found is None or not found.path:
+        raise FileRefused("has no visible sheet with cells")
+    others = sum(sheet.state != "veryHidden" for sheet in sheets if sheet is not found)
+    notes = [f"sheet {found.name!r} is read, and not the other {others}"] if others else []
+    return found, notes
+
+
+def _header(rows: Iterator[Row], known: Sequence[str]) -> tuple[int, list[str], Iterator[Row]]:
+    """Find the header, and give the rows after it.
+
+    It is the first row with enough known names, else the one with most, else the first with anything in it.
+    """
+    wanted = set(known)
+    best: tuple[int, int, list[str]] | None = None
+    looked: list[Row] = []
+    for number, cells in enumerate(itertools.islice(rows, HEADER_ROWS_MAX), 1):
+        looked.append(cells)
+        names = [cell if isinstance(cell, str) else str(cell) for cell in cells]
+        hits = sum(name in wanted for name in names)
+        if hits >= HEADER_NAMES_ENOUGH:
+            return number, names, rows
+        if any(names) and (best is None or hits > best[0]):
+            best = (hits, number, names)
+    if best is None:
+        raise FileRefused("has no header")
+    return best[1], best[2], itertools.chain(looked[best[1] :], rows)
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def _chunks(rows: Iterator[Row], first_row: int, renderer: ColumnRenderer) -> Iterator[bytes]:
+    while part := list(itertools.islice(rows, CHUNK_ROWS)):
+        columns = renderer.columns(part, first_row)
+        separator, text = _joined(columns.values(), len(part))
+        head = {"first_row": first_row, "rows": len(part), "columns": list(columns), "separator": separator}
+        data = _line(head) + text.encode()
+        yield len(data).to_bytes(8, "big") + data
+        first_row += len(part)
+
+
+def _joined(columns: Collection[Sequence[str]], rows: int) -> tuple[str, str]:
+    """All cells as one text, with the first character between them that stands in none."""
+    for separator in map(chr, range(sys.maxunicode)):
+        text = separator.join(map(separator.join, columns))
+        if text.count(separator) == len(columns) * rows - 1:
+            return separator, text
+    raise AssertionError("no chunk holds every character")

@@ -1,0 +1,265 @@
+"""Looking over a ledger: whether what it says holds together, and whether it is the one its witness knows.
+
+`check` reads all of it. `check_at_opening` is what every opening for writing can afford: all of a small ledger, and of
+a large one the end of the history, the control totals and the witness.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from typing import Any
+
+from batchpay.errors import LedgerBehind, LedgerDamaged
+from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, STATE_CODES, STATES, read_ranges
+from batchpay.ledger.sqlite.store import FIRST_MAC, Store, event_mac
+from batchpay.ledger.sqlite.transitions import IN_DOUBT, OPEN, PENDING, REJECTED, SENDING
+from batchpay.ledger.sqlite.witness import Testimony
+from batchpay.payment import State
+
+SMALL_BYTES = 4 << 20
+_EVENTS_AT_OPENING = 50
+_EVENT = "SELECT number, at, batch, kind, who, why, detail, mac FROM event"
+_STATE_WORDS = {state.value for state in State}
+
+
+def check(store: Store) -> list[str]:
+    """Look over the whole ledger; a line for everything that is wrong."""
+    # The witness first: whatever is committed meanwhile makes the ledger newer than it, never older.
+    testimony = store.witness.read()
+    problems: list[str] = []
+    try:
+        with store.reading() as connection:
+            problems += _check_structure(connection)
+            replayed = _Replay()
+            problems += _check_history(store, connection, replayed)
+            problems += _check_rows(store, connection, replayed)
+            problems += _check_runs(connection, replayed)
+            problems += _check_attempts(store, connection)
+            problems += _check_chunks(store, connection)
+            problems += check_witness(store, connection, testimony)
+    except LedgerDamaged as error:
+        problems.append(str(error))
+    return problems
+
+
+def check_at_opening(store: Store) -> None:
+    """Raise LedgerDamaged or LedgerBehind where a run must not build on this ledger."""
+    testimony = store.witness.read()
+    with store.reading() as connection:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
+        behind = check_witness(store, connection, testimony)
+        if behind:
+            raise LedgerBehind(behind[0])
+        is_small = pages * page_bytes <= SMALL_BYTES
+        problems = [] if is_small else _check_tail(store, connection) + _check_totals(connection)
+    if is_small:
+        problems = check(store)
+    if problems:
+        raise LedgerDamaged(f"{problems[0]}; nothing was sent (batchpay ledger check says more)")
+
+
+def check_witness(store: Store, connection: sqlite3.Connection, testimony: Testimony | None) -> list[str]:
+    """Hold the ledger against its witness."""
+    path = store.witness.path
+    way_out = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
+    if testimony is None:
+        what = "holds no record of this key" if store.witness.exists() else "is not there"
+        return [f"the ledger's witness {path} {what}, so nobody can tell whether the ledger is the latest; {way_out}"]
+    if testimony.ledger_id != store.ledger_id:
+        return [f"the witness {path} belongs to another ledger; {way_out}"]
+    found = connection.execute("SELECT mac FROM event WHERE number = ?", (testimony.number,)).fetchone()
+    if found is None or found[0] != testimony.mac:
+        return [f"the ledger is older than its witness {path} (a restored backup?), nothing was sent; {way_out}"]
+    return []
+
+
+def _check_structure(connection: sqlite3.Connection) -> list[str]:
+    problems = []
+    # SQLite's own lines may quote a record, so they are counted, not shown.
+    found = connection.execute("PRAGMA integrity_check").fetchall()
+    if found != [("ok",)]:
+        problems.append(f"the ledger is damaged: SQLite finds {len(found)} faults in the file's structure")
+    foreign = connection.execute("PRAGMA foreign_key_check").fetchall()
+    if foreign:
+        problems.append(f"the ledger is damaged: {len(foreign)} records refer to others that are not there")
+    return problems
+
+
+class _Replay:
+    """The states that the history gives to the rows of every batch."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, bytearray] = {}
+        self.registered: dict[int, dict[str, Any]] = {}
+        self.runs: dict[int, list[Any]] = {}
+
+    def apply(self, batch: int, kind: str, who: str, why: str | None, detail: dict[str, Any]) -> str | None:
+        """Apply an event; gives what is impossible about it."""
+        if kind == "started":
+            self.runs[detail["run"]] = [batch, who, detail["at"], None, None]
+        if kind == "finished":
+            self.runs[detail["run"]][3:] = [detail["at"], why]
+        states = self.states.setdefault(batch, bytearray())
+        if kind == "registered":
+            self.registered[batch] = detail
+        for word, ranges in detail.items():
+            if word not in _STATE_WORDS or not isinstance(ranges, str):
+                continue
+            after = STATE_CODES[State(word)]
+            for row in read_ranges(ranges):
+                if row >= len(states):
+                    states.extend(bytes(max(row + 1 - len(states), len(states))))
+                if states[row] not in _BEFORE[kind].get(after, ()):
+                    return f"row {row} can't become {word} by '{kind}'"
+                states[row] = after
+        return None
+
+
+_NEW = 0
+_ANSWERED = (PENDING, STATE_CODES[State.ACCEPTED], STATE_CODES[State.DECLINED])
+_SENT_TO: dict[int, tuple[int, ...]] = dict.fromkeys((*_ANSWERED, IN_DOUBT), (SENDING,))
+_BEFORE: dict[str, dict[int, tuple[int, ...]]] = {
+    "registered": {PENDING: (_NEW,), REJECTED: (_NEW,)},
+    "released": {PENDING: (REJECTED,)},
+    "progress": {**_SENT_TO, SENDING: (PENDING,)},
+    "merged": _SENT_TO,
+    "recovered": {IN_DOUBT: (SENDING,)},
+    "rejected": {REJECTED: (PENDING,)},
+    "resolved": dict.fromkeys(_ANSWERED, (IN_DOUBT,)),
+    "doubted": {IN_DOUBT: (PENDING, SENDING)},
+    "started": {},
+    "finished": {},
+}
+"""Which states a row may come from, by kind of event and new state."""
+
+
+def _check_history(store: Store, connection: sqlite3.Connection, replay: _Replay) -> list[str]:
+    before, expected = FIRST_MAC, 1
+    for *event, mac in connection.execute(f"{_EVENT} ORDER BY number"):
+        number, _, batch, kind, who, why, detail = event
+        if number != expected or mac != event_mac(store.keys, before, tuple(event)):
+            return [f"the ledger is damaged: the history's chain breaks at event {expected}"]
+        if batch is not None:
+            impossible = replay.apply(batch, kind, who, why, json.loads(detail))
+            if impossible:
+                return [f"the ledger is damaged: event {number}: {impossible}"]
+        before, expected = mac, expected + 1
+    return [] if expected > 1 else ["the ledger is damaged: its history is empty"]
+
+
+def _check_tail(store: Store, connection: sqlite3.Connection) -> list[str]:
+    """Check the end of the history only."""
+    found = connection.execute(f"{_EVENT} ORDER BY number DESC LIMIT ?", (_EVENTS_AT_OPENING + 1,)).fetchall()[::-1]
+    before = FIRST_MAC if found and found[0][0] == 1 else None
+    for *event, mac in found:
+        if before is not None and mac != event_mac(store.keys, before, tuple(event)):
+            return [f"the ledger is damaged: the history's chain breaks at event {event[0]}"]
+        before = mac
+    return [] if found else ["the ledger is damaged: its history is empty"]
+
+
+def _check_totals(connection: sqlite3.Connection) -> list[str]:
+    """Find batches whose states do not add up to their control totals."""
+    wrong = connection.execute(
+        "SELECT name FROM batch LEFT JOIN total ON total.batch = batch.id GROUP BY batch.id"
+        " HAVING batch.row_count <> coalesce(sum(total.row_count), 0) OR batch.cents <> coalesce(sum(total.cents), 0)"
+    )
+    return [
+        f"the ledger is damaged: the states of batch {name} do not add up to its control totals" for (name,) in wrong
+    ]
+
+
+def _check_rows(store: Store, connection: sqlite3.Connection, replay: _Replay) -> list[str]:
+    """Hold every row against the history, the totals against the rows, the rows against what was registered."""
+    problems: list[str] = _check_totals(connection)
+    counts: Counter[tuple[int, int, int]] = Counter()
+    cents: Counter[tuple[int, int, int]] = Counter()
+    weights: Counter[int] = Counter()
+    line_weights: Counter[int] = Counter()
+    wrong = 0
+    for identity, line, state, direction, amount, reasons, seal in connection.execute(
+        "SELECT id, line, state, direction, amount_cents, reasons, seal FROM row ORDER BY id"
+    ):
+        batch, row = identity >> ROWS_BITS, identity & ROW_MASK
+        states = replay.states.get(batch, b"")
+        sealed = state != REJECTED or seal == store.keys.seal_values("rejected", (identity, line, amount, reasons))
+        if row >= len(states) or states[row] != state or not sealed:
+            wrong += 1
+            if wrong <= 10:
+                problems.append(f"the ledger is damaged: row {row} is {STATES[state]}, and its history says otherwise")
+        counts[batch, state, direction] += 1
+        cents[batch, state, direction] += amount
+        weights[batch] += row * amount
+        line_weights[batch] += row * (line or 0)
+    stored = {
+        (batch, state, direction): (count, amount)
+        for batch, state, direction, count, amount in connection.execute(
+            "SELECT batch, state, direction, row_count, cents FROM total WHERE row_count <> 0 OR cents <> 0"
+        )
+    }
+    if stored != {key: (count, cents[key]) for key, count in counts.items()}:
+        problems.append("the ledger is damaged: the control totals by state differ from the rows")
+    for batch, name, digest, rows, total, *about in connection.execute(
+        "SELECT id, name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason"
+        " FROM batch"
+    ):
+        told = replay.registered.get(batch)
+        seen = {"name": name, "digest": digest.hex(), "rows": rows, "cents": total, "weight": str(weights[batch])}
+        seen |= {"line weight": str(line_weights[batch]), "about": about}
+        if told is None or any(told.get(key) != value for key, value in seen.items()):
+            problems.append(f"the ledger is damaged: batch {name} is not what was registered")
+    return problems
+
+
+def _check_runs(connection: sqlite3.Connection, replay: _Replay) -> list[str]:
+    """Hold the runs against the history."""
+    stored = {
+        run: values
+        for run, *values in connection.execute("SELECT id, batch, who, started_at, finished_at, stopped FROM run")
+    }
+    return [] if stored == replay.runs else ["the ledger is damaged: its runs are not those of its history"]
+
+
+def _check_attempts(store: Store, connection: sqlite3.Connection) -> list[str]:
+    """Find rows whose latest attempt does not repeat their state, and attempts that were changed."""
+    wrong = connection.execute(
+        "SELECT count(*) FROM row LEFT JOIN attempt ON attempt.id = row.id"  # noqa: S608
+        f" WHERE row.state <> {REJECTED} AND coalesce(attempt.state, {PENDING}) <> row.state"
+    ).fetchone()[0]
+    problems = [f"the ledger is damaged: {wrong} rows differ from their latest attempt"] if wrong else []
+    changed = 0
+    for *values, seal in connection.execute(
+        "SELECT id, sent_at, state, finished_at, http_status, response_code, message, gateway_reference, reason, seal"
+        " FROM attempt WHERE state <> ?",
+        (SENDING,),
+    ):
+        changed += seal != store.keys.seal_values("attempt", tuple(values))
+    return problems + ([f"the ledger is damaged: {changed} answers are not what was recorded"] if changed else [])
+
+
+def _check_chunks(store: Store, connection: sqlite3.Connection) -> list[str]:
+    """Find payloads that can't be read, and such as are not there exactly as long as a row may still be sent."""
+    states = ", ".join(map(str, OPEN))
+    problems = []
+    wrong = connection.execute(
+        "SELECT count(*) FROM chunk LEFT JOIN"  # noqa: S608
+        f" (SELECT chunk, sum(state IN ({states})) AS open FROM row WHERE chunk IS NOT NULL GROUP BY chunk) AS held"
+        " ON held.chunk = chunk.id WHERE chunk.open_rows <> coalesce(held.open, -1)"
+        " OR (chunk.open_rows > 0) <> EXISTS (SELECT 1 FROM body WHERE body.chunk = chunk.id)"
+        " OR NOT EXISTS (SELECT 1 FROM detail WHERE detail.chunk = chunk.id)"
+    ).fetchone()[0]
+    if wrong:
+        problems.append(f"the ledger is damaged: {wrong} chunks of payloads do not fit their rows")
+    for kind, table in (("bodies", "body"), ("details", "detail")):
+        for chunk, batch, sealed in connection.execute(
+            f"SELECT chunk.id, chunk.batch, {table}.sealed FROM {table} JOIN chunk ON chunk.id = {table}.chunk"  # noqa: S608
+        ):
+            try:
+                unseal_texts(store.keys, place_of(kind, batch, chunk), sealed)
+            except LedgerDamaged as error:
+                problems.append(str(error))
+    return problems

@@ -1,0 +1,47 @@
+"""A consistent copy of a ledger, by SQLite's own means while others read and write."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.sqlite.preconditions import FOREIGN, sync_directory, translate
+from batchpay.ledger.sqlite.store import Store, connect
+
+_PAGES_A_STEP = 4096
+
+
+def back_up(store: Store, target: Path) -> None:
+    """Copy the ledger to a new file of mode 0600; an existing file is never written over."""
+    reader = store.connect_reader()
+    try:
+        try:
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise LedgerNotUsable(f"the backup {target} can't be made: {error.strerror}") from None
+        try:
+            _copy(reader, target)
+            sync_directory(target.absolute().parent)
+        except BaseException as error:
+            target.unlink(missing_ok=True)
+            if isinstance(error, FOREIGN):
+                raise translate(error, target) from None
+            raise
+    finally:
+        reader.close()
+
+
+def _copy(reader: sqlite3.Connection, target: Path) -> None:
+    copy = connect(target, "rw", 0)
+    try:
+        reader.backup(copy, pages=_PAGES_A_STEP)
+        # One file without journals beside it can be carried anywhere.
+        copy.execute("PRAGMA journal_mode = DELETE").fetchone()
+        found = copy.execute("PRAGMA quick_check").fetchone()
+        if found != ("ok",):
+            raise LedgerNotUsable(f"the backup {target} could not be read back")
+        copy.execute("PRAGMA journal_mode = WAL").fetchone()
+    finally:
+        copy.close()

@@ -1,0 +1,279 @@
+"""Writing a batch: all of it in one transaction, in a second thread beside the one that builds the rows."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import compress, repeat
+from operator import mul
+from typing import Any
+
+from batchpay.errors import BatchpayError
+from batchpay.ledger.contract import NewBatch, PaymentColumns, RegisteredMeanwhile, RejectedColumns, Texts
+from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, place_of, seal_texts
+from batchpay.ledger.sqlite.encoding import DIRECTION_CODES, STATE_CODES, digest_numbers, now_ms, row_id, write_ranges
+from batchpay.ledger.sqlite.preconditions import translated
+from batchpay.ledger.sqlite.store import Store, Transaction
+from batchpay.ledger.sqlite.totals import Changes
+from batchpay.payment import State
+
+_REJECTED = STATE_CODES[State.REJECTED]
+_PENDING = STATE_CODES[State.PENDING]
+_IDENTITIES_MAX = 100_000
+"""Digests are gathered up to this many, then inserted in sorted order: several times faster than one by one."""
+_WAITING_MAX = 3
+"""Sets of rows that may wait for the writing thread: it bounds the memory."""
+
+
+class ChunkWriter:
+    """Writes rows' sealed payloads and digests; used for new batches and for rows released later."""
+
+    def __init__(self, store: Store, transaction: Transaction, batch: int) -> None:
+        self._keys = store.keys
+        self._transaction = transaction
+        self._batch = batch
+        self._fingerprints: list[list[int]] = [[], [], []]
+        self._payment_ids: list[list[int]] = [[], []]
+        self._next_chunk: int = transaction.execute("SELECT coalesce(max(id), 0) + 1 FROM chunk").fetchone()[0]
+
+    def add(self, ids: Sequence[int], payments: PaymentColumns) -> list[int]:
+        """Write payloads and, now and then, digests; gives the chunk of each row."""
+        chunks: list[int] = []
+        texts = zip(payments.bodies.parts(CHUNK_ROWS), payments.details.parts(CHUNK_ROWS), strict=True)
+        for start, (bodies, details) in zip(range(0, len(ids), CHUNK_ROWS), texts, strict=True):
+            chunk = self._next_chunk
+            self._next_chunk += 1
+            rows = payments.rows[start : start + CHUNK_ROWS]
+            sealed_bodies = seal_texts(self._keys, place_of("bodies", self._batch, chunk), rows, bodies, BODIES_LEVEL)
+            sealed = seal_texts(self._keys, place_of("details", self._batch, chunk), rows, details, DETAILS_LEVEL)
+            self._transaction.execute("INSERT INTO chunk VALUES (?, ?, ?)", (chunk, self._batch, len(rows)))
+            self._transaction.execute("INSERT INTO body VALUES (?, ?)", (chunk, sealed_bodies))
+            self._transaction.execute("INSERT INTO detail VALUES (?, ?)", (chunk, sealed))
+            chunks += repeat(chunk, len(rows))
+        named = [payment_id is not None for payment_id in payments.payment_ids]
+        payment_ids = [payment_id for payment_id in payments.payment_ids if payment_id is not None]
+        fingerprints: list[Iterable[int]] = [digest_numbers(payments.fingerprints), ids, named]
+        identities: list[Iterable[int]] = [digest_numbers(payment_ids), compress(ids, named)]
+        for column, more in zip(self._fingerprints + self._payment_ids, fingerprints + identities, strict=True):
+            column.extend(more)
+        if len(self._fingerprints[0]) >= _IDENTITIES_MAX:
+            self.write_identities()
+        return chunks
+
+    def write_identities(self) -> None:
+        """Write the gathered digests in their own order."""
+        for into, values, columns in (
+            ("INSERT OR IGNORE INTO fingerprint VALUES", "(?, ?, ?)", self._fingerprints),
+            ("INSERT OR IGNORE INTO payment_id VALUES", "(?, ?)", self._payment_ids),
+        ):
+            order = sorted(range(len(columns[0])), key=columns[0].__getitem__)
+            self._transaction.insert(into, values, [list(map(column.__getitem__, order)) for column in columns])
+            for column in columns:
+                column.clear()
+
+
+class SqliteRegistering:
+    """A batch being written; see contract.Registering."""
+
+    def __init__(self, store: Store, transaction: Transaction, batch: NewBatch, who: str) -> None:
+        self._store = store
+        self._transaction = transaction
+        self._new = batch
+        self._who = who
+        self._meanwhile = transaction.execute("SELECT count(*) FROM batch").fetchone()[0] != batch.seen
+        self._name = self._free_name()
+        self._id = self._insert_batch()
+        self._chunks = ChunkWriter(store, transaction, self._id)
+        self._changes = Changes()
+        self._rows: dict[int, list[int]] = {_PENDING: [], _REJECTED: []}
+        self._ranges: dict[int, list[str]] = {_PENDING: [], _REJECTED: []}
+        self._weight = self._line_weight = 0
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="register")
+        self._writing: deque[Future[None]] = deque()
+        self.finished = False
+
+    def add_payments(self, payments: PaymentColumns) -> None:
+        """See contract.Registering."""
+        with translated(self._store.place.ledger):
+            self._writing.append(self._executor.submit(self._write, payments))
+            self._wait(_WAITING_MAX)
+
+    def _wait(self, waiting_max: int = 0) -> None:
+        """Wait until at most so many sets of rows are unwritten; raises what went wrong while writing."""
+        while len(self._writing) > waiting_max:
+            self._writing.popleft().result()
+
+    def _write(self, payments: PaymentColumns) -> None:
+        first = row_id(self._id, 0)
+        ids = [first | row for row in payments.rows]
+        directions = [DIRECTION_CODES[word] for word in payments.directions]
+        chunks = self._chunks.add(ids, payments)
+        columns = (
+            ids, payments.lines, payments.amounts_cents, directions, chunks, payments.payees, payments.accounts,
+        )  # fmt: skip
+        self._transaction.insert(
+            "INSERT INTO row (id, line, amount_cents, direction, chunk, payee, account, state) VALUES",
+            f"(?, ?, ?, ?, ?, ?, ?, {_PENDING})",
+            columns,
+        )
+        for code in (1, 2):
+            amounts = list(compress(payments.amounts_cents, [direction == code for direction in directions]))
+            self._changes.add(_PENDING, code, len(amounts), sum(amounts))
+        self._count(_PENDING, payments.rows, payments.lines, payments.amounts_cents)
+
+    def add_rejected(self, rejected: RejectedColumns) -> None:
+        """See contract.Registering."""
+        with translated(self._store.place.ledger):
+            self._wait()
+            ids = [row_id(self._id, row) for row in rejected.rows]
+            columns = list(zip(ids, rejected.lines, rejected.amounts_cents, rejected.reasons, strict=True))
+            self._transaction.connection.executemany(
+                "INSERT INTO row (id, line, amount_cents, direction, state, reasons, seal) "  # noqa: S608
+                f"VALUES (?, ?, ?, 0, {_REJECTED}, ?, ?)",
+                [(*values, self._store.keys.seal_values("rejected", values)) for values in columns],
+            )
+        self._changes.add(_REJECTED, 0, len(ids), sum(rejected.amounts_cents))
+        self._count(_REJECTED, rejected.rows, rejected.lines, rejected.amounts_cents)
+
+    def finish(self) -> str:
+        """See contract.Registering."""
+        if self._meanwhile:
+            raise RegisteredMeanwhile("another batch was registered meanwhile; look at earlier payments again")
+        with translated(self._store.place.ledger):
+            self._wait()
+        totals = self._changes.total()
+        if totals.rows != self._new.rows:
+            raise BatchpayError(f"the batch was to have {self._new.rows} rows, and {totals.rows} were written")
+        with translated(self._store.place.ledger):
+            self._chunks.write_identities()
+            self._changes.write(self._transaction, self._id)
+            self._transaction.execute(
+                "UPDATE batch SET row_count = ?, cents = ? WHERE id = ?", (totals.rows, totals.cents, self._id)
+            )
+            self._transaction.event("registered", self._id, self._who, self._new.again_reason, self._detail())
+        self._transaction.commit()
+        self.finished = True
+        self._store.checkpoint()
+        return self._name
+
+    def close(self) -> None:
+        """Undo what was not finished."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._transaction.rollback()
+
+    def _detail(self) -> dict[str, Any]:
+        for state in self._rows:
+            self._close_ranges(state)
+        return {
+            "name": self._name,
+            "digest": self._new.digest.hex(),
+            "rows": self._changes.total().rows,
+            "cents": self._changes.total().cents,
+            "weight": str(self._weight),
+            "line weight": str(self._line_weight),
+            "about": self._about,
+            "pending": ",".join(self._ranges[_PENDING]),
+            "rejected": ",".join(self._ranges[_REJECTED]),
+        }
+
+    def _count(self, state: int, rows: Sequence[int], lines: Sequence[int | None], amounts: Sequence[int]) -> None:
+        self._weight += sum(map(mul, rows, amounts))
+        self._line_weight += sum(map(mul, rows, [line or 0 for line in lines]))
+        self._rows[state] += rows
+        self._close_ranges(state)
+
+    def _close_ranges(self, state: int) -> None:
+        if self._rows[state]:
+            self._ranges[state].append(write_ranges(self._rows[state]))
+            self._rows[state].clear()
+
+    def _free_name(self) -> str:
+        name = self._new.digest.hex()[:12]
+        taken = {
+            found for (found,) in self._transaction.execute("SELECT name FROM batch WHERE name GLOB ? || '*'", (name,))
+        }
+        return next(free for free in (name, *(f"{name}-{n}" for n in range(2, len(taken) + 3))) if free not in taken)
+
+    def _insert_batch(self) -> int:
+        new = self._new
+        columns, options = json.dumps(list(new.columns)), json.dumps(new.options)
+        self._about = [new.file, new.origin, columns, options, now_ms(), new.again_reason]
+        cursor = self._transaction.execute(
+            "INSERT INTO batch (name, digest, file, origin, columns, options, registered_at, again_reason,"
+            " row_count, cents) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
+            (self._name, new.digest, *self._about),
+        )
+        return int(cursor.lastrowid or 0)
+
+
+@contextmanager
+def registering(store: Store, batch: NewBatch, who: str) -> Iterator[SqliteRegistering]:
+    """Begin to write a batch; nothing of it stands unless it was finished."""
+    transaction = store.begin()
+    try:
+        with translated(store.place.ledger):
+            writing = SqliteRegistering(store, transaction, batch, who)
+    except BaseException:
+        transaction.rollback()
+        raise
+    try:
+        yield writing
+    finally:
+        writing.close()
+
+
+def release(store: Store, batch: int, payments: Sequence[PaymentColumns], who: str, why: str) -> int:
+    """Turn rejected rows to pending; see contract.Ledger.release."""
+    released: list[int] = []
+    with store.transaction() as transaction:
+        writer = ChunkWriter(store, transaction, batch)
+        changes = Changes()
+        for columns in payments:
+            released += _release_columns(transaction, batch, columns, writer, changes)
+        writer.write_identities()
+        if released:
+            changes.write(transaction, batch)
+            transaction.event("released", batch, who, why, {"pending": write_ranges(released)})
+    return len(released)
+
+
+def _release_columns(
+    transaction: Transaction, batch: int, payments: PaymentColumns, writer: ChunkWriter, changes: Changes
+) -> list[int]:
+    """Release those rows of one set of columns that are rejected and carry the same amount."""
+    rejected: dict[int, int] = {}
+    for position, (row, amount) in enumerate(zip(payments.rows, payments.amounts_cents, strict=True)):
+        found = transaction.execute(
+            "SELECT direction FROM row WHERE id = ? AND state = ? AND amount_cents = ?",
+            (row_id(batch, row), _REJECTED, amount),
+        ).fetchone()
+        if found:
+            rejected[position] = found[0]
+    bodies, details = payments.bodies.each(), payments.details.each()
+    chosen = PaymentColumns(
+        rows=[payments.rows[position] for position in rejected],
+        lines=[payments.lines[position] for position in rejected],
+        amounts_cents=[payments.amounts_cents[position] for position in rejected],
+        directions=[payments.directions[position] for position in rejected],
+        fingerprints=[payments.fingerprints[position] for position in rejected],
+        payment_ids=[payments.payment_ids[position] for position in rejected],
+        payees=[payments.payees[position] for position in rejected],
+        accounts=[payments.accounts[position] for position in rejected],
+        details=Texts.of(details[position] for position in rejected),
+        bodies=Texts.of(bodies[position] for position in rejected),
+    )
+    ids = [row_id(batch, row) for row in chosen.rows]
+    chunks = writer.add(ids, chosen)
+    for index, before in enumerate(rejected.values()):
+        direction = DIRECTION_CODES[chosen.directions[index]]
+        transaction.execute(
+            "UPDATE row SET state = ?, reasons = NULL, seal = NULL, direction = ?, chunk = ?, payee = ?, account = ?"
+            " WHERE id = ?",
+            (_PENDING, direction, chunks[index], chosen.payees[index], chosen.accounts[index], ids[index]),
+        )
+        changes.add(_REJECTED, before, -1, -chosen.amounts_cents[index])
+        changes.add(_PENDING, direction, 1, chosen.amounts_cents[index])
+    return list(chosen.rows)

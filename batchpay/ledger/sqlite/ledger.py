@@ -1,0 +1,159 @@
+"""The ledger on SQLite: contract.Ledger, put together from the parts beside this file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable
+from batchpay.ledger.contract import (
+    BatchSummary,
+    Decision,
+    Earlier,
+    Event,
+    LedgerRow,
+    Lookup,
+    NewBatch,
+    PayeeFacts,
+    PaymentColumns,
+    Registering,
+    RejectedRow,
+    RowColumns,
+)
+from batchpay.ledger.sqlite import audit, batch_writer, duplicate_lookup, payee_history, reading, resolution
+from batchpay.ledger.sqlite.backup import back_up
+from batchpay.ledger.sqlite.preconditions import make_private_directory
+from batchpay.ledger.sqlite.run import SqliteRun
+from batchpay.ledger.sqlite.store import Store
+from batchpay.payment import State
+
+
+class SqliteLedger:
+    """See contract.Ledger."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._held: set[bytes] = set()
+        self._runs: list[SqliteRun] = []
+
+    def __enter__(self) -> SqliteLedger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """See contract.Ledger."""
+        for run in self._runs:
+            run.close()
+        self._store.close()
+
+    def digest(self, purpose: str, texts: Sequence[str | None], size: int) -> list[bytes | None]:
+        """See contract.Ledger."""
+        return self._store.keys.digest(purpose, texts, size)
+
+    def digest_stream(self, purpose: str) -> Any:
+        """See contract.Ledger."""
+        return self._store.keys.digest_stream(purpose)
+
+    def registered(self) -> int:
+        """See contract.Ledger."""
+        with self._store.reading() as connection:
+            return int(connection.execute("SELECT count(*) FROM batch").fetchone()[0])
+
+    def find_digest(self, digest: bytes, again_reason: str | None = None) -> BatchSummary | None:
+        """See contract.Ledger."""
+        return reading.find_digest(self._store, digest, again_reason)
+
+    def earlier(self, lookup: Lookup, *, days: int, now: datetime, but_digest: bytes | None = None) -> list[Earlier]:
+        """See contract.Ledger."""
+        return duplicate_lookup.earlier(self._store, lookup, days, now, but_digest)
+
+    def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:
+        """See contract.Ledger."""
+        return batch_writer.registering(self._store, batch, who)
+
+    def release(self, batch: str, payments: Sequence[PaymentColumns], who: str, why: str) -> int:
+        """See contract.Ledger."""
+        return batch_writer.release(self._store, reading.batch_number(self._store, batch)[0], payments, who, why)
+
+    @contextmanager
+    def _holding(self, digest: bytes) -> Iterator[None]:
+        self._store.check_process()
+        directory = self._store.place.holds
+        make_private_directory(directory)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(directory / f"{digest.hex()[:32]}.lock", flags, 0o600)
+        except OSError as error:
+            raise LedgerNotUsable(f"the locks in {directory} can't be used: {error.strerror}") from None
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BatchHeld("another run holds this batch") from None
+            except OSError as error:
+                raise LedgerNotUsable(f"the locks in {directory} can't be used: {error.strerror}") from None
+            self._held.add(digest)
+            yield
+        finally:
+            self._held.discard(digest)
+            os.close(descriptor)
+
+    def hold(self, digest: bytes) -> AbstractContextManager[None]:
+        """See contract.Ledger. The kernel gives the lock back when its holder dies."""
+        return self._holding(digest)
+
+    def start(self, batch: str, who: str) -> SqliteRun:
+        """See contract.Ledger."""
+        number, digest = reading.batch_number(self._store, batch)
+        if digest not in self._held:
+            raise BatchpayError("a run was started on a batch that is not held")
+        run = SqliteRun(self._store, number, batch, who)
+        self._runs.append(run)
+        return run
+
+    def find(self, reference: str | None) -> BatchSummary:
+        """See contract.Ledger."""
+        return reading.find(self._store, reference)
+
+    def batches(self) -> list[BatchSummary]:
+        """See contract.Ledger."""
+        return reading.batches(self._store)
+
+    def rows(self, batch: str, states: Sequence[State] | None = None) -> Iterator[LedgerRow]:
+        """See contract.Ledger."""
+        return reading.rows(self._store, batch, states)
+
+    def row_columns(self, batch: str, states: Sequence[State] | None = None) -> Iterator[RowColumns]:
+        """See contract.Ledger."""
+        return reading.row_columns(self._store, batch, states)
+
+    def rejected(self, batch: str) -> Iterator[RejectedRow]:
+        """See contract.Ledger."""
+        return reading.rejected(self._store, batch)
+
+    def events(self, batch: str | None = None) -> Iterator[Event]:
+        """See contract.Ledger."""
+        return reading.events(self._store, batch)
+
+    def payee_facts(self, payees: Sequence[bytes], but_digest: bytes | None = None) -> dict[bytes, PayeeFacts]:
+        """See contract.Ledger."""
+        return payee_history.payee_facts(self._store, payees, but_digest)
+
+    def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
+        """See contract.Ledger."""
+        return resolution.resolve(self._store, reading.batch_number(self._store, batch)[0], decisions, who, why)
+
+    def check(self) -> list[str]:
+        """See contract.Ledger."""
+        return audit.check(self._store)
+
+    def backup(self, target: Path) -> None:
+        """See contract.Ledger."""
+        back_up(self._store, target)

@@ -1,0 +1,200 @@
+"""Opening and making a ledger: where its files are, and every reason not to build on them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+from batchpay.errors import (
+    BatchpayError,
+    LedgerDamaged,
+    LedgerMissing,
+    LedgerNewer,
+    LedgerNotUsable,
+    SettingsNotUsable,
+)
+from batchpay.ledger.keys import Keys, create_key_file, load_keys
+from batchpay.ledger.sqlite import resolution, schema
+from batchpay.ledger.sqlite.audit import check_at_opening
+from batchpay.ledger.sqlite.backup import back_up
+from batchpay.ledger.sqlite.encoding import now_ms
+from batchpay.ledger.sqlite.ledger import SqliteLedger
+from batchpay.ledger.sqlite.preconditions import (
+    check_directory,
+    check_file,
+    make_private_directory,
+    sync_directory,
+    translated,
+)
+from batchpay.ledger.sqlite.store import FIRST_MAC, LOCK_WAIT_S, FileLock, Place, Store, connect, event_mac
+from batchpay.ledger.sqlite.witness import Testimony, Witness
+from batchpay.settings import LedgerSettings, config_directory, state_directory, who
+
+__all__ = ["accept_ledger", "create_ledger", "location", "open_ledger"]
+
+SQLITE_LEAST = (3, 38, 0)
+"""STRICT tables, RETURNING, and JSON functions in every build."""
+
+
+def location(settings: LedgerSettings) -> Place:
+    """Tell where the ledger, its key and its witness are.
+
+    A ledger at a place of its own has a witness of its own, beside the key: its name carries a digest of the place.
+    """
+    if "://" in settings.url:
+        raise SettingsNotUsable("ledger.url must be the path of an SQLite ledger")
+    default = state_directory() / "ledger.db"
+    ledger = Path(settings.url).expanduser().absolute() if settings.url else default
+    key = Path(settings.key_file).expanduser().absolute() if settings.key_file else config_directory() / "ledger.key"
+    if settings.witness:
+        witness = Path(settings.witness).expanduser().absolute()
+    elif ledger == default:
+        witness = key.with_name("ledger.witness")
+    else:
+        mark = hashlib.sha256(os.fsencode(ledger.resolve())).hexdigest()[:8]
+        witness = key.with_name(f"ledger-{mark}.witness")
+    return Place(ledger, key, witness)
+
+
+def open_ledger(settings: LedgerSettings, *, create: bool = False, read_only: bool = False) -> SqliteLedger:
+    """Open the ledger, or refuse it: missing, damaged, newer, older than its witness, not writable, not private.
+
+    `create` makes one where there is none (for a gateway on loopback only). A ledger opened `read_only` can be looked
+    at even if it is older than its witness.
+    """
+    place = location(settings)
+    if create and not read_only and not os.path.lexists(place.ledger):
+        try:
+            create_ledger(settings)
+        except LedgerNotUsable:
+            # Another process may have made it at the same moment.
+            if not os.path.lexists(place.ledger):
+                raise
+    return _open(place, read_only=read_only, trusts_witness=True)
+
+
+def create_ledger(settings: LedgerSettings) -> Place:
+    """Make a new, empty ledger, its key if there is none yet, and its witness; tells where they are.
+
+    Never over an existing ledger, and never where a witness remembers one with payments: its disk may not be mounted.
+    """
+    place = location(settings)
+    make_private_directory(place.ledger.parent)
+    check_directory(place.ledger.parent)
+    if not os.path.lexists(place.key):
+        create_key_file(place.key)
+    keys = load_keys(place.key)
+    with translated(place.ledger):
+        lock = FileLock(place.lock)
+    try:
+        lock.acquire(LOCK_WAIT_S)
+        if os.path.lexists(place.ledger):
+            raise LedgerNotUsable(f"there is a ledger at {place.ledger} already")
+        remembered = Witness(place.witness, keys).read()
+        if remembered is not None and remembered.number > 1:
+            raise LedgerNotUsable(
+                f"the witness {place.witness} remembers a ledger with payments, which is not at {place.ledger}: "
+                "is its disk mounted? To begin anew, move the witness away"
+            )
+        if remembered is None and os.path.lexists(place.witness):
+            raise LedgerNotUsable(f"the witness {place.witness} is of another key; to begin anew, move it away")
+        with translated(place.ledger):
+            _write_new(place, keys)
+    finally:
+        lock.close()
+    return place
+
+
+def accept_ledger(settings: LedgerSettings, who: str, why: str) -> int:
+    """Accept a ledger without, or older than, its witness; rows it would send become in doubt. Returns how many."""
+    ledger = _open(location(settings), read_only=False, trusts_witness=False)
+    try:
+        return resolution.accept_witness(ledger._store, who, why)
+    finally:
+        ledger.close()
+
+
+def _write_new(place: Place, keys: Keys) -> None:
+    """Write under another name and rename, the witness first: a crash leaves either no ledger or a whole one."""
+    temporary = place.ledger.with_name(place.ledger.name + ".new")
+    for left_over in ("", "-wal", "-shm", "-journal"):
+        Path(f"{temporary}{left_over}").unlink(missing_ok=True)
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    ledger_id = secrets.token_hex(16)
+    event = (1, now_ms(), None, "created", who(), None, "{}")
+    mac = event_mac(keys, FIRST_MAC, event)
+    connection = connect(temporary, "rw", 0)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        connection.execute("BEGIN IMMEDIATE")
+        schema.migrate(connection, schema.scripts(), 0)
+        meta = {"ledger id": ledger_id, "key id": keys.key_id, "probe": "0"}
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+        connection.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*event, mac))
+        connection.execute("COMMIT")
+    finally:
+        connection.close()
+    Witness(place.witness, keys).replace(Testimony(ledger_id, 1, mac))
+    temporary.replace(place.ledger)
+    sync_directory(place.ledger.parent)
+
+
+def _open(place: Place, *, read_only: bool, trusts_witness: bool, wait_s: float = LOCK_WAIT_S) -> SqliteLedger:
+    if sqlite3.sqlite_version_info < SQLITE_LEAST:
+        least = ".".join(map(str, SQLITE_LEAST[:2]))
+        raise LedgerNotUsable(f"SQLite {sqlite3.sqlite_version} is too old; {least} is needed")
+    place = replace(place, ledger=check_file(place.ledger))
+    keys = load_keys(place.key)
+    store = Store(place, keys, read_only=read_only, wait_s=wait_s)
+    try:
+        _check_version(store, read_only=read_only)
+        with store.reading() as connection:
+            meta = dict(connection.execute("SELECT name, value FROM meta"))
+        if meta.get("key id") != keys.key_id:
+            raise LedgerNotUsable(f"the key {place.key} is not the key of the ledger {place.ledger}")
+        store.ledger_id = meta.get("ledger id", "")
+        if not read_only:
+            if trusts_witness:
+                check_at_opening(store)
+            _probe(store)
+    except BaseException:
+        store.close()
+        raise
+    return SqliteLedger(store)
+
+
+def _check_version(store: Store, *, read_only: bool) -> None:
+    """Refuse what is no ledger or a newer one; bring an older one up to date, after a backup."""
+    path = store.place.ledger
+    migrations = schema.scripts()
+    with store.reading() as connection:
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application != schema.APPLICATION_ID or version < 1:
+        raise LedgerDamaged(f"{path} is no ledger of batchpay")
+    if version > len(migrations):
+        raise LedgerNewer(f"the ledger {path} was written by a later version of batchpay; update batchpay")
+    if version == len(migrations):
+        return
+    if read_only:
+        raise LedgerNotUsable(f"the ledger {path} is of an older version; run: batchpay ledger check")
+    back_up(store, path.with_name(f"{path.name}.version-{version}.{now_ms()}"))
+    with store.transaction() as transaction:
+        # Another process may have been here since.
+        version = transaction.execute("PRAGMA user_version").fetchone()[0]
+        schema.migrate(transaction.connection, migrations, version)
+
+
+def _probe(store: Store) -> None:
+    """Write and sync for real: a full or read-only disk is met before anything is sent."""
+    try:
+        with store.transaction() as transaction:
+            transaction.execute("UPDATE meta SET value = ? WHERE name = 'probe'", (str(now_ms()),))
+    except LedgerMissing:
+        raise
+    except BatchpayError as error:
+        raise LedgerNotUsable(f"{error}; nothing was sent") from None

@@ -1,0 +1,199 @@
+"""What reports read: batches, rows, rejected rows, history; each call sees one consistent view."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import Any
+
+from batchpay.errors import LedgerDamaged, WrongUse
+from batchpay.ledger.contract import BatchSummary, Event, LedgerRow, RejectedRow, RowColumns
+from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.sqlite.encoding import (
+    DIRECTIONS,
+    ROW_MASK,
+    STATE_CODES,
+    STATES,
+    id_range,
+    maybe_datetime,
+    to_datetime,
+)
+from batchpay.ledger.sqlite.store import Store
+from batchpay.payment import Answer, Direction, State, Totals
+
+_BATCH = (
+    "SELECT batch.id, name, digest, file, origin, columns, registered_at, row_count, cents, again_reason,"
+    " options, run.started_at, run.finished_at, run.stopped"
+    " FROM batch LEFT JOIN run ON run.id = (SELECT max(id) FROM run WHERE run.batch = batch.id)"
+)
+_COLUMNS = tuple(field.name for field in fields(RowColumns))
+_ROWS_AT_ONCE = 256
+"""Few enough to stay in the processor's cache."""
+_DETAIL_CHUNKS_KEPT = 8
+_MASK = "****"
+"""What stands before the last four in a row's details."""
+
+
+def _summary(connection: sqlite3.Connection, found: tuple[Any, ...]) -> BatchSummary:
+    identity, name, digest, file, origin, columns, registered_at, rows, cents, again, options, *run = found
+    started, finished, stopped = run
+    by_state = dict.fromkeys(State, Totals())
+    by_direction = {direction.value: Totals() for direction in Direction}
+    for state, direction, count, sum_cents in connection.execute(
+        "SELECT state, direction, row_count, cents FROM total WHERE batch = ?", (identity,)
+    ):
+        by_state[STATES[state]] += Totals(count, sum_cents)
+        if STATES[state] is not State.REJECTED:
+            by_direction[DIRECTIONS[direction]] += Totals(count, sum_cents)
+    total = sum(by_state.values(), Totals())
+    if total != Totals(rows, cents):
+        raise LedgerDamaged(f"the ledger is damaged: the states of batch {name} do not add up to its control totals")
+    return BatchSummary(
+        batch=name, digest=digest, file=file, origin=origin, registered_at=to_datetime(registered_at),
+        started_at=maybe_datetime(started), finished_at=maybe_datetime(finished), stopped=stopped,
+        columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction,
+        again_reason=again, options=json.loads(options),
+    )  # fmt: skip
+
+
+def batches(store: Store) -> list[BatchSummary]:
+    """See contract.Ledger."""
+    with store.reading() as connection:
+        found = connection.execute(f"{_BATCH} ORDER BY batch.id DESC").fetchall()
+        return [_summary(connection, one) for one in found]
+
+
+def find_digest(store: Store, digest: bytes, again_reason: str | None) -> BatchSummary | None:
+    """See contract.Ledger."""
+    with store.reading() as connection:
+        found = connection.execute(
+            f"{_BATCH} WHERE digest = ? AND again_reason IS coalesce(?, again_reason) ORDER BY batch.id DESC LIMIT 1",
+            (digest, again_reason),
+        ).fetchone()
+        return _summary(connection, found) if found else None
+
+
+def find(store: Store, reference: str | None) -> BatchSummary:
+    """See contract.Ledger."""
+    with store.reading() as connection:
+        if reference is None:
+            found = connection.execute(f"{_BATCH} ORDER BY batch.id DESC LIMIT 1").fetchall()
+            if not found:
+                raise WrongUse("the ledger holds no batch yet")
+        else:
+            found = connection.execute(f"{_BATCH} WHERE name = ?", (reference,)).fetchall()
+            if not found and reference:
+                found = connection.execute(
+                    f"{_BATCH} WHERE substr(name, 1, length(?)) = ? LIMIT 2", (reference, reference)
+                ).fetchall()
+            if not found:
+                raise WrongUse(f"no batch is called {reference}")
+            if len(found) > 1:
+                raise WrongUse(f"more than one batch begins with {reference}")
+        return _summary(connection, found[0])
+
+
+def batch_number(store: Store, name: str) -> tuple[int, bytes]:
+    """Give a batch's number and digest by its name; raises WrongUse."""
+    with store.reading() as connection:
+        found = connection.execute("SELECT id, digest FROM batch WHERE name = ?", (name,)).fetchone()
+    if not found:
+        raise WrongUse(f"no batch is called {name}")
+    return int(found[0]), found[1]
+
+
+def rows(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[LedgerRow]:
+    """See contract.Ledger."""
+    for columns in row_columns(store, batch, states):
+        for (row, line, state, cents, direction, attempts, sent_at, finished_at, status, code, message, reference,
+             reason, details) in zip(*(getattr(columns, name) for name in _COLUMNS), strict=True):  # fmt: skip
+            last_four = str(details.get("account") or "").removeprefix(_MASK)
+            yield LedgerRow(
+                row=row, line=line, state=state, amount_cents=cents, direction=direction, last_four=last_four,
+                attempts=attempts, sent_at=sent_at, finished_at=finished_at,
+                answer=Answer(status, code, message, reference), reason=reason, details=details,
+            )  # fmt: skip
+
+
+def row_columns(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[RowColumns]:
+    """See contract.Ledger."""
+    number, _ = batch_number(store, batch)
+    wanted = [STATE_CODES[state] for state in (State if states is None else states) if state is not State.REJECTED]
+    marks = ", ".join("?" * len(wanted))
+    with store.reading() as connection:
+        details = _Details(store, connection, number)
+        found = connection.execute(
+            "SELECT row.id, line, row.state, amount_cents, direction, attempts, chunk, sent_at, finished_at,"  # noqa: S608
+            " http_status, response_code, message, gateway_reference, reason"
+            " FROM row LEFT JOIN attempt ON attempt.id = row.id"
+            f" WHERE row.id >= ? AND row.id < ? AND row.state IN ({marks}) ORDER BY row.id",
+            (*id_range(number), *wanted),
+        )
+        while some := found.fetchmany(_ROWS_AT_ONCE):
+            (ids, lines, codes, cents, directions, attempts, chunks, sent, finished, statuses, response_codes, messages,
+             references, reasons) = zip(*some, strict=True)  # fmt: skip
+            numbers = [identity & ROW_MASK for identity in ids]
+            # Rows of one commit share their times.
+            moments = {time: maybe_datetime(time) for time in {*sent, *finished}}
+            yield RowColumns(
+                numbers, lines, [STATES[code] for code in codes], cents, [DIRECTIONS[code] for code in directions],
+                attempts, [moments[time] for time in sent], [moments[time] for time in finished], statuses,
+                response_codes, messages, references, reasons, details.read(numbers, chunks),
+            )  # fmt: skip
+
+
+class _Details:
+    """What results show of rows, chunk by chunk."""
+
+    def __init__(self, store: Store, connection: sqlite3.Connection, batch: int) -> None:
+        self._store, self._connection, self._batch = store, connection, batch
+        self._kept: dict[int, dict[int, bytes]] = {}
+
+    def read(self, rows: Sequence[int], chunks: Sequence[int]) -> list[dict[str, Any]]:
+        texts = [self._chunk(chunk)[row] for row, chunk in zip(rows, chunks, strict=True)]
+        # One array is read in half the time of its members one by one.
+        found: list[dict[str, Any]] = json.loads(b"[%b]" % b",".join(texts))
+        if len(found) != len(texts):
+            raise ValueError("details that are no JSON object each")
+        return found
+
+    def _chunk(self, chunk: int) -> dict[int, bytes]:
+        if chunk not in self._kept:
+            while len(self._kept) >= _DETAIL_CHUNKS_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[chunk] = _details(self._store, self._connection, self._batch, chunk)
+        return self._kept[chunk]
+
+
+def _details(store: Store, connection: sqlite3.Connection, batch: int, chunk: int) -> dict[int, bytes]:
+    sealed = connection.execute("SELECT sealed FROM detail WHERE chunk = ?", (chunk,)).fetchone()
+    if not sealed:
+        raise LedgerDamaged(f"the ledger is damaged: the details of chunk {chunk} are not there")
+    return unseal_texts(store.keys, place_of("details", batch, chunk), sealed[0])
+
+
+def rejected(store: Store, batch: str) -> Iterator[RejectedRow]:
+    """See contract.Ledger."""
+    number, _ = batch_number(store, batch)
+    with store.reading() as connection:
+        found = connection.execute(
+            "SELECT id, line, amount_cents, reasons FROM row WHERE id >= ? AND id < ? AND state = ? ORDER BY id",
+            (*id_range(number), STATE_CODES[State.REJECTED]),
+        )
+        for identity, line, cents, reasons in found:
+            yield RejectedRow(identity & ROW_MASK, line, cents, tuple(reasons.split()))
+
+
+def events(store: Store, batch: str | None) -> Iterator[Event]:
+    """See contract.Ledger."""
+    number = None if batch is None else batch_number(store, batch)[0]
+    with store.reading() as connection:
+        found = connection.execute(
+            "SELECT number, at, batch.name, kind, who, why, detail FROM event LEFT JOIN batch ON batch.id = event.batch"
+            " WHERE ?1 IS NULL OR event.batch = ?1 ORDER BY number",
+            (number,),
+        )
+        for event_number, at, name, kind, who, why, detail in found:
+            yield Event(event_number, to_datetime(at), name, kind, who, why, detail)

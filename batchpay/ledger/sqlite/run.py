@@ -1,0 +1,200 @@
+"""One run of a batch: recovery at its start, durable intents and outcomes, its end."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from batchpay.errors import LedgerDamaged, LedgerNotUsable
+from batchpay.ledger.contract import PendingPayment
+from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.sqlite.encoding import ROW_MASK, id_range, now_ms, row_id
+from batchpay.ledger.sqlite.payee_history import remember_payees
+from batchpay.ledger.sqlite.preconditions import sync_directory, translated
+from batchpay.ledger.sqlite.spill import Spill, Spilled, read_spill, spill_files, spill_path
+from batchpay.ledger.sqlite.store import Store, Transaction
+from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, REJECTED, SENDING, Mover
+from batchpay.payment import Outcome
+
+RECOVERED_REASON = "the run ended before an answer was recorded"
+_CHUNKS_KEPT = 4
+
+
+class SqliteRun:
+    """See contract.Run. `commit` and `pending` may be called from different threads."""
+
+    def __init__(self, store: Store, batch: int, name: str, who: str) -> None:
+        self._store = store
+        self._batch = batch
+        self._who = who
+        self._token = os.urandom(16)
+        self._dead: str | None = None
+        self._attempts: dict[int, int] = {}
+        self._bodies: dict[int, dict[int, bytes]] = {}
+        self._read_turn = threading.Lock()
+        self._reader = store.connect_reader()
+        try:
+            spilled_files = spill_files(store.place.witness, name)
+            with store.transaction() as transaction:
+                self.recovered, self._id = self._start(transaction, name, spilled_files)
+            self._remove(spilled_files)
+            self._spill = Spill(spill_path(store.place.witness, name, self._id), store.keys, name)
+            store.witness.sync()
+        except BaseException:
+            self._reader.close()
+            raise
+
+    def _start(self, transaction: Transaction, name: str, spilled_files: Sequence[Path]) -> tuple[int, int]:
+        """Merge what was spilled, put what is still in sending in doubt, take the batch over: one transaction."""
+        at = now_ms()
+        merging = Mover(transaction, self._batch)
+        unused: list[int] = []
+        for path in spilled_files:
+            for spilled in read_spill(path, self._store.keys, name):
+                if not self._merge(transaction, merging, spilled, at):
+                    unused.append(spilled.row)
+        merged = merging.finish()
+        if merged or unused:
+            transaction.event("merged", self._batch, self._who, None, merged | ({"unused": unused} if unused else {}))
+
+        recovering = Mover(transaction, self._batch)
+        found = recovering.ids_in(SENDING)
+        for row in found:
+            recovering.move(row, SENDING, IN_DOUBT)
+            recovering.note_attempt(row, IN_DOUBT, RECOVERED_REASON, at=None)
+        if found:
+            transaction.event("recovered", self._batch, self._who, RECOVERED_REASON, recovering.finish())
+
+        transaction.execute("UPDATE batch SET token = ? WHERE id = ?", (self._token, self._batch))
+        run = transaction.execute(
+            "INSERT INTO run (batch, who, started_at) VALUES (?, ?, ?)", (self._batch, self._who, at)
+        ).lastrowid
+        transaction.event("started", self._batch, self._who, None, {"run": run, "at": at, "process": os.getpid()})
+        return len(found), int(run or 0)
+
+    def _merge(self, transaction: Transaction, merging: Mover, spilled: Spilled, at: int) -> bool:
+        """Take over a spilled outcome, if its row is still in the very attempt it belongs to."""
+        still = transaction.execute(
+            "SELECT 1 FROM row WHERE id = ? AND state = ? AND attempts = ?",
+            (row_id(self._batch, spilled.row), SENDING, spilled.attempt),
+        ).fetchone()
+        return bool(still) and bool(merging.end([(spilled.row, spilled.outcome)], at))
+
+    def _remove(self, spilled_files: Sequence[Path]) -> None:
+        # What is left of them by a crash just here is merged again, to no effect: the rows are not in sending any more.
+        for path in spilled_files:
+            with suppress(OSError):
+                path.unlink()
+        if spilled_files:
+            sync_directory(self._store.place.witness.parent)
+
+    def pending(self, after_row: int, limit: int) -> list[PendingPayment]:
+        """See contract.Run."""
+        self._store.check_process()
+        _, end = id_range(self._batch)
+        with self._read_turn, translated(self._store.place.ledger):
+            found = self._reader.execute(
+                f"SELECT id, attempts, chunk FROM row WHERE id > ? AND id < ? AND state = {PENDING}"  # noqa: S608
+                " ORDER BY id LIMIT ?",
+                (row_id(self._batch, after_row), end, limit),
+            ).fetchall()
+            return [
+                PendingPayment(identity & ROW_MASK, attempts, self._body(chunk, identity & ROW_MASK))
+                for identity, attempts, chunk in found
+            ]
+
+    def _body(self, chunk: int, row: int) -> bytes:
+        bodies = self._bodies.get(chunk)
+        if bodies is None:
+            found = self._reader.execute("SELECT sealed FROM body WHERE chunk = ?", (chunk,)).fetchone()
+            if not found:
+                raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its body is not there")
+            bodies = unseal_texts(self._store.keys, place_of("bodies", self._batch, chunk), found[0])
+            while len(self._bodies) >= _CHUNKS_KEPT:
+                del self._bodies[next(iter(self._bodies))]
+            self._bodies[chunk] = bodies
+        if row not in bodies:
+            raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its body is not there")
+        return bodies[row]
+
+    def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
+        """See contract.Run."""
+        at = now_ms()
+        self._refuse_if_dead()
+        try:
+            with self._store.transaction() as transaction:
+                self._check_token(transaction)
+                mover = Mover(transaction, self._batch)
+                ended = mover.end(outcomes, at)
+                for row, _ in outcomes:
+                    if row not in ended:
+                        raise LedgerDamaged(f"row {row} has an outcome, and the ledger does not hold it as being sent")
+                granted = mover.grant(intents, at)
+                moved = mover.finish()
+                if moved:
+                    transaction.event("progress", self._batch, self._who, None, moved)
+        except BaseException:
+            # Outcomes of this group go to the spill file. A later commit could let a row be sent anew, and a spilled
+            # outcome of its earlier attempt must never be held against that one: so there is no later commit.
+            self._dead = "a commit of this run failed; nothing more is sent by it"
+            raise
+        for row, _ in outcomes:
+            self._attempts.pop(row, None)
+        self._attempts.update(granted)
+        return set(granted)
+
+    def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
+        """See contract.Run."""
+        self._store.check_process()
+        self._dead = self._dead or "outcomes of this run were spilled; nothing more is sent by it"
+        self._spill.write(
+            [Spilled(row, self._attempts[row], outcome) for row, outcome in outcomes if row in self._attempts]
+        )
+
+    def reject(self, rows: Sequence[int], reason: str) -> None:
+        """See contract.Run."""
+        self._refuse_if_dead()
+        with self._store.transaction() as transaction:
+            self._check_token(transaction)
+            mover = Mover(transaction, self._batch)
+            for row in rows:
+                if not mover.move(row, PENDING, REJECTED, reason):
+                    raise LedgerNotUsable(f"row {row} is not pending, so it is not rejected any more")
+            moved = mover.finish()
+            if moved:
+                transaction.event("rejected", self._batch, self._who, reason, moved)
+
+    def finish(self, stopped: str | None) -> None:
+        """See contract.Run."""
+        try:
+            with self._store.transaction() as transaction:
+                self._check_token(transaction)
+                transaction.execute("UPDATE batch SET token = NULL WHERE id = ?", (self._batch,))
+                remember_payees(transaction, self._batch)
+                at = now_ms()
+                transaction.execute("UPDATE run SET finished_at = ?, stopped = ? WHERE id = ?", (at, stopped, self._id))
+                transaction.event("finished", self._batch, self._who, stopped, {"run": self._id, "at": at})
+            self._store.witness.sync()
+            self._store.checkpoint()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give back the spill file and the reading connection; a run that was not finished can do no more."""
+        self._dead = self._dead or "this run has ended"
+        self._spill.close()
+        with self._read_turn, suppress(sqlite3.Error):
+            self._reader.close()
+
+    def _refuse_if_dead(self) -> None:
+        if self._dead:
+            raise LedgerNotUsable(self._dead)
+
+    def _check_token(self, transaction: Transaction) -> None:
+        held = transaction.execute("SELECT token FROM batch WHERE id = ?", (self._batch,)).fetchone()
+        if not held or held[0] != self._token:
+            raise LedgerNotUsable("another run has taken the batch over; this one sends nothing more")

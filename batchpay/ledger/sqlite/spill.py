@@ -1,0 +1,111 @@
+"""The spill file: outcomes that the ledger could not take, kept beside the witness until the next start merges them.
+
+Its space is reserved and its descriptor held open from the start of a run, so that a full disk or a lack of descriptors
+can't keep an answer from being written down. Every line is authenticated and bound to the attempt whose outcome it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.keys import Keys
+from batchpay.ledger.sqlite.preconditions import make_private_directory, sync_directory
+from batchpay.payment import Answer, Outcome, State
+
+_RESERVED_BYTES = 262_144
+
+
+@dataclass(frozen=True, slots=True)
+class Spilled:
+    """An outcome found in a spill file."""
+
+    row: int
+    attempt: int
+    outcome: Outcome
+
+
+class Spill:
+    """The spill file of one run."""
+
+    def __init__(self, path: Path, keys: Keys, batch: str) -> None:
+        self._path = path
+        self._keys = keys
+        self._batch = batch
+        self._written_bytes = 0
+        self._descriptor = -1
+        try:
+            make_private_directory(path.parent)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._descriptor = os.open(path, flags, 0o600)
+            os.posix_fallocate(self._descriptor, 0, _RESERVED_BYTES)
+            os.fsync(self._descriptor)
+            sync_directory(path.parent)
+        except OSError as error:
+            self.close()
+            raise LedgerNotUsable(f"the spill file {path} can't be made: {error.strerror}") from None
+
+    def write(self, outcomes: list[Spilled]) -> None:
+        """Write outcomes and make them durable."""
+        lines = b"".join(self._line(outcome) for outcome in outcomes)
+        try:
+            view = memoryview(lines)
+            while view:
+                count = os.pwrite(self._descriptor, view, self._written_bytes)
+                self._written_bytes += count
+                view = view[count:]
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise LedgerNotUsable(f"the spill file {self._path} can't be written: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Give back the file; without a spilled outcome it is removed."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            if not self._written_bytes:
+                with suppress(OSError):
+                    self._path.unlink()
+
+    def _line(self, spilled: Spilled) -> bytes:
+        answer = spilled.outcome.answer
+        text = json.dumps(
+            [self._batch, spilled.row, spilled.attempt, spilled.outcome.state.value, spilled.outcome.reason,
+             answer.http_status, answer.response_code, answer.message, answer.gateway_reference],
+        ).encode()  # fmt: skip
+        return text + b" " + self._keys.mac("spill", text).hex().encode() + b"\n"
+
+
+def spill_path(witness: Path, batch: str, run: int) -> Path:
+    """Name the spill file of a run."""
+    return witness.with_name(f"{witness.name}.spill.{batch}.{run}")
+
+
+def spill_files(witness: Path, batch: str) -> list[Path]:
+    """Find the spill files that earlier runs of a batch left."""
+    prefix = f"{witness.name}.spill.{batch}."
+    if not witness.parent.is_dir():
+        return []
+    return sorted(path for path in witness.parent.iterdir() if path.name.startswith(prefix))
+
+
+def read_spill(path: Path, keys: Keys, batch: str) -> Iterator[Spilled]:
+    """Read the whole lines of a spill file that are ours; a torn or foreign line is passed over."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read().rstrip(b"\0")
+    except OSError as error:
+        raise LedgerNotUsable(f"the spill file {path} can't be read: {error.strerror}") from None
+    for line in content.split(b"\n"):
+        text, _, proof = line.rpartition(b" ")
+        if proof != keys.mac("spill", text).hex().encode():
+            continue
+        name, row, attempt, state, reason, status, code, message, reference = json.loads(text)
+        if name == batch:
+            yield Spilled(row, attempt, Outcome(State(state), reason, Answer(status, code, message, reference)))

@@ -1,0 +1,345 @@
+"""Connections and transactions of the SQLite ledger: one writer at a time, durable commits, the chained history.
+
+SQLite before 3.51.3 can corrupt a write-ahead log when two connections write or checkpoint at the same instant. So
+every write transaction, every checkpoint and the closing of the writing connection happen under a lock of our own on
+the file `<ledger>.lock`; SQLite's automatic checkpoints are off, and reading connections are opened read-only, which
+cannot checkpoint. The ledger's file itself is never opened outside SQLite: closing it would drop SQLite's own locks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+from batchpay.errors import LedgerDamaged, LedgerNotUsable
+from batchpay.ledger.keys import Keys
+from batchpay.ledger.sqlite.encoding import now_ms
+from batchpay.ledger.sqlite.preconditions import FOREIGN, translate, translated
+from batchpay.ledger.sqlite.witness import Testimony, Witness
+
+LOCK_WAIT_S = 30.0
+"""How long a transaction waits for another one: registering a million rows takes some ten seconds."""
+_POLL_S_MAX = 0.02
+_COMMITS_A_CHECKPOINT = 200
+"""A log that starts anew is written over, which syncs in half the time that a growing one takes."""
+_CACHE_KIB = 65_536
+_ROWS_A_STATEMENT = 128
+"""Seven values each are fewer than the 999 that any SQLite takes."""
+FIRST_MAC = bytes(32)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a ledger's files are."""
+
+    ledger: Path
+    key: Path
+    witness: Path
+
+    @property
+    def lock(self) -> Path:
+        """The file on which writers lock each other out."""
+        return self.ledger.with_name(self.ledger.name + ".lock")
+
+    @property
+    def holds(self) -> Path:
+        """The directory of the locks that runs hold on batches."""
+        return self.ledger.with_name(self.ledger.name + ".d")
+
+
+def connect(path: Path, mode: str, wait_s: float) -> sqlite3.Connection:
+    """Open a connection without implicit transactions; `mode` is `ro`, `rw` or `rwc`."""
+    connection = sqlite3.connect(
+        f"file:{urllib.parse.quote(str(path))}?mode={mode}",
+        uri=True,
+        timeout=wait_s,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY", "mmap_size = 0"):
+            connection.execute(f"PRAGMA {pragma}")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def event_mac(keys: Keys, before: bytes, event: tuple[Any, ...]) -> bytes:
+    """Authenticate an event (number, at, batch, kind, who, why, detail) together with the one before it."""
+    return keys.mac("event", before, json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+class FileLock:
+    """The lock between processes that write to one ledger; it dies with its process."""
+
+    def __init__(self, path: Path) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags, 0o600)
+        self._path = path
+
+    def acquire(self, wait_s: float) -> None:
+        """Take the lock, or raise LedgerNotUsable after `wait_s`."""
+        deadline = time.monotonic() + wait_s
+        pause_s = 0.0005
+        while True:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise LedgerNotUsable(f"another program keeps the ledger locked ({self._path})") from None
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _POLL_S_MAX)
+
+    def release(self) -> None:
+        """Give the lock back."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Give back the file, and the lock with it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class Store:
+    """The ledger's writing connection, if it may write, and its reading ones."""
+
+    def __init__(self, place: Place, keys: Keys, *, read_only: bool, wait_s: float = LOCK_WAIT_S) -> None:
+        self.place = place
+        self.keys = keys
+        self.witness = Witness(place.witness, keys)
+        self.wait_s = wait_s
+        self.ledger_id = ""
+        self._process = os.getpid()
+        self._turn = threading.Lock()
+        self._broken: str | None = None
+        self._commits = 0
+        self._connection: sqlite3.Connection | None = None
+        self._lock: FileLock | None = None
+        if not read_only:
+            with translated(place.ledger):
+                self._lock = FileLock(place.lock)
+            try:
+                self._open_for_writing()
+            except BaseException:
+                self._lock.close()
+                raise
+
+    def _open_for_writing(self) -> None:
+        path = self.place.ledger
+        assert self._lock is not None
+        self._lock.acquire(self.wait_s)
+        try:
+            with translated(path):
+                connection = connect(path, "rw", self.wait_s)
+                try:
+                    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+                    if mode != "wal":
+                        raise LedgerDamaged(f"the ledger {path} is damaged, or is no ledger: journal mode {mode}")
+                    for pragma in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON",
+                                   "secure_delete = ON", "wal_autocheckpoint = 0"):  # fmt: skip
+                        connection.execute(f"PRAGMA {pragma}")
+                except BaseException:
+                    connection.close()
+                    raise
+            self._connection = connection
+        finally:
+            self._lock.release()
+
+    def check_process(self) -> None:
+        """Refuse use after a fork: SQLite's locks don't survive it."""
+        if os.getpid() != self._process:
+            raise LedgerNotUsable("the ledger was opened by another process; open it anew after a fork")
+
+    def begin(self) -> Transaction:
+        """Begin a write transaction; nobody else writes until it ends."""
+        self.check_process()
+        if self._connection is None or self._lock is None:
+            raise LedgerNotUsable(f"the ledger {self.place.ledger} is open for reading only, or closed")
+        if self._broken:
+            raise LedgerNotUsable(self._broken)
+        if not self._turn.acquire(timeout=self.wait_s):
+            raise LedgerNotUsable("another part of this program keeps the ledger locked")
+        try:
+            self._lock.acquire(self.wait_s)
+            try:
+                return Transaction(self, self._connection)
+            except BaseException:
+                self._lock.release()
+                raise
+        except BaseException as error:
+            self._turn.release()
+            if isinstance(error, FOREIGN):
+                raise translate(error, self.place.ledger) from None
+            raise
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """One durable transaction: all of it stands when the block has been left, or nothing does."""
+        transaction = self.begin()
+        try:
+            with translated(self.place.ledger):
+                yield transaction
+        except BaseException:
+            transaction.rollback()
+            raise
+        transaction.commit()
+
+    def ended(self, *, error: BaseException | None = None) -> None:
+        """Take note that a transaction ended; an error while committing makes this ledger unusable from then on."""
+        assert self._lock is not None
+        if error is not None:
+            # After a failed sync nobody knows what stands on the disk; only a new start, which reads it again, does.
+            self._broken = f"the ledger {self.place.ledger} failed in a commit; nothing more is written to it"
+        try:
+            self._lock.release()
+        finally:
+            self._turn.release()
+
+    def committed(self, connection: sqlite3.Connection, last: Testimony | None, replaces_witness: bool) -> None:
+        """After a commit, still under the lock: tell the witness, and checkpoint now and then."""
+        if last is not None and replaces_witness:
+            self.witness.replace(last)
+        elif last is not None:
+            self.witness.write(last)
+        self._commits += 1
+        if self._commits % _COMMITS_A_CHECKPOINT == 0:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    def checkpoint(self) -> None:
+        """Bring the write-ahead log into the ledger and shorten it, unless somebody reads from it."""
+        self.check_process()
+        if self._connection is None or self._lock is None or self._broken:
+            return
+        with self._turn, translated(self.place.ledger):
+            self._lock.acquire(self.wait_s)
+            try:
+                self._connection.execute("PRAGMA busy_timeout = 0")
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                self._connection.execute(f"PRAGMA busy_timeout = {int(self.wait_s * 1000)}")
+                self._lock.release()
+
+    def connect_reader(self) -> sqlite3.Connection:
+        """Open a read-only connection; the caller closes it."""
+        self.check_process()
+        with translated(self.place.ledger):
+            return connect(self.place.ledger, "ro", self.wait_s)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Read in one consistent view, without waiting for writers."""
+        connection = self.connect_reader()
+        try:
+            with translated(self.place.ledger):
+                connection.execute("BEGIN")
+                yield connection
+        except (ValueError, KeyError, TypeError, AttributeError):
+            # What a record holds does not fit what is ever written into it.
+            raise LedgerDamaged(f"the ledger {self.place.ledger} holds what batchpay did not write") from None
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Close under the lock: the last connection to close checkpoints."""
+        if os.getpid() != self._process or self._lock is None:
+            return
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            locked = False
+            try:
+                with suppress(LedgerNotUsable):
+                    self._lock.acquire(self.wait_s)
+                    locked = True
+                connection.close()
+            except sqlite3.Error as error:
+                raise translate(error, self.place.ledger) from None
+            finally:
+                if locked:
+                    self._lock.release()
+        self.witness.close()
+        self._lock.close()
+
+
+class Transaction:
+    """A write transaction that holds the ledger's lock until it is committed or rolled back."""
+
+    def __init__(self, store: Store, connection: sqlite3.Connection) -> None:
+        self._store = store
+        self._is_open = True
+        self.keys = store.keys
+        self.connection = connection
+        self.replaces_witness = False
+        """Whether the witness forgets what it knew: a person accepted the ledger as it stands."""
+        self._last: Testimony | None = None
+        connection.execute("BEGIN IMMEDIATE")
+
+    def execute(self, statement: str, parameters: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+        """Run a statement."""
+        return self.connection.execute(statement, parameters)
+
+    def insert(self, into: str, values: str, columns: Sequence[Sequence[Any]]) -> None:
+        """Insert many rows, given by column, a hundred a statement: executemany frees Python's lock for every row."""
+        width, count = len(columns), len(columns[0])
+        flat: list[Any] = [None] * (width * count)
+        for at, column in enumerate(columns):
+            flat[at::width] = column
+        for start in range(0, count, _ROWS_A_STATEMENT):
+            some = flat[start * width : (start + _ROWS_A_STATEMENT) * width]
+            self.connection.execute(f"{into} {', '.join(repeat(values, len(some) // width))}", some)
+
+    def event(self, kind: str, batch: int | None, who: str, why: str | None, detail: dict[str, Any]) -> None:
+        """Append a line to the history, chained to the one before."""
+        number, before = self.execute("SELECT number, mac FROM event ORDER BY number DESC LIMIT 1").fetchone() or (
+            0,
+            FIRST_MAC,
+        )
+        text = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
+        event = (number + 1, now_ms(), batch, kind, who, why, text)
+        mac = event_mac(self._store.keys, before, event)
+        self.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*event, mac))
+        self._last = Testimony(self._store.ledger_id, number + 1, mac)
+
+    def commit(self) -> None:
+        """Make it durable, then tell the witness; on an error nothing more may be written by this ledger object."""
+        failure: BaseException | None = None
+        try:
+            self.connection.execute("COMMIT")
+            self._store.committed(self.connection, self._last, self.replaces_witness)
+        except BaseException as error:
+            failure = error
+            with suppress(sqlite3.Error):
+                self.connection.execute("ROLLBACK")
+            if isinstance(error, FOREIGN):
+                raise translate(error, self._store.place.ledger) from None
+            raise
+        finally:
+            self._end(failure)
+
+    def rollback(self) -> None:
+        """Undo all of it; does nothing if it has ended."""
+        if not self._is_open:
+            return
+        with suppress(sqlite3.Error):
+            self.connection.execute("ROLLBACK")
+        # A transaction that can't be undone keeps its lock in SQLite: the object is of no further use then.
+        failure = RuntimeError("rollback failed") if self.connection.in_transaction else None
+        self._end(failure)
+
+    def _end(self, failure: BaseException | None) -> None:
+        self._is_open = False
+        self._store.ended(error=failure)

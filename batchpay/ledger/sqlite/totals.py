@@ -1,0 +1,45 @@
+"""Control totals kept beside the rows: every transaction that moves rows moves their counts and cents with them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from batchpay.ledger.sqlite.store import Transaction
+from batchpay.payment import Totals
+
+
+class Changes:
+    """What a transaction adds to, and takes from, the totals by state and direction."""
+
+    def __init__(self) -> None:
+        self._changes: defaultdict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
+
+    def add(self, state: int, direction: int, rows: int, cents: int) -> None:
+        """Add rows and cents to a state; negative numbers take away."""
+        change = self._changes[state, direction]
+        change[0] += rows
+        change[1] += cents
+
+    def move(self, before: int, after: int, direction: int, cents: int) -> None:
+        """Move one row from a state to another."""
+        self.add(before, direction, -1, -cents)
+        self.add(after, direction, 1, cents)
+
+    def total(self) -> Totals:
+        """Sum over all states."""
+        return Totals(
+            sum(rows for rows, _ in self._changes.values()), sum(cents for _, cents in self._changes.values())
+        )
+
+    def write(self, transaction: Transaction, batch: int) -> None:
+        """Write the changes; a count below zero is refused by the table and undoes the transaction."""
+        for (state, direction), (rows, cents) in self._changes.items():
+            if rows == 0 and cents == 0:
+                continue
+            updated = transaction.execute(
+                "UPDATE total SET row_count = row_count + ?, cents = cents + ?"
+                " WHERE batch = ? AND state = ? AND direction = ?",
+                (rows, cents, batch, state, direction),
+            )
+            if updated.rowcount == 0:
+                transaction.execute("INSERT INTO total VALUES (?, ?, ?, ?, ?)", (batch, state, direction, rows, cents))

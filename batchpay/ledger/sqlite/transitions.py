@@ -1,0 +1,199 @@
+"""Moving rows from state to state: compare-and-set, with their totals and their chunk's open rows.
+
+Every change of a row after its registration goes through `Mover`, inside a transaction that also appends an event.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import chain, repeat
+from typing import Any
+
+from batchpay.errors import LedgerDamaged
+from batchpay.ledger.sqlite.encoding import ROW_MASK, STATE_CODES, STATES, row_id, write_ranges
+from batchpay.ledger.sqlite.store import Transaction
+from batchpay.ledger.sqlite.totals import Changes
+from batchpay.payment import Outcome, State
+
+REJECTED = STATE_CODES[State.REJECTED]
+PENDING = STATE_CODES[State.PENDING]
+SENDING = STATE_CODES[State.SENDING]
+ACCEPTED = STATE_CODES[State.ACCEPTED]
+DECLINED = STATE_CODES[State.DECLINED]
+IN_DOUBT = STATE_CODES[State.IN_DOUBT]
+OPEN = (PENDING, SENDING, IN_DOUBT)
+"""States from which a row may still be sent: its body is kept."""
+
+_MOVE = (
+    "UPDATE row SET state = ?, reasons = ?, seal = ? WHERE id = ? AND state = ?"
+    " RETURNING amount_cents, direction, chunk"
+)
+_IDS = "IN (SELECT value FROM json_each(?))"
+# Each row fetched, and each statement, frees Python's lock, which a thread that sends may then keep: so a whole group
+# is read as one text, and written by few statements.
+_GRANTABLE = (
+    f"SELECT json_group_array(json_array(id, amount_cents, direction, attempts)) FROM row WHERE id {_IDS}"  # noqa: S608
+    f" AND state = {PENDING}"
+    f" AND NOT EXISTS (SELECT 1 FROM attempt WHERE attempt.id = row.id AND attempt.state <> {PENDING})"
+)
+_GRANT = f"UPDATE row SET state = {SENDING}, attempts = attempts + 1 WHERE id {_IDS} AND state = {PENDING}"  # noqa: S608
+_BEGIN_ATTEMPTS = (
+    f"INSERT INTO attempt (id, state, sent_at) SELECT value, {SENDING}, ? FROM json_each(?) WHERE true"  # noqa: S608
+    f" ON CONFLICT (id) DO UPDATE SET"
+    f" state = {SENDING}, sent_at = excluded.sent_at, finished_at = NULL, http_status = NULL, response_code = NULL,"
+    " message = NULL, gateway_reference = NULL, reason = NULL, seal = NULL"
+)
+_BEING_SENT = (
+    "SELECT json_group_array(json_array(row.id, amount_cents, direction, chunk, attempt.id, sent_at)) FROM row"  # noqa: S608
+    f" LEFT JOIN attempt ON attempt.id = row.id AND attempt.state = {SENDING}"
+    f" WHERE row.id {_IDS} AND row.state = {SENDING}"
+)
+_END = f"UPDATE row SET state = ?, reasons = NULL, seal = NULL WHERE id {_IDS} AND state = {SENDING}"  # noqa: S608
+_END_ATTEMPTS = (
+    "UPDATE attempt SET state = ended.column2, finished_at = ended.column3, http_status = ended.column4,"
+    " response_code = ended.column5, message = ended.column6, gateway_reference = ended.column7,"
+    " reason = ended.column8, seal = ended.column9"
+)
+_ENDED = f"ended WHERE attempt.id = ended.column1 AND attempt.state = {SENDING}"
+_NINE = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ROWS_A_STATEMENT = 100
+"""Nine values each are fewer than the 999 that any SQLite takes."""
+
+
+class Mover:
+    """The rows of one batch that one transaction moves."""
+
+    def __init__(self, transaction: Transaction, batch: int) -> None:
+        self._keys = transaction.keys
+        self._transaction = transaction
+        self._batch = batch
+        self._changes = Changes()
+        self._closed: Counter[int] = Counter()
+        self._moved: defaultdict[int, list[int]] = defaultdict(list)
+
+    def move(self, row: int, before: int, after: int, reasons: str | None = None) -> bool:
+        """Move a row if it is in the state `before`; tells whether it was. `reasons` stand on a rejected row only."""
+        identity = row_id(self._batch, row)
+        seal = self._seal_of_rejected(identity, reasons) if reasons is not None else None
+        found = self._transaction.execute(_MOVE, (after, reasons, seal, identity, before)).fetchall()
+        if not found:
+            return False
+        cents, direction, chunk = found[0]
+        self._changes.move(before, after, direction, cents)
+        if before in OPEN and after not in OPEN:
+            self._closed[chunk] += 1
+        self._moved[after].append(row)
+        return True
+
+    def grant(self, rows: Sequence[int], at: int) -> dict[int, int]:
+        """Move pending rows to sending; gives the number of each one's attempt. Others are left out."""
+        identities = {row_id(self._batch, row): row for row in rows}
+        granted: dict[int, int] = {}
+        for identity, cents, direction, attempts in self._group(_GRANTABLE, list(identities)):
+            row = identities.pop(identity)
+            granted[row] = attempts + 1
+            self._changes.move(PENDING, SENDING, direction, cents)
+        for identity in identities:
+            self._refuse_contradiction(identity)
+        if granted:
+            ids = json.dumps([row_id(self._batch, row) for row in granted])
+            self._all(len(granted), _GRANT, (ids,))
+            self._all(len(granted), _BEGIN_ATTEMPTS, (at, ids))
+            self._moved[SENDING].extend(granted)
+        return granted
+
+    def end(self, outcomes: Sequence[tuple[int, Outcome]], at: int) -> set[int]:
+        """Move rows from sending to what their attempts proved; gives those that were in sending, the others stay."""
+        proved = {row_id(self._batch, row): (row, outcome) for row, outcome in outcomes}
+        ended: defaultdict[int, list[int]] = defaultdict(list)
+        attempts: list[tuple[int | str | bytes | None, ...]] = []
+        for identity, cents, direction, chunk, attempt, sent_at in self._group(_BEING_SENT, list(proved)):
+            row, outcome = proved[identity]
+            if attempt is None:
+                raise LedgerDamaged(f"the ledger is damaged: row {row} was being sent, and its attempt is not recorded")
+            state, answer = STATE_CODES[outcome.state], outcome.answer
+            end = (state, at, answer.http_status, answer.response_code, answer.message, answer.gateway_reference)
+            seal = self._keys.seal_values("attempt", (identity, sent_at, *end, outcome.reason))
+            attempts.append((identity, *end, outcome.reason, seal))
+            ended[state].append(identity)
+            self._changes.move(SENDING, state, direction, cents)
+            if state not in OPEN:
+                self._closed[chunk] += 1
+            self._moved[state].append(row)
+        for state, identities in ended.items():
+            self._all(len(identities), _END, (state, json.dumps(identities)))
+        for start in range(0, len(attempts), _ROWS_A_STATEMENT):
+            some = attempts[start : start + _ROWS_A_STATEMENT]
+            values = ", ".join(repeat(_NINE, len(some)))
+            self._all(len(some), f"{_END_ATTEMPTS} FROM (VALUES {values}) AS {_ENDED}", tuple(chain(*some)))
+        return {proved[identity][0] for identities in ended.values() for identity in identities}
+
+    def _group(self, statement: str, identities: list[int]) -> list[list[Any]]:
+        """Read the rows of a group."""
+        if not identities:
+            return []
+        found = self._transaction.execute(statement, (json.dumps(identities),)).fetchone()
+        rows: list[list[Any]] = json.loads(found[0])
+        return rows
+
+    def _all(self, count: int, statement: str, parameters: tuple[Any, ...]) -> None:
+        """Change so many rows, and no other number: they were just read in this very transaction."""
+        changed = self._transaction.execute(statement, parameters).rowcount
+        if changed != count:
+            raise LedgerDamaged(f"the ledger is damaged: of {count} rows only {changed} could be changed")
+
+    def note_attempt(self, row: int, state: int, reason: str, *, at: int | None, reference: str | None = None) -> None:
+        """Record on a row's attempt what became of it other than by an answer."""
+        identity = row_id(self._batch, row)
+        found = self._transaction.execute(
+            "SELECT sent_at, finished_at, http_status, response_code, message, gateway_reference"
+            " FROM attempt WHERE id = ?",
+            (identity,),
+        ).fetchone()
+        sent, finished, *answer, known = found or (None,) * 6
+        end = (state, at or finished, *answer, reference or known, reason)
+        self._transaction.execute(
+            "INSERT INTO attempt (id, state, finished_at, http_status, response_code, message, gateway_reference,"
+            " reason, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state,"
+            " finished_at = excluded.finished_at, gateway_reference = excluded.gateway_reference,"
+            " reason = excluded.reason, seal = excluded.seal",
+            (identity, *end, self._keys.seal_values("attempt", (identity, sent, *end))),
+        )
+
+    def ids_in(self, state: int) -> list[int]:
+        """Rows of the batch in a state, in file order."""
+        first, end = row_id(self._batch, 0), row_id(self._batch + 1, 0)
+        # The literal lets SQLite use the partial index on rows in sending.
+        found = self._transaction.execute(
+            f"SELECT id FROM row WHERE id >= ? AND id < ? AND state = {int(state)} ORDER BY id",  # noqa: S608
+            (first, end),
+        )
+        return [identity & ROW_MASK for (identity,) in found]
+
+    def finish(self) -> dict[str, str]:
+        """Write totals, erase the bodies of chunks with no open row; gives the moved rows for the event."""
+        self._changes.write(self._transaction, self._batch)
+        for chunk, rows in self._closed.items():
+            left = self._transaction.execute(
+                "UPDATE chunk SET open_rows = open_rows - ? WHERE id = ? RETURNING open_rows", (rows, chunk)
+            ).fetchall()
+            if not left:
+                raise LedgerDamaged(f"the ledger is damaged: chunk {chunk} is not there")
+            if left[0][0] == 0:
+                self._transaction.execute("DELETE FROM body WHERE chunk = ?", (chunk,))
+        return {STATES[state].value: write_ranges(rows) for state, rows in self._moved.items()}
+
+    def _seal_of_rejected(self, identity: int, reasons: str) -> bytes:
+        found = self._transaction.execute("SELECT line, amount_cents FROM row WHERE id = ?", (identity,)).fetchone()
+        return self._keys.seal_values("rejected", (identity, *(found or ()), reasons))
+
+    def _refuse_contradiction(self, identity: int) -> None:
+        """Stop where the row says pending and its attempt says otherwise: never send on one damaged byte."""
+        found = self._transaction.execute(
+            f"SELECT 1 FROM row WHERE id = ? AND state = {PENDING}",  # noqa: S608
+            (identity,),
+        ).fetchone()
+        if found:
+            raise LedgerDamaged(f"the ledger is damaged: row {identity & ROW_MASK} is pending, and its attempt is not")

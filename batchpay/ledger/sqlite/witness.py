@@ -1,0 +1,114 @@
+"""The witness: a small file apart from the ledger that remembers the last event's number and digest.
+
+A ledger brought back from a backup is older than its witness and does not know of later payments, so it sends nothing.
+Two fixed-size records are written in turn, each in a sector of its own: a torn write leaves the one before. The file is
+synced at the start and the end of a run only: a power cut can make it older than the ledger, which is harmless.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.keys import Keys
+from batchpay.ledger.sqlite.preconditions import make_private_directory, sync_directory
+
+_SLOT_BYTES = 512
+_WORD = "batchpay-witness"
+
+
+@dataclass(frozen=True, slots=True)
+class Testimony:
+    """What a witness remembers of a ledger."""
+
+    ledger_id: str
+    number: int
+    mac: bytes
+
+
+class Witness:
+    """The witness file of one ledger."""
+
+    def __init__(self, path: Path, keys: Keys) -> None:
+        self.path = path
+        self._keys = keys
+        self._descriptor = -1
+
+    def exists(self) -> bool:
+        """Whether there is a witness at all."""
+        return os.path.lexists(self.path)
+
+    def read(self) -> Testimony | None:
+        """Give the later of the records that are whole; None where none is (or its key is another)."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise LedgerNotUsable(f"the ledger's witness {self.path} can't be read: {error.strerror}") from None
+        try:
+            content = os.read(descriptor, 2 * _SLOT_BYTES)
+        finally:
+            os.close(descriptor)
+        found = [self._parse(content[start : start + _SLOT_BYTES]) for start in (0, _SLOT_BYTES)]
+        return max((one for one in found if one), key=lambda one: one.number, default=None)
+
+    def write(self, testimony: Testimony) -> None:
+        """Remember the last event; the caller holds the ledger's write lock."""
+        try:
+            if self._descriptor < 0:
+                self._open()
+            os.pwrite(self._descriptor, self._record(testimony), testimony.number % 2 * _SLOT_BYTES)
+        except OSError as error:
+            raise LedgerNotUsable(f"the ledger's witness {self.path} can't be written: {error.strerror}") from None
+
+    def sync(self) -> None:
+        """Make durable what was written."""
+        try:
+            if self._descriptor >= 0:
+                os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise LedgerNotUsable(f"the ledger's witness {self.path} can't be synced: {error.strerror}") from None
+
+    def replace(self, testimony: Testimony) -> None:
+        """Forget everything else and remember this: at creation, and when a person accepts a ledger as it stands."""
+        self.close()
+        make_private_directory(self.path.parent)
+        temporary = self.path.with_name(f"{self.path.name}.new")
+        try:
+            temporary.unlink(missing_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(temporary, flags, 0o600)
+            try:
+                os.pwrite(descriptor, bytes(2 * _SLOT_BYTES), 0)
+                os.pwrite(descriptor, self._record(testimony), testimony.number % 2 * _SLOT_BYTES)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            temporary.replace(self.path)
+            sync_directory(self.path.parent)
+        except OSError as error:
+            raise LedgerNotUsable(f"the ledger's witness {self.path} can't be written: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Give back the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _open(self) -> None:
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def _record(self, testimony: Testimony) -> bytes:
+        text = f"{_WORD} {testimony.ledger_id} {testimony.number} {testimony.mac.hex()}"
+        proof = self._keys.mac("witness", text.encode()).hex()
+        return f"{text} {proof}\n".encode().ljust(_SLOT_BYTES, b"\0")
+
+    def _parse(self, record: bytes) -> Testimony | None:
+        text, _, proof = record.rstrip(b"\0").rstrip(b"\n").rpartition(b" ")
+        words = text.decode("ascii", "replace").split(" ")
+        if proof != self._keys.mac("witness", text).hex().encode() or len(words) != 4:
+            return None
+        return Testimony(words[1], int(words[2]), bytes.fromhex(words[3]))

@@ -1,0 +1,271 @@
+"""Rows in doubt, for the person who settles them: what to look for, the sheet to fill in, what a decision will do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from batchpay.errors import FileRefused, WrongUse
+from batchpay.ledger.contract import BatchSummary, Decision, Ledger, LedgerRow
+from batchpay.payment import Direction, State, Totals, format_cents
+from batchpay.reconciliation.loose_formats import foreign_cents
+from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet
+from batchpay.summary import instant
+from batchpay.writing.table import write_table
+
+DECISIONS = {"accepted": State.ACCEPTED, "declined": State.DECLINED, "send again": State.PENDING}
+"""What a person can decide of a row in doubt, and the state that follows."""
+HEADER = (
+    "batch", "row", "line", "invoiceNumber", "amount", "currencyCode", "direction", "name", "account",
+    "sent_from_utc", "sent_until_utc", "sent_from_local", "sent_until_local", "why_in_doubt",
+    "decision", "gateway_reference", "note",
+)  # fmt: skip
+"""The sheet's columns; the last three are the person's."""
+_READ = ("batch", "row", "amount", "decision")
+_NO_REASON = "no answer was recorded"
+_REFERENCE_CHARACTERS_MAX = 128
+_NOTE_CHARACTERS_MAX = 200
+_ACCOUNT_DIGITS_LEAST = 6
+_BATCH_MARK = "batch "
+"""Stands before the batch's name in a cell: a name like 12e456789012 alone would be taken for a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A row in doubt, and what to look for in the gateway's portal."""
+
+    row: int
+    line: int | None
+    reference: str | None
+    """invoiceNumber as it was sent."""
+    amount_cents: int
+    currency: str | None
+    direction: str
+    name: str | None
+    account: str
+    """Four stars and the last four characters."""
+    sent_from: datetime | None
+    sent_until: datetime | None
+    """When the attempt ended, or by when its deadline had passed."""
+    why: str
+
+    @property
+    def money_leaves(self) -> bool:
+        """Whether a second payment would be money given away: look at such a row first."""
+        return self.direction == Direction.CREDIT
+
+    def as_json(self) -> dict[str, object]:
+        """Give the row as `--json` shows it."""
+        return {
+            "row": self.row,
+            "line": self.line,
+            "invoiceNumber": self.reference,
+            "amount": format_cents(self.amount_cents),
+            "currencyCode": self.currency,
+            "direction": self.direction,
+            "name": self.name,
+            "account": self.account,
+            "sent_from": instant(self.sent_from),
+            "sent_until": instant(self.sent_until),
+            "why": self.why,
+        }
+
+
+@dataclass(slots=True)
+class FilledSheet:
+    """What a person decided in a sheet; rows left blank stay in doubt."""
+
+    decisions: list[Decision] = field(default_factory=list)
+    notes: list[tuple[int, str]] = field(default_factory=list)
+    blank: int = 0
+
+
+def rows_in_doubt(ledger: Ledger, batch: str, timeout_s: float) -> list[Doubt]:
+    """Give a batch's rows in doubt, credits first, then in file order.
+
+    `timeout_s` bounds an attempt whose end was not recorded because its run was killed.
+    """
+    found = [_doubt(row, timeout_s) for row in ledger.rows(batch, [State.IN_DOUBT])]
+    return sorted(found, key=lambda doubt: not doubt.money_leaves)
+
+
+def take_over(ledger: Ledger, batch: BatchSummary, who: str) -> None:
+    """Make rows in doubt of those that a killed run left in `sending`; the caller holds the batch."""
+    if batch.by_state[State.SENDING].rows:
+        run = ledger.start(batch.batch, who)
+        run.finish("an earlier run was killed" if batch.by_state[State.PENDING].rows else None)
+
+
+def effect_of(decisions: Sequence[Decision], doubts: Mapping[int, Doubt]) -> dict[State, Totals]:
+    """Add up what decisions will do, by the state that follows."""
+    effect: dict[State, Totals] = {}
+    for decision in decisions:
+        moved = Totals(1, doubts[decision.row].amount_cents)
+        effect[decision.state] = effect.get(decision.state, Totals()) + moved
+    return effect
+
+
+def decide(row: int, decision: str, reference: str | None, doubts: Mapping[int, Doubt]) -> Decision:
+    """Make the decision on one row; raises WrongUse where the row is not in doubt or the reference is none."""
+    if row not in doubts:
+        raise WrongUse(f"row {row} is not in doubt; nothing was changed")
+    problem = _reference_problem(reference, DECISIONS[decision], doubts[row])
+    if problem:
+        raise WrongUse(problem)
+    return Decision(row, DECISIONS[decision], reference or None)
+
+
+def refuse_account_numbers(what: str, text: str, doubts: Iterable[Doubt]) -> None:
+    """Refuse a text that seems to hold a whole account number, which the ledger must not: raises WrongUse."""
+    row = _account_in(text, doubts)
+    if row is not None:
+        raise WrongUse(f"{what} seems to hold the account number of row {row}; write its last four digits only")
+
+
+def write_sheet(path: str | Path, batch: str, doubts: Iterable[Doubt]) -> None:
+    """Write rows in doubt as a sheet to fill in, never over an existing file: it may be filled in already."""
+    if Path(path).exists():
+        raise WrongUse(f"{path} is there already and may be filled in; name another file")
+    write_table(path, HEADER, (_sheet_row(batch, doubt) for doubt in doubts))
+
+
+def read_decisions(path: str | Path, batch: str, doubts: Mapping[int, Doubt]) -> FilledSheet:
+    """Read a filled sheet; raises FileRefused, naming the line, where it is not about these rows in doubt."""
+    lines = read_sheet(path)
+    _, header = next(lines, (0, []))
+    at = {name.strip().lower(): index for index, name in enumerate(header) if name}
+    missing = [name for name in _READ if name not in at]
+    if missing:
+        raise FileRefused(f"{path} is no sheet of rows in doubt: it has no column {', '.join(missing)}")
+    filled = FilledSheet()
+    seen: dict[int, int] = {}
+    for line, cells in lines:
+        texts = {name: cells[index] if index < len(cells) else "" for name, index in at.items()}
+        problem = _read_line(texts, batch, doubts, seen, line, filled)
+        if problem:
+            raise FileRefused(f"{path}: line {line}: {problem}; nothing was changed")
+    return filled
+
+
+def reason_with_notes(reason: str, notes: Sequence[tuple[int, str]]) -> str:
+    """Join the reason with what the person noted beside single rows, as the ledger records it."""
+    return "; ".join([reason, *(f"row {row}: {note}" for row, note in notes)])
+
+
+def moment_text(moment: datetime | None) -> str:
+    """Write a time for people, in UTC and in this machine's zone."""
+    if moment is None:
+        return "an unknown time"
+    local = moment.astimezone()
+    utc = (instant(moment) or "")[:19].replace("T", " ")
+    if not local.utcoffset():
+        return f"{utc} UTC"
+    return f"{utc} UTC ({local:%Y-%m-%d %H:%M:%S %Z})"
+
+
+def _doubt(row: LedgerRow, timeout_s: float) -> Doubt:
+    shown = row.details
+    until = row.finished_at or (row.sent_at and row.sent_at + timedelta(seconds=timeout_s))
+    return Doubt(
+        row=row.row,
+        line=row.line,
+        reference=shown.get("invoiceNumber"),
+        amount_cents=row.amount_cents,
+        currency=shown.get("currencyCode"),
+        direction=row.direction,
+        name=shown.get("name"),
+        account=shown.get("account") or "****",
+        sent_from=row.sent_at,
+        sent_until=until,
+        why=row.reason or row.answer.message or _NO_REASON,
+    )
+
+
+def _sheet_row(batch: str, doubt: Doubt) -> list[str | None]:
+    return [
+        f"{_BATCH_MARK}{batch}",
+        str(doubt.row),
+        None if doubt.line is None else str(doubt.line),
+        doubt.reference,
+        format_cents(doubt.amount_cents),
+        doubt.currency,
+        doubt.direction,
+        doubt.name,
+        doubt.account,
+        instant(doubt.sent_from),
+        instant(doubt.sent_until),
+        _local(doubt.sent_from),
+        _local(doubt.sent_until),
+        doubt.why,
+        None,
+        None,
+        None,
+    ]
+
+
+def _local(moment: datetime | None) -> str | None:
+    return None if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+
+
+def _read_line(
+    texts: Mapping[str, str],
+    batch: str,
+    doubts: Mapping[int, Doubt],
+    seen: dict[int, int],
+    line: int,
+    into: FilledSheet,
+) -> str | None:
+    """Take one line of the sheet; returns what is wrong with it, if anything."""
+    if texts["batch"].removeprefix(_BATCH_MARK) != batch:
+        return f"it is not about batch {batch}"
+    if not re.fullmatch(r"[0-9]{1,10}(\.0+)?", texts["row"], re.ASCII):
+        return "its row number can't be read"
+    row = int(texts["row"].partition(".")[0])
+    if row in seen:
+        return f"row {row} stands in line {seen[row]} already"
+    seen[row] = line
+    word = re.sub(r"[\s_-]+", " ", texts["decision"]).strip().lower()
+    if not word:
+        into.blank += 1
+        return None
+    if word not in DECISIONS:
+        return f"a decision is one of {', '.join(DECISIONS)}, or blank"
+    if row not in doubts:
+        return f"row {row} is not in doubt"
+    if foreign_cents(texts["amount"]) != doubts[row].amount_cents:
+        return f"the amount of row {row} is {format_cents(doubts[row].amount_cents)} in the ledger"
+    reference = texts.get("gateway_reference", "")
+    problem = _reference_problem(reference, DECISIONS[word], doubts[row])
+    if problem:
+        return problem
+    note = " ".join(texts.get("note", "").split())[:_NOTE_CHARACTERS_MAX]
+    if _account_in(note, [doubts[row]]) is not None:
+        return "the note seems to hold the account number; write its last four digits only"
+    into.decisions.append(Decision(row, DECISIONS[word], reference or None))
+    if note:
+        into.notes.append((row, note))
+    return None
+
+
+def _account_in(text: str, doubts: Iterable[Doubt]) -> int | None:
+    """The first row on whose account a run of digits in the text ends, or None. Blanks and hyphens may be between."""
+    runs = [re.sub(r"[^0-9]", "", run) for run in re.findall(r"[0-9](?:[ -]?[0-9])+", text, re.ASCII)]
+    endings = {run[-4:] for run in runs if len(run) >= _ACCOUNT_DIGITS_LEAST}
+    return next((doubt.row for doubt in doubts if doubt.account[-4:] in endings), None)
+
+
+def _reference_problem(reference: str | None, state: State, doubt: Doubt) -> str | None:
+    if not reference:
+        return None
+    if state is State.PENDING:
+        return "the gateway has a payment that has a gateway_reference: it must not be sent again"
+    if reference == LOST_DIGITS:
+        return "gateway_reference lost digits in the spreadsheet; make the cell a text and write it again"
+    if len(reference) > _REFERENCE_CHARACTERS_MAX or not reference.isprintable():
+        return f"gateway_reference is longer than {_REFERENCE_CHARACTERS_MAX} characters or holds control characters"
+    if _account_in(reference, [doubt]) is not None:
+        return f"gateway_reference seems to hold the account number of row {doubt.row}; leave it out"
+    return None

@@ -1,0 +1,142 @@
+"""Reading a sheet that a person or another program filled in: CSV or XLSX, a line of texts at a time, bounded.
+
+Not for payment files (batchpay.intake reads those, with their rules): only what `resolve` and `reconcile` read back.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+import warnings
+import zipfile
+from collections.abc import Iterator
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import TextIO
+
+from batchpay.errors import FileRefused
+
+BYTES_MAX = 256 << 20
+UNPACKED_BYTES_MAX = 1 << 30
+ROWS_MAX = 1_000_000
+COLUMNS_MAX = 500
+LOST_DIGITS = "#####"
+"""Stands for a number that a spreadsheet can't hold: of more than 15 digits it keeps the first 15."""
+_SEPARATORS = (",", ";", "\t", "|")
+_LINES_PROBED = 20
+_DIGITS_KEPT = 10**15
+_SCIENTIFIC = re.compile(r"[0-9](?:[.,][0-9]+)?E\+?[0-9]+", re.ASCII)
+
+
+def read_sheet(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    """Give the lines of a sheet as (line, cells), blank lines left out; raises FileRefused.
+
+    Cells are texts without white space at their ends. Numbers and dates of a workbook become plain digits and ISO 8601.
+    """
+    file = Path(path)
+    try:
+        size = file.stat().st_size
+        regular = file.is_file()
+    except OSError as error:
+        raise FileRefused(f"{path} can't be read: {error.strerror}") from None
+    if not regular:
+        raise FileRefused(f"{path} is no file")
+    if size == 0:
+        raise FileRefused(f"{path} is empty")
+    if size > BYTES_MAX:
+        raise FileRefused(f"{path} is larger than {BYTES_MAX >> 20} MB; export a shorter time")
+    ending = file.suffix.lower()
+    if ending in (".xlsx", ".xlsm"):
+        lines = _workbook_lines(file)
+    elif ending in (".csv", ".txt", ".tsv"):
+        lines = _csv_lines(file)
+    else:
+        raise FileRefused(f"{path}: a sheet is read from .csv or .xlsx")
+    count = 0
+    for line, cells in lines:
+        if not any(cells):
+            continue
+        count += 1
+        if count > ROWS_MAX + 1:
+            raise FileRefused(f"{path} has more than {ROWS_MAX:,} rows; export a shorter time")
+        yield line, cells
+
+
+def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    with path.open("rb") as probe:
+        start = probe.read(3)
+    wide = start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    with path.open("r", encoding="utf-16" if wide else "utf-8-sig", newline="") as text:
+        at = 0
+        try:
+            reader = csv.reader(text, delimiter=_separator(text), strict=True)
+            for cells in reader:
+                line, at = at + 1, reader.line_num
+                yield line, [_plain(cell.strip()) for cell in cells[:COLUMNS_MAX]]
+        except UnicodeError:
+            raise FileRefused(
+                f"{path}: near line {at + 1}: not UTF-8; save it as 'CSV UTF-8' or as a workbook"
+            ) from None
+        except csv.Error:
+            raise FileRefused(f"{path}: line {at + 1} is no line of a CSV file") from None
+
+
+def _separator(text: TextIO) -> str:
+    """The separator that cuts one of the first lines into the most cells."""
+    lines = [text.readline(1 << 16) for _ in range(_LINES_PROBED)]
+    text.seek(0)
+    return max(_SEPARATORS, key=lambda separator: max(line.count(separator) for line in lines))
+
+
+def _plain(cell: str) -> str:
+    """A CSV cell as it was meant: without the apostrophe that keeps a spreadsheet from running it."""
+    if _SCIENTIFIC.fullmatch(cell):
+        return LOST_DIGITS
+    return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell
+
+
+def _workbook_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    refused = FileRefused(f"{path} is no workbook that can be read")
+    try:
+        with zipfile.ZipFile(path) as packed:
+            if sum(part.file_size for part in packed.infolist()) > UNPACKED_BYTES_MAX:
+                raise FileRefused(f"{path} unpacks to more than {UNPACKED_BYTES_MAX >> 20} MB; export a shorter time")
+    except (OSError, zipfile.BadZipFile):
+        raise refused from None
+    import openpyxl
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # styles and validations that openpyxl does not know don't matter here
+            book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
+            try:
+                sheet = next((one for one in book.worksheets if one.sheet_state == "visible"), None)
+                if sheet is None:
+                    raise refused
+                sheet.reset_dimensions()  # what the file says of its size may be wrong
+                for line, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
+                    yield line, [_cell_text(cell) for cell in cells[:COLUMNS_MAX]]
+            finally:
+                book.close()
+    except FileRefused:
+        raise
+    except Exception:  # a broken workbook raises anything, and the text may hold its cells
+        raise refused from None
+
+
+def _cell_text(cell: object) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "TRUE" if cell else "FALSE"
+    if isinstance(cell, (int, float)):
+        if abs(cell) >= _DIGITS_KEPT:
+            return LOST_DIGITS
+        return str(int(cell)) if cell == int(cell) else f"{Decimal(repr(cell)):f}"
+    if isinstance(cell, datetime):
+        return cell.isoformat(sep=" ") if cell.time() != time.min else cell.date().isoformat()
+    if isinstance(cell, (date, time)):
+        return cell.isoformat()
+    return str(cell).strip()

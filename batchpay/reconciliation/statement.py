@@ -1,0 +1,282 @@
+"""A gateway's or a bank's export: which of its columns mean what, and its lines, read whole and bounded.
+
+Columns are named by a map (TOML) or known by their usual headers:
+
+    [columns]
+    reference = "Transaction ID"    # also invoice, amount, debit, credit, date, last_four, status
+    [status]
+    accepted = ["Settled"]          # words of the status column; case does not matter
+    declined = ["Returned"]
+    missing = "accepted"            # what a line without a status means; nothing by default
+    [format]
+    date = "%d/%m/%Y"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from batchpay.errors import FileRefused, did_you_mean
+from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents, foreign_date, last_four_of
+from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet
+
+USUAL_HEADERS: dict[str, tuple[str, ...]] = {
+    "reference": (
+        "gatewayreference", "transactionid", "transid", "txnid", "transactionreference", "transactionnumber",
+        "gatewaytransactionid", "referenceid", "referencenumber", "reference", "refno", "ref", "tracenumber", "id",
+    ),
+    "invoice": (
+        "invoicenumber", "invoiceno", "invoiceid", "invoice", "ordernumber", "orderid", "merchantreference",
+        "customerreference", "externalid",
+    ),
+    "amount": ("amount", "transactionamount", "paymentamount", "totalamount", "grossamount", "amt", "total", "value"),
+    "debit": ("debit", "debitamount", "debits", "withdrawal", "withdrawals"),
+    "credit": ("credit", "creditamount", "credits", "deposit", "deposits"),
+    "date": (
+        "date", "transactiondate", "postingdate", "posteddate", "bookingdate", "settlementdate", "settleddate",
+        "effectivedate", "valuedate", "createdat", "created", "datetime", "timestamp", "submitted", "finishedat",
+    ),
+    "last_four": (
+        "lastfour", "last4", "accountlastfour", "accountlast4", "maskedaccount", "accountnumber", "bankaccount",
+        "account",
+    ),
+    "status": ("status", "transactionstatus", "paymentstatus", "state", "result"),
+}  # fmt: skip
+"""Headers as others write them, in lower case without anything between letters and digits; the first one found wins."""
+ACCEPTED_WORDS = frozenset({
+    "accepted", "approved", "success", "successful", "succeeded", "settled", "posted", "completed", "complete",
+    "cleared", "paid", "originated", "processed", "funded", "captured", "ok",
+})  # fmt: skip
+DECLINED_WORDS = frozenset({
+    "declined", "denied", "failed", "failure", "fail", "error", "rejected", "refused", "returned", "return",
+    "reversed", "voided", "void", "cancelled", "canceled", "chargeback", "unpaid",
+})  # fmt: skip
+"""A payment that came back counts as declined: in the end no money moved."""
+_HEADER_LINES = 20
+_MAP_BYTES_MAX = 1 << 16
+_TEXT_CHARACTERS_MAX = 128
+
+
+class Standing(StrEnum):
+    """What the other side says of a payment."""
+
+    ACCEPTED = "accepted"
+    DECLINED = "declined"
+    OTHER = "other"
+    """A word that is neither, or no word at all."""
+
+
+@dataclass(slots=True)
+class ExportLine:
+    """One payment of the export. `row` and what follows are set by the matching."""
+
+    line: int
+    reference: str
+    invoice: str
+    cents: int | None
+    """Signed as in the export; None where the amount can't be read."""
+    amount_text: str
+    date_text: str
+    last_four: str
+    status_text: str
+    standing: Standing
+    on: date | None = None
+    row: int | None = None
+    found_by: str = ""
+    other_batch: str = ""
+
+    @property
+    def free(self) -> bool:
+        """Whether the line is a readable payment that belongs to nothing yet."""
+        return self.row is None and not self.other_batch and self.cents is not None
+
+
+@dataclass(slots=True)
+class ExportMap:
+    """What a map file says."""
+
+    columns: dict[str, str] = field(default_factory=dict)
+    accepted: frozenset[str] = ACCEPTED_WORDS
+    declined: frozenset[str] = DECLINED_WORDS
+    missing: Standing = Standing.OTHER
+    date_pattern: str | None = None
+
+    def standing_of(self, word: str) -> Standing:
+        """What a status means."""
+        folded = " ".join(word.lower().split())
+        if not folded:
+            return self.missing
+        if folded in self.accepted:
+            return Standing.ACCEPTED
+        return Standing.DECLINED if folded in self.declined else Standing.OTHER
+
+
+@dataclass(slots=True)
+class Export:
+    """An export as it was read."""
+
+    name: str
+    columns: dict[str, str]
+    """What each kind of column is called there."""
+    lines: list[ExportLine]
+    skipped: int
+    """Lines that name no payment: an amount alone, as totals have it."""
+
+
+def load_export_map(path: str | Path) -> ExportMap:
+    """Read a map; raises FileRefused that names what it does not know."""
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(_MAP_BYTES_MAX + 1)
+        if len(text) > _MAP_BYTES_MAX:
+            raise FileRefused(f"{path} is too large for a map")
+        tables = tomllib.loads(text.decode())
+    except OSError as error:
+        raise FileRefused(f"{path} can't be read: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FileRefused(f"{path} is no TOML: {error}") from None
+    known = {
+        "columns": tuple(USUAL_HEADERS),
+        "status": ("accepted", "declined", "missing"),
+        "format": ("date",),
+    }
+    for table, values in tables.items():
+        _refuse_unknown(path, f"[{table}]", table, known)
+        if not isinstance(values, dict):
+            raise FileRefused(f"{path}: {table} must be a table: [{table}]")
+        for name in values:
+            _refuse_unknown(path, f"{table}.{name}", name, known[table])
+    columns = tables.get("columns", {})
+    status = tables.get("status", {})
+    if not all(isinstance(name, str) for name in columns.values()):
+        raise FileRefused(f"{path}: [columns] holds texts: the headers of the export")
+    missing = status.get("missing", Standing.OTHER)
+    if missing not in list(Standing):
+        raise FileRefused(f"{path}: status.missing is accepted, declined or other")
+    pattern = tables.get("format", {}).get("date")
+    if not (pattern is None or isinstance(pattern, str)):
+        raise FileRefused(f"{path}: format.date is a text such as %d/%m/%Y")
+    return ExportMap(
+        columns=dict(columns),
+        accepted=_words(path, "accepted", status, ACCEPTED_WORDS),
+        declined=_words(path, "declined", status, DECLINED_WORDS),
+        missing=Standing(missing),
+        date_pattern=pattern,
+    )
+
+
+def read_export(path: str | Path, mapping: ExportMap) -> Export:
+    """Read an export whole; raises FileRefused where no amount or nothing to match by can be found in it."""
+    lines = read_sheet(path)
+    header, at = _find_header(path, lines, mapping)
+    payments: list[ExportLine] = []
+    skipped = 0
+    for line, cells in lines:
+        payment = _payment(line, cells, at, mapping)
+        if payment is None:
+            skipped += 1
+        else:
+            payments.append(payment)
+    day_first = day_comes_first(payment.date_text for payment in payments)
+    for payment in payments:
+        payment.on = foreign_date(payment.date_text, day_first=day_first, pattern=mapping.date_pattern)
+    return Export(str(path), {kind: header[index] for kind, index in at.items()}, payments, skipped)
+
+
+def _find_header(
+    path: str | Path, lines: Iterable[tuple[int, list[str]]], mapping: ExportMap
+) -> tuple[list[str], dict[str, int]]:
+    """Find the header among the first lines: banks write their own address above it."""
+    best: list[str] = []
+    for _, (_, cells) in zip(range(_HEADER_LINES), lines, strict=False):
+        at = _columns_of(cells, mapping)
+        if at is not None:
+            return cells, at
+        if not best:
+            best = cells
+    if mapping.columns:
+        absent = [name for name in mapping.columns.values() if name not in best]
+        told = ", ".join(name + did_you_mean(name, best) for name in absent) or "an amount and what to match by"
+        raise FileRefused(f"{path} has no line of headers with {told}")
+    raise FileRefused(
+        f"{path}: no header says which column is the amount and which the reference, the invoice number or the account;"
+        " name them with --map"
+    )
+
+
+def _columns_of(cells: Sequence[str], mapping: ExportMap) -> dict[str, int] | None:
+    """Where each kind of column stands, or None where this line is no header."""
+    if any(name not in cells for name in mapping.columns.values()):
+        return None
+    at = {kind: cells.index(name) for kind, name in mapping.columns.items()}
+    plain = ["".join(character for character in cell.lower() if character.isalnum()) for cell in cells]
+    for kind, usual in USUAL_HEADERS.items():
+        if kind in at or (kind in ("debit", "credit") and "amount" in at):
+            continue
+        found = next((plain.index(name) for name in usual if name in plain), None)
+        if found is not None and found not in at.values():
+            at[kind] = found
+    has_amount = "amount" in at or {"debit", "credit"} <= at.keys()
+    return at if has_amount and at.keys() & {"reference", "invoice", "last_four"} else None
+
+
+def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: ExportMap) -> ExportLine | None:
+    def cell(kind: str) -> str:
+        index = at.get(kind)
+        return cells[index] if index is not None and index < len(cells) else ""
+
+    reference, invoice = (_text(cell(kind)) for kind in ("reference", "invoice"))
+    last_four = last_four_of(cell("last_four"))
+    date_text = _text(cell("date"))
+    if not (reference or invoice or last_four or date_text):
+        return None
+    if "amount" in at:
+        amount_text = cell("amount")
+        cents = foreign_cents(amount_text)
+    else:
+        amount_text = cell("credit") or cell("debit")
+        cents = _two_columns(cell("debit"), cell("credit"))
+    status = _text(cell("status"))
+    return ExportLine(
+        line=line,
+        reference=reference,
+        invoice=invoice,
+        cents=cents,
+        amount_text=_text(amount_text),
+        date_text=date_text,
+        last_four=last_four,
+        status_text=status,
+        standing=mapping.standing_of(status),
+    )
+
+
+def _two_columns(debit: str, credit: str) -> int | None:
+    """Cents of an export with one column for money out and one for money in, of which one is blank or zero."""
+    out, into = (foreign_cents(text) if text else 0 for text in (debit, credit))
+    if out is None or into is None or bool(out) == bool(into):
+        return None
+    return into - abs(out)
+
+
+def _text(cell: str) -> str:
+    return "" if cell == LOST_DIGITS else cell[:_TEXT_CHARACTERS_MAX]
+
+
+def _words(path: str | Path, name: str, status: dict[str, Any], usual: frozenset[str]) -> frozenset[str]:
+    words = status.get(name)
+    if words is None:
+        return usual
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise FileRefused(f'{path}: status.{name} is a list of words, such as ["Settled"]')
+    return frozenset(" ".join(word.lower().split()) for word in words)
+
+
+def _refuse_unknown(path: str | Path, shown: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise FileRefused(f"{path}: {shown} is nothing that a map of an export has{did_you_mean(name, known)}")

@@ -1,0 +1,233 @@
+"""A batch held against an export: a verdict for every row and every line, totals that add up, a file of all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from batchpay.errors import BatchpayError
+from batchpay.ledger.contract import BatchSummary, Decision, Ledger, LedgerRow
+from batchpay.payment import State, Totals, format_cents
+from batchpay.reconciliation.matching import Matching
+from batchpay.reconciliation.statement import Export, ExportLine, Standing
+from batchpay.summary import SENDABLE, instant
+from batchpay.writing.table import write_table
+
+HEADER = (
+    "verdict", "found_by", "row", "invoiceNumber", "gateway_reference", "name", "account", "direction", "state",
+    "amount", "sent_at", "line_there", "invoice_there", "reference_there", "account_there", "status_there",
+    "date_there", "amount_there", "difference", "batch",
+)  # fmt: skip
+
+
+class Verdict(StrEnum):
+    """What came of a row or of a line of the export."""
+
+    MATCHED = "matched"
+    AMOUNT_DIFFERS = "amount differs"
+    STATUS_DIFFERS = "status differs"
+    """Paid on one side and not on the other."""
+    MISSING_THERE = "missing there"
+    """Accepted here, and not in the export."""
+    DOUBT_FOUND = "in doubt, found"
+    DOUBT_NOT_FOUND = "in doubt, not found"
+    NOT_EXPECTED = "not sent or declined"
+    """Not in the export, as it should be."""
+    AGAIN_THERE = "there again"
+    """A further line for a row that has one: a second payment, or its return."""
+    UNKNOWN_HERE = "unknown here"
+    OTHER_BATCH = "of another batch"
+    UNREADABLE = "unreadable"
+
+
+DIFFERENCES = (
+    Verdict.AMOUNT_DIFFERS,
+    Verdict.STATUS_DIFFERS,
+    Verdict.MISSING_THERE,
+    Verdict.AGAIN_THERE,
+    Verdict.UNKNOWN_HERE,
+    Verdict.UNREADABLE,
+)
+_DOUBTS = (Verdict.DOUBT_FOUND, Verdict.DOUBT_NOT_FOUND)
+_PAID_OR_NOT = {State.ACCEPTED: Standing.ACCEPTED, State.DECLINED: Standing.DECLINED}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDoubt:
+    """A row in doubt that the export has, and what follows from it; no decision where that is for a person."""
+
+    row: LedgerRow
+    line: ExportLine
+    decision: Decision | None
+    why: str
+
+
+@dataclass(slots=True)
+class Reconciliation:
+    """Rows and cents by verdict, on both sides."""
+
+    here: dict[Verdict, Totals] = field(default_factory=dict)
+    there: dict[Verdict, Totals] = field(default_factory=dict)
+    """In cents as the export signs them."""
+    pending_there: Totals = Totals()
+    """Rows that wait to be sent, and that the export says are paid: the next run would pay them again."""
+
+    @property
+    def total_here(self) -> Totals:
+        """All rows that passed the rules."""
+        return sum(self.here.values(), Totals())
+
+    @property
+    def total_there(self) -> Totals:
+        """All lines of the export."""
+        return sum(self.there.values(), Totals())
+
+    @property
+    def in_doubt(self) -> Totals:
+        """Rows that still need a person."""
+        return sum((self.here.get(verdict, Totals()) for verdict in _DOUBTS), Totals())
+
+    @property
+    def exit_code(self) -> int:
+        """7 while a row is in doubt, 3 with differences, 0 where all is matched."""
+        if self.in_doubt.rows:
+            return 7
+        return 3 if any(verdict in side for verdict in DIFFERENCES for side in (self.here, self.there)) else 0
+
+    def as_json(self) -> dict[str, object]:
+        """Give counts and amounts of every verdict, and the totals that they add up to."""
+        verdicts = {
+            str(verdict): {"here": _json(self.here.get(verdict)), "there": _json(self.there.get(verdict))}
+            for verdict in Verdict
+        }
+        return {
+            "verdicts": verdicts,
+            "pending_there": _json(self.pending_there),
+            "here": _json(self.total_here),
+            "there": _json(self.total_there),
+        }
+
+
+def found_doubts(ledger: Ledger, batch: str, matching: Matching) -> Iterator[FoundDoubt]:
+    """Give the rows in doubt that the export has, in file order, with the decision that it supports."""
+    for row in ledger.rows(batch, [State.IN_DOUBT]):
+        line = matching.best(row.row)
+        if line is not None:
+            state, why = _conclusion(row, line)
+            decision = Decision(row.row, state, line.reference or None) if state else None
+            yield FoundDoubt(row, line, decision, why)
+
+
+def reconcile(ledger: Ledger, batch: BatchSummary, export: Export, matching: Matching, path: Path) -> Reconciliation:
+    """Write every row and every line with its verdict, and add them up; raises BatchpayError if they don't."""
+    result = Reconciliation()
+    write_table(path, HEADER, _lines(ledger, batch.batch, export, matching, result))
+    valid = sum((batch.by_state[state] for state in SENDABLE), Totals())
+    read = Totals(len(export.lines), sum(line.cents or 0 for line in export.lines))
+    if result.total_here != valid or result.total_there != read:
+        raise BatchpayError("the reconciliation does not account for every row and line; nothing was concluded from it")
+    return result
+
+
+def _lines(
+    ledger: Ledger, batch: str, export: Export, matching: Matching, result: Reconciliation
+) -> Iterator[list[str | None]]:
+    for row in ledger.rows(batch):
+        line = matching.best(row.row)
+        verdict, difference = _verdict(row, line)
+        _count(result.here, verdict, row.amount_cents)
+        if line is not None:
+            _count(result.there, verdict, line.cents or 0)
+            if row.state is State.PENDING and line.standing is not Standing.DECLINED:
+                result.pending_there += Totals(1, row.amount_cents)
+        yield [verdict, line.found_by if line else None, *_ours(row), *_theirs(line), difference, batch]
+        for again in matching.by_row.get(row.row, [])[1:]:
+            _count(result.there, Verdict.AGAIN_THERE, again.cents or 0)
+            yield [
+                Verdict.AGAIN_THERE,
+                again.found_by,
+                *_ours(row),
+                *_theirs(again),
+                "a further line for this row",
+                batch,
+            ]
+    nobody: list[str | None] = [None] * 9
+    for line in export.lines:
+        if line.row is None:
+            verdict = _verdict_of_stranger(line)
+            _count(result.there, verdict, line.cents or 0)
+            yield [verdict, None, *nobody, *_theirs(line), None, line.other_batch or None]
+
+
+def _verdict(row: LedgerRow, line: ExportLine | None) -> tuple[Verdict, str | None]:
+    """What a row and its line, if it has one, say together; and where they disagree."""
+    if row.state in (State.IN_DOUBT, State.SENDING):
+        return (Verdict.DOUBT_FOUND, _conclusion(row, line)[1]) if line else (Verdict.DOUBT_NOT_FOUND, None)
+    if line is None:
+        return (Verdict.MISSING_THERE if row.state is State.ACCEPTED else Verdict.NOT_EXPECTED), None
+    opposite = line.standing is not Standing.OTHER and line.standing is not _PAID_OR_NOT.get(row.state)
+    unheard = row.state is not State.ACCEPTED and line.standing is Standing.OTHER
+    if opposite or unheard:
+        return Verdict.STATUS_DIFFERS, f"{row.state} here, {line.status_text or line.standing} there"
+    if row.amount_cents != abs(line.cents or 0):
+        return Verdict.AMOUNT_DIFFERS, format_cents(abs(line.cents or 0) - row.amount_cents)
+    return Verdict.MATCHED, None
+
+
+def _verdict_of_stranger(line: ExportLine) -> Verdict:
+    if line.cents is None:
+        return Verdict.UNREADABLE
+    return Verdict.OTHER_BATCH if line.other_batch else Verdict.UNKNOWN_HERE
+
+
+def _conclusion(row: LedgerRow, line: ExportLine) -> tuple[State | None, str]:
+    """The state that the export proves for a row in doubt, or None; and the reason in words."""
+    if row.amount_cents != abs(line.cents or 0):
+        return None, f"the amounts differ: {format_cents(row.amount_cents)} here, {line.amount_text} there"
+    if line.standing is Standing.ACCEPTED:
+        return State.ACCEPTED, f"{line.status_text or 'listed'} there"
+    if line.standing is Standing.DECLINED:
+        return State.DECLINED, f"{line.status_text or 'listed'} there"
+    if line.status_text:
+        return None, f"the status there, {line.status_text}, is neither accepted nor declined (see --map, [status])"
+    return None, "the export has no status for it (see --map, status.missing)"
+
+
+def _ours(row: LedgerRow) -> list[str | None]:
+    shown = row.details
+    return [
+        str(row.row),
+        shown.get("invoiceNumber"),
+        row.answer.gateway_reference,
+        shown.get("name"),
+        shown.get("account"),
+        row.direction,
+        str(row.state),
+        format_cents(row.amount_cents),
+        instant(row.sent_at),
+    ]
+
+
+def _theirs(line: ExportLine | None) -> list[str | None]:
+    if line is None:
+        return [None] * 7
+    return [
+        str(line.line),
+        line.invoice or None,
+        line.reference or None,
+        f"****{line.last_four}" if line.last_four else None,
+        line.status_text or None,
+        line.on.isoformat() if line.on else line.date_text or None,
+        line.amount_text if line.cents is None else format_cents(line.cents),
+    ]
+
+
+def _count(side: dict[Verdict, Totals], verdict: Verdict, cents: int) -> None:
+    side[verdict] = side.get(verdict, Totals()) + Totals(1, cents)
+
+
+def _json(totals: Totals | None) -> dict[str, object]:
+    counted = totals or Totals()
+    return {"rows": counted.rows, "amount": format_cents(counted.cents)}

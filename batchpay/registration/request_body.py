@@ -1,0 +1,288 @@
+"""From checked rows to what the ledger keeps: the exact request body, keyed fingerprints, and what results show.
+
+The left half's last step. Bodies follow CONTRACT.md, 'On the wire', and are built by polars, a chunk at a time: what
+is validated here is, byte for byte, what is sent.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from batchpay.approval.anomalies import PayeeColumns
+from batchpay.ledger.contract import Ledger, Lookup, PaymentColumns, Texts
+from batchpay.schemas import checks
+from batchpay.schemas.columns import ACH, BILLING, COLUMNS, PAYMENT_ID, RECURRING, SHIPPING, TOP
+from batchpay.settings import GatewaySettings
+
+_FIELD_END = "\x1f"
+_ROW_END = "\x1e"
+_NOT_GIVEN = "\x00"
+_STAMP_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # no characters that are misread on a screen or a phone
+
+_ESCAPES = {character: json.dumps(character)[1:-1] for character in map(chr, (*range(0x20), 0x22, 0x5C))}
+"""What can't stand in a JSON string as it is."""
+
+_ROWS_AT_ONCE = 8192
+
+_SHOWN = (PAYMENT_ID, "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "amount", "currencyCode")
+"""Columns of the payment file that the results show as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestForm:
+    """What the settings say about the shape of a request."""
+
+    stamp: str | None
+    """Beginning of the reference that fills a blank invoiceNumber, or None where it stays blank."""
+    agreement_as_letter: bool
+    emails_node: str
+
+
+def request_form(gateway: GatewaySettings) -> RequestForm:
+    """Read the request's shape from the settings, with a fresh stamp: unique to one registration of one file."""
+    token = "".join(secrets.choice(_STAMP_ALPHABET) for _ in range(6))
+    return RequestForm(
+        stamp=f"BP{token}-" if gateway.stamp_invoice else None,
+        agreement_as_letter=gateway.recurring_agreement.upper() == "Y",
+        emails_node=gateway.emails_node,
+    )
+
+
+class Content:
+    """A file's chunks on their way to the rules: what is read whole has a digest, by which its batch is known.
+
+    It covers cells as they were read, before any repair: with or without --normalize, a content is one batch.
+    """
+
+    def __init__(self, chunks: Callable[[], Iterator[pl.DataFrame]], ledger: Ledger) -> None:
+        self._chunks, self._ledger = chunks, ledger
+        self.digest = b""
+        """32 bytes, keyed; of the last reading that came to its end."""
+
+    def chunks(self) -> Iterator[pl.DataFrame]:
+        """Read the file from its beginning."""
+        digest = self._ledger.digest_stream("batch")
+        for chunk in self._chunks():
+            digest.update(canonical_bytes(chunk))
+            yield chunk
+            del chunk  # some megabytes, while the next one is waited for
+        self.digest = digest.digest()
+
+
+def canonical_bytes(chunk: pl.DataFrame) -> bytes:
+    """Write a chunk's rows in the one form that the batch digest covers: every known column, whatever the file's."""
+    text = io.BytesIO()
+    cells = [pl.col(name) if name in chunk.columns else pl.lit(None, pl.String).alias(name) for name in COLUMNS]
+    # A line is a CSV's without quotation: twice as fast as putting the cells together as columns.
+    chunk.select(*cells, _end=pl.lit("")).write_csv(
+        text, include_header=False, separator=_FIELD_END, line_terminator=_ROW_END, null_value=_NOT_GIVEN,
+        quote_style="never",
+    )  # fmt: skip
+    return text.getvalue()
+
+
+def lookup_columns(ledger: Ledger, frame: pl.DataFrame) -> Lookup:
+    """Keyed digests under which earlier batches know the same payments."""
+    return Lookup(
+        rows=frame["_row"].to_list(),
+        fingerprints=_digests(ledger, "fingerprint", _fingerprint_texts(frame), 16),
+        payment_ids=ledger.digest("payment id", frame[PAYMENT_ID].to_list(), 16),
+    )
+
+
+def payee_columns(ledger: Ledger, frame: pl.DataFrame) -> PayeeColumns:
+    """Who is paid what, under keyed digests, for the look at changed accounts."""
+    payees, accounts = _payee_digests(ledger, frame)
+    return PayeeColumns(frame["_row"].to_list(), payees, accounts, _cents(frame))
+
+
+def _cents(frame: pl.DataFrame) -> list[int]:
+    return frame.select(checks.cents(pl.col("amount")).fill_null(0)).to_series().to_list()
+
+
+def _payee_digests(ledger: Ledger, frame: pl.DataFrame) -> tuple[list[bytes], list[bytes]]:
+    texts = frame.select(
+        payee=pl.col("achNameOnCheck").str.to_lowercase(),
+        account=pl.concat_str("achRoutingNumber", "achAccountNumber", separator=_FIELD_END),
+    )
+    payees = _digests(ledger, "payee", texts["payee"].to_list(), 8)
+    return payees, _digests(ledger, "account", texts["account"].to_list(), 8)
+
+
+def payment_columns(
+    ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str], form: RequestForm
+) -> Iterator[PaymentColumns]:
+    """Turn rows that passed every rule (`_row`, `_line`, all known columns as text) into what the ledger keeps.
+
+    Some thousand rows at a time: what is built of them stays in the processor's cache, and little memory is needed.
+    """
+    for part in frame.iter_slices(_ROWS_AT_ONCE):
+        yield _payment_columns(ledger, part, carried, form)
+
+
+def _payment_columns(ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str], form: RequestForm) -> PaymentColumns:
+    lookup = lookup_columns(ledger, frame)
+    escaped = _escape(_stamp_invoices(frame, form), (*COLUMNS, *carried))
+    texts = escaped.select(body=_body(escaped, form), details=_details(escaped, carried))
+    payees, accounts = _payee_digests(ledger, frame)
+    return PaymentColumns(
+        rows=lookup.rows,
+        lines=frame["_line"].to_list(),
+        amounts_cents=_cents(frame),
+        directions=frame["transactionType"].to_list(),
+        fingerprints=lookup.fingerprints,
+        payment_ids=lookup.payment_ids,
+        payees=payees,
+        accounts=accounts,
+        details=_text_of(texts["details"]),
+        bodies=_text_of(texts["body"]),
+    )
+
+
+def show_requests(frame: pl.DataFrame, form: RequestForm) -> list[str]:
+    """Bodies as they would be sent, account and routing number masked: for people to look at."""
+    masked = _stamp_invoices(frame, form).with_columns(
+        achAccountNumber=_masked(pl.col("achAccountNumber")), achRoutingNumber=_masked(pl.col("achRoutingNumber"))
+    )
+    escaped = _escape(masked, COLUMNS)
+    return escaped.select(_body(escaped, form)).to_series().to_list()
+
+
+def _text_of(texts: pl.Series) -> Texts:
+    """Texts as the ledger takes them, without a Python object for each."""
+    return Texts(bytes(texts.str.join("").cast(pl.Binary).item()), texts.str.len_bytes().to_list())
+
+
+def _digests(ledger: Ledger, purpose: str, texts: Sequence[str], size: int) -> list[bytes]:
+    return [digest for digest in ledger.digest(purpose, texts, size) if digest is not None]
+
+
+def _fingerprint_texts(frame: pl.DataFrame) -> list[str]:
+    """Give what makes two payments equal: account, routing, amount, direction, and the invoice as the file has it."""
+    names = ("achAccountNumber", "achRoutingNumber", "amount", "transactionType", "invoiceNumber")
+    cells = [pl.col(name).fill_null(_NOT_GIVEN) for name in names]
+    return frame.select(pl.concat_str(cells, separator=_FIELD_END)).to_series().to_list()
+
+
+def _stamp_invoices(frame: pl.DataFrame, form: RequestForm) -> pl.DataFrame:
+    if form.stamp is None:
+        return frame
+    stamp = pl.concat_str(pl.lit(form.stamp), pl.col("_row").cast(pl.String))
+    return frame.with_columns(pl.col("invoiceNumber").fill_null(stamp))
+
+
+def _masked(cell: pl.Expr) -> pl.Expr:
+    """Four stars and the last four characters; a text of four or fewer is not shown at all."""
+    return pl.when(cell.str.len_chars() > 4).then(pl.lit("****") + cell.str.tail(4)).otherwise(pl.lit("****"))
+
+
+def _escape(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+    """Cells as the inside of a JSON string; columns of the chunk in which nothing is to be escaped stay as they are."""
+    cells = frame.select(pl.col(list(names)).str.join("").cast(pl.Binary)).row(0, named=True)
+    found = [name for name, text in cells.items() if any(character.encode() in text for character in _ESCAPES)]
+    return frame.with_columns(pl.col(found).str.replace_many(_ESCAPES))
+
+
+# JSON objects, put together from constant texts and cells
+
+_Piece = str | pl.Expr
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A member of a JSON object; null where one of its cells is."""
+
+    pieces: Sequence[_Piece]
+    always: bool
+    """Whether every row of the chunk has it."""
+
+
+def _details(frame: pl.DataFrame, carried: Sequence[str]) -> pl.Expr:
+    """JSON object of what results and reports show of a row."""
+    members = [*_texts(frame, _SHOWN), _Member(('"name":"', pl.col("achNameOnCheck"), '"'), always=True)]
+    members.append(_Member(('"account":"', _masked(pl.col("achAccountNumber")), '"'), always=True))
+    if carried:
+        cells = [pl.format('"{}"', pl.col(name)).fill_null("null") for name in carried]
+        members.append(_Member(('"carried":[', pl.concat_str(cells, separator=","), "]"), always=True))
+    return _joined(_object(members))
+
+
+def _body(frame: pl.DataFrame, form: RequestForm) -> pl.Expr:
+    """JSON text of the request. A field that is not given is left out; so is a node without fields."""
+    nodes = {
+        "billing": [*_texts(frame, BILLING[:-1]), *_emails(frame, form)],
+        "shipping": [*_texts(frame, SHIPPING)],
+        "ach": [*_texts(frame, ACH[:-1]), _number("achAgreementFlag")],
+    }
+    members = [_number("gatewayId"), *_texts(frame, TOP[1:])]
+    members += [_Member((f'"{name}":', *_object(node)), always=True) for name, node in nodes.items()]
+    is_recurring = pl.col("recurringIndicator") == "TRUE"
+    recurring = frame.filter(is_recurring)
+    if recurring.height:
+        agreement = _Member(('"recurringAgreementFlag":', _agreement(form)), always=True)
+        node = _object([*_texts(recurring, RECURRING[:-1]), agreement, *_texts(recurring, ["achSecCode"])])
+        members.append(_Member(('"recurring":', pl.when(is_recurring).then(_joined(node))), always=False))
+    return _joined(_object(members))
+
+
+def _object(members: Sequence[_Member]) -> list[_Piece]:
+    """A JSON object. The first member that every row has needs no comma; those before it bring one at their end.
+
+    There is such a member in every object: a column that is required, and the rows passed every rule.
+    """
+    first = next(index for index, member in enumerate(members) if member.always)
+    pieces: list[_Piece] = ["{"]
+    for index, member in enumerate(members):
+        whole = ("," if index > first else "", *member.pieces, "," if index < first else "")
+        pieces += whole if member.always else [_joined(whole, ignore_nulls=False)]
+    return [*pieces, "}"]
+
+
+def _joined(pieces: Iterable[_Piece], *, ignore_nulls: bool = True) -> pl.Expr:
+    """One text of many pieces; constants that meet become one, since each piece costs a step for every row."""
+    expressions: list[pl.Expr] = []
+    constant = ""
+    for piece in (*pieces, pl.lit("")):
+        if isinstance(piece, str):
+            constant += piece
+        else:
+            expressions += [pl.lit(constant), piece] if constant else [piece]
+            constant = ""
+    return pl.concat_str(expressions, ignore_nulls=ignore_nulls)
+
+
+def _texts(frame: pl.DataFrame, names: Iterable[str]) -> Iterator[_Member]:
+    """Give the members `"name":"text"` of those columns that hold something in this chunk."""
+    for name in names:
+        missing = frame[name].null_count()
+        if missing < frame.height:
+            yield _Member((f'"{name}":"', pl.col(name), '"'), always=not missing)
+
+
+def _number(name: str) -> _Member:
+    digits = pl.col(name).str.strip_chars_start("0")
+    return _Member((f'"{name}":', pl.when(digits == "").then(pl.lit("0")).otherwise(digits)), always=True)
+
+
+def _agreement(form: RequestForm) -> pl.Expr:
+    yes, no = ('"Y"', '"N"') if form.agreement_as_letter else ("1", "0")
+    return pl.when(pl.col("recurringAgreementFlag").is_in(["1", "Y"])).then(pl.lit(yes)).otherwise(pl.lit(no))
+
+
+def _emails(frame: pl.DataFrame, form: RequestForm) -> Iterator[_Member]:
+    """Give the address, or the node of several."""
+    address = pl.col("billingEmail")
+    is_several = address.str.contains(";", literal=True)
+    if not frame.select(is_several.any()).item():
+        yield from _texts(frame, ["billingEmail"])
+        return
+    each = address.str.replace_all(";", '","', literal=True)
+    several = pl.concat_str(pl.lit(f'"{form.emails_node}":{{"billingEmail":["'), each, pl.lit('"]}'))
+    one = pl.concat_str(pl.lit('"billingEmail":"'), address, pl.lit('"'))
+    yield _Member((pl.when(is_several).then(several).otherwise(one),), always=False)

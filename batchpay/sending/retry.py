@@ -1,0 +1,67 @@
+"""Another attempt at a payment, where the last one proved that nothing was applied; and none otherwise."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import tenacity
+
+from batchpay.payment import Outcome, State
+from batchpay.settings import SubmitSettings
+
+WAIT_S_FIRST = 0.5
+"""Bound of the random wait before the second attempt; doubled for each further one."""
+
+
+def may_repeat(outcome: Outcome) -> bool:
+    """Whether an attempt proved that nothing was applied, and the run may go on to try again."""
+    return outcome.state is State.PENDING and outcome.stop is None
+
+
+class Attempts:
+    """Repeats a payment while its outcome is pending; shared by all threads of a run.
+
+    At most submit.attempts_max attempts, with waits of at most submit.wait_s_max between them: random, growing, and not
+    shorter than the gateway's Retry-After. When `stop` is set a wait ends early and no further attempt is made.
+    """
+
+    def __init__(self, settings: SubmitSettings, stop: threading.Event) -> None:
+        self._stop = stop
+        self._wait_s_max = settings.wait_s_max
+        self._backoff = tenacity.wait_random_exponential(multiplier=WAIT_S_FIRST, max=settings.wait_s_max)
+        self._retrying = tenacity.Retrying(
+            sleep=tenacity.sleep_using_event(stop),
+            retry=tenacity.retry_if_result(may_repeat),
+            stop=tenacity.stop_after_attempt(settings.attempts_max) | tenacity.stop_when_event_set(stop),
+            wait=self._wait_s,
+            retry_error_callback=_last_outcome,
+        )
+
+    def run(self, attempt: Callable[[], Outcome]) -> Outcome:
+        """Give the first outcome that is not to be repeated, or the last one. What `attempt` raises goes on."""
+        outcome = attempt()
+        if not may_repeat(outcome):
+            return outcome
+        begun = False
+
+        def next_outcome() -> Outcome:
+            nonlocal begun, outcome
+            if begun and not self._stop.is_set():
+                outcome = attempt()
+            begun = True  # tenacity's first call is for the attempt that was made already
+            return outcome
+
+        return self._retrying(next_outcome)
+
+    def _wait_s(self, state: tenacity.RetryCallState) -> float:
+        """Seconds before the next attempt."""
+        pace = _last_outcome(state).pace
+        asked_s = (pace.retry_after_s or 0.0) if pace is not None else 0.0
+        return min(self._wait_s_max, max(asked_s, self._backoff(state)))
+
+
+def _last_outcome(state: tenacity.RetryCallState) -> Outcome:
+    assert state.outcome is not None
+    outcome: Outcome = state.outcome.result()
+    return outcome

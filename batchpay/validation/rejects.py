@@ -1,0 +1,298 @@
+"""The rejects file: the person's own rows as they were read, with what is wrong in front, in the input's own kind."""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise, zip_longest
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import polars as pl
+
+from batchpay.errors import WrongUse
+from batchpay.intake.source import Source
+from batchpay.writing.atomic import PendingFile, atomic_writer
+from batchpay.writing.table import csv_lines
+from batchpay.writing.xlsx import SheetWriter
+
+OURS = ("_row", "_line", "_errors", "_warnings", "_suggestions")
+_LENGTHS = ("_surplus", "_missing")
+"""What a reader says of a row that is longer or shorter than the header."""
+_RUNS = r"^[=@]|^[+-].*[^0-9 ().-]"
+"""How a cell begins that a spreadsheet runs as a formula; a signed number or a telephone number is none. A tab or a
+carriage return at a cell's beginning is an error already."""
+_RUNS_TOLD = "a spreadsheet may run this cell, look at it as text"
+_BEYOND = " "
+"""The name of no column."""
+_PARQUET_ROWS = 5_000
+
+
+class Rejects(Protocol):
+    """Takes rejected rows in file order; nothing is at the path before `commit`."""
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Take rows of a chunk with `_errors`, `_warnings` and `_suggestions`, in row order."""
+
+    def late(self, frame: pl.DataFrame) -> None:
+        """Take rows found wrong only after all chunks; called after every `add`, merged by `_row`."""
+
+    def commit(self) -> None:
+        """Put the file in its place. Without a row none is made, and an old one keeps its header alone."""
+
+    def abandon(self) -> None:
+        """Write nothing."""
+
+
+def open_rejects(path: str | Path, source: Source) -> Rejects:
+    """Begin a rejects file in the format of the path's ending; raises WrongUse where that is none of ours."""
+    target = Path(path)
+    ending = target.suffix.lower()
+    if ending in (".csv", ".txt", ".tsv"):
+        return CsvRejects(target, source)
+    if ending in (".parquet", ".pq"):
+        return ParquetRejects(target, source)
+    if ending == ".xlsx":
+        return XlsxRejects(target, source)
+    raise WrongUse(f"{target}: a rejects file ends in .csv, .parquet or .xlsx")
+
+
+class _Rows:
+    """What all formats share: rows take the file's shape."""
+
+    def __init__(self, target: Path, source: Source) -> None:
+        self._target = target
+        self._source = source
+
+    def _shaped(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Our columns, then the person's own; `_surplus` and `_missing` last where a row is of another length."""
+        marks = [name for name in _LENGTHS if name in frame.columns and frame[name].null_count() < frame.height]
+        return frame.select(*OURS, *self._source.own_columns, *marks)
+
+    @property
+    def _header(self) -> list[str]:
+        return [*OURS, *self._source.own_header]
+
+
+class CsvRejects(_Rows):
+    """CSV in the source's own separator, written as the rows come; late ones are merged into a second file."""
+
+    def __init__(self, target: Path, source: Source) -> None:
+        super().__init__(target, source)
+        self._file = PendingFile(target)
+        self._file.file.write(self._line(self._header))
+        self._begins: list[int] = []
+        """Where each frame begins in the file."""
+        self._merged: PendingFile | None = None
+        self._records: Iterator[tuple[int, bytes]] = iter(())
+        """The records written first that are not merged yet, after the next one."""
+        self._next: tuple[int, bytes] | None = None
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Write rows."""
+        if frame.height:
+            self._begins.append(self._file.file.tell())
+            self._encode(self._file.file, self._reported(self._shaped(frame)))
+
+    def late(self, frame: pl.DataFrame) -> None:
+        """Write rows between those that were added; a late row replaces one that was added before."""
+        if not frame.height:
+            return
+        if self._merged is None:
+            self._merged = PendingFile(self._target)
+            self._merged.file.write(self._line(self._header))
+            self._records = self._written()
+            self._next = next(self._records, None)
+        lines = io.BytesIO()
+        self._encode(lines, self._reported(self._shaped(frame)))
+        for row, line in _records(lines.getvalue(), self._source.separator):
+            self._merge_up_to(self._merged, row)
+            self._merged.file.write(line)
+
+    def commit(self) -> None:
+        """Put the file in its place."""
+        if self._merged is not None:
+            self._merge_up_to(self._merged, None)
+            self._file.abandon()
+            self._file, self._merged = self._merged, None
+            self._file.commit()
+        elif self._begins or self._target.exists():
+            self._file.commit()
+        else:
+            self._file.abandon()
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        self._file.abandon()
+        if self._merged is not None:
+            self._merged.abandon()
+
+    def _written(self) -> Iterator[tuple[int, bytes]]:
+        """Read what was added, a frame at a time, as records with their row numbers."""
+        file = self._file.file
+        for begin, end in pairwise((*self._begins, file.tell())):
+            file.seek(begin)
+            yield from _records(file.read(end - begin), self._source.separator)
+
+    def _merge_up_to(self, merged: PendingFile, row: int | None) -> None:
+        """Copy the records before a row, or all that are left, and pass over the row's own."""
+        while self._next is not None and (row is None or self._next[0] <= row):
+            if self._next[0] != row:
+                merged.file.write(self._next[1])
+            self._next = next(self._records, None)
+
+    def _reported(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Warn of cells that a spreadsheet would run: they come back as they were read, so they can't be defused."""
+        headers = dict(zip(self._source.own_columns, self._source.own_header, strict=True))
+        own = {name: header for name, header in headers.items() if frame[name].null_count() < frame.height}
+        looks = (
+            pl.any_horizontal(pl.col(name).str.starts_with(sign) for sign in "=@+-").any().alias(name) for name in own
+        )
+        columns = [name for name, may_run in frame.select(looks).row(0, named=True).items() if may_run]
+        if not columns:
+            return frame
+        found = [
+            pl.when(pl.col(name).str.contains(_RUNS)).then(
+                pl.lit(f"{own[name].replace(';', ' ')}: formula: {_RUNS_TOLD}")
+            )
+            for name in columns
+        ]
+        told = pl.concat_str("_warnings", *found, separator="; ", ignore_nulls=True)
+        return frame.with_columns(pl.when(told != "").then(told).alias("_warnings"))
+
+    def _encode(self, out: BinaryIO, frame: pl.DataFrame) -> None:
+        marks = [name for name in _LENGTHS if name in frame.columns]
+        if marks:
+            columns = [frame[name].to_list() if name in marks else [None] * frame.height for name in _LENGTHS]
+            for cells, surplus, missing in zip(frame.drop(marks).iter_rows(), *columns, strict=True):
+                # As long as it was: a short row that was filled up would pass when it is fed back as it is.
+                out.write(self._line([*cells[: len(cells) - (missing or 0)], *(surplus or ())]))
+            return
+        frame.write_csv(out, include_header=False, separator=self._source.separator)
+
+    def _line(self, cells: Sequence[object]) -> bytes:
+        return csv_lines([cells], self._source.separator).encode()
+
+
+class _Held(_Rows, ABC):
+    """For formats that are written at the end: rows wait in memory, packed."""
+
+    def __init__(self, target: Path, source: Source) -> None:
+        super().__init__(target, source)
+        self._frames: list[tuple[int, bytes]] = []
+        self._late: list[bytes] = []
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Keep rows for the end."""
+        if frame.height:
+            self._frames.append((frame.get_column("_row")[0], _packed(self._shaped(frame))))
+
+    def late(self, frame: pl.DataFrame) -> None:
+        """Keep late rows for the end."""
+        if frame.height:
+            self._late.append(_packed(self._shaped(frame)))
+
+    def commit(self) -> None:
+        """Write the file and put it in its place."""
+        if self._frames or self._late or self._target.exists():
+            with atomic_writer(self._target) as file:
+                self._write(file)
+
+    def abandon(self) -> None:
+        """Forget the rows."""
+        self._frames.clear()
+
+    def _late_rows(self) -> pl.DataFrame:
+        frames = [_unpacked(data) for data in self._late]
+        return pl.concat(frames, how="diagonal").sort("_row") if frames else pl.DataFrame()
+
+    def _in_order(self) -> Iterator[pl.DataFrame]:
+        """Give the frames with the late rows in their places."""
+        late = self._late_rows()
+        following = [first for first, _ in self._frames[1:]]
+        for (_, data), next_row in zip_longest(self._frames, following):
+            frame = _unpacked(data)
+            if late.height:
+                between = late if next_row is None else late.filter(pl.col("_row") < next_row)
+                late = late.slice(between.height)
+                earlier = frame.join(between, on="_row", how="anti")  # a late row replaces what was said of it before
+                frame = pl.concat([earlier, between], how="diagonal").sort("_row")
+            yield self._beyond(frame)
+        if late.height:
+            yield self._beyond(late)
+
+    def _beyond(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Put what a row is too long or too short by into a last column without a name: read, it is found again."""
+        marks = [name for name in _LENGTHS if name in frame.columns]
+        texts = {
+            "_surplus": pl.col("_surplus").list.join(self._source.separator),
+            "_missing": pl.format("(the last {} cells of this row were missing)", "_missing"),
+        }
+        if not marks:
+            return frame
+        return frame.with_columns(pl.coalesce(texts[name] for name in marks).alias(_BEYOND)).drop(marks)
+
+    @abstractmethod
+    def _write(self, file: BinaryIO) -> None:
+        """Write the whole file."""
+
+
+class ParquetRejects(_Held):
+    """Parquet, all text; the cells beyond the header's in a last column without a name."""
+
+    def _write(self, file: BinaryIO) -> None:
+        places = (*OURS, *self._source.own_columns)
+        names = dict(zip(places, self._header, strict=True))
+        empty = pl.DataFrame(schema=dict.fromkeys(places, pl.String))
+        frames = [frame.cast({"_row": pl.String, "_line": pl.String}) for frame in self._in_order()]
+        whole = pl.concat([empty, *frames], how="diagonal")
+        whole.rename(names).write_parquet(file, row_group_size=_PARQUET_ROWS)
+
+
+class XlsxRejects(_Held):
+    """XLSX: wrong cells are red, and their comment says what is wrong."""
+
+    def _write(self, file: BinaryIO) -> None:
+        places = [*OURS, *self._source.own_columns]
+        own_of = self._source.own_of
+        position = {name: places.index(own) for name, own in own_of.items() if own in places}
+        with SheetWriter(file, "rejects") as sheet:
+            sheet.header(self._header)
+            for frame in self._in_order():
+                shown = [*places, _BEYOND] if _BEYOND in frame.columns else places
+                for row in frame.select(shown).iter_rows():
+                    cells = [None if cell is None else str(cell) for cell in row]
+                    sheet.row(cells, wrong_cells(cells[2] or "", position))
+
+
+def wrong_cells(errors: str, position: Mapping[str, int]) -> dict[int, str]:
+    """Take `_errors` apart: by position of the cell, what is wrong there."""
+    wrong: dict[int, list[str]] = {}
+    for entry in errors.split("; "):
+        column, _, rest = entry.partition(": ")
+        if column in position:
+            wrong.setdefault(position[column], []).append(rest)
+    return {at: "\n".join(messages) for at, messages in wrong.items()}
+
+
+def _packed(frame: pl.DataFrame) -> bytes:
+    """Rows as compressed bytes: a filtered frame would keep the whole block that it was taken from alive."""
+    out = io.BytesIO()
+    frame.write_ipc(out, compression="lz4")
+    return out.getvalue()
+
+
+def _unpacked(data: bytes) -> pl.DataFrame:
+    return pl.read_ipc(io.BytesIO(data))
+
+
+def _records(block: bytes, separator: str) -> Iterator[tuple[int, bytes]]:
+    """Cut written lines into records with the row number that each begins with."""
+    mark, at = separator.encode(), 0
+    while at < len(block):
+        end = block.index(b"\n", at) + 1
+        while block.count(b'"', at, end) % 2:
+            end = block.index(b"\n", end) + 1
+        yield int(block[at : block.index(mark, at, end)]), block[at:end]
+        at = end

@@ -1,0 +1,308 @@
+"""One look at a payment file: its rules, its control totals, the ledger's earlier batches, the gateway's accounts.
+
+Nothing is registered or sent here. Files are read whole before anything that was found in them is acted on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from batchpay.approval.anomalies import Variance, variances
+from batchpay.approval.cash_flow import SCHEDULE_COLUMNS, Schedule
+from batchpay.errors import FileRefused, RunStopped
+from batchpay.intake.column_map import load_mapping
+from batchpay.intake.control_totals import hold, stated_totals
+from batchpay.intake.source import Source, open_source
+from batchpay.ledger.contract import BatchSummary, Earlier, Ledger, RejectedColumns
+from batchpay.payment import State, format_cents
+from batchpay.registration import request_body
+from batchpay.schemas.options import RuleOptions
+from batchpay.summary import Summary
+from batchpay.validation.rejects import Rejects, open_rejects
+from batchpay.validation.verdict import Verdict, check, valid_rows
+
+if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
+    from batchpay.gateway.preflight import Preflight
+
+_REFUSED_BY_GATEWAY = {
+    "unknown": "the gateway has no account with this id, look the id up (batchpay gateway list)",
+    "not_echeck": "this gateway account is for cards, name one for bank payments (batchpay gateway list)",
+}
+"""What a person is told of a row whose gatewayId the gateway refuses, by code."""
+
+_LOUDEST = ("changed_account", "unusual_amount", "new_payee")
+"""Which of the look at the ledger's history are told first."""
+_TOTAL_CENTS_MAX = 10**18
+"""The ledger counts in 64 bits, and so do the sums by day and by gateway."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRequest:
+    """One payment file, how it is read, and what it is held against."""
+
+    path: str
+    rules: RuleOptions
+    rejects: Path | None = None
+    format: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+    map_file: str | None = None
+    expect_rows: int | None = None
+    expect_cents: int | None = None
+    max_errors: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a file is held against beyond its own rules; each may be missing."""
+
+    ledger: Ledger | None = None
+    duplicate_days: int = 0
+    preflight: Preflight | None = None
+    history: Ledger | None = None
+    """The ledger that knows earlier payees, where a look at changed accounts is wanted (policy.variance)."""
+    wants_schedule: bool = False
+    """Whether a person is to see what would move when: counted in the same reading."""
+
+
+@dataclass(slots=True)
+class Checked:
+    """A file that was read whole, and all that was found about it."""
+
+    source: Source
+    verdict: Verdict
+    started_at: datetime
+    digest: bytes = b""
+    known: BatchSummary | None = None
+    """The batch that this content is already."""
+    seen: int = 0
+    """How many batches the ledger held when it was asked."""
+    held: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    """Rows that an earlier batch holds or whose account the gateway refuses: column, code, message."""
+    rejected: list[RejectedColumns] = field(default_factory=list)
+    gateway_ids: set[str] = field(default_factory=set)
+    """Gateway accounts that rows which passed the rules name."""
+    variances: list[Variance] = field(default_factory=list)
+    """What the ledger's history finds odd and the options let pass: changed accounts first, new payees last."""
+    has_rejects: bool = False
+    """Whether rows came back in the rejects file."""
+    laid_out: Schedule | None = None
+    """What the rows would move, counted as they passed; only where it was asked for."""
+
+    def summary(self, request: FileRequest) -> Summary:
+        """Give rows and cents by what would become of them."""
+        verdict = self.verdict
+        notes = list(self.source.notes)
+        if self.source.examples.count:
+            notes.append(f"rows marked as an example, which are no payments: {self.source.examples.count}")
+        if verdict.unreadable_amounts:
+            notes.append(f"in {verdict.unreadable_amounts:,} rows the amount can't be read: it is in no sum")
+        if not verdict.rows:
+            notes.append("the file has a header and no rows: there is nothing to do")
+        return Summary(
+            file=self.source.name,
+            total=verdict.total,
+            by_state={State.PENDING: verdict.valid, State.REJECTED: verdict.rejected},
+            warnings=verdict.warnings,
+            rejects=str(request.rejects) if request.rejects and self.has_rejects else None,
+            started_at=self.started_at,
+            finished_at=datetime.now(UTC),
+            by_direction=verdict.by_direction,
+            notes=notes,
+            checked_only=True,
+        )
+
+    def schedule(self, rules: RuleOptions) -> Schedule:
+        """Lay out what the valid rows would move, and when."""
+        if self.laid_out is not None and self.laid_out.rows == self.verdict.valid.rows:
+            return self.laid_out
+        schedule = Schedule(rules.as_of)  # some rows failed only at the end of the file: counted anew without them
+        for frame in valid_rows(self.source, rules, self.verdict):
+            schedule.add(frame)
+        return schedule
+
+
+def check_file(request: FileRequest, around: Surroundings) -> Checked:
+    """Read the whole file once and write its rejects; raises FileRefused where it is refused whole."""
+    total = None if request.expect_cents is None else format_cents(request.expect_cents)
+    expected = stated_totals(request.path, request.expect_rows, total)
+    source = open_source(
+        request.path,
+        format=request.format,
+        encoding=request.encoding,
+        sheet=request.sheet,
+        mapping=load_mapping(request.map_file) if request.map_file else None,
+        totals_stated=expected.stated,
+    )
+    look = _Look(source, request, around)
+    checked = look.checked
+    if request.rejects is None:
+        look.run(None)
+        hold(expected, checked.verdict.total, source.name)
+        return checked
+    rejects = open_rejects(request.rejects, source)
+    try:
+        look.run(rejects)
+        hold(expected, checked.verdict.total, source.name)
+    except BaseException:
+        rejects.abandon()
+        raise
+    checked.has_rejects = checked.verdict.rejected.rows > 0
+    if around.ledger is not None and checked.known is not None:
+        rejects = _without_payments(around.ledger, checked, request, rejects, request.rejects)
+    rejects.commit()
+    return checked
+
+
+class _Look:
+    """One reading of a file, and what is asked about its rows on the way and at the end."""
+
+    def __init__(self, source: Source, request: FileRequest, around: Surroundings) -> None:
+        self._request = request
+        self._around = around
+        self._content = request_body.Content(source.chunks, around.ledger) if around.ledger else None
+        self.checked = Checked(source, Verdict(), datetime.now(UTC))
+        asked = around.ledger or around.history
+        if asked is not None:
+            self.checked.seen = asked.registered()
+        if around.wants_schedule:
+            self.checked.laid_out = Schedule(request.rules.as_of)
+
+    def run(self, rejects: Rejects | None) -> None:
+        """Read the file; afterwards `checked` holds all that was found."""
+        self.checked.verdict = check(
+            self._content or self.checked.source,
+            self._request.rules,
+            rejects=rejects,
+            watch=self._watch,
+            late=self._late,
+            on_rejected=lambda rows: self.checked.rejected.append(_rejected_columns(rows)),
+            max_failures=self._request.max_errors,
+        )
+        if abs(self.checked.verdict.total.cents) > _TOTAL_CENTS_MAX:
+            most = format_cents(_TOTAL_CENTS_MAX)
+            raise FileRefused(f"{self.checked.source.name}: the amounts add up to more than {most}")
+
+    def _watch(self, rows: pl.DataFrame, passed: pl.Series) -> None:
+        """Take in a chunk as it was read."""
+        checked = self.checked
+        checked.gateway_ids.update(rows["gatewayId"].filter(passed).unique().to_list())
+        if checked.laid_out is not None:
+            checked.laid_out.add(rows.select(SCHEDULE_COLUMNS).filter(passed))
+
+    def _late(self, verdict: Verdict) -> dict[int, tuple[str, str, str]]:
+        """Ask, once the file was read whole, what only the gateway and the ledger know."""
+        checked, around, rules = self.checked, self._around, self._request.rules
+        if around.preflight is not None:
+            checked.held |= _refused_by_gateway(checked, rules, verdict, around.preflight)
+        if around.ledger is not None and self._content is not None:
+            checked.digest = self._content.digest
+            checked.known = around.ledger.find_digest(checked.digest)
+        if checked.seen > (checked.known is not None):  # else everybody would be new
+            self._hold_against_ledger(None if rules.allow_duplicates else around.ledger, around.history, verdict)
+        return checked.held
+
+    def _hold_against_ledger(self, payments: Ledger | None, payees: Ledger | None, verdict: Verdict) -> None:
+        """Read the rows that passed once more, and ask of each: was it paid before, is its payee as ever."""
+        checked, rules = self.checked, self._request.rules
+        now = datetime.now(UTC)
+        for frame in valid_rows(checked.source, rules, verdict) if payments or payees else ():
+            if payments is not None:
+                lookup = request_body.lookup_columns(payments, frame)
+                days = self._around.duplicate_days
+                for earlier in payments.earlier(lookup, days=days, now=now, but_digest=checked.digest):
+                    checked.held[earlier.row] = _duplicate_of(earlier)
+            if payees is not None:
+                columns = request_body.payee_columns(payees, frame)
+                found = variances(payees, columns, but_digest=checked.digest)
+                self._note_variances([one for one in found if one.row not in checked.held], verdict)
+
+    def _note_variances(self, found: list[Variance], verdict: Verdict) -> None:
+        """Count warnings and keep the first; where warnings are errors each keeps its row back."""
+        if self._request.rules.warnings_as_errors:
+            # Of several of a row the first is told: a changed account.
+            self.checked.held |= {one.row: (one.column, one.code, one.message) for one in reversed(found)}
+            return
+        verdict.warnings += len(found)
+        for one in found:
+            name = f"{one.column}.{one.code}"
+            verdict.warning_counts[name] = verdict.warning_counts.get(name, 0) + 1
+        kept = sorted(self.checked.variances + found, key=lambda one: _LOUDEST.index(one.code))
+        self.checked.variances = kept[: self._request.max_errors]
+
+
+class _OnlyRows:
+    """A rejects file that takes some rows only."""
+
+    def __init__(self, rejects: Rejects, rows: pl.Series) -> None:
+        self._rejects = rejects
+        self._wanted = pl.col("_row").is_in(rows.implode())
+
+    def add(self, frame: pl.DataFrame) -> None:
+        self._rejects.add(frame.filter(self._wanted))
+
+    def late(self, frame: pl.DataFrame) -> None:
+        self._rejects.late(frame.filter(self._wanted))
+
+
+def _without_payments(ledger: Ledger, checked: Checked, request: FileRequest, rejects: Rejects, path: Path) -> Rejects:
+    """Write the rejects anew where the ledger holds one of their rows as a payment.
+
+    Rules may have changed since (a start date has passed by now): a row that may have been paid must not come back as
+    one to correct and send.
+    """
+    assert checked.known is not None, "only a known batch holds payments"
+    registered = pl.Series([row.row for row in ledger.rejected(checked.known.batch)], dtype=pl.UInt32)
+    failed = (~checked.verdict.passed).arg_true().cast(pl.UInt32) + 1
+    if failed.is_in(registered.implode()).all():
+        return rejects
+    rejects.abandon()
+    checked.has_rejects = len(registered) > 0
+    rejects = open_rejects(path, checked.source)
+    try:
+        only = _OnlyRows(rejects, registered)
+        check(checked.source, request.rules, rejects=only, late=lambda verdict: checked.held)
+    except BaseException:
+        rejects.abandon()
+        raise
+    return rejects
+
+
+def _refused_by_gateway(
+    checked: Checked, rules: RuleOptions, verdict: Verdict, preflight: Preflight
+) -> dict[int, tuple[str, str, str]]:
+    """Find rows whose gateway account does not exist or takes no bank payments.
+
+    Where the gateway can't be asked nothing is refused here: the run asks again, and sends nothing without an answer.
+    """
+    try:
+        codes = preflight.refused(sorted(checked.gateway_ids))
+    except RunStopped:
+        return {}
+    refused: dict[int, tuple[str, str, str]] = {}
+    for frame in valid_rows(checked.source, rules, verdict) if codes else ():
+        wrong = frame.filter(pl.col("gatewayId").is_in(list(codes)))
+        for row, gateway_id in wrong.select("_row", "gatewayId").iter_rows():
+            refused[row] = ("gatewayId", codes[gateway_id], _REFUSED_BY_GATEWAY[codes[gateway_id]])
+    return refused
+
+
+def _duplicate_of(earlier: Earlier) -> tuple[str, str, str]:
+    place = f"row {earlier.earlier_row} of batch {earlier.earlier_batch}"
+    if earlier.by_payment_id:
+        return "paymentId", "duplicate", f"this paymentId was used before in {place}"
+    return "row", "duplicate", f"an equal payment stands in {place} (same account, amount, direction and invoice)"
+
+
+def _rejected_columns(rows: pl.DataFrame) -> RejectedColumns:
+    return RejectedColumns(
+        rows=rows["_row"].to_list(),
+        lines=rows["_line"].to_list(),
+        amounts_cents=rows["_cents"].to_list(),
+        reasons=rows["_reasons"].to_list(),
+    )

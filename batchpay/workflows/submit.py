@@ -1,0 +1,266 @@
+"""The order of the steps: check, register, run. Checking is validation's, sending is sending's.
+
+Whatever ends a step early leaves the ledger in a state from which the same command goes on. Nothing is registered
+before the whole file was checked, and nothing is sent before the whole batch is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from batchpay.approval.anomalies import Variance
+from batchpay.approval.cash_flow import Schedule
+from batchpay.approval.plan import Plan
+from batchpay.errors import FileRefused, LedgerMissing, LedgerNotUsable, WrongUse
+from batchpay.intake.prefetch import ahead
+from batchpay.ledger.contract import BatchSummary, Ledger, NewBatch, PaymentColumns, RegisteredMeanwhile
+from batchpay.ledger.sqlite.opening import open_ledger
+from batchpay.payment import State
+from batchpay.registration import request_body
+from batchpay.settings import Credentials, LedgerSettings, Settings, who
+from batchpay.summary import Summary, summary_of_batch
+from batchpay.validation.verdict import Verdict, all_rows, valid_rows
+from batchpay.workflows.file_check import Checked, FileRequest, Surroundings, check_file
+
+if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
+    from batchpay.workflows.run import Progress, RunRequest
+
+_REGISTER_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitRequest:
+    """What a submission asks for beyond checking."""
+
+    run: RunRequest
+    again: bool = False
+    reason: str | None = None
+    plan: str | None = None
+    """Path of a plan that the file must be held against, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a file holds and what a submission of it would do."""
+
+    summary: Summary
+    verdict: Verdict
+    schedule: Schedule
+    variances: list[Variance] = field(default_factory=list)
+    known: BatchSummary | None = None
+    """The batch that this content is already, or None."""
+    requests: list[str] = field(default_factory=list)
+
+    @property
+    def rows_to_send(self) -> int:
+        """How many rows a submission would send now."""
+        return self.known.by_state[State.PENDING].rows if self.known else self.summary.valid.rows
+
+
+def validate(request: FileRequest, settings: Settings) -> Preview:
+    """Check a file; offline. Writes the rejects file if one is asked for, and nothing to the ledger.
+
+    The ledger, if there is one, is asked only for payees that it knows (policy.variance); payments of earlier batches
+    are no fault of a file.
+    """
+    with _ledger_to_read(settings.ledger) if settings.policy.variance else nullcontext() as ledger:
+        return _preview(check_file(request, Surroundings(history=ledger, wants_schedule=True)), request)
+
+
+def dry_run(request: FileRequest, settings: Settings, *, requests_shown: int, plan: str | None) -> Preview:
+    """Do all that `submit` does before it registers: nothing is written to the ledger and no socket is opened."""
+    with _ledger_to_read(settings.ledger) as ledger:
+        history = ledger if settings.policy.variance else None
+        around = Surroundings(ledger, settings.policy.duplicate_days, history=history, wants_schedule=True)
+        checked = check_file(request, around)
+        preview = _preview(checked, request)
+        if ledger is None:
+            preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
+        if plan is not None:
+            _write_plan(plan, ledger, checked, preview.summary, request, settings)
+    preview.requests.extend(_first_requests(request, settings, checked, requests_shown))
+    return preview
+
+
+def submit(
+    request: FileRequest,
+    submission: SubmitRequest,
+    settings: Settings,
+    credentials: Credentials,
+    progress: Progress,
+    *,
+    make_ledger: bool,
+) -> tuple[Summary, Verdict]:
+    """Check a file, register what is right, send what is pending, write results and rejects.
+
+    The same content is the same batch: what an earlier call did is not done again. `make_ledger` lets a missing ledger
+    come into being (only for a gateway on loopback).
+    """
+    from batchpay.workflows.run import run_batch
+
+    with closing(open_ledger(settings.ledger, create=make_ledger)) as ledger:
+        for _ in range(_REGISTER_TRIES):
+            history = ledger if settings.policy.variance else None
+            around = Surroundings(ledger, settings.policy.duplicate_days, submission.run.preflight, history)
+            checked = check_file(request, around)
+            if submission.plan is not None:
+                approved = Plan.read(submission.plan, ledger)
+                approved.hold(checked.digest, checked.summary(request), request.rules, settings.gateway.base_url)
+            with ledger.hold(checked.digest):
+                try:
+                    batch = _register(ledger, request, submission, settings, checked, progress)
+                except RegisteredMeanwhile:
+                    continue  # another file came in between: what it holds must be looked up as well
+                finished = run_batch(ledger, batch, settings, credentials, submission.run, progress)
+                return _summary_of_run(request, submission, checked, finished), checked.verdict
+    raise LedgerNotUsable("other files keep being registered in this ledger; run the command again")
+
+
+@contextmanager
+def _ledger_to_read(settings: LedgerSettings) -> Iterator[Ledger | None]:
+    """Open the ledger for reading; None where there is none yet."""
+    try:
+        ledger = open_ledger(settings, read_only=True)
+    except LedgerMissing:
+        yield None
+        return
+    with closing(ledger):
+        yield ledger
+
+
+def _preview(checked: Checked, request: FileRequest) -> Preview:
+    summary = checked.summary(request)
+    summary.batch = checked.known.batch if checked.known else None
+    return Preview(summary, checked.verdict, checked.schedule(request.rules), checked.variances, checked.known)
+
+
+def _write_plan(
+    path: str, ledger: Ledger | None, checked: Checked, summary: Summary, request: FileRequest, settings: Settings
+) -> None:
+    if ledger is None:
+        raise LedgerMissing("a plan is bound to a ledger, and there is none yet: batchpay ledger init")
+    origin = settings.gateway.base_url
+    plan = Plan.make(checked.digest, summary, request.rules, origin, created_at=datetime.now(UTC), who=who())
+    plan.write(path, ledger)
+
+
+def _register(
+    ledger: Ledger,
+    request: FileRequest,
+    submission: SubmitRequest,
+    settings: Settings,
+    checked: Checked,
+    progress: Progress,
+) -> BatchSummary:
+    """Write the batch, or find it and release what an earlier call rejected and this one lets through."""
+    known = ledger.find_digest(checked.digest)
+    if known is not None and submission.again:
+        known = _paid_again_already(ledger, known, submission)
+    if known is None:
+        return _write_batch(ledger, request, submission, settings, checked)
+    released = _release(ledger, known, request, submission, settings, checked)
+    if released:
+        progress.say(f"{released} rows that were rejected before are released")
+    return ledger.find(known.batch)
+
+
+def _paid_again_already(ledger: Ledger, known: BatchSummary, submission: SubmitRequest) -> BatchSummary | None:
+    """Find the batch that the same request to pay again made: one reason pays once more, however often it is run."""
+    made = ledger.find_digest(known.digest, submission.reason)
+    if made is not None:
+        return made
+    unsettled = [state for state in (State.PENDING, State.SENDING, State.IN_DOUBT) if known.by_state[state].rows]
+    if unsettled:
+        states = " and ".join(unsettled).replace("_", " ")
+        raise WrongUse(f"batch {known.batch} still has rows {states}: settle it before paying it again")
+    return None
+
+
+def _write_batch(
+    ledger: Ledger, request: FileRequest, submission: SubmitRequest, settings: Settings, checked: Checked
+) -> BatchSummary:
+    form = request_body.request_form(settings.gateway)
+    batch = NewBatch(
+        digest=checked.digest,
+        file=checked.source.name,
+        columns=checked.source.carried,
+        rows=checked.verdict.rows,
+        options={
+            "normalize": request.rules.normalize,
+            "as_of": request.rules.as_of.isoformat(),
+            "gateway_ids": sorted(checked.gateway_ids),
+        },
+        origin=settings.gateway.base_url,
+        seen=checked.seen,
+        again_reason=submission.reason if submission.again else None,
+    )
+    content = request_body.Content(checked.source.chunks, ledger)
+    with ledger.register(batch, who()) as registering:
+        for rows in ahead(all_rows(content, request.rules)):
+            passed = rows.filter(~checked.verdict.rejected_mask(rows["_row"]))
+            for columns in request_body.payment_columns(ledger, passed, checked.source.carried, form):
+                registering.add_payments(columns)
+        if content.digest != checked.digest:
+            raise FileRefused(f"{checked.source.name} changed while it was being read; nothing was registered")
+        for rejected in checked.rejected:
+            registering.add_rejected(rejected)
+        name = registering.finish()
+    return ledger.find(name)
+
+
+def _release(
+    ledger: Ledger,
+    known: BatchSummary,
+    request: FileRequest,
+    submission: SubmitRequest,
+    settings: Settings,
+    checked: Checked,
+) -> int:
+    """Turn to pending what was rejected under other rules. A duplicate needs --allow-duplicates, not just some time."""
+    if not known.by_state[State.REJECTED].rows:
+        return 0
+    duplicates_too = request.rules.allow_duplicates
+    rejected = pl.Series(
+        [
+            row.row
+            for row in ledger.rejected(known.batch)
+            if duplicates_too or not any(reason.endswith(".duplicate") for reason in row.reasons)
+        ],
+        dtype=pl.UInt32,
+    )
+    form = request_body.request_form(settings.gateway)
+    payments: list[PaymentColumns] = []
+    for rows in valid_rows(checked.source, request.rules, checked.verdict):
+        passed = rows.filter(pl.col("_row").is_in(rejected.implode()))
+        payments += request_body.payment_columns(ledger, passed, checked.source.carried, form)
+    if not payments:
+        return 0
+    why = submission.reason or "the file was submitted again under other rules"
+    return ledger.release(known.batch, payments, who(), why)
+
+
+def _first_requests(request: FileRequest, settings: Settings, checked: Checked, count: int) -> list[str]:
+    """Bodies of the first rows that would be sent, masked."""
+    form = request_body.request_form(settings.gateway)
+    bodies: list[str] = []
+    if count:
+        for rows in valid_rows(checked.source, request.rules, checked.verdict):
+            bodies += request_body.show_requests(rows.head(count - len(bodies)), form)
+            if len(bodies) >= count:
+                break
+    return bodies
+
+
+def _summary_of_run(request: FileRequest, submission: SubmitRequest, checked: Checked, batch: BatchSummary) -> Summary:
+    summary = summary_of_batch(batch, warnings=checked.verdict.warnings)
+    of_check = checked.summary(request)
+    summary.file, summary.notes, summary.rejects = of_check.file, of_check.notes, of_check.rejects
+    summary.results = str(submission.run.results) if submission.run.results else None
+    summary.started_at = checked.started_at
+    return summary

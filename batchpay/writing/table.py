@@ -1,0 +1,107 @@
+"""Writing a table of results: CSV, Parquet or XLSX by the path's ending, whole or not at all, mode 0600.
+
+The CSV branch imports nothing heavy and holds some hundred rows at a time: the sending half writes its results through
+it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import BinaryIO
+
+from batchpay.errors import WrongUse
+from batchpay.writing.atomic import atomic_writer
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the beginning of a formula."""
+_CSV_ROWS = 256
+"""Few enough to stay in the processor's cache."""
+_PARQUET_ROWS = 50_000
+Row = Sequence[str | None]
+_Write = Callable[[BinaryIO, Sequence[str], Iterable[Row]], None]
+
+
+def write_table(path: str | Path, header: Sequence[str], rows: Iterable[Row]) -> None:
+    """Write rows of texts (None is a blank cell); raises WrongUse for an ending that is none of ours.
+
+    In CSV a cell that a spreadsheet would run as a formula gets an apostrophe in front; the other formats have typed
+    cells, where a text stays one.
+    """
+    write = table_format(path)
+    with atomic_writer(path) as file:
+        write(file, header, rows)
+
+
+def table_format(path: str | Path) -> _Write:
+    """The writer for a path's ending; raises WrongUse. Call it early: before anything is sent."""
+    writers: dict[str, _Write] = {
+        ".csv": _write_csv, ".parquet": _write_parquet, ".pq": _write_parquet, ".xlsx": _write_xlsx,
+    }  # fmt: skip
+    ending = Path(path).suffix.lower()
+    if ending not in writers:
+        raise WrongUse(f"{path}: the name must end in .csv, .parquet or .xlsx")
+    return writers[ending]
+
+
+def defused(cell: str | None) -> str | None:
+    """A cell that no spreadsheet runs as a formula."""
+    return f"'{cell}" if cell is not None and cell.startswith(FORMULA_STARTS) else cell
+
+
+def _write_csv(file: BinaryIO, header: Sequence[str], rows: Iterable[Row]) -> None:
+    remaining = chain([header], rows)
+    while some := list(islice(remaining, _CSV_ROWS)):
+        beginnings = {cell[0] for row in some for cell in row if cell}
+        if not beginnings.isdisjoint(FORMULA_STARTS):
+            some = [[defused(cell) for cell in row] for row in some]
+        file.write(csv_lines(some).encode())
+
+
+def csv_lines(rows: Sequence[Sequence[object]], separator: str = ",") -> str:
+    """Write lines of CSV; one with a carriage return is quoted whole, which the standard library does not."""
+    text = io.StringIO(newline="")
+    plain = csv.writer(text, delimiter=separator, lineterminator="\n")
+    plain.writerows(rows)
+    if "\r" not in text.getvalue():
+        return text.getvalue()
+    text.seek(0)
+    text.truncate()
+    quoted = csv.writer(text, delimiter=separator, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for row in rows:
+        has_return = any(isinstance(cell, str) and "\r" in cell for cell in row)
+        (quoted if has_return else plain).writerow(row)
+    return text.getvalue()
+
+
+def _write_parquet(file: BinaryIO, header: Sequence[str], rows: Iterable[Row]) -> None:
+    import polars as pl
+    from polars.io.plugins import register_io_source
+
+    names = [f"c{at}" for at in range(len(header))]
+    remaining = iter(rows)
+
+    def frames(*_: object) -> Iterator[pl.DataFrame]:
+        while some := list(islice(remaining, _PARQUET_ROWS)):
+            columns = zip(*some, strict=True)
+            yield pl.DataFrame(
+                [pl.Series(name, column, pl.String) for name, column in zip(names, columns, strict=True)]
+            )
+
+    table = register_io_source(frames, schema=dict.fromkeys(names, pl.String))
+    # Rows are made as they are written: a million of them never stand in memory.
+    table.rename(dict(zip(names, header, strict=True))).sink_parquet(
+        file, row_group_size=_PARQUET_ROWS, maintain_order=True
+    )
+
+
+def _write_xlsx(file: BinaryIO, header: Sequence[str], rows: Iterable[Row]) -> None:
+    from batchpay.writing.xlsx import SheetWriter
+
+    with SheetWriter(file, "results") as sheet:
+        sheet.header(header)
+        for row in rows:
+            sheet.row(row)

@@ -1,0 +1,85 @@
+"""The look at the history, over a history that is an ordinary dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from batchpay.approval.anomalies import CODES, PayeeColumns, Variance, variances
+from batchpay.ledger.contract import PayeeFacts
+
+
+class Remembered:
+    """A history in memory."""
+
+    def __init__(self, facts: Mapping[bytes, PayeeFacts]) -> None:
+        self._facts = facts
+        self.asked: list[tuple[bytes, ...]] = []
+        self.but: bytes | None = None
+
+    def payee_facts(self, payees: Sequence[bytes], but_digest: bytes | None = None) -> Mapping[bytes, PayeeFacts]:
+        self.asked.append(tuple(payees))
+        self.but = but_digest
+        return {payee: self._facts[payee] for payee in payees if payee in self._facts}
+
+
+ANN, BOB = b"ann-----", b"bob-----"
+FIRST, SECOND, OTHER = b"account1", b"account2", b"account3"
+HISTORY = {ANN: PayeeFacts(10_000, frozenset({FIRST, SECOND}))}
+
+
+def look(*rows: tuple[bytes, bytes, int]) -> list[Variance]:
+    payees, accounts, cents = zip(*rows, strict=True)
+    columns = PayeeColumns(range(1, len(rows) + 1), payees, accounts, cents)
+    return variances(Remembered(HISTORY), columns)
+
+
+def test_what_is_usual_gives_no_warning() -> None:
+    """A known payee, one of its accounts, up to three times its usual amount: nothing to say."""
+    assert look((ANN, FIRST, 10_000), (ANN, SECOND, 30_000), (ANN, FIRST, 1)) == []
+
+
+def test_a_new_payee_is_said_once() -> None:
+    """Of a payee without history only that is said: its account and amount are new of necessity."""
+    assert [(found.row, found.column, found.code) for found in look((BOB, OTHER, 10**9))] == [
+        (1, "achNameOnCheck", "new_payee")
+    ]
+
+
+def test_a_changed_account_and_an_unusual_amount_are_both_said() -> None:
+    """A row can have both, each on its own column, with what to do."""
+    found = look((ANN, FIRST, 500), (ANN, OTHER, 30_001))
+    assert [(one.row, one.column, one.code) for one in found] == [
+        (2, "achAccountNumber", "changed_account"),
+        (2, "amount", "unusual_amount"),
+    ]
+    assert found[1].message == "is over 3 times the usual 100.00 of this payee, look again"
+
+
+@pytest.mark.parametrize(("cents", "times"), [(30_001, 3), (40_000, 3), (40_001, 4), (1_000_001, 100)])
+def test_the_multiple_is_never_overstated(cents: int, times: int) -> None:
+    """`over N times` is true to the cent."""
+    assert look((ANN, FIRST, cents))[0].message.startswith(f"is over {times} times ")
+
+
+def test_a_payee_that_only_ever_got_nothing_has_no_usual_amount() -> None:
+    """Where amounts of 0.00 were let through there is nothing to multiply."""
+    columns = PayeeColumns([1], [ANN], [FIRST], [5])
+    assert variances(Remembered({ANN: PayeeFacts(0, frozenset({FIRST}))}), columns) == []
+
+
+def test_the_history_is_asked_once_for_each_payee() -> None:
+    """A payee in many rows is looked up once, and the file's own batch is left out."""
+    history = Remembered(HISTORY)
+    columns = PayeeColumns([1, 2, 3], [ANN, BOB, ANN], [FIRST] * 3, [1] * 3)
+    variances(history, columns, but_digest=b"d")
+    assert history.asked == [(ANN, BOB)]
+    assert history.but == b"d"
+
+
+def test_messages_can_stand_in_a_rejects_file() -> None:
+    """No message has a semicolon, which separates messages there, nor a digest."""
+    messages = [found.message for found in look((BOB, OTHER, 1), (ANN, OTHER, 99_999))]
+    assert len(messages) == len(CODES)
+    assert all(";" not in message and "account3" not in message for message in messages)

@@ -1,0 +1,223 @@
+"""The figures a manager signs, held against a row-by-row count that uses the sandbox's own idea of a schedule."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from datetime import date, timedelta
+
+import polars as pl
+import pytest
+
+from batchpay.approval.cash_flow import Schedule, next_banking_day, sign_off_lines
+from batchpay.payment import State, Totals, format_cents
+from batchpay.sandbox.schedule import due
+from batchpay.summary import Summary
+
+AS_OF = date(2026, 11, 23)
+
+
+def single(cents: int, direction: str = "DEBIT", gateway_id: str = "7") -> dict[str, str | None]:
+    return {
+        "gatewayId": gateway_id,
+        "transactionType": direction,
+        "recurringIndicator": "FALSE",
+        "amount": format_cents(cents),
+        **dict.fromkeys(
+            ("recurringStartDate", "recurringBillingCycle", "recurringEndOfMonth", "recurringNumOfPayments")
+        ),
+    }
+
+
+def recurring(
+    cents: int, start: date, cycle: str, count: int, end_of_month: str = "N", direction: str = "DEBIT"
+) -> dict[str, str | None]:
+    return {
+        **single(cents, direction),
+        "recurringIndicator": "TRUE",
+        "recurringStartDate": start.strftime("%m/%d/%Y"),
+        "recurringBillingCycle": cycle,
+        "recurringEndOfMonth": end_of_month,
+        "recurringNumOfPayments": str(count),
+    }
+
+
+def schedule_of(rows: list[dict[str, str | None]], as_of: date = AS_OF) -> Schedule:
+    schedule = Schedule(as_of)
+    schema = dict.fromkeys(single(1), pl.String)
+    for start in range(0, len(rows), 50):
+        schedule.add(pl.DataFrame(rows[start : start + 50], schema=schema))
+    return schedule
+
+
+def days_of(schedule: Schedule) -> dict[date, tuple[int, int]]:
+    return {
+        found.day: (found.flow.rows, found.flow.debit.cents + found.flow.credit.cents) for found in schedule.by_day()
+    }
+
+
+def test_totals_equal_a_count_row_by_row() -> None:
+    """Over random rows every total is the one that counting each payment of each row gives."""
+    seed = random.Random(20261123)
+    rows = [single(seed.randrange(1, 10**10), seed.choice(["DEBIT", "CREDIT"])) for _ in range(100)]
+    for _ in range(400):
+        monthly = seed.random() < 0.6
+        start = AS_OF + timedelta(days=seed.randrange(0, 500))
+        rows.append(
+            recurring(
+                seed.randrange(1, 10**10),
+                start,
+                "MONTHLY" if monthly else "DAILY",
+                seed.choice([0, 1, 2, 13, 40, 99_999]),
+                seed.choice(["Y", "N"]) if monthly else "N",
+                seed.choice(["DEBIT", "CREDIT"]),
+            )
+        )
+    schedule = schedule_of(rows)
+    expected: defaultdict[date, list[int]] = defaultdict(lambda: [0, 0])
+    planned_cents, beyond = 0, 0
+    for row in rows:
+        cents = int(str(row["amount"]).replace(".", ""))
+        if row["recurringIndicator"] == "FALSE":
+            expected[AS_OF][0] += 1
+            expected[AS_OF][1] += cents
+            continue
+        count, index = int(str(row["recurringNumOfPayments"])), 0
+        while (not count or index < count) and (day := due(row, index)) is not None and day <= schedule.horizon:
+            expected[day][0] += 1
+            expected[day][1] += cents
+            index += 1
+        planned_cents += cents * count
+        beyond += max(0, count - index)
+    assert days_of(schedule) == {day: (rows_, cents) for day, (rows_, cents) in expected.items()}
+    assert schedule.planned.debit.cents + schedule.planned.credit.cents == planned_cents
+    assert schedule.beyond.rows == beyond
+    assert schedule.horizon == date(2027, 11, 23)
+
+
+@pytest.mark.parametrize(
+    ("end_of_month", "expected"),
+    [
+        ("N", [date(2027, 1, 30), date(2027, 2, 28), date(2027, 3, 30)]),
+        ("Y", [date(2027, 1, 31), date(2027, 2, 28), date(2027, 3, 31)]),
+    ],
+)
+def test_month_ends_are_clamped(end_of_month: str, expected: list[date]) -> None:
+    """The 30th becomes February's last day and comes back in March; `Y` means every month's last day."""
+    schedule = schedule_of([recurring(100, date(2027, 1, 30), "MONTHLY", 3, end_of_month)])
+    assert list(days_of(schedule)) == expected
+
+
+def test_a_day_without_banking_names_the_next_one_with() -> None:
+    """Thanksgiving settles on the Friday after, a Saturday on Monday; a holiday on a Saturday closes no Friday."""
+    schedule = schedule_of([recurring(100, date(2026, 11, 26), "DAILY", 3)])
+    assert [(found.day.day, found.banking_day, found.settles_on.day) for found in schedule.by_day()] == [
+        (26, False, 27),
+        (27, True, 27),
+        (28, False, 30),
+    ]
+    assert next_banking_day(date(2026, 7, 3)) == date(2026, 7, 3)
+    assert next_banking_day(date(2027, 7, 4)) == date(2027, 7, 6)
+
+
+def test_payments_without_an_end_stop_at_the_horizon_and_are_said() -> None:
+    """An open-ended row is laid out for twelve months, counted apart, and named on the page."""
+    schedule = schedule_of([recurring(2500, date(2026, 12, 1), "MONTHLY", 0, direction="CREDIT")])
+    assert len(schedule.by_day()) == 12
+    assert schedule.open_ended.credit == Totals(1, 2500)
+    assert schedule.planned.rows == 0
+    summary = Summary("pay.csv", Totals(1, 2500), {State.PENDING: Totals(1, 2500)}, checked_only=True)
+    assert "  Payments without an end go on after that day, until they are stopped." in sign_off_lines(
+        summary, schedule, {}
+    )
+
+
+def test_what_lies_in_the_past_is_counted_apart() -> None:
+    """With the rule on past starts off, payments due before today are totalled, not laid out day by day."""
+    schedule = schedule_of(
+        [recurring(100, date(1, 1, 1), "DAILY", 0), recurring(7, AS_OF - timedelta(days=40), "MONTHLY", 3)]
+    )
+    assert min(days_of(schedule)) == AS_OF
+    assert schedule.overdue.rows == (AS_OF - date(1, 1, 1)).days + 2
+
+
+def test_the_calendar_has_an_end() -> None:
+    """Dates at the end of Python's calendar are counted, not crashed on."""
+    rows = [recurring(100, date(9999, 12, 31), "MONTHLY", 99_999, "Y"), recurring(1, date(9999, 1, 1), "DAILY", 0)]
+    schedule = schedule_of(rows)
+    assert schedule.by_day() == []
+    assert schedule.beyond.debit == Totals(99_999, 9_999_900)
+    assert schedule_of(rows, date(9999, 12, 30)).horizon == date(9998, 12, 31)
+
+
+def test_gateway_ids_are_one_however_they_are_padded() -> None:
+    """`07` and `7` go to the same account, so they stand in one line; ids sort as numbers."""
+    schedule = schedule_of([single(100, gateway_id="07"), single(200, "CREDIT", "7"), single(5, gateway_id="12")])
+    assert [(found.gateway_id, found.flow.debit, found.flow.credit) for found in schedule.by_gateway()] == [
+        ("7", Totals(1, 100), Totals(1, 200)),
+        ("12", Totals(1, 5), Totals()),
+    ]
+
+
+def test_the_page_to_sign() -> None:
+    """Every line fits 80 columns, and the page names rows, amounts, gateways, days, reasons and a place to sign."""
+    rows = [single(123_456), single(99, "CREDIT", "12"), recurring(10_000, date(2026, 12, 5), "MONTHLY", 2)]
+    schedule = schedule_of(rows)
+    rejected = Totals(2, 5_000)
+    valid = Totals(3, 133_555)
+    summary = Summary(
+        "pay\x1bments.csv",
+        rejected + valid,
+        {State.PENDING: valid, State.REJECTED: rejected},
+        by_direction={"DEBIT": Totals(2, 133_456), "CREDIT": Totals(1, 99)},
+        checked_only=True,
+    )
+    lines = sign_off_lines(summary, schedule, {"amount.format": 2, "achRoutingNumber.checksum": 1})
+    page = "\n".join(lines)
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in page
+    assert "pay\\x1bments.csv" in page
+    for words in (
+        ["in the file", "5", "1,385.55"],
+        ["would be rejected", "2", "50.00"],
+        ["DEBIT", "(taken from payers)", "2", "1,334.56"],
+        ["all payments", "2", "200.00", "0", "0.00"],
+        ["2026-12-05 Sat -> 12-07", "1", "100.00"],
+        ["2", "amount.format"],
+        ["Name", "Date", "Signature"],
+    ):
+        assert any(_in_order(line, words) for line in lines), words
+
+
+def test_the_page_stays_in_its_width_whatever_the_figures() -> None:
+    """A million of the largest payments, long names and long ids don't break the lines."""
+    huge = Totals(10_000_000, 10_000_000 * 9_999_999_999)
+    schedule = schedule_of([single(1, gateway_id="9" * 200)] + [single(1, gateway_id=str(n)) for n in range(1, 40)])
+    schedule.single.debit = schedule.first.debit = schedule.planned.debit = huge
+    summary = Summary(
+        "d/" * 150 + "f.csv", huge, {State.PENDING: huge}, by_direction={"DEBIT": huge}, checked_only=True
+    )
+    lines = sign_off_lines(summary, schedule, {f"column{number}.{'x' * 90}": 10**9 for number in range(60)})
+    assert all(len(line) <= 80 and "\n" not in line for line in lines)
+    assert any(_in_order(line, ["20 more", "20", "0.20"]) for line in lines)
+    assert any(_in_order(line, ["999,999,999,900,000.00"]) for line in lines)
+
+
+def test_far_days_are_summed_by_month() -> None:
+    """After a month of single days, later ones stand as one line a month, and nothing is lost."""
+    schedule = schedule_of([recurring(100, AS_OF, "DAILY", 90)])
+    summary = Summary("f.csv", Totals(1, 100), {State.PENDING: Totals(1, 100)}, checked_only=True)
+    lines = sign_off_lines(summary, schedule, {})
+    later = [line.split() for line in lines if "later days" in line]
+    assert [line[0] for line in later] == ["2026-12,", "2027-01,", "2027-02,"]
+    assert sum(int(line[3]) for line in later) == 90 - 31
+
+
+def _in_order(line: str, words: list[str]) -> bool:
+    at = 0
+    for word in words:
+        at = line.find(word, at)
+        if at < 0:
+            return False
+        at += len(word)
+    return True

@@ -1,0 +1,185 @@
+"""What an answer means: as CONTRACT.md says it, as the settings change it, and what is taken from the answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from batchpay.errors import SettingsNotUsable
+from batchpay.gateway.profile import Profile
+from batchpay.payment import State
+from batchpay.settings import GatewaySettings
+
+RETRY_AFTER = {"retry-after": "3"}
+
+
+def load(profile: dict[str, Any] | None = None, **settings: Any) -> Profile:
+    return Profile.load(GatewaySettings(profile=profile or {}, **settings))
+
+
+def state(profile: Profile, status: int, body: Any = None, **headers: str) -> State:
+    return profile.outcome_of(status, headers, json.dumps(body or {}).encode()).state
+
+
+@pytest.mark.parametrize("status", range(100, 1000))
+def test_every_status_has_the_contracts_meaning(status: int) -> None:
+    """Each HTTP status from 100 to 999 means what CONTRACT.md's table says."""
+    outcome = load().outcome_of(status, {}, b'{"status":"declined"}')
+    if 200 <= status < 300 or status in (400, 402, 404, 405, 410, 413, 415, 422):
+        assert outcome.state is State.DECLINED
+    elif status in (401, 403, 429):
+        assert outcome.state is State.PENDING
+    else:
+        assert outcome.state is State.IN_DOUBT
+    assert (outcome.stop is not None) is (status in (401, 403, 404, 405, 415) or 300 <= status < 400)
+    if status in (401, 403):
+        assert outcome.stop == "credentials refused"
+
+
+@pytest.mark.parametrize("status", range(100, 1000))
+def test_success_outside_2xx_is_never_accepted(status: int) -> None:
+    """The word `success` makes a payment accepted only with a 2xx status; with a refusal it proves nothing."""
+    found = state(load(), status, {"status": "success"})
+    assert found is (State.ACCEPTED if 200 <= status < 300 else State.IN_DOUBT)
+
+
+def test_switches_for_429_and_503() -> None:
+    """429 is pending unless switched off; 503 with Retry-After only where switched on; 503 without it never."""
+    assert state(load(resend_after_429=False), 429) is State.IN_DOUBT
+    assert state(load(), 503, **RETRY_AFTER) is State.IN_DOUBT
+    assert state(load(resend_after_503=True), 503, **RETRY_AFTER) is State.PENDING
+    assert state(load(resend_after_503=True), 503) is State.IN_DOUBT
+
+
+def test_profile_changes_words_and_places() -> None:
+    """A profile names the deciding member and its words; the default words then mean nothing."""
+    profile = load({"status_member": "result.word", "accepted": ["OK"], "declined": ["NO", "false"]})
+    assert state(profile, 200, {"result": {"word": "OK"}}) is State.ACCEPTED
+    assert state(profile, 200, {"result": {"word": "NO"}}) is State.DECLINED
+    assert state(profile, 200, {"result": {"word": False}}) is State.DECLINED
+    assert state(profile, 200, {"result": {"word": "success"}, "status": "success"}) is State.IN_DOUBT
+    assert state(profile, 200, {"result": "OK"}) is State.IN_DOUBT
+
+
+def test_profile_changes_statuses() -> None:
+    """A profile gives an HTTP status, or a class of them, another meaning; the single status wins."""
+    profile = load({"http": {"409": "declined", "402": "word", "5xx": "declined", "503": "pending, stop"}})
+    assert state(profile, 409) is State.DECLINED
+    assert state(profile, 402, {"status": "declined"}) is State.DECLINED
+    assert state(profile, 402) is State.IN_DOUBT
+    assert state(profile, 500) is State.DECLINED
+    outcome = profile.outcome_of(503, {}, b"")
+    assert (outcome.state, outcome.stop) == (
+        State.PENDING,
+        "the gateway answered HTTP 503, at which gateway.profile stops",
+    )
+
+
+@pytest.mark.parametrize(
+    ("profile", "named"),
+    [
+        ({"accpeted": ["OK"]}, "gateway.profile.accpeted"),
+        ({"accepted": "OK"}, "gateway.profile.accepted"),
+        ({"accepted": []}, "gateway.profile.accepted"),
+        ({"declined": [1]}, "gateway.profile.declined"),
+        ({"accepted": ["error"]}, "both accepted and declined"),
+        ({"status_member": ""}, "gateway.profile.status_member"),
+        ({"status_member": "a..b"}, "gateway.profile.status_member"),
+        ({"status_member": ["a"]}, "gateway.profile.status_member"),
+        ({"reference": [""]}, "gateway.profile.reference"),
+        ({"http": []}, "gateway.profile.http"),
+        ({"http": {"9xx": "declined"}}, "gateway.profile.http.9xx"),
+        ({"http": {"4x4": "declined"}}, "gateway.profile.http.4x4"),
+        ({"http": {"409": "accepted"}}, "gateway.profile.http.409"),
+        ({"http": {"409": "refused"}}, "gateway.profile.http.409"),
+        ({"http": {"409": "declined, halt"}}, "gateway.profile.http.409"),
+        ({"http": {"409": 1}}, "gateway.profile.http.409"),
+        ({"http": {"302": "declined"}}, "gateway.profile.http.302"),
+        ({"http": {"307": "word"}}, "gateway.profile.http.307"),
+        ({"http": {"200": "pending"}}, "gateway.profile.http.200"),
+        ({"http": {"5xx": "pending"}}, "gateway.profile.http.5xx"),
+    ],
+)
+def test_unusable_profile_is_refused(profile: dict[str, Any], named: str) -> None:
+    """A profile with an unknown part, word or status, or one that calls unproven things proven, is refused by name."""
+    with pytest.raises(SettingsNotUsable) as caught:
+        load(profile)
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message", "reference"),
+    [
+        (
+            {
+                "status": "success",
+                "successMessage": {"response_code": 100, "message": {"payment": {"transaction_id": "SBX1"}}},
+            },
+            "100",
+            None,
+            "SBX1",
+        ),
+        (
+            {"status": "error", "errorMessage": {"response_code": "R01", "message": "Insufficient funds"}},
+            "R01",
+            "Insufficient funds",
+            None,
+        ),
+        ({"status": "success", "transactionId": "T9", "message": "Approved"}, None, "Approved", "T9"),
+        (
+            {"status": "failed", "response": {"responseCode": "05", "responseText": "Do not honor"}},
+            "05",
+            "Do not honor",
+            None,
+        ),
+        ({"status": "success", "response": {"responseCode": "00", "paymentId": 17}}, "00", None, "17"),
+        ({"status": "fail", "message": "amount: wrong", "errors": [{"code": 7}]}, "7", "amount: wrong", None),
+        ({"status": "declined", "errors": ["one", "two", 3], "error": ["one", "two", 3]}, None, "one; two", None),
+        ({"status": "success", "id": True, "message": None}, None, None, None),
+    ],
+)
+def test_code_text_and_reference_are_found(
+    body: Any, code: str | None, message: str | None, reference: str | None
+) -> None:
+    """Code, text and id are taken from wherever they stand in the answer's nodes."""
+    answer = load().outcome_of(200, {}, json.dumps(body).encode()).answer
+    assert (answer.response_code, answer.message, answer.gateway_reference) == (code, message, reference)
+
+
+def test_texts_are_defused_and_cut() -> None:
+    """A text from outside becomes one printable line of bounded length."""
+    wild = "a\u001b[31mb\u202ec\n\td\u0000" + "x" * 500
+    body = json.dumps({"status": "success", "message": wild, "id": "r" * 500, "code": "c" * 500}).encode()
+    answer = load().outcome_of(200, {}, body).answer
+    assert answer.message is not None and answer.message.startswith("a [31mb c d xxx")
+    assert answer.message.isprintable()
+    assert (len(answer.message), len(answer.gateway_reference or ""), len(answer.response_code or "")) == (200, 64, 16)
+
+
+def test_what_must_not_be_stored_is_concealed() -> None:
+    """An account number that an answer repeats, in whatever spacing, keeps its last four characters only."""
+    texts = "for 4111222233334444, 4111-2222-3333-4444, 4111 2222.3333 4444, ABc123xyz; 7777"
+    body = json.dumps({"status": "success", "message": texts, "id": "4111222233334444"}).encode()
+    answer = load().outcome_of(200, {}, body, conceal=["4111222233334444", "abC123XYZ", "7777"]).answer
+    assert answer.message == "for ****4444, ****4444, ****4444, ****3XYZ; 7777"
+    assert answer.gateway_reference == "****4444"
+
+
+def test_another_payments_answer_proves_nothing() -> None:
+    """An answer that repeats another invoiceNumber leaves the payment in doubt; its own, or none, is fine."""
+    profile = load()
+    body = json.dumps({"status": "success", "payment": {"invoiceNumber": "INV-1"}}).encode()
+    assert profile.outcome_of(200, {}, body, invoice="INV-2").state is State.IN_DOUBT
+    assert profile.outcome_of(200, {}, body, invoice="inv-1 ").state is State.ACCEPTED
+    assert profile.outcome_of(200, {}, body).state is State.ACCEPTED
+    assert profile.outcome_of(200, {}, b'{"status":"success"}', invoice="INV-2").state is State.ACCEPTED
+
+
+def test_reason_never_quotes_the_body() -> None:
+    """The reason of an outcome holds nothing of an answer but words that the profile knows."""
+    for body in (b"canary", b'{"status":"canary"}', b'{"canary":1', b'{"status":"success","canary":NaN}'):
+        for status in (200, 302, 400, 401, 404, 429, 500):
+            outcome = load().outcome_of(status, {}, body)
+            assert "canary" not in outcome.reason + (outcome.stop or "")

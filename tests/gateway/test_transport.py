@@ -1,0 +1,329 @@
+"""The exchange with the gateway over real sockets: order, proof, kept connections, secrets, the connection test."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+import traceback
+
+import pytest
+import requests
+import requests.exceptions
+import trustme
+
+from batchpay.errors import SettingsNotUsable
+from batchpay.gateway.payments import PaymentsClient
+from batchpay.gateway.transport import Transport, Witness, WitnessedRequest
+from batchpay.payment import Outcome, State
+from batchpay.settings import GatewaySettings
+from tests.support.fault_client import (
+    ACCOUNT,
+    CREDENTIALS,
+    GOOD,
+    GOOD_TLS,
+    KEY,
+    ROUTING,
+    body,
+    client_of,
+    nothing,
+    settings_for,
+    write_bundle,
+)
+from tests.support.fault_server import Conversation, Fault, FaultServer, answer, success
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def bundle(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_bundle(authority, tmp_path_factory.mktemp("authority"))
+
+
+# What is sent
+
+
+def test_request_on_the_wire() -> None:
+    """A payment goes as POST with the documented headers, identity encoding and the body to the letter."""
+    with FaultServer(GOOD) as server, client_of(server, service_header="BRAND") as client:
+        outcome = client.pay(body(), nothing)
+        lines = server.heads[0].decode().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines[1:])
+    assert lines[0] == "POST /v2/api/payment.json HTTP/1.1"
+    assert headers["Host"] == f"127.0.0.1:{server.port}"
+    assert headers["Content-Type"] == "application/json"
+    assert headers["Accept-Encoding"] == "identity"
+    assert (headers["BRAND-API-ID"], headers["BRAND-API-KEY"]) == ("api-id", KEY)
+    assert headers["Content-Length"] == str(len(body()))
+    assert not {"Cookie", "Authorization", "Expect"} & set(headers)
+    assert outcome.bytes_sent == len(server.heads[0]) + 4 + len(body()) == server.request_bytes
+
+
+def test_before_first_byte_comes_before_any_byte() -> None:
+    """When the ledger's commit is asked for, a connection stands and the gateway has not one byte."""
+    with FaultServer(GOOD) as server, client_of(server) as client:
+        seen: list[tuple[int, int]] = []
+
+        def look() -> None:
+            server.wait_for_connections(1)
+            seen.append((server.connections, server.request_bytes))
+
+        assert client.pay(body(), look).state is State.ACCEPTED
+    assert seen == [(1, 0)]
+
+
+def test_refused_commit_sends_nothing() -> None:
+    """What the commit raises goes on as it is, nothing is sent, and the connection serves the next payment."""
+    with FaultServer(GOOD) as server, client_of(server) as client:
+        for error in (LookupError("not granted"), TimeoutError(), ConnectionResetError(), KeyboardInterrupt()):
+
+            def fail(error: BaseException = error) -> None:
+                raise error
+
+            with pytest.raises(type(error)) as caught:
+                client.pay(body(), fail)
+            assert caught.value is error
+        assert server.request_bytes == 0
+        assert client.pay(body(), nothing).state is State.ACCEPTED
+        assert (server.connections, server.bodies["one"]) == (1, 1)
+
+
+# Connections
+
+
+def test_connection_is_kept_for_each_thread() -> None:
+    """Payments of one thread share a connection; threads do not share theirs, and get their own answers."""
+    with FaultServer(GOOD) as server, client_of(server) as client:
+        wrong: list[Outcome] = []
+
+        def work(name: str) -> None:
+            for number in range(20):
+                invoice = f"{name}-{number}"
+                outcome = client.pay(body(invoice), nothing)
+                if outcome.answer.gateway_reference != f"T-{invoice}":
+                    wrong.append(outcome)
+
+        threads = [threading.Thread(target=work, args=(f"t{number}",)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+    assert server.connections == 8
+    assert set(server.bodies.values()) == {1}
+    assert len(server.bodies) == 160
+
+
+def test_idle_connection_is_thrown_away() -> None:
+    """A connection idle for longer than gateway.idle_s is not used again."""
+    with FaultServer(GOOD) as server, client_of(server, idle_s=0.0) as client:
+        assert client.pay(body("a"), nothing).state is State.ACCEPTED
+        assert client.pay(body("b"), nothing).state is State.ACCEPTED
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("late", [b"", success("T-late"), b"HTTP/1.1 408 Request Timeout\r\n\r\n", b"x"])
+@pytest.mark.parametrize("tls", [None, "good"])
+def test_readable_connection_is_not_used_again(
+    late: bytes, tls: str | None, authority: trustme.CA, bundle: str
+) -> None:
+    """A kept connection that has ended, or holds an answer nobody waits for, is thrown away: no answer moves on."""
+    ended = threading.Event()
+
+    def answer_and_more(conversation: Conversation) -> None:
+        conversation.write(success(f"T-{conversation.invoice}"))
+        released.wait(5)
+        if late:
+            conversation.write(late)
+        else:
+            conversation.socket.close()
+        ended.set()
+
+    released = threading.Event()
+    fault = Fault(frozenset({State.ACCEPTED}), on_request=answer_and_more, tls=tls)
+    with FaultServer(fault, authority) as server, client_of(server, ca_bundle=bundle) as client:
+        assert client.pay(body("a"), nothing).answer.gateway_reference == "T-a"
+        server.armed = False
+        released.set()
+
+        def wait_for_end() -> None:
+            assert ended.wait(5)
+
+        outcome = client.pay(body("b"), wait_for_end)
+        assert outcome.answer.gateway_reference == "T-b"
+        assert (server.connections, server.bodies) == (2, {"a": 1, "b": 1})
+
+
+def test_connection_that_ends_during_the_commit_is_replaced() -> None:
+    """A kept connection that ends while the ledger commits is replaced, since no byte has left yet."""
+    hold, ended = threading.Event(), threading.Event()
+
+    def answer_then_close(conversation: Conversation) -> None:
+        conversation.write(success("T-a"))
+        hold.wait(5)
+        conversation.socket.close()
+        ended.set()
+
+    def commit() -> None:
+        server.armed = False
+        hold.set()
+        assert ended.wait(5)
+
+    with FaultServer(Fault(frozenset(), on_request=answer_then_close)) as server, client_of(server) as client:
+        assert client.pay(body("a"), nothing).state is State.ACCEPTED
+        assert client.pay(body("b"), commit).answer.gateway_reference == "T-b"
+    assert server.bodies == {"a": 1, "b": 1}
+
+
+def test_close_ends_connections_of_all_threads() -> None:
+    """Closing the client ends a wait of another thread: in doubt, since bytes had left."""
+    arrived = threading.Event()
+
+    def hang(conversation: Conversation) -> None:
+        arrived.set()
+        conversation.hang()
+
+    outcomes: list[Outcome] = []
+    with FaultServer(Fault(frozenset(), on_request=hang)) as server, client_of(server, timeout=30) as client:
+        thread = threading.Thread(target=lambda: outcomes.append(client.pay(body(), nothing)))
+        thread.start()
+        assert arrived.wait(5)
+        client.close()
+        thread.join(5)
+    assert outcomes[0].state is State.IN_DOUBT
+
+
+def test_cookies_are_not_kept() -> None:
+    """A cookie that the gateway sets does not come back."""
+    setting = Fault(frozenset(), on_request=lambda conversation: conversation.write(success("T", "Set-Cookie: a=b")))
+    with FaultServer(setting) as server, client_of(server) as client:
+        client.pay(body("a"), nothing)
+        client.pay(body("b"), nothing)
+    assert not any(b"ookie" in head for head in server.heads)
+
+
+def test_request_for_another_origin_is_refused() -> None:
+    """The adapter writes nothing for a URL outside its origin, however alike."""
+    with FaultServer(GOOD) as server:
+        transport = Transport(settings_for(server), {})
+        for url in (
+            f"{server.base_url}0/x",
+            f"{server.base_url}.evil/x",
+            "http://127.0.0.2/x",
+            f"{server.base_url}@evil/",
+        ):
+            with pytest.raises(ValueError, match=r"another place|a path must begin"):
+                transport.send(WitnessedRequest("POST", url, {}, b"", Witness()))
+        assert server.request_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"service_header": "A B"},
+        {"service_header": "A\r\nX: y"},
+        {"payment_path": "v2"},
+        {"payment_path": "/v2 x"},
+        {"payment_path": "/v2\r\nX: y"},
+        {"ca_bundle": "/nowhere/at-all.pem", "base_url": "https://gateway.example"},
+        {"proxy": "socks5://a"},
+        {"base_url": "http://gateway.example"},
+    ],
+)
+def test_unusable_settings_are_refused_before_anything(changes: dict[str, str]) -> None:
+    """Settings that can't stand on the wire are refused when the client is made."""
+    with pytest.raises(SettingsNotUsable):
+        PaymentsClient(GatewaySettings(**{"base_url": "http://127.0.0.1:1", **changes}), CREDENTIALS)  # type: ignore[arg-type]
+
+
+# Secrets
+
+
+def locals_shown(error: BaseException) -> str:
+    """A traceback's text, and the variables of the gateway's own frames as a debugging tool would print them."""
+    shown = traceback.TracebackException.from_exception(error, capture_locals=True)
+    frames = [str(frame.locals) for frame in shown.stack if "/batchpay/gateway/" in frame.filename]
+    assert frames
+    return "\n".join([*frames, *shown.format_exception_only(), *map(str, (error.__cause__, error.args))])
+
+
+def test_no_secret_shows_anywhere(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither key nor account is in a repr, a log, an outcome or a traceback with the values of its variables."""
+    caplog.set_level(logging.DEBUG)
+    repeating = json.dumps({"status": "declined", "message": f"{ACCOUNT} {ROUTING} {KEY}", "id": ACCOUNT}).encode()
+    shown: list[str] = []
+
+    def fail() -> None:
+        raise LookupError
+
+    def act(conversation: Conversation) -> None:
+        conversation.write(answer("200 OK", repeating))
+        conversation.socket.close()
+
+    with FaultServer(Fault(frozenset(), on_request=act)) as server:
+        with client_of(server) as client:
+            shown += [repr(client.pay(body(), nothing)), repr(client), repr(vars(client))]
+        transport = Transport(settings_for(server), {"SERVICE-API-KEY": CREDENTIALS.api_key})
+        with contextlib.closing(transport):
+            for witness in (Witness(fail), Witness()):
+                server.fault = Fault(frozenset(), on_request=lambda conversation: conversation.socket.close())
+                request = WitnessedRequest("POST", f"{server.base_url}/x", {}, body(), witness)
+                shown += [repr(item) for item in (transport, vars(transport), request, witness)]
+                with pytest.raises((LookupError, requests.ConnectionError)) as caught:
+                    transport.send(request)
+                shown.append(locals_shown(caught.value))
+    shown += [caplog.text, *capfd.readouterr()]
+    for secret in (ACCOUNT, ROUTING, KEY):
+        assert secret not in "\n".join(shown)
+    assert "****4444 ****6780 ****nary" in shown[0]
+
+
+# The test of the connection
+
+
+@pytest.mark.parametrize(
+    ("reply", "ok", "words"),
+    [
+        (success(), True, None),
+        (answer("200 OK", b'{"status":"success","successMessage":{"message":"Connection Success"}}'), True, None),
+        (answer("401 Unauthorized", b"{}"), False, "refuses the id or the key"),
+        (answer("403 Forbidden", b"{}"), False, "refuses the id or the key"),
+        (answer("404 Not Found", b""), False, "is gateway.base_url right"),
+        (answer("301 Moved", b"", "Location: https://evil.example/"), False, "redirects"),
+        (answer("429 Slow Down", b""), False, "busy"),
+        (answer("200 OK", b'{"status":"error","message":"no"}'), False, "answered no"),
+        (answer("200 OK", b"<html>"), False, "not recognised"),
+        (answer("500 Oh", b""), False, "not recognised"),
+        (b"HTTP/1.1 200 OK\r\n", False, "closed before the answer was complete"),
+    ],
+)
+def test_connection_report(reply: bytes, ok: bool, words: str | None) -> None:
+    """The report says in plain words whether the gateway knows us, and what is wrong if not."""
+
+    def act(conversation: Conversation) -> None:
+        conversation.write(reply)
+        conversation.socket.close()
+
+    with FaultServer(Fault(frozenset(), on_request=act)) as server, client_of(server) as client:
+        report = client.test_connection()
+        assert server.heads[0].startswith(b"POST /v2/api/connection.json HTTP/1.1\r\n")
+        assert b"Content-Length: 0" in server.heads[0]
+    assert (report.ok, report.origin, report.tls) == (ok, server.base_url, None)
+    assert (report.problem is None) is (words is None)
+    assert words is None or words in (report.problem or "")
+
+
+def test_connection_report_over_tls(authority: trustme.CA, bundle: str) -> None:
+    """Over TLS the report names its version; without a trusted certificate it says so."""
+    with FaultServer(GOOD_TLS, authority) as server:
+        with client_of(server, ca_bundle=bundle) as client:
+            report = client.test_connection()
+            assert (report.ok, report.tls) == (True, "TLSv1.3")
+        with client_of(server) as client:
+            report = client.test_connection()
+            assert (report.ok, report.http_status) == (False, None)
+            assert "certificate is not to be trusted" in (report.problem or "")

@@ -1,0 +1,168 @@
+"""Maps: renamed columns, defaults, fixed values, translations; and control totals."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from batchpay.errors import FileRefused
+from batchpay.intake.column_map import load_mapping
+from batchpay.intake.control_totals import ControlTotals, hold, stated_totals
+from batchpay.intake.source import open_source
+from batchpay.payment import Totals
+from batchpay.schemas.columns import REQUIRED
+from batchpay.schemas.options import RuleOptions
+from batchpay.validation.rejects import open_rejects
+from batchpay.validation.verdict import check
+from tests.support.payment_files import csv_text, line, read, rejected, workbook, write
+
+BANK = """\
+[columns]
+"Routing #" = "achRoutingNumber"
+"Account" = "achAccountNumber"
+"First" = "billingFirstName"
+"Last" = "billingLastName"
+"Sum" = "amount"
+"Kind" = "achDepositType"
+"Amount" = ""
+[defaults]
+shipping = "billing"
+currencyCode = "USD"
+invoiceNumber = "none"
+[fixed]
+gatewayId = "1001"
+transactionType = "DEBIT"
+recurringIndicator = "FALSE"
+achNameOnCheck = "Payer"
+achAccountType = "PERSONAL"
+achAgreementFlag = "1"
+[values.achDepositType]
+"Checking" = "CHECKING"
+"""
+EXPORT = """\
+Routing #,Account,First,Last,Sum,Kind,Memo,invoiceNumber,Amount
+021000021,0012,Ada,Byron,12.50,Checking,x,,99
+21000021,0013,Max,Born,7.00,Other,y,I-2,98
+"""
+
+
+def test_a_banks_export(tmp_path: Path) -> None:
+    """An export is fed as it is: renamed, completed, translated to the letter."""
+    mapping = load_mapping(write(tmp_path, BANK, "bank.toml"))
+    with open_source(write(tmp_path, EXPORT), mapping=mapping) as source:
+        frame = next(source.chunks())
+        assert source.carried == ("Memo",)
+        assert "mapped by" in source.notes[0]
+        assert set(REQUIRED) <= set(source.columns)
+        assert source.own_header == tuple(EXPORT.split("\n")[0].split(","))
+    row = frame.row(0, named=True)
+    assert (row["shippingFirstName"], row["shippingLastName"], row["gatewayId"]) == ("Ada", "Byron", "1001")
+    assert frame["achDepositType"].to_list() == ["CHECKING", "Other"]
+    assert frame["invoiceNumber"].to_list() == ["none", "I-2"]
+    assert frame["amount"].to_list() == ["12.50", "7.00"]
+
+
+def test_what_a_map_puts_in_is_looked_at(tmp_path: Path) -> None:
+    """A value of the map's own that no file could hold unnoticed is found, though the file's text is plain."""
+    text = BANK.replace('"Payer"', '"Pay\\u202Eer"')
+    with open_source(write(tmp_path, EXPORT), mapping=load_mapping(write(tmp_path, text, "bank.toml"))) as source:
+        verdict = check(source, RuleOptions(as_of=date(2026, 11, 21)))
+    assert verdict.counts["achNameOnCheck.characters"] == 2
+
+
+def test_rejects_can_be_fed_back_with_the_same_map(tmp_path: Path) -> None:
+    """The rejects file has the person's own columns and cells, and is read with the same map again."""
+    mapping = load_mapping(write(tmp_path, BANK, "bank.toml"))
+    target = tmp_path / "rejects.csv"
+    with open_source(write(tmp_path, EXPORT), mapping=mapping) as source:
+        rejects = open_rejects(target, source)
+        first = next(source.chunks())
+        rejects.add(rejected(first))
+        rejects.commit()
+    assert target.read_text().splitlines()[1].endswith(",021000021,0012,Ada,Byron,12.50,Checking,x,,99")
+    again = read(str(target), REQUIRED, mapping=mapping)
+    assert again.drop("_line").equals(first.drop("_line"))
+
+
+def test_typed_cells_under_a_map(tmp_path: Path) -> None:
+    """A typed cell is judged as the column that the map makes of it."""
+    mapping = load_mapping(write(tmp_path, '[columns]\n"Routing" = "achRoutingNumber"\n"Sum"="amount"\n', "m.toml"))
+    frame = read(workbook(tmp_path, [["Routing", "Sum", "amt"], [21000021, 12.5, 12.345]]), mapping=mapping)
+    assert frame["amount"].to_list() == ["12.50"]
+    assert frame["_fault.achRoutingNumber"].to_list() == ["leading_zero"]
+    assert frame["_suggest.achRoutingNumber"].to_list() == ["021000021"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[colums]\na = "amount"', r"\[colums\] is unknown \(did you mean columns\?\)"),
+        ('[columns]\na = "amuont"', r"amuont is no column \(did you mean amount\?\)"),
+        ('[defaults]\nshipping = "x"', 'can only be "billing"'),
+        ("[fixed]\ngatewayId = 12", "must be a text"),
+        ('[fixed]\ngatewayid = "12"', "did you mean gatewayId"),
+        ('[values]\nx = "1"', r"\[values.x\] must be a text"),
+        ('[defaults]\namount = "1"\n[fixed]\namount = "1"', "amount stands in"),
+        ("[columns", "can't be read"),
+    ],
+)
+def test_unknown_words_of_a_map(tmp_path: Path, text: str, told: str) -> None:
+    """Whatever a map has that nothing knows is refused."""
+    with pytest.raises(FileRefused, match=told):
+        load_mapping(write(tmp_path, text, "map.toml"))
+
+
+def test_a_map_of_columns_that_are_not_there(tmp_path: Path) -> None:
+    """A map that renames what the file has not is the wrong map."""
+    mapping = load_mapping(write(tmp_path, '[columns]\nSun = "amount"\n', "map.toml"))
+    with pytest.raises(FileRefused, match=r"Sun \(did you mean Sum\?\)"):
+        read(write(tmp_path, EXPORT), mapping=mapping)
+
+
+def test_totals_from_options_and_sidecar(tmp_path: Path) -> None:
+    """Totals come from the options or the file beside, and may not contradict each other."""
+    path = write(tmp_path, csv_text(2))
+    assert stated_totals(path) == ControlTotals()
+    assert stated_totals(path, 2, "25") == ControlTotals(2, 2500)
+    write(tmp_path, 'rows = 2\ntotal = "25.00"\n', "payments.csv.control.toml")
+    assert stated_totals(path) == ControlTotals(2, 2500)
+    assert stated_totals(path, 2).stated
+    with pytest.raises(FileRefused, match="other totals than the options"):
+        stated_totals(path, 3)
+
+
+@pytest.mark.parametrize("text", ["row = 2", "rows = -1", "rows = true", "total = 25.0", 'total = "x"', "rows ="])
+def test_broken_sidecars(tmp_path: Path, text: str) -> None:
+    """A control file that states nothing clear is refused."""
+    path = write(tmp_path, csv_text(1))
+    write(tmp_path, text, "payments.csv.control.toml")
+    with pytest.raises(FileRefused, match=r"control\.toml"):
+        stated_totals(path)
+
+
+def test_totals_are_held() -> None:
+    """Another number of rows or cents refuses the file."""
+    hold(ControlTotals(2, 2500), Totals(2, 2500))
+    hold(ControlTotals(), Totals(7, 7))
+    with pytest.raises(FileRefused, match=r"1 rows where 2 are stated and 12\.50 in all where 25\.00 is stated"):
+        hold(ControlTotals(2, 2500), Totals(1, 1250))
+
+
+def test_a_line_of_another_file_is_no_total(tmp_path: Path) -> None:
+    """A file that was cut at a line's end is caught by the totals alone."""
+    found = read(write(tmp_path, csv_text(1) + line()), REQUIRED)
+    with pytest.raises(FileRefused):
+        hold(ControlTotals(rows=3), Totals(found.height, 0))
+
+
+def test_a_blank_that_a_map_puts_in_is_no_value(tmp_path: Path) -> None:
+    """A value translated or fixed to nothing is not given: the rules ask for it, and no empty text is sent."""
+    text = BANK.replace('"Payer"', '""') + '[values.billingFirstName]\n"Ada" = ""\n'
+    with open_source(write(tmp_path, EXPORT), mapping=load_mapping(write(tmp_path, text, "bank.toml"))) as source:
+        frame = next(source.chunks())
+        verdict = check(source, RuleOptions(as_of=date(2026, 11, 21)))
+    assert (frame["billingFirstName"].to_list(), frame["achNameOnCheck"].to_list()) == ([None, "Max"], [None, None])
+    assert verdict.counts["billingFirstName.required"] == 1
+    assert verdict.counts["achNameOnCheck.required"] == 2

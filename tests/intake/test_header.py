@@ -1,0 +1,91 @@
+"""The header: known, carried, mistyped, missing and doubled columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from batchpay.errors import FileRefused
+from batchpay.intake.header import near_miss, read_header
+from batchpay.intake.source import open_source
+from batchpay.schemas.columns import COLUMNS
+from tests.support.payment_files import HEADER, csv_text, read, write
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("achRoutingNumer", "achRoutingNumber"), ("Amount", "amount"), ("ach_routing_number", "achRoutingNumber"),
+        (" amount", "amount"), ("amuont", "amount"), ("billingFristName", "billingFirstName"),
+        ("GATEWAYID", "gatewayId"), ("shippingZpi", None), ("achAcountNumber", "achAccountNumber"),
+        ("invoice number", "invoiceNumber"),
+    ],
+)  # fmt: skip
+def test_near_misses(name: str, meant: str | None) -> None:
+    """A name that looks mistyped names the column it was meant to be."""
+    assert near_miss(name, COLUMNS) == meant
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "memo", "notes", "account", "count", "costCenter", "billingStatus", "billingAddressLine3", "batchId", "date",
+        "shippingEmail", "customerReference", "effectiveDate", "id", "état", "#",
+    ],
+)  # fmt: skip
+def test_other_words_are_carried(name: str) -> None:
+    """Another word is no slip."""
+    assert near_miss(name, COLUMNS) is None
+
+
+def test_no_known_column_looks_like_a_slip_of_another() -> None:
+    """Names that are right are never taken for slips."""
+    assert read_header(COLUMNS).columns == COLUMNS
+
+
+def test_all_wrong_columns_are_named(tmp_path: Path) -> None:
+    """Every missing, doubled or mistyped column is named at once."""
+    with pytest.raises(FileRefused, match=r"twice: amount, x$"):
+        read_header([*HEADER, "amount", "x", "x"])
+    with pytest.raises(FileRefused, match=r"Amuont \(did you mean amount\?\), gatewayID \(did you mean gatewayId\?\)"):
+        read_header([*HEADER, "Amuont", "gatewayID"])
+    with pytest.raises(FileRefused, match="lacks required columns: gatewayId, achAgreementFlag"):
+        read_header(HEADER[1:-1])
+    with pytest.raises(FileRefused, match=r"payments.csv: the header lacks"):
+        read(write(tmp_path, "a,b\n1,2\n"), HEADER)
+
+
+def test_carried_and_ours(tmp_path: Path) -> None:
+    """Unknown columns are carried in file order; ours from an earlier rejects file are ignored."""
+    text = "_row,zone,_errors," + csv_text(1).replace("\n", ",memo\n", 1).replace("\nX", "\nX")
+    text = text.replace("\n1001", "\n7,north,amount: format: x,1001").replace(",1\n", ",1,hello\n")
+    with open_source(write(tmp_path, text)) as source:
+        assert source.carried == ("zone", "memo")
+        assert source.own_columns == ("zone", *HEADER, "memo")
+        frame = next(source.chunks())
+    assert frame.select("_row", "zone", "memo").rows() == [(1, "north", "hello")]
+    assert "_errors" not in frame.columns
+
+
+def test_columns_without_a_name(tmp_path: Path) -> None:
+    """Trailing columns without a name are blank, or the row is no row of this table."""
+    text = (
+        csv_text(0).rstrip("\n") + ",,\n" + csv_text(1).split("\n")[1] + ",,\n" + csv_text(1).split("\n")[1] + ",,x\n"
+    )
+    with open_source(write(tmp_path, text)) as source:
+        frame = next(source.chunks())
+        assert source.carried == ()
+        assert source.own_header == (*HEADER, "", "")
+    assert frame["_ragged"].to_list() == [None, "a cell stands in a column without a name"]
+
+
+def test_example_rows_are_no_payments(tmp_path: Path) -> None:
+    """A row whose _note says example is skipped and not counted."""
+    lines = csv_text(2).splitlines()
+    text = "\n".join([f"_note,{lines[0]}", f"example,{lines[1]}", f"paid late,{lines[2]}"]) + "\n"
+    with open_source(write(tmp_path, text)) as source:
+        for _ in range(2):  # as often as it is read
+            (frame,) = source.chunks()
+            assert frame.select("_row", "_line").rows() == [(1, 3)]
+            assert source.examples.count == 1

@@ -1,0 +1,103 @@
+"""Opening what is no ordinary file: pipes, devices, directories, standard input; and what a second process sees."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from batchpay.errors import FileRefused
+from tests.support.payment_files import HEADER, csv_text, read, workbook, write
+
+READ_STANDARD_INPUT = """
+import os, sys
+from batchpay.intake.source import open_source
+with open_source("-", required=(), format=sys.argv[1] if len(sys.argv) > 1 else None) as source:
+    for _ in range(2):
+        print(sum(chunk.height for chunk in source.chunks()), source.name)
+"""
+
+
+def piped(content: bytes, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Read standard input in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", READ_STANDARD_INPUT, *arguments], input=content, capture_output=True, check=False
+    )
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_standard_input(tmp_path: Path, kind: str) -> None:
+    """A file from a pipe is read as often as it must be, and never stands on the disk."""
+    if kind == "csv":
+        content = csv_text(3).encode()
+    else:
+        content = Path(workbook(tmp_path, [line.split(",") for line in csv_text(3).splitlines()])).read_bytes()
+    assert piped(content).stdout == "3 standard input\n3 standard input\n"
+
+
+def test_standard_input_of_another_kind() -> None:
+    """What is piped in must be of the kind that was said."""
+    assert "is no parquet file" in piped(csv_text(1).encode(), "parquet").stderr
+
+
+def test_a_fifo_is_refused_without_waiting(tmp_path: Path) -> None:
+    """A FIFO that nobody writes to does not hold up the run."""
+    os.mkfifo(tmp_path / "fifo.csv")
+    with pytest.raises(FileRefused, match="is no file"):
+        read(str(tmp_path / "fifo.csv"))
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/", "/nowhere/at/all", "a\0b"])
+def test_no_regular_file(path: str) -> None:
+    """Devices, directories and names that lead nowhere are refused."""
+    with pytest.raises(FileRefused):
+        read(path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_unreadable(tmp_path: Path) -> None:
+    """A file that may not be read is refused with the system's reason."""
+    path = write(tmp_path, csv_text(1))
+    Path(path).chmod(0)
+    with pytest.raises(FileRefused, match="Permission denied"):
+        read(path)
+
+
+def test_names_with_pattern_characters(tmp_path: Path) -> None:
+    """Brackets and stars in a name are letters here; patterns are the shell's business."""
+    path = write(tmp_path, csv_text(2), "pay[1]*.csv")
+    assert read(path).height == 2
+
+
+def test_a_workbook_leaves_no_child_behind(tmp_path: Path) -> None:
+    """A source that is opened and not read ends its child process."""
+    path = workbook(tmp_path, [line.split(",") for line in csv_text(3).splitlines()])
+    code = (
+        "import sys; from batchpay.intake.source import open_source; s = open_source(sys.argv[1]); s.close(); "
+        "import os; sys.exit(os.path.exists(f'/proc/self/task/{os.getpid()}/children') and "
+        "open(f'/proc/self/task/{os.getpid()}/children').read().strip() or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_by_url(tmp_path: Path, kind: str) -> None:
+    """A URL that polars reads gives the same rows as the file."""
+    frame = read(write(tmp_path, csv_text(3)))
+    if kind == "parquet":
+        frame.select(HEADER).write_parquet(tmp_path / "payments.parquet")
+    again = read((tmp_path / f"payments.{kind}").as_uri(), HEADER)
+    assert again.select(HEADER).equals(frame.select(HEADER))
+
+
+def test_urls_that_lead_nowhere(tmp_path: Path) -> None:
+    """A store that can't be read is one line without the URL's secrets."""
+    for url in ("file:///nowhere.csv?key=secret", "file:///nowhere.parquet?key=secret", "ftp://me:secret@host/a.csv"):
+        with pytest.raises(FileRefused) as refusal:
+            read(url)
+        assert "secret" not in str(refusal.value)

@@ -1,0 +1,112 @@
+"""Reading Parquet files: typed cells by the table 'Typed cells', or a stated fault."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from batchpay.errors import FileRefused
+from batchpay.intake.parquet import PART_ROWS
+from tests.support.payment_files import VALID, read, write
+
+
+def parquet(folder: Path, columns: dict[str, Any], **options: Any) -> str:
+    """Write a Parquet file of the valid row with these columns in place of its own."""
+    rows = max(len(values) for values in columns.values())
+    frame = pl.DataFrame({name: [text] * rows for name, text in VALID.items()} | columns)
+    path = folder / "payments.parquet"
+    frame.write_parquet(path, **options)
+    return str(path)
+
+
+def column(frame: pl.DataFrame, name: str) -> tuple[list[Any], list[Any]]:
+    """A column's texts and faults."""
+    fault = f"_fault.{name}"
+    return frame[name].to_list(), frame[fault].to_list() if fault in frame.columns else [None] * frame.height
+
+
+FLOAT, INT = pl.Float64, pl.Int64
+
+
+@pytest.mark.parametrize(
+    ("name", "series", "texts", "faults"),
+    [
+        ("amount", pl.Series([12.5, 12.0, 0.1 + 0.2, 12.345, -1.5]), ["12.50", "12.00", "0.30", "12.345", "-1.50"],
+         [None, None, None, "format", None]),
+        ("amount", pl.Series([float("nan"), float("inf"), 1e16, None]), ["NaN", "inf", "1e+16", None],
+         ["format", "format", "format", None]),
+        ("amount", pl.Series([Decimal("12.50"), Decimal("12.505")]), ["12.50", "12.505"], [None, "format"]),
+        ("amount", pl.Series([Decimal("12.5000"), Decimal("-3.1")]), ["12.50", "-3.10"], [None, None]),
+        ("amount", pl.Series([Decimal("12"), Decimal("7")]), ["12.00", "7.00"], [None, None]),
+        ("amount", pl.Series([12, 7]), ["12", "7"], [None, None]),
+        ("amount", pl.Series([12.5, 1234.56, 500000.01, 7], dtype=pl.Float32),
+         ["12.50", "1234.56", "500000.0", "7.00"], [None, "format", "format", None]),
+        ("achAccountNumber", pl.Series([123456, 16777217], dtype=pl.Float32), ["123456", "16777216.0"],
+         [None, "precision"]),
+        ("gatewayId", pl.Series([1001, None], dtype=pl.UInt16), ["1001", None], [None, None]),
+        ("gatewayId", pl.Series([1001.0, 1.5]), ["1001", "1.5"], [None, "format"]),
+        ("achAccountNumber", pl.Series([123456789012345.0, 1234567890123456.0]),
+         ["123456789012345", "1234567890123456"], [None, "precision"]),
+        ("achAccountNumber", pl.Series([1234567890123456789]), ["1234567890123456789"], [None]),
+        ("achRoutingNumber", pl.Series([21000021, 121000248, 7]), ["21000021", "121000248", "7"],
+         ["leading_zero", None, "leading_zero"]),
+        ("achAgreementFlag", pl.Series([True, False, None]), ["1", "0", None], [None] * 3),
+        ("recurringIndicator", pl.Series([True, False]), ["TRUE", "FALSE"], [None] * 2),
+        ("recurringStartDate", pl.Series([date(2026, 12, 1)]), ["12/01/2026"], [None]),
+        ("recurringStartDate", pl.Series([datetime(2026, 12, 1), datetime(2026, 12, 1, 8)]),  # noqa: DTZ001
+         ["12/01/2026", "2026-12-01 08:00:00.000000"], [None, "format"]),
+        ("invoiceNumber", pl.Series([date(2026, 1, 2)]), ["2026-01-02"], ["format"]),
+        ("costCenter", pl.Series([0.5, 1e16]), ["0.5", "1e+16"], [None, None]),
+        ("transactionType", pl.Series(["DEBIT", ""], dtype=pl.Categorical), ["DEBIT", None], [None, None]),
+        ("transactionType", pl.Series(["DEBIT"], dtype=pl.Enum(["DEBIT", "CREDIT"])), ["DEBIT"], [None]),
+        ("taxAmount", pl.Series([None], dtype=pl.Null), [None], [None]),
+    ],
+)  # fmt: skip
+def test_typed_cells(tmp_path: Path, name: str, series: pl.Series, texts: list[str], faults: list[str]) -> None:
+    """Each type becomes the text of the table, or a stated fault with the cell's own text."""
+    assert column(read(parquet(tmp_path, {name: series})), name) == (texts, faults)
+
+
+def test_suggestion_for_a_lost_zero(tmp_path: Path) -> None:
+    """A zero is suggested only where it makes the check digit right."""
+    frame = read(parquet(tmp_path, {"achRoutingNumber": [21000021, 21000022, 7]}))
+    assert frame["_suggest.achRoutingNumber"].to_list() == ["021000021", None, None]
+
+
+def test_faults_only_where_they_occur(tmp_path: Path) -> None:
+    """A chunk without a fault has no column for it."""
+    frame = read(parquet(tmp_path, {"amount": [12.5]}))
+    assert not [name for name in frame.columns if name.startswith(("_fault", "_suggest"))]
+
+
+@pytest.mark.parametrize("group_rows", [7_000, 1_000_000])
+def test_row_groups(tmp_path: Path, group_rows: int) -> None:
+    """Several row groups, or one of more rows than are decoded at a time, keep their order and numbers."""
+    count = 2 * PART_ROWS + 1
+    numbers = [str(at) for at in range(count)]
+    frame = read(parquet(tmp_path, {"invoiceNumber": numbers}, row_group_size=group_rows))
+    assert frame["invoiceNumber"].to_list() == numbers
+    assert frame["_row"].to_list() == list(range(1, count + 1))
+    assert frame["_line"].null_count() == frame.height
+
+
+@pytest.mark.parametrize(
+    "series", [pl.Series([[1]]), pl.Series([{"a": 1}]), pl.Series([b"x"]), pl.Series([None], dtype=pl.Time)]
+)
+def test_other_types_are_refused(tmp_path: Path, series: pl.Series) -> None:
+    """A nested or binary column is refused by its name."""
+    with pytest.raises(FileRefused, match="column memo holds"):
+        read(parquet(tmp_path, {"memo": series}))
+
+
+def test_broken(tmp_path: Path) -> None:
+    """A Parquet file cut off anywhere is refused in one line."""
+    whole = Path(parquet(tmp_path, {"memo": ["x"]})).read_bytes()
+    for size in range(4, len(whole), 97):
+        with pytest.raises(FileRefused, match="broken Parquet"):
+            read(write(tmp_path, whole[:size]))

@@ -1,0 +1,113 @@
+"""The metrics file, read back by a small parser of the exposition format."""
+
+from __future__ import annotations
+
+import re
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from batchpay.errors import NotUsable
+from batchpay.operations.metrics import write_metrics
+from batchpay.payment import State, Totals
+from batchpay.summary import Summary
+
+BEGAN = datetime(2026, 11, 23, 2, 30, tzinfo=UTC)
+ENDED = datetime(2026, 11, 23, 2, 31, 1, 500_000, tzinfo=UTC)
+SAMPLE = re.compile(r'(batchpay_[a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (-?[0-9]+(?:\.[0-9]+)?)')
+LABEL = re.compile(r'([a-z]+)="((?:[^"\\\n]|\\["\\n])*)"')
+
+
+def summary(file: str = "pay.csv", batch: str | None = "3f2a91c0d7e1") -> Summary:
+    return Summary(
+        file,
+        Totals(5, 5_000),
+        {State.ACCEPTED: Totals(3, 3_500), State.IN_DOUBT: Totals(1, 500), State.REJECTED: Totals(1, 1_000)},
+        batch=batch,
+        warnings=2,
+        stopped="deadline",
+        by_direction={"DEBIT": Totals(4, 4_000), "CREDIT": Totals()},
+    )
+
+
+def parsed(path: Path) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Read a metrics file; every line must be well-formed, typed before its samples, and no series may come twice."""
+    text = path.read_text("utf-8")
+    assert text.endswith("\n")
+    found: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+    typed: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            continue
+        if line.startswith("# TYPE "):
+            name, kind = line.split()[2:]
+            assert kind == "gauge"
+            assert name not in typed
+            typed.append(name)
+            continue
+        match = SAMPLE.fullmatch(line)
+        assert match, line
+        assert match[1] == typed[-1]
+        key = (match[1], frozenset(LABEL.findall(match[2] or "")))
+        assert key not in found
+        found[key] = float(match[3])
+    return found
+
+
+def labels(**given: str) -> frozenset[tuple[str, str]]:
+    return frozenset({"file": "pay.csv", "batch": "3f2a91c0d7e1", **given}.items())
+
+
+def test_a_run_in_figures(tmp_path: Path) -> None:
+    """Rows and cents by state, warnings, exit codes and times stand in the file."""
+    path = tmp_path / "batchpay.prom"
+    write_metrics(path, [summary()], 7, BEGAN, ENDED)
+    found = parsed(path)
+    assert found["batchpay_rows", labels(state="accepted")] == 3
+    assert found["batchpay_amount_cents", labels(state="in_doubt")] == 500
+    assert found["batchpay_rows", labels(state="pending")] == 0
+    assert found["batchpay_valid_amount_cents", labels(direction="DEBIT")] == 4_000
+    assert found["batchpay_warnings", labels()] == 2
+    assert found["batchpay_stopped", labels()] == 1
+    assert found["batchpay_file_exit_code", labels()] == 7
+    assert found["batchpay_exit_code", frozenset()] == 7
+    assert found["batchpay_end_timestamp_seconds", frozenset()] == ENDED.timestamp()
+    assert sum(value for (name, _), value in found.items() if name == "batchpay_rows") == 5
+
+
+def test_a_collector_of_another_user_can_read_it(tmp_path: Path) -> None:
+    """It is the one file that all may read, and it comes whole: nothing is left beside it."""
+    write_metrics(tmp_path / "batchpay.prom", [], 0, BEGAN, ENDED)
+    assert stat.S_IMODE((tmp_path / "batchpay.prom").stat().st_mode) == 0o644
+    assert [path.name for path in tmp_path.iterdir()] == ["batchpay.prom"]
+
+
+def test_the_last_completed_run_is_remembered(tmp_path: Path) -> None:
+    """A run that failed keeps the time of the one that completed, so that an alert can ask for its age."""
+    path = tmp_path / "batchpay.prom"
+    key = ("batchpay_last_completed_timestamp_seconds", frozenset[tuple[str, str]]())
+    write_metrics(path, [], 5, BEGAN, ENDED)
+    assert parsed(path)[key] == 0
+    write_metrics(path, [summary()], 3, BEGAN, BEGAN)
+    for code in (6, 7, 1):
+        write_metrics(path, [], code, BEGAN, ENDED)
+        assert parsed(path)[key] == BEGAN.timestamp()
+    write_metrics(path, [], 0, BEGAN, ENDED)
+    assert parsed(path)[key] == ENDED.timestamp()
+
+
+@pytest.mark.parametrize("name", ['a"b\\c.csv', "a\nb.csv", "caf\xe9.csv", "\udcff.csv", 'x",state="y.csv', "\x1b[2J"])
+def test_no_name_can_break_the_file(tmp_path: Path, name: str) -> None:
+    """Quotation marks, line breaks and broken characters in a file's name leave the file well-formed."""
+    path = tmp_path / "batchpay.prom"
+    write_metrics(path, [summary(name), summary(name), summary("other.csv", None)], 0, BEGAN, ENDED)
+    files = {value for _, given in parsed(path) for label, value in given if label == "file"}
+    assert len(files) == 2
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    """A metrics file that can't be written is a stated error."""
+    with pytest.raises(NotUsable, match="can't be written"):
+        write_metrics(tmp_path / "none" / "batchpay.prom", [], 0, BEGAN, ENDED)

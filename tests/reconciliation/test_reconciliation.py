@@ -1,0 +1,283 @@
+"""A batch held against exports: every row and line gets one verdict, and what is not certain is matched to nothing."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+
+import openpyxl
+import pytest
+
+from batchpay.errors import FileRefused
+from batchpay.payment import State, Totals
+from batchpay.reconciliation.matching import match
+from batchpay.reconciliation.statement import ExportMap, Standing, load_export_map, read_export
+from batchpay.reconciliation.verdicts import Reconciliation, Verdict, found_doubts, reconcile
+from tests.support.ledger_factory import Planned, add_batch, ledger_in
+
+TODAY = datetime.datetime.now(datetime.UTC).date()
+HEADER = "Transaction ID,Invoice Number,Amount,Date,Account,Status"
+
+
+def export(path: Path, lines: Sequence[str], header: str = HEADER) -> Path:
+    """Write an export; `TODAY` stands for the day on which the batch was sent."""
+    path.write_text("\n".join([header, *lines]).replace("TODAY", TODAY.isoformat()) + "\n", "utf-8")
+    return path
+
+
+def held_against(
+    tmp_path: Path,
+    rows: Sequence[Planned],
+    lines: Sequence[str],
+    *,
+    header: str = HEADER,
+    others: Sequence[Planned] = (),
+    mapping: ExportMap | None = None,
+) -> tuple[Reconciliation, dict[str, str], dict[int, State | None]]:
+    """Reconcile and give the result, the verdict of each row (`4`) and line (`there 4`), and what could be settled."""
+    read = read_export(export(tmp_path / "export.csv", lines, header), mapping or ExportMap())
+    with ledger_in(tmp_path) as ledger:
+        if others:
+            add_batch(ledger, others, file="others.csv")
+        batch = ledger.find(add_batch(ledger, rows))
+        matching = match(ledger, batch, read.lines, days=5)
+        doubts = {doubt.row.row: doubt.decision.state if doubt.decision else None
+                  for doubt in found_doubts(ledger, batch.batch, matching)}  # fmt: skip
+        result = reconcile(ledger, batch, read, matching, tmp_path / "out.csv")
+    verdicts: dict[str, str] = {}
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            again = line["verdict"] == Verdict.AGAIN_THERE
+            name = f"there {line['line_there']}" if again or not line["row"] else line["row"]
+            verdicts[name] = line["verdict"]
+    valid = [row for row in rows if row.state is not State.REJECTED]
+    assert result.total_here == Totals(len(valid), sum(row.amount_cents for row in valid))
+    assert result.total_there.rows == len(read.lines)
+    return result, verdicts, doubts
+
+
+def test_every_row_and_line_has_a_verdict(tmp_path: Path) -> None:
+    """Matched, differing, missing, unknown, doubled and unreadable are told apart, and all of it adds up."""
+    rows = [
+        Planned(1, reference="R1"),
+        Planned(2, reference="R2", amount_cents=2000),
+        Planned(3, reference="R3"),
+        Planned(4, State.DECLINED),
+        Planned(5, State.PENDING),
+        Planned(6, reference="R6"),
+        Planned(7, State.DECLINED),
+    ]
+    result, verdicts, _ = held_against(tmp_path, rows, [
+        "R1,INV-1,12.50,TODAY,x6789,Settled",
+        "R2,INV-2,20.01,TODAY,x6789,Settled",
+        "R8,INV-80,12.50,TODAY,x1111,Settled",
+        "R4,INV-4,12.50,TODAY,x6789,Settled",
+        "r6,,12.50,TODAY,x6789,Returned",
+        "R1,INV-1,12.50,TODAY,x6789,Settled",
+        "R9,INV-90,a lot,TODAY,x1111,Settled",
+        ",,1000.00,,,",
+    ])  # fmt: skip
+    assert verdicts == {
+        "1": "matched", "2": "amount differs", "3": "missing there", "4": "status differs",
+        "5": "not sent or declined", "6": "status differs", "7": "not sent or declined",
+        "there 4": "unknown here", "there 7": "there again", "there 8": "unreadable",
+    }  # fmt: skip
+    assert result.here[Verdict.AMOUNT_DIFFERS] == Totals(1, 2000)
+    assert result.there[Verdict.AMOUNT_DIFFERS] == Totals(1, 2001)
+    assert result.exit_code == 3
+
+
+def test_all_matched_is_exit_code_0(tmp_path: Path) -> None:
+    """Rows that all stand there leave nothing to do; signs of the export don't matter to a match."""
+    rows = [Planned(1, reference="R1"), Planned(2, State.DECLINED)]
+    result, _, _ = held_against(tmp_path, rows, ["R1,,-12.50,TODAY,,Settled", "R7,INV-2,12.50,TODAY,,Declined"])
+    assert result.exit_code == 0
+    assert result.there[Verdict.MATCHED] == Totals(2, 0)
+
+
+def test_a_row_that_waits_here_and_stands_there_is_told(tmp_path: Path) -> None:
+    """The next run would pay it again: a difference that is counted by itself."""
+    rows = [Planned(1, State.PENDING), Planned(2, State.PENDING)]
+    result, verdicts, _ = held_against(tmp_path, rows, ["R1,INV-1,12.50,TODAY,x6789,Settled"])
+    assert verdicts["1"] == "status differs"
+    assert result.pending_there == Totals(1, 1250)
+    assert result.exit_code == 3
+
+
+def test_rows_in_doubt_that_the_export_has_can_be_settled(tmp_path: Path) -> None:
+    """Found as accepted or declined, with the same amount, decides; anything else is left to a person."""
+    rows = [Planned(number, State.IN_DOUBT, amount_cents=100 * number) for number in range(1, 7)]
+    result, verdicts, settled = held_against(tmp_path, rows, [
+        "R1,INV-1,1.00,TODAY,x6789,Settled",
+        "R2,INV-2,2.00,TODAY,x6789,Declined",
+        "R3,INV-3,3.01,TODAY,x6789,Settled",
+        "R4,INV-4,4.00,TODAY,x6789,Pending review",
+        "R5,INV-5,5.00,TODAY,x6789,",
+    ])  # fmt: skip
+    assert settled == {1: State.ACCEPTED, 2: State.DECLINED, 3: None, 4: None, 5: None}
+    assert verdicts["6"] == "in doubt, not found"
+    assert result.in_doubt.rows == 6
+    assert result.exit_code == 7
+
+
+def test_a_line_without_numbers_is_matched_by_amount_account_and_date(tmp_path: Path) -> None:
+    """Only where one row and one line fit each other, within the days after sending."""
+    rows = [
+        Planned(1, amount_cents=100, last_four="0001"),
+        Planned(2, amount_cents=100, last_four="0002"),
+        Planned(3, amount_cents=300, last_four="0003"),
+        Planned(4, amount_cents=300, last_four="0003"),
+        Planned(5, State.IN_DOUBT, amount_cents=500, last_four="0005"),
+    ]
+    late = (TODAY + datetime.timedelta(days=6)).isoformat()
+    _, verdicts, settled = held_against(
+        tmp_path, rows,
+        ["1.00,TODAY,x0001,posted", f"1.00,{late},x0002,posted", "3.00,TODAY,x0003,posted", "5.00,TODAY,5,posted"],
+        header="Amount,Date,Account,Status",
+    )  # fmt: skip
+    assert verdicts == {
+        "1": "matched", "2": "missing there", "3": "missing there", "4": "missing there", "5": "in doubt, found",
+        "there 3": "unknown here", "there 4": "unknown here",
+    }  # fmt: skip
+    assert settled == {5: State.ACCEPTED}
+
+
+def test_another_number_means_another_payment(tmp_path: Path) -> None:
+    """Where the export knows our invoice numbers, a like amount under a foreign number proves nothing."""
+    rows = [Planned(1), Planned(2, State.IN_DOUBT)]
+    _, verdicts, settled = held_against(
+        tmp_path, rows, ["R1,INV-1,12.50,TODAY,x6789,Settled", "R2,MANUAL-9,12.50,TODAY,x6789,Settled"]
+    )
+    assert verdicts == {"1": "matched", "2": "in doubt, not found", "there 3": "unknown here"}
+    assert settled == {}
+
+
+def test_money_that_went_the_other_way_is_another_payment(tmp_path: Path) -> None:
+    """In an export with both signs a refund does not pass for the payment."""
+    rows = [Planned(1, State.IN_DOUBT), Planned(2, amount_cents=700, direction="CREDIT")]
+    _, verdicts, _ = held_against(
+        tmp_path, rows, ["-12.50,TODAY,x6789", "-7.00,TODAY,x6789", "99.00,TODAY,x1"], header="Amount,Date,Account"
+    )
+    assert verdicts["1"] == "in doubt, not found"
+    assert verdicts["2"] == "matched"
+
+
+def test_rows_that_share_an_invoice_are_paired_by_amount(tmp_path: Path) -> None:
+    """As many lines as rows of an amount pair up; with fewer lines nobody knows which row is meant."""
+    rows = [
+        Planned(1, invoice="A"), Planned(2, State.IN_DOUBT, invoice="A"), Planned(3, invoice="A", amount_cents=99),
+        Planned(4, invoice="B"), Planned(5, invoice="B"),
+    ]  # fmt: skip
+    _, verdicts, settled = held_against(
+        tmp_path, rows, ["A,12.50,Settled", "a,0.99,Settled", "B,12.50,Settled", "B,12.50,Settled"],
+        header="Invoice,Amount,Status",
+    )  # fmt: skip
+    assert verdicts == {
+        "1": "missing there", "2": "in doubt, not found", "3": "matched", "4": "matched", "5": "matched",
+        "there 2": "unknown here",
+    }  # fmt: skip
+    assert settled == {}
+
+
+def test_lines_of_other_batches_are_known_as_theirs(tmp_path: Path) -> None:
+    """A month's export holds other batches too: their lines are no difference, and their likeness is no match."""
+    others = [Planned(1, reference="Z1", invoice="OLD-1"), Planned(2, amount_cents=800, invoice="OLD-2")]
+    rows = [Planned(1, reference="R1"), Planned(2, State.IN_DOUBT, amount_cents=800)]
+    result, verdicts, _ = held_against(
+        tmp_path, rows,
+        ["R1,,12.50,TODAY,x6789,Settled", "Z1,,12.50,TODAY,x6789,Settled", ",,8.00,TODAY,x6789,Settled"],
+        others=others,
+    )  # fmt: skip
+    assert verdicts == {
+        "1": "matched", "2": "in doubt, not found", "there 3": "of another batch", "there 4": "unknown here",
+    }  # fmt: skip
+    assert result.there[Verdict.OTHER_BATCH] == Totals(1, 1250)
+
+
+def test_the_better_of_two_lines_speaks_for_a_row(tmp_path: Path) -> None:
+    """A first attempt declined and a second one paid is paid; the other line is told as a further one."""
+    rows = [Planned(1, State.IN_DOUBT)]
+    _, verdicts, settled = held_against(
+        tmp_path, rows, ["R1,INV-1,12.50,TODAY,x6789,Declined", "R2,INV-1,12.50,TODAY,x6789,Settled"]
+    )
+    assert settled == {1: State.ACCEPTED}
+    assert verdicts == {"1": "in doubt, found", "there 2": "there again"}
+
+
+def test_zeros_that_a_spreadsheet_dropped_do_not_matter(tmp_path: Path) -> None:
+    """A number in a workbook has lost its zeros in front; it is known all the same."""
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.append(["Our bank", None, None])
+    sheet.append(["Reference", "Amount", "Date"])
+    sheet.append([4711, 12.5, datetime.datetime.now(datetime.UTC).replace(tzinfo=None)])
+    book.save(tmp_path / "e.xlsx")
+    read = read_export(tmp_path / "e.xlsx", ExportMap())
+    with ledger_in(tmp_path) as ledger:
+        batch = ledger.find(add_batch(ledger, [Planned(1, reference="0004711")]))
+        assert match(ledger, batch, read.lines, 5).best(1) is read.lines[0]
+    assert read.lines[0].line == 3
+
+
+def test_a_map_names_columns_words_and_dates(tmp_path: Path) -> None:
+    """With a map the export's own headers and words are read; case and blanks don't matter."""
+    (tmp_path / "m.toml").write_text(
+        '[columns]\nreference = "Vorgang"\ndate = "Tag"\nlast_four = "Konto"\n'
+        '[status]\naccepted = ["Gebucht"]\ndeclined = []\nmissing = "accepted"\n[format]\ndate = "%d.%m.%y"\n',
+        "utf-8",
+    )
+    mapping = load_export_map(tmp_path / "m.toml")
+    path = export(
+        tmp_path / "e.csv", ["V1;1.234,50;21.11.26;x6789;gebucht", "V2;1;22.11.26;;", "V3;;;;declined"],
+        "Vorgang;Amount;Tag;Konto;Status",
+    )  # fmt: skip
+    lines = read_export(path, mapping).lines
+    assert [line.cents for line in lines] == [123450, 100, None]
+    assert [line.standing for line in lines] == [Standing.ACCEPTED, Standing.ACCEPTED, Standing.OTHER]
+    assert lines[0].on == datetime.date(2026, 11, 21)
+
+
+def test_one_column_for_money_out_and_one_for_money_in(tmp_path: Path) -> None:
+    """Of debit and credit one is given; both or none can't be read."""
+    path = export(tmp_path / "e.csv", ["R1,5.00,", "R2,,7.00", "R3,1.00,1.00", "R4,,", "R5,0.00,2"], "Ref,Debit,Credit")
+    assert [line.cents for line in read_export(path, ExportMap()).lines] == [-500, 700, None, None, 200]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[colums]\n", r"\[colums\].*did you mean columns"),
+        ('[columns]\nrefernce = "x"\n', "columns.refernce.*did you mean reference"),
+        ("[columns]\nreference = 1\n", "holds texts"),
+        ('[status]\naccepted = "Settled"\n', "list of words"),
+        ('[status]\nmissing = "paid"\n', "accepted, declined or other"),
+        ("[format]\ndate = 1\n", "a text such as"),
+        ("columns = 1\n", "must be a table"),
+        ("[columns\n", "no TOML"),
+    ],
+)
+def test_a_map_with_a_slip_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    """A mistyped key would silently match less."""
+    (tmp_path / "m.toml").write_text(text, "utf-8")
+    with pytest.raises(FileRefused, match=told):
+        load_export_map(tmp_path / "m.toml")
+
+
+def test_an_export_without_usable_headers_is_refused(tmp_path: Path) -> None:
+    """Nothing is guessed from the cells: without headers, or without those of the map, the export is refused."""
+    path = export(tmp_path / "e.csv", ["1,2"], "Foo,Amount")
+    with pytest.raises(FileRefused, match="name them with --map"):
+        read_export(path, ExportMap())
+    with pytest.raises(FileRefused, match=r"Amonut \(did you mean Amount\?\)"):
+        read_export(path, ExportMap(columns={"amount": "Amonut"}))
+
+
+def test_whole_account_numbers_of_an_export_go_no_further(tmp_path: Path) -> None:
+    """What is written of the other side's account is its last four."""
+    held_against(tmp_path, [Planned(1, reference="R1")], ["R1,,12.50,TODAY,98765432106789,Settled"])
+    written = (tmp_path / "out.csv").read_text("utf-8")
+    assert "****6789" in written
+    assert "98765432106789" not in written

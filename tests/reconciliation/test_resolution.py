@@ -1,0 +1,175 @@
+"""Rows in doubt as a sheet: written, filled in, read back, and refused where it is about something else."""
+
+from __future__ import annotations
+
+import csv
+import stat
+from pathlib import Path
+
+import openpyxl
+import pytest
+
+from batchpay.errors import FileRefused, WrongUse
+from batchpay.ledger.contract import Decision
+from batchpay.payment import State, Totals
+from batchpay.reconciliation.resolution import (
+    HEADER,
+    Doubt,
+    decide,
+    effect_of,
+    read_decisions,
+    reason_with_notes,
+    refuse_account_numbers,
+    rows_in_doubt,
+    take_over,
+    write_sheet,
+)
+from tests.support.ledger_factory import Planned, add_batch, invoice_of, ledger_in
+
+BATCH = "3f2a91c0d7e1"
+
+
+def doubt(row: int, cents: int = 1250, direction: str = "DEBIT") -> Doubt:
+    return Doubt(row, row + 1, f"INV-{row}", cents, "USD", direction, "Ada Quill", "****6789", None, None, "reset")
+
+
+DOUBTS = {row: doubt(row, cents) for row, cents in ((2, 999), (7, 123456), (9, 500))}
+
+
+def filled(path: Path, answers: dict[int, tuple[str, str, str]], batch: str = BATCH) -> Path:
+    """Export the rows in doubt and fill in decision, gateway_reference and note, as a person would."""
+    write_sheet(path, batch, DOUBTS.values())
+    with path.open(encoding="utf-8", newline="") as file:
+        lines = list(csv.reader(file))
+    for line in lines[1:]:
+        line[-3:] = answers.get(int(line[1]), ("", "", ""))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(lines)
+    return path
+
+
+def test_a_sheet_comes_back_as_decisions(tmp_path: Path) -> None:
+    """What a person fills in becomes decisions; a blank row stays in doubt; notes are kept."""
+    sheet = filled(tmp_path / "d.csv", {2: ("Accepted", "G-77", ""), 7: ("SEND_AGAIN", "", "asked\nthe gateway")})
+    found = read_decisions(sheet, BATCH, DOUBTS)
+    assert found.decisions == [Decision(2, State.ACCEPTED, "G-77"), Decision(7, State.PENDING, None)]
+    assert found.notes == [(7, "asked the gateway")]
+    assert found.blank == 1
+
+
+def test_a_workbook_comes_back_with_the_numbers_a_spreadsheet_made(tmp_path: Path) -> None:
+    """Row and amount may have become numbers, and the file may have been written by a spreadsheet."""
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.append(list(HEADER))
+    line = [""] * len(HEADER)
+    line[HEADER.index("batch")] = f"batch {BATCH}"
+    line[HEADER.index("decision")] = "declined"
+    sheet.append([7 if name == "row" else 1234.56 if name == "amount" else cell
+                  for name, cell in zip(HEADER, line, strict=True)])  # fmt: skip
+    book.save(tmp_path / "d.xlsx")
+    assert read_decisions(tmp_path / "d.xlsx", BATCH, DOUBTS).decisions == [Decision(7, State.DECLINED, None)]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"batch": "batch aaaaaaaaaaaa"}, "line 3: it is not about batch"),
+        ({"amount": "1234.65"}, "line 3: the amount of row 7 is 1234.56"),
+        ({"amount": ""}, "line 3: the amount of row 7"),
+        ({"row": "8"}, "line 3: row 8 is not in doubt"),
+        ({"row": "2"}, "line 3: row 2 stands in line 2 already"),
+        ({"row": "7.5"}, "line 3: its row number"),
+        ({"row": "=7"}, "line 3: its row number"),
+        ({"decision": "paid"}, "line 3: a decision is one of accepted, declined, send again"),
+        ({"gateway_reference": "1.23457E+17"}, "line 3: gateway_reference lost digits"),
+        ({"gateway_reference": "x" * 129}, "line 3: gateway_reference is longer"),
+        ({"decision": "send again", "gateway_reference": "G-1"}, "line 3: the gateway has a payment"),
+        ({"note": "account 12345-6789 called"}, "line 3: the note seems to hold the account number"),
+    ],
+)
+def test_a_sheet_about_something_else_is_refused_by_its_line(tmp_path: Path, change: dict[str, str], told: str) -> None:
+    """One line that does not fit refuses the whole sheet and is named."""
+    sheet = filled(tmp_path / "d.csv", {2: ("accepted", "", ""), 7: ("declined", "", "")})
+    with sheet.open(encoding="utf-8", newline="") as file:
+        lines = list(csv.reader(file))
+    for name, value in change.items():
+        lines[2][HEADER.index(name)] = value
+    with sheet.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(lines)
+    with pytest.raises(FileRefused) as refused:
+        read_decisions(sheet, BATCH, DOUBTS)
+    assert told in str(refused.value)
+
+
+def test_a_sheet_without_our_columns_is_refused(tmp_path: Path) -> None:
+    """Another file than the exported one is told by the columns that it lacks."""
+    (tmp_path / "d.csv").write_text("row,decision\n2,accepted\n", "utf-8")
+    with pytest.raises(FileRefused, match="no column batch, amount"):
+        read_decisions(tmp_path / "d.csv", BATCH, DOUBTS)
+
+
+def test_a_filled_sheet_is_never_overwritten(tmp_path: Path) -> None:
+    """Exporting over a file that is there is refused; a new one is readable by its owner alone."""
+    write_sheet(tmp_path / "d.csv", BATCH, DOUBTS.values())
+    assert stat.S_IMODE((tmp_path / "d.csv").stat().st_mode) == 0o600
+    with pytest.raises(WrongUse, match="already"):
+        write_sheet(tmp_path / "d.csv", BATCH, DOUBTS.values())
+
+
+def test_a_single_decision_is_about_a_row_in_doubt() -> None:
+    """A row that isn't in doubt is not touched."""
+    assert decide(9, "declined", None, DOUBTS) == Decision(9, State.DECLINED, None)
+    with pytest.raises(WrongUse, match="row 3 is not in doubt"):
+        decide(3, "accepted", None, DOUBTS)
+
+
+@pytest.mark.parametrize("reason", ["acct 1234 5678 6789", "9999996789", "no 12-3456789 found"])
+def test_a_reason_holds_no_account_number(reason: str) -> None:
+    """What ends on the last four of a row in doubt is refused; last four, tickets and dates are not."""
+    with pytest.raises(WrongUse, match="account number of row 2"):
+        refuse_account_numbers("the reason", reason, DOUBTS.values())
+    refuse_account_numbers("the reason", "ticket 4711000, ****6789, 2026-11-21, seen 6789", DOUBTS.values())
+
+
+def test_the_effect_adds_up() -> None:
+    """Rows and cents are counted by the state that follows."""
+    decisions = [Decision(2, State.ACCEPTED), Decision(7, State.PENDING), Decision(9, State.PENDING)]
+    assert effect_of(decisions, DOUBTS) == {State.ACCEPTED: Totals(1, 999), State.PENDING: Totals(2, 123956)}
+
+
+def test_notes_are_recorded_with_the_reason() -> None:
+    """The ledger's event holds what was noted beside single rows."""
+    assert reason_with_notes("portal", [(7, "asked")]) == "portal; row 7: asked"
+
+
+def test_rows_in_doubt_say_what_to_look_for(tmp_path: Path) -> None:
+    """Credits come first; reference, name, last four, time and cause are told; a killed run's rows are taken over."""
+    rows = [
+        Planned(1),
+        Planned(2, State.IN_DOUBT, amount_cents=999, reason="reset after 412 bytes"),
+        Planned(3, State.SENDING, direction="CREDIT"),
+        Planned(4, State.PENDING),
+    ]
+    with ledger_in(tmp_path) as ledger:
+        batch = ledger.find(add_batch(ledger, rows))
+        with ledger.hold(batch.digest):
+            take_over(ledger, batch, "tester")
+        found = rows_in_doubt(ledger, batch.batch, timeout_s=30.0)
+        assert ledger.find(batch.batch).stopped == "an earlier run was killed"
+    assert [one.row for one in found] == [3, 2]
+    credit, debit = found
+    assert credit.money_leaves and not debit.money_leaves
+    assert credit.sent_from is not None and credit.sent_until is not None
+    assert (credit.sent_until - credit.sent_from).total_seconds() == 30.0
+    assert debit.reference == invoice_of(rows[1])
+    assert (debit.amount_cents, debit.account, debit.name) == (999, "****6789", "Ada Quill")
+    assert debit.why == "reset after 412 bytes"
+
+
+def test_a_reference_holds_no_account_number() -> None:
+    """What looks like the row's own account is refused as its reference; another reference is not."""
+    with pytest.raises(WrongUse, match="account number of row 2"):
+        decide(2, "accepted", "12399996789", DOUBTS)
+    assert decide(2, "accepted", "TX-12399990004", DOUBTS).gateway_reference == "TX-12399990004"

@@ -1,0 +1,151 @@
+"""What registration builds of a row, held against a plain reading of CONTRACT.md with the standard library's json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pytest
+
+from batchpay.ledger.contract import PaymentColumns, Texts
+from batchpay.registration.request_body import RequestForm, canonical_bytes, payment_columns, show_requests
+from batchpay.schemas.columns import ACH, BILLING, COLUMNS, NUMBERS_ON_THE_WIRE, PAYMENT_ID, RECURRING, SHIPPING, TOP
+from tests.support.row_factory import Row, valid_rows
+
+STAMP = "BPTEST22-"
+CONTROLS = [chr(code) for code in range(1, 0x20)]
+ODD = ['"', "\\", '\\"', "a;b", "Ω \u2028", "😀", "\x7f", "</script>", *CONTROLS]
+"""Texts that a writer of JSON or of CSV must not stumble over."""
+NODES = {"billing": BILLING, "shipping": SHIPPING, "ach": ACH}
+
+
+class KeylessLedger:
+    """Gives every text itself: what was digested can be seen."""
+
+    def digest(self, purpose: str, texts: Sequence[str | None], size: int) -> list[bytes | None]:
+        return [None if text is None else text.encode() for text in texts]
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"registration asked the ledger for {name}")
+
+
+def frame_of(rows: Sequence[Row], **more: Sequence[str | None]) -> pl.DataFrame:
+    """A chunk as `all_rows` gives it."""
+    cells = {name: pl.Series([row[name] for row in rows], dtype=pl.String) for name in COLUMNS}
+    numbers = pl.int_range(1, len(rows) + 1, dtype=pl.UInt32, eager=True)
+    return pl.DataFrame({"_row": numbers, "_line": numbers + 1, **cells, **more})
+
+
+def odd_rows() -> list[Row]:
+    """Rows that pass every rule, but for odd texts in the free columns of most of them."""
+    rows = valid_rows(seed=5, count=400)
+    for number, row in enumerate(rows):
+        text = ODD[number % len(ODD)]
+        row |= {
+            "billingCompany": text,
+            "achBankName": None if number % 3 else f"x{text}y",
+            PAYMENT_ID: f"{text}{number}",
+        }
+        if number % 4 == 0:
+            row |= {"billingEmail": "a@example.com;b@example.org", "gatewayId": f"000{row['gatewayId']}"}
+    return rows
+
+
+def body_of(number: int, row: Row, *, letter: bool) -> str:
+    """The request of a row, member by member."""
+
+    def given(names: Sequence[str]) -> dict[str, Any]:
+        cells = {name: cell for name in names if (cell := row[name]) is not None}
+        return {name: int(cell) if name in NUMBERS_ON_THE_WIRE else cell for name, cell in cells.items()}
+
+    request = given(TOP)
+    if row["invoiceNumber"] is None:
+        before = {name: request[name] for name in TOP[:3]}
+        request = {**before, "invoiceNumber": f"{STAMP}{number}", **request}
+    for node, names in NODES.items():
+        request[node] = given(names)
+    emails = (row["billingEmail"] or "").split(";")
+    if len(emails) > 1:
+        del request["billing"]["billingEmail"]
+        request["billing"]["emails"] = {"billingEmail": emails}
+    if row["recurringIndicator"] == "TRUE":
+        agrees = row["recurringAgreementFlag"] in ("1", "Y")
+        request["recurring"] = {
+            **given(RECURRING[:-1]),
+            "recurringAgreementFlag": ("Y" if agrees else "N") if letter else int(agrees),
+            **given(["achSecCode"]),
+        }
+    return json.dumps(request, ensure_ascii=False, separators=(",", ":"))
+
+
+def built(frame: pl.DataFrame, form: RequestForm, carried: Sequence[str] = ()) -> list[PaymentColumns]:
+    return list(payment_columns(KeylessLedger(), frame, carried, form))
+
+
+@pytest.mark.parametrize("letter", [False, True])
+@pytest.mark.parametrize("recurring", [None, "TRUE", "FALSE"])
+def test_bodies_are_the_bytes_that_json_writes(recurring: str | None, letter: bool) -> None:
+    """Every body is what json writes of the row: no odd text, blank cell or mixture of rows changes a byte."""
+    rows = [row for row in odd_rows() if recurring in (None, row["recurringIndicator"])]
+    (columns,) = built(frame_of(rows), RequestForm(STAMP, letter, "emails"))
+    expected = [body_of(number, row, letter=letter).encode() for number, row in enumerate(rows, start=1)]
+    assert columns.bodies.each() == expected
+
+
+def test_a_row_alone_has_the_same_body_as_among_others() -> None:
+    """How bodies are put together depends on the chunk; what they are does not."""
+    rows, form = odd_rows()[:40], RequestForm(None, agreement_as_letter=False, emails_node="emails")
+    (together,) = built(frame_of(rows), form)
+    alone = [columns.bodies.joined for row in rows for columns in built(frame_of([row]), form)]
+    assert alone == together.bodies.each()
+    assert [body.encode() for row in rows for body in show_requests(frame_of([row]), form)] != alone, "shown masked"
+
+
+def test_details_hold_what_results_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Details are JSON too, with the last four of the account and the file's own columns, blank ones as null."""
+    rows = odd_rows()
+    memo = [None if number % 5 == 0 else ODD[number % len(ODD)] for number in range(len(rows))]
+    monkeypatch.setattr("batchpay.registration.request_body._ROWS_AT_ONCE", 64)
+    form = RequestForm(None, agreement_as_letter=False, emails_node="emails")
+    parts = built(frame_of(rows, **{'we"ird': memo}), form, ['we"ird'])
+    details = [json.loads(text) for columns in parts for text in columns.details.each()]
+    assert [columns.rows[0] for columns in parts] == list(range(1, len(rows) + 1, 64))
+    assert [one["carried"] for one in details] == [[text] for text in memo]
+    assert [one["name"] for one in details] == [row["achNameOnCheck"] for row in rows]
+    assert [one.get(PAYMENT_ID) for one in details] == [row[PAYMENT_ID] for row in rows]
+    accounts = [row["achAccountNumber"] or "" for row in rows]
+    assert [one["account"] for one in details] == [f"****{text[-4:] if len(text) > 4 else ''}" for text in accounts]
+
+
+def test_canonical_text_is_every_cell_of_every_row() -> None:
+    """Cells end in 0x1F, rows in 0x1E, a blank cell is a NUL: the batch digest of every ledger rests on it."""
+    rows = odd_rows()
+    lines = ["".join(f"{chr(0) if row[name] is None else row[name]}\x1f" for name in COLUMNS) for row in rows]
+    assert canonical_bytes(frame_of(rows, memo=["x"] * len(rows))) == "".join(f"{line}\x1e" for line in lines).encode()
+
+
+def test_amounts_are_cents_and_digests_have_their_texts() -> None:
+    """Cents are counted exactly; fingerprint, payee and account digest what they always did."""
+    row = valid_rows(seed=6, count=1)[0] | {
+        "amount": "99999999.99",
+        "invoiceNumber": None,
+        "achNameOnCheck": "ZOË Quill",
+    }
+    (columns,) = built(frame_of([row]), RequestForm(STAMP, agreement_as_letter=False, emails_node="emails"))
+    account, routing = row["achAccountNumber"], row["achRoutingNumber"]
+    assert columns.amounts_cents == [9_999_999_999]
+    assert columns.fingerprints == [f"{account}\x1f{routing}\x1f99999999.99\x1f{row['transactionType']}\x1f\0".encode()]
+    assert columns.payees == ["zoë quill".encode()]
+    assert columns.accounts == [f"{routing}\x1f{account}".encode()]
+
+
+def test_texts_come_apart_as_they_were_put_together() -> None:
+    """Lengths are bytes, not characters; parts are cut between rows, and their sum is the whole."""
+    texts = ["", "Zoë", "x" * 10, "Ω", ""]
+    joined = Texts.of(texts)
+    assert joined.each() == [text.encode() for text in texts]
+    assert [text for part in joined.parts(2) for text in part.each()] == joined.each()
+    assert [len(part.lengths) for part in joined.parts(2)] == [2, 2, 1]
+    assert "Zoë" not in repr(joined)

@@ -1,0 +1,66 @@
+"""The results file: what stands in it, row by row, held against the ledger's rows."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from batchpay.payment import State, format_cents
+from batchpay.reports.results import HEADER, write_results
+from batchpay.summary import instant
+from tests.support.ledger_factory import Planned, add_batch, ledger_in
+
+STATES = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
+
+
+def test_results_are_the_rows_of_the_ledger(tmp_path: Path) -> None:
+    """Every row that passed, in file order, each cell as the ledger has it; a blank one where there is nothing."""
+    planned = [
+        Planned(
+            row, STATES[row % 5], amount_cents=row * 7 + 1, name=f"Zoë {row}, Ltd", reference=f"TX-{row}",
+            message="=1+1" if row == 1_000 else "Approved",
+        )
+        for row in range(1, 1_201)
+    ]  # fmt: skip
+    with ledger_in(tmp_path) as ledger:
+        name = add_batch(ledger, planned, rejected=[(1_201, 100, "amount.format")])
+        write_results(ledger, ledger.find(name), tmp_path / "results.csv")
+        rows = list(ledger.rows(name))
+    with (tmp_path / "results.csv").open(newline="", encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    assert len(found) == len(rows) == 1_200
+    assert tuple(found[0]) == HEADER
+    for cells, row in zip(found, rows, strict=True):
+        answer, message = row.answer, row.answer.message or row.reason or ""
+        assert cells == {
+            "row": str(row.row), "line": str(row.line), "paymentId": "", "invoiceNumber": f"INV-{row.row}",
+            "gatewayId": "1001", "transactionType": "DEBIT", "recurringIndicator": "FALSE",
+            "amount": format_cents(row.amount_cents), "currencyCode": "USD", "name": f"Zoë {row.row}, Ltd",
+            "account": "****6789", "state": row.state.value, "http_status": str(answer.http_status or ""),
+            "response_code": answer.response_code or "", "message": "'=1+1" if message == "=1+1" else message,
+            "gateway_reference": answer.gateway_reference or "", "attempts": str(row.attempts),
+            "sent_at": instant(row.sent_at) or "", "finished_at": instant(row.finished_at) or "", "batch": name,
+        }  # fmt: skip
+    assert {cells["state"] for cells in found} == {state.value for state in STATES}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "xlsx"])
+def test_columns_of_the_file_named_like_ours_are_told_apart(tmp_path: Path, ending: str) -> None:
+    """Results fed in as a file of payments have our columns: their Parquet results once failed, after the sending."""
+    carried, path = ("state", "name", "state (file)", "costCenter"), tmp_path / f"results.{ending}"
+    with ledger_in(tmp_path) as ledger:
+        name = add_batch(ledger, [Planned(1), Planned(2)], carried=carried)
+        write_results(ledger, ledger.find(name), path)
+    read: dict[str, Callable[[Path], pl.DataFrame]] = {
+        "csv": partial(pl.read_csv, infer_schema=False), "parquet": pl.read_parquet,
+        "xlsx": partial(pl.read_excel, engine="openpyxl"),
+    }  # fmt: skip
+    found = read[ending](path)
+    own = ["state (file)", "name (file)", "state (file) (file)", "costCenter"]
+    assert found.columns == [*HEADER, *own]
+    assert found.select(own).unique().row(0) == carried

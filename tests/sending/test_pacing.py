@@ -1,0 +1,355 @@
+"""The throttle in virtual time: a clock that only moves when somebody sleeps, and gateways that count."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from batchpay.errors import SettingsNotUsable
+from batchpay.payment import Pace
+from batchpay.sending.pacing import Throttle, parse_rate
+from batchpay.settings import SubmitSettings
+
+
+class Bucket:
+    """A gateway that saves up allowance for `size` requests."""
+
+    def __init__(self, rate: float, size: float) -> None:
+        self.rate, self.size, self._left, self._at = rate, size, size, 0.0
+
+    def allows(self, now: float) -> bool:
+        self._left = min(self.size, self._left + (now - self._at) * self.rate)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class AnySecond:
+    """A gateway that allows `rate` requests in any second: the strictest reading of a limit."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self._allowed: deque[float] = deque()
+
+    def allows(self, now: float) -> bool:
+        while self._allowed and now - self._allowed[0] >= 1.0:
+            self._allowed.popleft()
+        if len(self._allowed) >= self.rate:
+            return False
+        self._allowed.append(now)
+        return True
+
+
+REFUSAL = Pace(retry_after_s=1.0, refused=True)
+
+
+class World:
+    """Workers that send through a throttle to a gateway, in virtual time."""
+
+    def __init__(
+        self,
+        gateway: Bucket | AnySecond,
+        rate: float | None,
+        *,
+        refusal: Pace = REFUSAL,
+        plain: Pace | None = None,
+        latency_s: float = 0.02,
+        workers: int = 64,
+        late_s: float = 0.0005,
+        bunched_s: float = 0.002,
+    ) -> None:
+        self.now = 0.0
+        self.gateway, self.refusal, self.plain = gateway, refusal, plain
+        self.latency_s, self.late_s, self.bunched_s, self.free = latency_s, late_s, bunched_s, workers
+        self.throttle = Throttle(rate, clock=lambda: self.now, sleep=self.sleep)
+        self.sent: list[tuple[float, bool]] = []
+        self._answers: list[tuple[float, int, float, bool]] = []
+        self._number: Iterator[int] = itertools.count()
+        self._random = random.Random(7)
+
+    def sleep(self, seconds: float) -> bool:
+        if seconds > 0:
+            until = self.now + seconds + self._random.random() * self.late_s * 2
+            self._take_answers(until)
+            self.now = until
+        return False
+
+    def run(self, until: float) -> None:
+        while self.now < until:
+            if not self.free:
+                self._take_answers(self._answers[0][0])
+            assert self.throttle.acquire()
+            self.free -= 1
+            arrives = self.now + self.latency_s / 2 + self._random.random() * self.bunched_s
+            allowed = self.gateway.allows(arrives)
+            self.sent.append((arrives, allowed))
+            heapq.heappush(self._answers, (self.now + self.latency_s, next(self._number), self.now, allowed))
+            self._take_answers(self.now)
+
+    def used(self, since: float, until: float, limit: float) -> float:
+        """Share of the limit that was used."""
+        return sum(1 for at, allowed in self.sent if since <= at < until and allowed) / limit / (until - since)
+
+    def refused(self, since: float, until: float) -> float:
+        """Share of requests that were refused."""
+        those = [allowed for at, allowed in self.sent if since <= at < until]
+        return those.count(False) / len(those)
+
+    def _take_answers(self, until: float) -> None:
+        while self._answers and self._answers[0][0] <= until:
+            at, _, sent_at, allowed = heapq.heappop(self._answers)
+            self.now = max(self.now, at)
+            self.free += 1
+            self.throttle.learn(self.plain if allowed else self.refusal, sent_at)
+
+
+@pytest.mark.parametrize("late_s", [0.0001, 0.003])
+@pytest.mark.parametrize(
+    "make", [lambda limit: Bucket(limit, limit), AnySecond, lambda limit: Bucket(limit, limit / 5)]
+)
+@pytest.mark.parametrize("limit", [50, 200, 1000])
+def test_known_limit_is_used_without_a_refusal(
+    limit: int, make: Callable[[int], Bucket | AnySecond], late_s: float
+) -> None:
+    """A limit that is known is used to 99 % with no request refused, also where threads wake up late."""
+    world = World(make(limit), float(limit), late_s=late_s)
+    world.run(10)
+    assert world.refused(0, 10) == 0
+    assert world.used(0, 10, limit) >= 0.99
+
+
+@pytest.mark.parametrize("rate", [0.5, 20.0, 1000.0])
+def test_requests_held_up_by_the_ledger_do_not_leave_bunched(rate: float) -> None:
+    """A slow disk holds up what waits for its commit; a limit of 1,000 a second then refused 22 that left at once."""
+    now, slept = 0.0, 0.0
+
+    def sleep(seconds: float) -> bool:
+        nonlocal slept
+        slept = seconds
+        return False
+
+    throttle = Throttle(rate, clock=lambda: now, sleep=sleep)
+    moments = [number * 1.0065 / rate for number in range(int(max(rate, 4) * 20))]
+    held = moments[len(moments) // 4], moments[len(moments) // 4] + 0.2
+    left: list[float] = []
+    for moment in moments:
+        now, slept = held[1] if held[0] <= moment < held[1] else moment, 0.0
+        throttle.leave()
+        left.append(now + slept)
+    a_second = math.ceil(rate)
+    assert all(later - earlier >= a_second / rate for earlier, later in zip(left, left[a_second:], strict=False))
+    assert max(at - moment for at, moment in zip(left, moments, strict=True)) <= 0.2 + 1e-9
+    assert left[-1] - moments[-1] < 0.2 - 0.1 * (rate > 1), "those held up come back to their moments"
+
+
+@pytest.mark.parametrize("latency_s", [0.002, 0.02, 0.05])
+@pytest.mark.parametrize("make", [lambda: Bucket(100, 100), lambda: Bucket(100, 10), lambda: AnySecond(100)])
+def test_unknown_limit_is_found(make: Callable[[], Bucket | AnySecond], latency_s: float) -> None:
+    """A hidden limit of 100 a second is used to 95 % after five seconds, with under 0.5 % of requests refused."""
+    world = World(make(), None, latency_s=latency_s)
+    world.run(65)
+    assert world.used(5, 65, 100) >= 0.95
+    assert world.refused(5, 65) < 0.005
+
+
+@pytest.mark.parametrize("bunched_s", [0.005, 0.01, 0.02])
+@pytest.mark.parametrize("limit", [50, 100, 200])
+def test_unknown_limit_is_kept_on_a_busy_machine(limit: int, bunched_s: float) -> None:
+    """Where requests arrive bunched, the limit of any second is used to 95 % from the fifth second to the fifteenth."""
+    world = World(AnySecond(limit), None, bunched_s=bunched_s)
+    world.run(65)
+    assert world.used(5, 15, limit) >= 0.95
+    assert world.used(5, 65, limit) >= 0.95
+    assert world.refused(5, 65) < 0.005
+
+
+def test_unknown_limit_that_moves_is_followed() -> None:
+    """An unknown limit that falls and rises again: most of it is used after each change, little is refused."""
+    gateway = AnySecond(100)
+    world = World(gateway, None)
+    world.run(60)
+    gateway.rate = 40
+    world.run(120)
+    assert world.used(80, 120, 40) >= 0.95
+    gateway.rate = 100
+    world.run(600)
+    assert world.used(500, 600, 100) >= 0.9
+    assert world.refused(60, 600) < 0.005
+
+
+def test_unknown_limit_is_found_without_retry_after() -> None:
+    """The same where a refusal says nothing of when to come again."""
+    world = World(Bucket(100, 100), None, refusal=Pace(refused=True))
+    world.run(65)
+    assert world.used(5, 65, 100) >= 0.95
+    assert world.refused(5, 65) < 0.005
+
+
+def test_announced_limit_is_not_exceeded() -> None:
+    """Where the gateway announces its limit and window, nothing is refused and 95 % is used."""
+    world = World(AnySecond(100), None, plain=Pace(limit=6000, window_s=60))
+    world.run(30)
+    assert world.refused(0, 30) == 0
+    assert world.used(5, 30, 100) >= 0.95
+
+
+def test_falling_limit_is_followed_and_the_ceiling_regained() -> None:
+    """A gateway that allows less for a while is obeyed; afterwards the rate comes back to the ceiling by itself."""
+    gateway = Bucket(100, 20)
+    world = World(gateway, 100.0)
+    world.run(10)
+    gateway.rate = 40
+    world.run(40)
+    assert world.used(20, 40, 40) >= 0.8
+    assert world.refused(10, 40) < 0.03
+    gateway.rate = 100
+    world.run(400)
+    assert world.throttle.state().rate == 100
+
+
+def test_no_second_sees_more_than_the_rate() -> None:
+    """After any stall of the senders, no second carries more than the ceiling."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> bool:
+        now[0] += seconds
+        return False
+
+    throttle = Throttle(50.0, clock=lambda: now[0], sleep=sleep)
+    left: list[float] = []
+    stalls = random.Random(3)
+    for _ in range(2000):
+        if stalls.random() < 0.05:
+            now[0] += stalls.random() * 0.3
+        throttle.acquire()
+        left.append(now[0])
+    assert max(sum(1 for at in left[i : i + 60] if at < left[i] + 1.0) for i in range(len(left))) <= 50
+
+
+def make_at(rate: float | None, **options: float) -> tuple[Throttle, list[float], list[float]]:
+    """A throttle with its clock and the list of its waits."""
+    now, waits = [100.0], [0.0]
+
+    def sleep(seconds: float) -> bool:
+        now[0] += seconds
+        waits.append(seconds)
+        return False
+
+    return Throttle(rate, clock=lambda: now[0], sleep=sleep, **options), now, waits
+
+
+@pytest.mark.parametrize(
+    ("pace", "pause_s"),
+    [
+        (Pace(retry_after_s=3.0, refused=True), 3.0),
+        (Pace(retry_after_s=1e12, refused=True), 60.0),
+        (Pace(retry_after_s=0.0, refused=True), 0.0),
+        (Pace(reset_s=4.0, remaining=0, refused=True), 4.0),
+        (Pace(refused=True), 0.2),
+        (Pace(retry_after_s=3.0), 0.0),
+        (Pace(), 0.0),
+    ],
+)
+def test_pauses(pace: Pace, pause_s: float) -> None:
+    """A refusal pauses the run for as long as it asks, capped; an answer that refuses nothing does not."""
+    throttle, now, _ = make_at(10.0)
+    throttle.acquire()
+    throttle.learn(pace, sent_at=now[0])
+    assert throttle.state().paused_s == pytest.approx(pause_s)
+    began = now[0]
+    throttle.acquire()
+    assert now[0] >= began + pause_s
+
+
+def test_nothing_but_refusals_double_the_pause() -> None:
+    """While every answer is a refusal, pauses grow up to the cap; an answer that is none ends that."""
+    throttle, now, _ = make_at(10.0)
+    pauses = []
+    for _ in range(12):
+        throttle.acquire()
+        throttle.learn(Pace(retry_after_s=0.0, refused=True), sent_at=now[0])
+        pauses.append(throttle.state().paused_s)
+        now[0] += 0.001
+    assert pauses[1:4] == pytest.approx([0.4, 0.8, 1.6])
+    assert pauses[-1] == pytest.approx(60.0)
+    throttle.acquire()
+    throttle.learn(None, sent_at=now[0])
+    throttle.acquire()
+    throttle.learn(Pace(retry_after_s=0.0, refused=True), sent_at=now[0])
+    assert throttle.state().paused_s == 0
+
+
+def test_one_congestion_lowers_the_rate_once() -> None:
+    """Refusals of requests that were under way when the rate was lowered do not lower it again."""
+    throttle, now, _ = make_at(100.0)
+    sent = []
+    for _ in range(30):
+        throttle.acquire()
+        sent.append(now[0])
+    now[0] += 0.05
+    throttle.learn(Pace(retry_after_s=1.0, refused=True), sent_at=sent[-10])
+    lowered = throttle.state().rate
+    for at in sent[-9:]:
+        throttle.learn(Pace(retry_after_s=1.0, refused=True), sent_at=at)
+    assert throttle.state().rate == lowered < 100
+
+
+def test_pause_holds_a_thread_that_waits_already() -> None:
+    """A pause announced while a thread waits for its moment holds that thread too."""
+    now = [0.0]
+    pending: list[Pace] = []
+
+    def sleep(seconds: float) -> bool:
+        now[0] += seconds
+        if pending and seconds > 0:
+            throttle.learn(pending.pop(), sent_at=now[0])
+        return False
+
+    throttle = Throttle(10.0, clock=lambda: now[0], sleep=sleep)
+    throttle.acquire()
+    pending.append(Pace(retry_after_s=5.0, refused=True))
+    throttle.acquire()
+    assert now[0] >= 5.1
+
+
+def test_stop_ends_every_wait() -> None:
+    """When the run is to stop, waiting threads and later ones are turned away."""
+    stop = threading.Event()
+    throttle = Throttle.from_settings(SubmitSettings(rate="0.1"), stop)
+    assert throttle.acquire()
+    turned_away: list[bool] = []
+    threads = [threading.Thread(target=lambda: turned_away.append(throttle.acquire())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    stop.set()
+    for thread in threads:
+        thread.join(5)
+    assert turned_away == [False] * 8
+    assert not throttle.acquire()
+
+
+def test_longest_wait_of_the_settings_bounds_a_pause() -> None:
+    """submit.wait_s_max bounds a pause, however long the gateway asks."""
+    throttle = Throttle.from_settings(SubmitSettings(rate="10", wait_s_max=7.0), threading.Event())
+    throttle.learn(Pace(retry_after_s=3600.0, refused=True), time.monotonic())
+    assert 0 < throttle.state().paused_s <= 7.0
+
+
+def test_rate_setting() -> None:
+    """submit.rate is a number within bounds or `auto`."""
+    assert parse_rate("10") == 10
+    assert parse_rate("0.5") == 0.5
+    assert parse_rate(" Auto ") is None
+    for text in ("", "0", "-1", "nan", "inf", "1e9", "ten", "10/s"):
+        with pytest.raises(SettingsNotUsable, match=r"submit\.rate"):
+            parse_rate(text)

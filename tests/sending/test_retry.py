@@ -1,0 +1,144 @@
+"""Another attempt only where the last one proved that nothing was applied; waits bounded, obedient, interruptible."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from batchpay.payment import Outcome, Pace, State
+from batchpay.sending.retry import WAIT_S_FIRST, Attempts
+from batchpay.settings import SubmitSettings
+
+PENDING = Outcome(State.PENDING, "connection refused")
+FINAL = [
+    Outcome(State.ACCEPTED, "yes"),
+    Outcome(State.DECLINED, "no"),
+    Outcome(State.IN_DOUBT, "silence", bytes_sent=9),
+    Outcome(State.PENDING, "certificate", stop="certificate"),
+]
+
+
+class Recorded(threading.Event):
+    """A stop event whose waits are written down instead of waited for."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+        self._stop_after = stop_after
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.waits.append(timeout)
+        if len(self.waits) == self._stop_after:
+            self.set()
+        return self.is_set()
+
+
+def in_turn(*outcomes: Outcome) -> tuple[Callable[[], Outcome], list[int]]:
+    left: Iterator[Outcome] = iter(outcomes)
+    made: list[int] = []
+
+    def attempt() -> Outcome:
+        made.append(1)
+        return next(left)
+
+    return attempt, made
+
+
+@pytest.mark.parametrize("final", FINAL)
+def test_what_proves_something_is_not_repeated(final: Outcome) -> None:
+    """Accepted, declined, in doubt, and pending with a reason to stop: one attempt, no wait."""
+    stop = Recorded()
+    attempt, made = in_turn(final)
+    assert Attempts(SubmitSettings(), stop).run(attempt) is final
+    assert (len(made), stop.waits) == (1, [])
+
+
+@pytest.mark.parametrize("final", FINAL)
+def test_pending_is_repeated_until_it_is_not(final: Outcome) -> None:
+    """After two pending outcomes the third, whatever it is, ends the matter."""
+    stop = Recorded()
+    attempt, made = in_turn(PENDING, PENDING, final)
+    assert Attempts(SubmitSettings(), stop).run(attempt) is final
+    assert (len(made), len(stop.waits)) == (3, 2)
+
+
+def test_number_of_attempts_is_bounded() -> None:
+    """attempts_max attempts are made, and the last outcome is given."""
+    for attempts_max in (1, 2, 6):
+        attempt, made = in_turn(*[PENDING] * 9)
+        outcome = Attempts(SubmitSettings(attempts_max=attempts_max), Recorded()).run(attempt)
+        assert (outcome, len(made)) == (PENDING, attempts_max)
+
+
+def test_waits_grow_at_random_and_are_bounded() -> None:
+    """Waits are random below a bound that doubles, and never above wait_s_max."""
+    seen: list[list[float]] = []
+    for _ in range(50):
+        stop = Recorded()
+        Attempts(SubmitSettings(attempts_max=9, wait_s_max=3.0), stop).run(in_turn(*[PENDING] * 9)[0])
+        assert all(wait <= min(3.0, WAIT_S_FIRST * 2**number) for number, wait in enumerate(stop.waits))
+        seen.append(stop.waits)
+    assert len({tuple(waits) for waits in seen}) == 50
+    assert max(waits[7] for waits in seen) > 1.5
+
+
+@pytest.mark.parametrize(("asked_s", "wait_s"), [(7.0, 7.0), (1e12, 60.0)])
+def test_retry_after_is_obeyed_and_capped(asked_s: float, wait_s: float) -> None:
+    """The wait is not shorter than the gateway asks, and not longer than wait_s_max."""
+    stop = Recorded()
+    busy = Outcome(State.PENDING, "HTTP 429", pace=Pace(retry_after_s=asked_s, refused=True))
+    Attempts(SubmitSettings(), stop).run(in_turn(busy, FINAL[0])[0])
+    assert stop.waits == [wait_s]
+
+
+def test_stop_ends_a_wait_and_further_attempts() -> None:
+    """When the run is to stop during a wait, nothing more is attempted and the row stays pending."""
+    attempt, made = in_turn(*[PENDING] * 9)
+    assert Attempts(SubmitSettings(), Recorded(stop_after=2)).run(attempt) == PENDING
+    assert len(made) == 2
+
+
+def test_stop_before_a_wait() -> None:
+    """When the run is to stop already, a pending outcome is not even waited for."""
+    stop = Recorded()
+    stop.set()
+    attempt, made = in_turn(*[PENDING] * 9)
+    assert Attempts(SubmitSettings(), stop).run(attempt) == PENDING
+    assert (len(made), stop.waits) == (1, [])
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_what_an_attempt_raises_goes_on(before: int) -> None:
+    """An exception of an attempt (the ledger's) is not caught, and not a reason for another attempt."""
+    made: list[int] = []
+
+    def attempt() -> Outcome:
+        made.append(1)
+        if len(made) > before:
+            raise LookupError("the ledger says no")
+        return PENDING
+
+    with pytest.raises(LookupError, match="the ledger says no"):
+        Attempts(SubmitSettings(), Recorded()).run(attempt)
+    assert len(made) == before + 1
+
+
+def test_one_object_serves_many_threads() -> None:
+    """Threads that share it count their attempts apart."""
+    attempts = Attempts(SubmitSettings(attempts_max=5), Recorded())
+    counts: list[int] = []
+
+    def work() -> None:
+        attempt, made = in_turn(*[PENDING] * 9)
+        attempts.run(attempt)
+        counts.append(len(made))
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == [5] * 16

@@ -1,0 +1,118 @@
+"""Sending, piece by piece: the recorder's groups, and the order of a row's steps."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from batchpay.ledger.contract import PendingPayment
+from batchpay.payment import Outcome, State
+from batchpay.sending.pacing import Throttle
+from batchpay.sending.retry import Attempts
+from batchpay.sending.sender import Limits, Recorder, StopRequest, Submission
+from batchpay.settings import SubmitSettings
+
+ACCEPTED = Outcome(State.ACCEPTED, "success")
+
+
+class _Groups:
+    """A run that notes what each commit was given, and holds the first one until told."""
+
+    recovered = 0
+
+    def __init__(self, rows: int = 0) -> None:
+        self.outcomes: list[list[int]] = []
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self._rows = [PendingPayment(row, 0, b"{}") for row in range(1, rows + 1)]
+
+    def pending(self, after_row: int, limit: int) -> list[PendingPayment]:
+        return self._rows[after_row : after_row + limit]
+
+    def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
+        self.outcomes.append([row for row, _ in outcomes])
+        self.begun.set()
+        assert self.go_on.wait(30)
+        return set(intents)
+
+    def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
+        raise AssertionError
+
+    def reject(self, rows: Sequence[int], reason: str) -> None:
+        raise AssertionError
+
+    def finish(self, stopped: str | None) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_commit_takes_a_quarter_of_what_waits_in_order() -> None:
+    """Who is committed together is answered together: with all that waits in each commit 64 workers came in waves."""
+    run = _Groups()
+    recorder = Recorder(run, StopRequest())
+    recorder.record(1, ACCEPTED)
+    assert run.begun.wait(30)
+    for row in range(2, 102):
+        recorder.record(row, ACCEPTED)
+    run.go_on.set()
+    recorder.close()
+    assert [row for group in run.outcomes for row in group] == list(range(1, 102))
+    waiting = 101 - len(run.outcomes[0])
+    for group in run.outcomes[1:]:
+        assert len(group) <= max(10, (waiting + 1) // 4)  # the end waits too
+        waiting -= len(group)
+    assert waiting == 0
+
+
+def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves() -> None:
+    """What the ledger's commit held up is spread again before the first byte: bunched, it is more than the rate."""
+    steps: list[str] = []
+
+    class Paced(Throttle):
+        def acquire(self) -> bool:
+            steps.append("slot")
+            return super().acquire()
+
+        def leave(self) -> None:
+            steps.append("leave")
+            super().leave()
+
+    class Noting(_Groups):
+        def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
+            steps.extend("sending is durable" for _ in intents)
+            return super().commit(intents, outcomes)
+
+    def pay(body: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+        before_first_byte()
+        steps.append("bytes")
+        return Outcome(State.ACCEPTED, "success")
+
+    run, stop, settings = Noting(rows=5), StopRequest(), SubmitSettings(rate="1000", workers=1)
+    run.go_on.set()
+    throttle = Paced.from_settings(settings, stop.event)
+    submission = Submission(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
+    submission.send_all(Limits())
+    assert steps == ["slot", "sending is durable", "leave", "bytes"] * 5
+    assert submission.tally.outcomes[State.ACCEPTED] == 5
+
+
+def test_until_is_held_by_rows_that_wait_already() -> None:
+    """Rows handed to workers before the time was over are not begun after it. Once up to two a worker were."""
+    run, stop, settings = _Groups(rows=50), StopRequest(), SubmitSettings(rate="10000", workers=8)
+    run.go_on.set()
+    limits, paid = Limits(until=time.time() + 3600), 0
+
+    def pay(body: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+        nonlocal paid
+        before_first_byte()
+        paid += 1
+        if paid == 5:
+            limits.until = 0.0
+        return Outcome(State.ACCEPTED, "success")
+
+    throttle = Throttle.from_settings(settings, stop.event)
+    Submission(run, pay, throttle, Attempts(settings, stop.event), settings, stop).send_all(limits)
+    assert 5 <= paid <= 5 + settings.workers
+    assert stop.reason == "the time given by --until is reached"

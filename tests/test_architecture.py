@@ -1,0 +1,152 @@
+"""The layout that README and CONTRIBUTING describe, held against the imports as they stand."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+FLOW = (
+    "errors",  # what stops a command, and its exit code
+    "payment",  # states, directions, cents
+    "settings",  # what may stand in a settings file
+    "writing",  # files that appear whole or not at all
+    "schemas",  # the rules of a row
+    "summary",  # rows and cents by state, which add up
+    "intake",  # 1 a file becomes chunks of text
+    "validation",  # 2 every rule of every row
+    "approval",  # 3 what would move, and who agreed to it
+    "registration",  # 4 request bodies
+    "ledger",  # 5 the durable record
+    "gateway",  # 6 the other side
+    "sending",  # 7 attempts, at the gateway's pace
+    "reports",  # 8 results and pages
+    "reconciliation",  # 9 against what the bank says
+    "accounts",  # gateway accounts out of a file
+    "operations",  # inbox, archive, logs, metrics
+    "workflows",  # one function a use case: the only entrance
+    "sandbox",  # the gateway on loopback
+    "cli",  # parse, ask, print, exit
+    "__main__",
+)
+"""The rooms in the order in which data passes them. A room imports only rooms that stand before it."""
+
+ANYWHERE = {"batchpay.ledger.contract"}
+"""The ledger's contract names no database: rooms before the ledger speak to it by this alone."""
+
+RIGHT_HALF = ("ledger", "gateway", "sending")
+"""What sends imports neither polars nor pandera."""
+
+ONLY_IN: dict[str, set[str]] = {
+    "requests": {"gateway"},
+    "httptools": {"gateway"},
+    "tenacity": {"sending", "gateway"},
+    "pandera": {"schemas", "validation"},
+    "sqlite3": {"ledger", "sandbox"},
+    "flask": {"sandbox"},
+    "waitress": {"sandbox"},
+    "click": {"cli"},
+    "rich": {"cli"},
+    "cryptography": {"ledger"},
+}
+"""Libraries, and the only parts that may import them."""
+
+FILE_LINES_MAX = 420
+FUNCTION_LINES_MAX = 75
+
+
+def sources() -> list[Path]:
+    return sorted(
+        path for folder in ("batchpay", "schemas") for path in (ROOT / folder).rglob("*.py") if not linked(path)
+    )
+
+
+def linked(path: Path) -> bool:
+    return any(parent.is_symlink() for parent in path.parents)
+
+
+def room_of(path: Path) -> str:
+    """Name the room that a file stands in: its folder, or the module itself."""
+    relative = path.relative_to(ROOT)
+    return relative.parts[0 if relative.parts[0] == "schemas" else 1].removesuffix(".py")
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(("batchpay", *parts) if parts[0] == "schemas" else parts).removesuffix(".__init__")
+
+
+def imported_names(tree: ast.AST) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_one_way(path: Path) -> None:
+    """A room imports only rooms before it in the flow, and heavy libraries stay where they belong."""
+    room = room_of(path)
+    names = imported_names(ast.parse(path.read_text("utf-8")))
+    ours = {name for name in names if name.startswith("batchpay.") and not name.startswith(tuple(ANYWHERE))}
+    rooms = {name.split(".")[1] for name in ours} & set(FLOW) - {room}
+    if room != "__init__":
+        late = rooms - set(FLOW[: FLOW.index(room)])
+        assert not late, f"{room} stands before {late} in the flow"
+    for library, parts in ONLY_IN.items():
+        if any(name == library or name.startswith(f"{library}.") for name in names):
+            assert room in parts, f"{library} belongs to {parts}"
+
+
+def test_no_two_files_need_each_other() -> None:
+    """Imports, those inside functions too, form no circle."""
+    names = {module_of(path): imported_names(ast.parse(path.read_text("utf-8"))) for path in sources()}
+    needs = {module: {other for other in names if other in imported} - {module} for module, imported in names.items()}
+    while needs:
+        free = {module for module, needed in needs.items() if not needed & needs.keys()}
+        assert free, f"a circle among {sorted(needs)}"
+        needs = {module: needed for module, needed in needs.items() if module not in free}
+
+
+def test_the_sandbox_knows_nothing_of_the_client() -> None:
+    """The sandbox shares no code with gateway/ or schemas/, so that one mistake can't agree with itself."""
+    for path in sources():
+        if room_of(path) == "sandbox":
+            names = imported_names(ast.parse(path.read_text("utf-8")))
+            assert not any(name.startswith(("batchpay.gateway", "batchpay.schemas")) for name in names), path
+
+
+def test_the_right_half_is_light() -> None:
+    """What sends payments imports neither polars nor pandera: it starts fast and can't be killed by them."""
+    for path in sources():
+        if room_of(path) in RIGHT_HALF:
+            names = {name.split(".")[0] for name in imported_names(ast.parse(path.read_text("utf-8")))}
+            assert not names & {"polars", "pandera"}, path
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_stay_short(path: Path) -> None:
+    """A file fits on a few screens and a function on one."""
+    text = path.read_text("utf-8")
+    assert len(text.splitlines()) <= FILE_LINES_MAX
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            assert node.end_lineno - node.lineno < FUNCTION_LINES_MAX, node.name
+
+
+def test_every_package_ships() -> None:
+    """Each folder with Python in it stands in the list of packages, so that the wheel has all of them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    listed = set(project["tool"]["setuptools"]["packages"])
+    found = {
+        ".".join(("batchpay", *relative.parts) if relative.parts[0] == "schemas" else relative.parts)
+        for relative in {path.parent.relative_to(ROOT) for path in sources()}
+    }
+    assert found <= listed

@@ -1,0 +1,57 @@
+"""Rows that fail for a second reason, found only at the end of the file."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from batchpay.intake.source import open_source
+from batchpay.payment import State
+from batchpay.schemas.options import RuleOptions
+from batchpay.validation.rejects import OURS, open_rejects
+from batchpay.validation.verdict import check
+from batchpay.workflows.file_check import FileRequest, Surroundings, check_file
+from tests.support.command import small_file
+
+AS_OF = datetime.date(2026, 11, 21)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_row_that_fails_twice_stands_once(tmp_path: Path, ending: str) -> None:
+    """A row with a wrong amount that is also a duplicate stands once, with both reasons: it used to stand twice."""
+    file = small_file(tmp_path / "a.csv", 4)
+    lines = file.read_text("utf-8").splitlines()
+    lines[2] = lines[2].replace("2.25", "2.2")
+    lines[3] = lines[3].replace("P-3", "P-2")
+    file.write_text("\n".join(lines) + "\n", "utf-8")
+    target = tmp_path / f"wrong.{ending}"
+    request = FileRequest(str(file), RuleOptions(AS_OF), rejects=target)
+    summary = check_file(request, Surroundings()).summary(request)
+    assert summary.of(State.REJECTED).rows == 2
+    frame = pl.read_csv(target, infer_schema=False) if ending == "csv" else pl.read_parquet(target)
+    assert frame["_row"].to_list() == ["2", "3"]
+    assert "amount: format" in frame["_errors"][0]
+    assert "paymentId: duplicate" in frame["_errors"][0]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_row_that_is_too_long_comes_back_with_all_its_cells(tmp_path: Path, late: bool) -> None:
+    """Cells beyond the header's reach the rejects file through the check, also where a row beside it fails late."""
+    file = small_file(tmp_path / "a.csv", 4)
+    lines = file.read_text("utf-8").splitlines()
+    lines[2] += ',surplus,"and, more"'
+    if late:
+        lines[3] = lines[3].replace("P-3", "P-1")
+    file.write_text("\n".join(lines) + "\n", "utf-8")
+    target = tmp_path / "wrong.csv"
+    with open_source(str(file)) as source:
+        rejects = open_rejects(target, source)
+        verdict = check(source, RuleOptions(AS_OF), rejects=rejects)
+        rejects.commit()
+    assert verdict.rejected.rows == (3 if late else 1)
+    returned = [row for row in csv.reader(target.read_text("utf-8").splitlines()) if row[0] == "2"]
+    assert returned[0][len(OURS) :] == next(csv.reader([lines[2]]))

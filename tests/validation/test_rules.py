@@ -1,0 +1,248 @@
+"""The rules themselves: their list, their words, their suggestions, and that pandera finds what the program finds."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, timedelta
+
+import pandera.errors
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from batchpay.cli.main import cli
+from batchpay.schemas import catalogue
+from batchpay.schemas.ach import ach_schema
+from batchpay.schemas.billing import billing_schema
+from batchpay.schemas.columns import COLUMNS, RECURRING, REQUIRED
+from batchpay.schemas.options import RuleOptions
+from batchpay.schemas.payment import payment_rules, payment_schema
+from batchpay.schemas.recurring import recurring_schema
+from batchpay.schemas.rule import breaks_text_rules
+from batchpay.schemas.shipping import shipping_schema
+from batchpay.schemas.tables import COUNTRIES, CURRENCIES, SEC_CODES, STATES
+from batchpay.validation.verdict import check
+from tests.support.row_factory import AS_OF, mutated_rows
+from tests.support.text_chunks import RECURRING as RECURRING_CELLS
+from tests.support.text_chunks import VALID, TextChunks, text_frame
+
+OPTIONS = RuleOptions(as_of=date(2026, 11, 21))
+EVERYTHING_FAILS = RuleOptions(as_of=AS_OF, warnings_as_errors=True, max_amount_cents=400_000)
+
+OWN_RULES = """
+paymentId.duplicate error H
+currencyCode.choice error S
+currencyCode.currency warning N
+gatewayId.format error S
+transactionType.choice error S
+recurringIndicator.choice error S
+amount.format error S
+amount.range error H
+amount.range error N
+amount.limit error H
+taxAmount.format error S
+taxAmount.range warning H
+billingState.state error S
+shippingState.state error S
+billingCountry.choice error S
+shippingCountry.choice error S
+billingZip.zip warning H
+shippingZip.zip warning H
+billingPhone.phone error S
+shippingPhone.phone error S
+billingEmail.email error S
+shippingTax.format error S
+achNameOnCheck.length warning N
+achAccountNumber.account error N
+achAccountNumber.account warning N
+achRoutingNumber.format error S
+achRoutingNumber.prefix error N
+achRoutingNumber.checksum error N
+achCheckNumber.format error N
+achAccountType.choice error S
+achDepositType.choice error S
+achSecCode.choice error S+N
+achSecCode.direction error N
+achSecCode.sec_unverified warning S
+achSecCode.check_number error N
+achSecCode.sec_account warning N
+achAgreementFlag.choice error S
+achAgreementFlag.agreement error H
+recurringStartDate.format error S
+recurringStartDate.date error S
+recurringStartDate.past error H
+recurringStartDate.banking_day warning N
+recurringStartDate.month_end warning H
+recurringBillingCycle.choice error S
+recurringEndOfMonth.choice error S
+recurringEndOfMonth.conflict error H
+recurringNumOfPayments.format error S
+recurringNumOfPayments.open_ended error H
+recurringAgreementFlag.choice error S
+recurringAgreementFlag.agreement error H
+row.duplicate error H
+row.ragged error H
+"""
+"""The table of rules, but for the rules of presence and of every text."""
+
+
+def _expected() -> list[str]:
+    lines = OWN_RULES.strip().splitlines()
+    lines += [f"{column}.required error S" for column in (*REQUIRED, *RECURRING)]
+    lines += [f"{column}.unexpected error S" for column in RECURRING]
+    lines += [f"{column}.{code} error H" for column in COLUMNS for code in ("characters", "whitespace", "length")]
+    return sorted(lines)
+
+
+def test_catalogue_is_the_table_of_rules() -> None:
+    """Every line of the table is a rule with its severity and source, and there is no rule beyond it."""
+    facts = [f"{fact.name} {fact.severity} {fact.source}" for fact in catalogue.rules()]
+    assert sorted(facts) == _expected()
+
+
+def test_messages_fit_the_rejects_file() -> None:
+    """A message has no semicolon, which parts messages, and every rule has one."""
+    for fact in catalogue.rules() + catalogue.typed_cell_rules():
+        assert fact.message and ";" not in fact.message and "\n" not in fact.message
+
+
+def test_rules_as_json_are_the_catalogue() -> None:
+    """`batchpay rules --json` prints every rule with its message."""
+    result = CliRunner().invoke(cli, ["rules", "--json"])
+    printed = json.loads(result.stdout)["rules"]
+    assert [(rule["column"], rule["code"], rule["message"]) for rule in printed] == [
+        (fact.column, fact.code, fact.message) for fact in catalogue.rules() + catalogue.typed_cell_rules()
+    ]
+
+
+def test_rules_as_markdown_and_text_name_every_code() -> None:
+    """The table for people has a line for each column's own rule, and one for each rule of every text."""
+    table = CliRunner().invoke(cli, ["rules", "--markdown"]).stdout.splitlines()
+    assert table[0] == "| Column | Rule | Code | Severity | Source |"
+    every_text = [fact for fact in catalogue.rules() if fact.code in ("characters", "whitespace")]
+    every_text += [fact for fact in catalogue.rules() if fact.code == "length" and fact.source == "H"]
+    own = [fact for fact in catalogue.rules() if fact not in every_text and fact.column != "row"]
+    assert [line for line in table if line.startswith(tuple(f"| {column} " for column in COLUMNS))][:-1] == [
+        f"| {fact.column} | {fact.words} | {fact.code} | {fact.severity} | {fact.source} |" for fact in own
+    ]
+    assert sum(line.startswith(("| every text", "| the row")) for line in table) == 5
+    text = CliRunner().invoke(cli, ["rules"]).stdout
+    assert all(fact.code in text for fact in catalogue.rules())
+
+
+def _pandera_finds(frame: pl.DataFrame, options: RuleOptions) -> set[tuple[int, str, str]]:
+    schema = payment_schema(options)
+    try:
+        schema.validate(frame, lazy=True)
+    except pandera.errors.SchemaErrors as errors:
+        cases = errors.failure_cases
+        return {
+            (index + 1, column, str(schema.columns[column].checks[number].name))
+            for column, number, index in cases.select("column", "check_number", "index").iter_rows()
+        }
+    return set()
+
+
+@pytest.mark.parametrize("options", [EVERYTHING_FAILS, RuleOptions(as_of=AS_OF)], ids=["all", "errors"])
+def test_pandera_and_the_compiled_rules_agree(options: RuleOptions) -> None:
+    """Of generated rows pandera's own validation finds the same rows, columns and codes as the compiled rules."""
+    rows = mutated_rows(7, count=3_000)
+    cells = [{name: row[name] or None for name in COLUMNS} for row in rows]
+    verdict = check(TextChunks(cells, height=700), options, max_failures=10**9)
+    found = {(failure.row, failure.column, failure.code) for failure in verdict.failures if failure.code != "duplicate"}
+    assert len(found) > 2_000
+    assert _pandera_finds(text_frame(cells), options) == found
+
+
+def test_compiled_screens_miss_nothing() -> None:
+    """A cheap look is true wherever its rule fails, on cells of every kind in every column."""
+    odd = ["", " ", "0", "00", "000", "0.00", "00.00", "99999999.99", "100000000.00", "1" * 300, "é" * 200, "TX", "ON"]
+    odd += ["US", "CA", "GB", "12345", "K1A 0B1", "02/30/2026", "12/25/2026", "021000021", "021000020", "991000021"]
+    odd += [
+        "a@b.co",
+        "a" * 65 + "@b.co",
+        "A1",
+        "1234\u202e",
+        "x\x00",
+        "\u00a0x",
+        "1",
+        "Y",
+        "N",
+        "TRUE",
+        "FALSE",
+        "DAILY",
+    ]
+    odd += [f"{AS_OF + timedelta(days=after):%m/%d/%Y}" for after in (-1, 0, *range(1, 60), 3_640, 3_650, 3_660)]
+    looks: list[pl.Expr] = []
+    for rule in payment_rules(EVERYTHING_FAILS):
+        looks.append(looks[-1] if rule.screen_shared else rule.look)
+        cells = [{rule.column: value, **dict.fromkeys(rule.reads, read)} for value in odd for read in [None, *odd]]
+        both = text_frame(cells).select(failed=rule.failed, look=looks[-1])
+        assert both.filter(pl.col("failed") & ~pl.col("look").fill_null(value=False)).is_empty(), rule.name
+
+
+def test_plain_text_needs_less_of_a_look() -> None:
+    """Of cells without odd characters the shorter look finds whatever the longer one does."""
+    clean = [cell for cell in ("a", " a", "a ", "é", "a b", "-", "x" * 256, " ") for _ in (0, 1)]
+    for column in COLUMNS:
+        rules = [rule for rule in payment_rules(EVERYTHING_FAILS) if rule.column == column]
+        whole, short = breaks_text_rules(rules), breaks_text_rules(rules, plain=True)
+        assert whole is not None and short is not None
+        both = text_frame([{column: cell} for cell in clean]).select(whole=whole, short=short)
+        assert both["whole"].to_list() == both["short"].to_list(), column
+        assert both["whole"].sum() == 8
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong"),
+    [
+        (billing_schema, {"billingCountry": "USA"}),
+        (shipping_schema, {"shippingTax": "1"}),
+        (ach_schema, {"achSecCode": "TEL", "transactionType": "CREDIT"}),
+        (recurring_schema, {"recurringBillingCycle": "MONTHLY"}),
+    ],
+)
+def test_each_node_has_a_schema(make: object, wrong: dict[str, str]) -> None:
+    """A node's schema passes a valid row and names what is wrong with another."""
+    assert callable(make)
+    schema = make(OPTIONS)
+    assert schema.validate(text_frame([VALID]), lazy=True).height == 1
+    with pytest.raises(pandera.errors.SchemaErrors):
+        schema.validate(text_frame([VALID | wrong]), lazy=True)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "right"),
+    [
+        ("amount", "12", "12.00"),
+        ("amount", "12.5", "12.50"),
+        ("amount", "$1,250.00", "1250.00"),
+        ("amount", "1,000", None),
+        ("amount", "1.250,00", None),
+        ("amount", " 12.50", "12.50"),
+        ("transactionType", "debit", "DEBIT"),
+        ("transactionType", "pay", None),
+        ("billingState", "tx", "TX"),
+        ("billingPhone", "5125550100", "512-555-0100"),
+        ("billingPhone", "+1 (512) 555 0100", "512-555-0100"),
+        ("billingPhone", "555-0100", None),
+        ("billingEmail", "a@example.com; b@example.com;", "a@example.com;b@example.com"),
+        ("achRoutingNumber", "21000021", "021000021"),
+        ("achRoutingNumber", "21000022", None),
+        ("achAccountNumber", " 12345678", None),
+        ("recurringStartDate", "2026-12-15", "12/15/2026"),
+        ("recurringStartDate", "15/12/2026", None),
+    ],
+)
+def test_suggestions_only_where_certain(column: str, cell: str, right: str | None) -> None:
+    """The right value is suggested where there is one, and never for an account number."""
+    row = VALID | (RECURRING_CELLS if column in RECURRING else {}) | {column: cell}
+    failures = [failure for failure in check(TextChunks([row]), OPTIONS).failures if failure.column == column]
+    assert [failure.suggestion for failure in failures] == [right]
+
+
+def test_tables_hold_the_published_lists() -> None:
+    """Countries, currencies, states and entry classes are as many as their publishers name."""
+    assert (len(COUNTRIES), len(SEC_CODES), len(STATES["CA"])) == (249, 11, 13)
+    assert len(STATES["US"]) == 50 + 1 + 6 + 3
+    assert {"USD", "CAD", "EUR", "XCG", "ZWG"} < set(CURRENCIES) and not {"ANG", "HRK", "ZWL"} & set(CURRENCIES)

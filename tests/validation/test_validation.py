@@ -1,0 +1,311 @@
+"""From chunks to a verdict: totals, rejects, duplicates, late rejects, repairs, and what is read how often."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import polars as pl
+import pytest
+
+from batchpay.errors import SettingsNotUsable
+from batchpay.payment import Totals
+from batchpay.schemas.columns import COLUMNS
+from batchpay.schemas.options import RuleOptions
+from batchpay.validation import duplicates
+from batchpay.validation.verdict import Verdict, all_rows, check, valid_rows
+from tests.support.text_chunks import RECURRING, VALID, Cells, Kept, TextChunks
+
+OPTIONS = RuleOptions(as_of=date(2026, 11, 21))
+
+
+def _row(number: int, **cells: str | None) -> Cells:
+    return VALID | {"paymentId": f"P{number}"} | cells
+
+
+def _found(verdict: Verdict) -> list[tuple[int, str]]:
+    return [(failure.row, f"{failure.column}.{failure.code}") for failure in verdict.failures]
+
+
+def test_totals_add_up() -> None:
+    """Valid and rejected rows and cents add up to the file's, by direction too; an unreadable amount counts 0."""
+    rows = [
+        _row(1, amount="10.00"),
+        _row(2, amount="20.00", transactionType="CREDIT"),
+        _row(3, amount="5.00", gatewayId="x"),
+        _row(4, amount="five"),
+        _row(5, amount="0000000000000000000001.00"),
+        _row(6, amount="9" * 200 + ".00"),
+    ]
+    verdict = check(TextChunks(rows), OPTIONS)
+    assert verdict.total == Totals(6, 3600)
+    assert (verdict.valid, verdict.rejected) == (Totals(3, 3100), Totals(3, 500))
+    assert verdict.by_direction == {"DEBIT": Totals(2, 1100), "CREDIT": Totals(1, 2000)}
+    assert verdict.unreadable_amounts == 2
+    assert [verdict.is_rejected(row) for row in range(1, 7)] == [False, False, True, True, False, True]
+
+
+def test_rejects_get_rows_as_read_with_all_reasons() -> None:
+    """A rejected row is handed on as it was read, unknown columns too, with errors, warnings and suggestions apart."""
+    rows = [_row(1), _row(2, amount="12", billingCountry="US", billingZip="x", note="=1+1", achAgreementFlag=None)]
+    kept = Kept()
+    check(TextChunks(rows, extra=["note"]), OPTIONS, rejects=kept)
+    (rejected,) = kept.added
+    assert (rejected["_row"], rejected["_line"], rejected["amount"], rejected["note"]) == (2, 3, "12", "=1+1")
+    assert [part.split(": ")[:2] for part in rejected["_errors"].split("; ")] == [
+        ["amount", "format"],
+        ["achAgreementFlag", "required"],
+    ]
+    assert rejected["_warnings"].startswith("billingZip: zip: ")
+    assert rejected["_suggestions"] == "amount: 12.00"
+
+
+def test_warnings_let_a_row_pass_unless_told_otherwise() -> None:
+    """A warning is counted and the row goes on; with `warnings_as_errors` it is rejected."""
+    rows = [_row(1, achSecCode="CCD", achAccountType="BUSINESS")]
+    verdict = check(TextChunks(rows), OPTIONS)
+    assert (verdict.valid.rows, verdict.warnings, verdict.warned_rows) == (1, 1, 1)
+    assert verdict.warning_counts == {"achSecCode.sec_unverified": 1} and not verdict.counts
+    strict = check(TextChunks(rows), RuleOptions(as_of=OPTIONS.as_of, warnings_as_errors=True))
+    assert (strict.rejected.rows, strict.warnings, strict.counts) == (1, 0, {"achSecCode.sec_unverified": 1})
+
+
+@pytest.mark.parametrize("height", [1, 2, 5, 100])
+def test_all_copies_of_a_payment_id_fail(height: int) -> None:
+    """Every row that shares its paymentId fails, in whatever chunk; an empty one is no paymentId."""
+    rows = [_row(1), _row(2), _row(1, amount="3.00"), _row(4), _row(1, gatewayId="x"), VALID, _row(6, paymentId=" P2")]
+    verdict = check(TextChunks(rows, height=height), OPTIONS)
+    assert _found(verdict) == [
+        (1, "paymentId.duplicate"),
+        (3, "paymentId.duplicate"),
+        (5, "gatewayId.format"),
+        (5, "paymentId.duplicate"),
+        (7, "paymentId.whitespace"),
+    ]
+    assert verdict.counts["paymentId.duplicate"] == 3
+    assert (verdict.valid, verdict.rejected) == (Totals(3, 3750), Totals(4, 4050))
+
+
+@pytest.mark.parametrize("height", [1, 3, 100])
+def test_later_rows_alike_fail_where_none_has_a_payment_id(height: int) -> None:
+    """Of rows alike in every field the first passes, unless the options let all pass or one carries a paymentId."""
+    rows = [VALID, _row(1), VALID, VALID | {"billingCity": "Paris"}, VALID]
+    verdict = check(TextChunks(rows, height=height), OPTIONS)
+    assert _found(verdict) == [(3, "row.duplicate"), (5, "row.duplicate")]
+    allowed = check(TextChunks(rows, height=height), RuleOptions(as_of=OPTIONS.as_of, allow_duplicates=True))
+    assert allowed.valid.rows == 5
+
+
+def test_a_file_without_repetition_is_read_once() -> None:
+    """A further pass is made only where a digest came twice or a row failed late."""
+    source = TextChunks([_row(number) for number in range(10)])
+    check(source, OPTIONS)
+    assert source.reads == 1
+
+
+def test_digests_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More digests than are held at once give the same answer, in parts."""
+    monkeypatch.setattr(duplicates, "_DIGESTS_AT_ONCE", 7)
+    rows = [_row(number % 8) for number in range(16)] + [VALID, VALID, _row(99)]
+    verdict = check(TextChunks(rows), OPTIONS)
+    assert [row for row, _ in _found(verdict)] == [*range(1, 17), 18]
+
+
+def test_equal_digests_of_different_texts_are_no_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates are compared whole: rows that agree in the telling columns alone pass."""
+    monkeypatch.setattr(duplicates, "_TELLING", ("amount",))
+    verdict = check(TextChunks([VALID, VALID | {"billingCity": "Paris"}, VALID | {"billingCity": "Rome"}]), OPTIONS)
+    assert verdict.valid.rows == 3
+
+
+def test_rows_held_by_earlier_batches_fail_late() -> None:
+    """What `late` names is rejected with its words, in the totals, the rejects and the list for the ledger."""
+    rows = [_row(1), _row(2, gatewayId="x"), _row(3, amount="7.00"), _row(4), _row(4)]
+    kept = Kept()
+    rejected: list[pl.DataFrame] = []
+    seen: list[bool] = []
+
+    def late(verdict: Verdict) -> dict[int, tuple[str, str, str]]:
+        seen.extend(verdict.is_rejected(row) for row in range(1, 6))
+        return {3: ("paymentId", "duplicate", "this paymentId was used before in row 9 of batch abc")}
+
+    verdict = check(TextChunks(rows, height=2), OPTIONS, rejects=kept, late=late, on_rejected=rejected.append)
+    assert seen == [False, True, False, True, True]
+    assert (verdict.valid, verdict.rejected) == (Totals(1, 1250), Totals(4, 4450))
+    assert _found(verdict) == [(2, "gatewayId.format")] + [(row, "paymentId.duplicate") for row in (3, 4, 5)]
+    assert [row["_row"] for row in kept.added] == [2]
+    assert [row["_row"] for row in kept.came_late] == [3, 4, 5]
+    assert kept.came_late[0]["_errors"].endswith("row 9 of batch abc")
+    assert pl.concat(rejected).select("_row", "_cents", "_reasons").rows() == [
+        (2, 1250, "gatewayId.format"),
+        (3, 700, "paymentId.duplicate"),
+        (4, 1250, "paymentId.duplicate"),
+        (5, 1250, "paymentId.duplicate"),
+    ]
+
+
+def test_a_row_that_fails_early_and_late_is_one_rejected_row() -> None:
+    """Its late line replaces the early one and names both reasons; totals count it once."""
+    rows = [_row(1, gatewayId="x"), _row(1)]
+    kept = Kept()
+    rejected: list[pl.DataFrame] = []
+    verdict = check(TextChunks(rows), OPTIONS, rejects=kept, on_rejected=rejected.append)
+    assert verdict.rejected == verdict.total == Totals(2, 2500)
+    assert [row["_row"] for row in kept.added] == [1]
+    assert [row["_errors"].count("; ") for row in kept.came_late] == [1, 0]
+    assert pl.concat(rejected)["_reasons"].to_list() == [
+        "paymentId.duplicate gatewayId.format",
+        "paymentId.duplicate",
+    ]
+
+
+def test_second_pass_gives_the_rows_that_passed() -> None:
+    """`valid_rows` has all known columns and the carried ones; `all_rows` has every row."""
+    source = TextChunks([_row(1), _row(2, amount="x"), _row(3)], columns=[*VALID, "paymentId"], extra=["note"])
+    verdict = check(source, OPTIONS)
+    valid = pl.concat(list(valid_rows(source, OPTIONS, verdict)))
+    assert valid.columns == ["_row", "_line", *COLUMNS, "note"]
+    assert valid["_row"].to_list() == [1, 3] and valid["billingCity"].to_list() == [None, None]
+    assert pl.concat(list(all_rows(source, OPTIONS)))["_row"].to_list() == [1, 2, 3]
+
+
+def test_watch_sees_every_chunk_once_in_order() -> None:
+    """The caller sees all rows as the rules see them, and which passed so far."""
+    seen: list[tuple[list[int], list[bool]]] = []
+    check(
+        TextChunks([_row(1), _row(2, amount="x"), _row(3)], height=2),
+        OPTIONS,
+        watch=lambda rows, passed: seen.append((rows["_row"].to_list(), passed.to_list())),
+    )
+    assert seen == [([1, 2], [True, False]), ([3], [True])]
+
+
+def test_normalize_repairs_what_is_unambiguous_and_counts_it() -> None:
+    """White space, letter case of closed lists and decimals are repaired; all else still fails."""
+    options = RuleOptions(as_of=OPTIONS.as_of, normalize=True)
+    rows = [
+        _row(1, amount="12", transactionType=" debit ", billingState="tx", billingCountry="us"),
+        _row(2, amount="12.5", billingCity="paris", billingCompany="  "),
+        _row(3, amount="1,000", billingState="on", billingCountry="MX"),
+    ]
+    source = TextChunks(rows)
+    verdict = check(source, options)
+    assert verdict.repairs == {
+        "transactionType": 1, "amount": 2, "billingCompany": 1, "billingState": 1, "billingCountry": 1,
+    }  # fmt: skip
+    assert _found(verdict) == [(3, "amount.format")]
+    repaired = pl.concat(list(valid_rows(source, options, verdict)))
+    assert repaired["amount"].to_list() == ["12.00", "12.50"]
+    assert repaired["billingCompany"].to_list() == [None, None]
+    assert pl.concat(list(all_rows(source, options)))["billingState"].to_list() == ["TX", None, "on"]
+
+
+def test_typed_cell_faults_silence_the_rules_of_their_cell() -> None:
+    """A marked cell gets its code and suggestion alone; no rule that looks at the cell is asked."""
+    marks = {"_fault.achRoutingNumber": "leading_zero", "_suggest.achRoutingNumber": "021000021"}
+    rows = [
+        _row(1, achRoutingNumber="21000021", **marks),
+        _row(2, amount=None, **{"_fault.amount": "error_cell"}),
+        _row(3, achSecCode="ARC", achCheckNumber=None, **{"_fault.achCheckNumber": "formula"}),
+        _row(4),
+    ]
+    extra = ["_fault.achRoutingNumber", "_suggest.achRoutingNumber", "_fault.amount", "_fault.achCheckNumber"]
+    kept = Kept()
+    verdict = check(TextChunks(rows, extra=extra), OPTIONS, rejects=kept)
+    assert _found(verdict) == [
+        (1, "achRoutingNumber.leading_zero"),
+        (2, "amount.error_cell"),
+        (3, "achCheckNumber.formula"),
+    ]
+    assert verdict.failures[0].suggestion == "021000021"
+    assert not any(name.startswith(("_fault.", "_suggest.")) for name in kept.added[0])
+
+
+def test_ragged_rows_get_that_alone() -> None:
+    """Cells of a ragged row are not asked, and not compared with others."""
+    rows = [_row(1, amount="x", _ragged="has 44 cells, the header 45"), _row(1), VALID, VALID | {"_ragged": "too long"}]
+    verdict = check(TextChunks(rows, extra=["_ragged"]), OPTIONS)
+    assert _found(verdict) == [(1, "row.ragged"), (4, "row.ragged")]
+    assert [failure.message for failure in verdict.failures] == ["has 44 cells, the header 45", "too long"]
+
+
+def test_house_rules_can_be_switched_off_and_no_others() -> None:
+    """A house rule's name switches it off; another's, an unknown one and row.ragged are refused."""
+    off = frozenset({"invoiceNumber.whitespace", "achAgreementFlag.agreement", "amount.range", "paymentId.duplicate"})
+    rows = [_row(1, invoiceNumber=" 7", achAgreementFlag="0", amount="0.00"), _row(1), _row(2, amount="100000000.00")]
+    verdict = check(TextChunks(rows), RuleOptions(as_of=OPTIONS.as_of, rules_off=off))
+    assert _found(verdict) == [(3, "amount.range")]
+    for name in ("amount.format", "row.ragged", "amount.rnage"):
+        with pytest.raises(SettingsNotUsable, match=name):
+            check(TextChunks([]), RuleOptions(as_of=OPTIONS.as_of, rules_off=frozenset({name})))
+
+
+def test_options_take_rules_away_or_add_them() -> None:
+    """Agreement, start in the past, open end and the limit follow the options."""
+    row = _row(
+        1, **RECURRING | {"recurringStartDate": "01/15/2026", "recurringNumOfPayments": "0"}, achAgreementFlag="0"
+    )
+    assert {name for _, name in _found(check(TextChunks([row]), OPTIONS))} == {
+        "achAgreementFlag.agreement", "recurringStartDate.past", "recurringNumOfPayments.open_ended",
+    }  # fmt: skip
+    lenient = RuleOptions(
+        as_of=OPTIONS.as_of, allow_open_ended=True, require_agreement=False, past_start=False, max_amount_cents=1249
+    )
+    assert _found(check(TextChunks([row]), lenient)) == [(1, "amount.limit")]
+
+
+def test_failures_are_the_first_ones_and_counts_are_of_all() -> None:
+    """At most `max_failures` are listed, in row order; counts know all."""
+    verdict = check(
+        TextChunks([_row(number, amount="x", gatewayId="y") for number in range(10)]), OPTIONS, max_failures=3
+    )
+    assert _found(verdict) == [(1, "gatewayId.format"), (1, "amount.format"), (2, "gatewayId.format")]
+    assert verdict.counts == {"gatewayId.format": 10, "amount.format": 10}
+
+
+def test_no_account_number_in_what_people_read() -> None:
+    """Messages and suggestions about an account number don't hold it."""
+    for cell in (" 99887766", "99887766\x00", "9988-7766", "998877665544332211", "A9988776"):
+        row = _row(1, achAccountNumber=cell)
+        verdict = check(TextChunks([row]), OPTIONS)
+        texts = [f"{failure.message} {failure.suggestion}" for failure in verdict.failures + verdict.warning_failures]
+        assert texts and not any("9988" in text for text in texts)
+
+
+def test_empty_file_has_an_empty_verdict() -> None:
+    """A header without rows is nothing to do."""
+    verdict = check(TextChunks([]), OPTIONS, on_rejected=lambda frame: pytest.fail("nothing is rejected"))
+    assert (verdict.rows, verdict.total) == (0, Totals())
+
+
+def test_a_fault_elsewhere_in_the_row_hides_no_payment_id() -> None:
+    """Both rows of a paymentId fail, though one has a typed cell that is no faithful text."""
+    rows = [_row(1), {**_row(1), "_fault.achCheckNumber": "format"}]
+    verdict = check(TextChunks(rows, extra=["_fault.achCheckNumber"]), OPTIONS)
+    assert verdict.counts["paymentId.duplicate"] == 2
+
+
+def test_sums_beyond_64_bits_are_right() -> None:
+    """The totals of absurd amounts are told to the cent all the same."""
+    rows = [_row(number, amount="9999999999999.99") for number in range(9_300)]
+    assert check(TextChunks(rows, height=10_000), OPTIONS).total == Totals(9_300, 9_300 * 999999999999999)
+
+
+@pytest.mark.parametrize(("column", "text"), [("billingCountry", "ß"), ("currencyCode", "uſd"), ("billingState", "ﬂ")])
+def test_letters_that_only_look_alike_are_not_repaired(column: str, text: str) -> None:
+    """What becomes a code by Unicode's rules for capitals is not that code in another letter case."""
+    row = {**_row(1), "billingCountry": "US", column: text}
+    for normalize in (False, True):
+        verdict = check(TextChunks([row]), replace(OPTIONS, normalize=normalize))
+        assert verdict.rejected.rows == 1
+        assert all(failure.suggestion is None for failure in verdict.failures)
+
+
+@pytest.mark.parametrize(
+    ("phone", "suggestion"),
+    [("(212) 555 0100", "212-555-0100"), ("+1 212 555 0100", "212-555-0100"), ("+44 1234 5678", None)],
+)
+def test_a_phone_number_of_elsewhere_is_not_made_one_of_here(phone: str, suggestion: str | None) -> None:
+    """Ten digits behind +44 are no number of North America."""
+    (failure,) = check(TextChunks([_row(1, billingPhone=phone)]), OPTIONS).failures
+    assert (failure.code, failure.suggestion) == ("phone", suggestion)
