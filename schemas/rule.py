@@ -53,7 +53,7 @@ class Rule:
     """Whether the look of the nearest rule before it that has one of its own is true wherever this rule fails."""
     proves_clean: bool = False
     """Whether a cell on which this rule's screen is not true can't break a rule for every text."""
-    guards: tuple[Rule, ...] = ()
+    prerequisites: tuple[Rule, ...] = ()
     """Rules of the same column that must be kept before this one is asked; set by `column_rules`."""
 
     @property
@@ -74,7 +74,7 @@ class Rule:
     @property
     def failed(self) -> pl.Expr:
         """True where the rule is broken and none that goes before it: never null."""
-        others = [~guard.fails.fill_null(value=False) for guard in self.guards]
+        others = [~guard.fails.fill_null(value=False) for guard in self.prerequisites]
         return reduce(and_, others, self.fails.fill_null(value=False))
 
     @property
@@ -174,7 +174,7 @@ def text_rules(column: str) -> list[Rule]:
 
 
 def column_rules(column: str, own: Iterable[Rule], options: RuleOptions) -> list[Rule]:
-    """All rules of a column in the order of the table, as the options want them, each with its guards."""
+    """All rules of a column in the order of the table, as the options want them, each with its prerequisites."""
     first, own = text_rules(column), list(own)
     kept = [rule for rule in first + own if not (rule.source == "H" and rule.name in options.rules_off)]
     if options.warnings_as_errors:
@@ -182,7 +182,7 @@ def column_rules(column: str, own: Iterable[Rule], options: RuleOptions) -> list
     finished: list[Rule] = []
     for rule in kept:
         before = [other for other in finished if _goes_before(other, rule)]
-        finished.append(replace(rule, guards=tuple(before)))
+        finished.append(replace(rule, prerequisites=tuple(before)))
     return finished
 
 

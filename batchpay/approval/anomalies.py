@@ -20,7 +20,7 @@ UNUSUAL_TIMES = 3
 class PayeeHistory(Protocol):
     """The part of a ledger (ledger/contract.py) that remembers payees."""
 
-    def payee_facts(self, payees: Sequence[bytes], but_digest: bytes | None = None) -> Mapping[bytes, PayeeFacts]:
+    def payee_facts(self, payees: Sequence[bytes], exclude_digest: bytes | None = None) -> Mapping[bytes, PayeeFacts]:
         """See contract.Ledger."""
 
 
@@ -52,12 +52,12 @@ CODES = {
 """Column and meaning of every warning of this look."""
 
 
-def variances(history: PayeeHistory, columns: PayeeColumns, *, but_digest: bytes | None = None) -> list[Variance]:
+def variances(history: PayeeHistory, columns: PayeeColumns, *, exclude_digest: bytes | None = None) -> list[Variance]:
     """Hold rows against the history, in row order; a new payee gets that warning alone.
 
     Not to be asked while the ledger holds no other batch: then everybody would be new.
     """
-    known = history.payee_facts(list(dict.fromkeys(columns.payees)), but_digest)
+    known = history.payee_facts(list(dict.fromkeys(columns.payees)), exclude_digest)
     found: list[Variance] = []
     for row, payee, account, cents in zip(
         columns.rows, columns.payees, columns.accounts, columns.amounts_cents, strict=True

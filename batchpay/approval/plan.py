@@ -83,7 +83,7 @@ class Plan:
         except (KeyError, TypeError, ValueError):
             raise FileRefused(f"{path} is no plan of this version of batchpay") from None
 
-    def hold(self, digest: bytes, summary: Summary, rules: RuleOptions, origin: str) -> None:
+    def verify(self, digest: bytes, summary: Summary, rules: RuleOptions, origin: str) -> None:
         """Raise FileRefused, naming everything that differs, unless a check found exactly what was approved.
 
         The day that counts as today may differ: what it changes, it changes in the totals.

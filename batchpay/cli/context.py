@@ -31,7 +31,7 @@ class Context:
     quiet: bool = False
     verbose: bool = False
     color: bool = field(default_factory=lambda: not os.environ.get("NO_COLOR"))
-    has_told: bool = False
+    json_printed: bool = False
     """Whether the object of --json was printed."""
 
     @cached_property

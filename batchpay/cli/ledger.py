@@ -55,16 +55,18 @@ def check(context: Context, accept_witness: bool, reason: str | None) -> int:
     from batchpay.ledger.sqlite.opening import accept_ledger, open_ledger
     from batchpay.settings import who
 
-    doubted = 0
+    marked_in_doubt = 0
     if accept_witness:
         if not reason:
             raise WrongUse("--accept-witness needs --reason TEXT: it stays in the ledger's history")
-        doubted = accept_ledger(context.settings.ledger, who(), reason)
-        output.say(context, f"accepted; rows that are in doubt now: {doubted}")
+        marked_in_doubt = accept_ledger(context.settings.ledger, who(), reason)
+        output.say(context, f"accepted; rows that are in doubt now: {marked_in_doubt}")
     with closing(open_ledger(context.settings.ledger, read_only=True)) as opened:
         problems = opened.check()
     if context.json:
-        output.print_json(context, {"problems": problems, "doubted": doubted, "exit_code": 5 if problems else 0})
+        output.print_json(
+            context, {"problems": problems, "doubted": marked_in_doubt, "exit_code": 5 if problems else 0}
+        )
     else:
         for problem in problems or ["the ledger is in order"]:
             click.echo(output.printable(problem))

@@ -89,7 +89,7 @@ def _fail(context: Context, message: str, exit_code: int) -> int:
 
 def _tell(context: Context, message: str, exit_code: int) -> None:
     """Say with --json too how the call ended, unless its object stands there already."""
-    if context.json and not context.has_told:
+    if context.json and not context.json_printed:
         from batchpay.cli.output import print_json  # not for help
 
         print_json(context, {"error": " ".join(message.split()), "exit_code": exit_code})

@@ -61,7 +61,7 @@ class Account:
 
 
 @contextlib.contextmanager
-def surrounded(context: Context, options: dict[str, Any], outputs: Outputs) -> Iterator[tuple[Account, list[int]]]:
+def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) -> Iterator[tuple[Account, list[int]]]:
     """Open the log and ping the monitor; at the end, however it comes, write metrics and ping the exit code.
 
     The caller appends exit codes to the list; what it raises counts as well.

@@ -32,7 +32,7 @@ def detail(context: Context, text: str) -> None:
 
 def print_json(context: Context, value: dict[str, Any]) -> None:
     """One JSON object on standard output: what the call says there, and all of it."""
-    context.has_told = True
+    context.json_printed = True
     click.echo(json.dumps(value, ensure_ascii=False))
 
 

@@ -58,7 +58,7 @@ def reconcile(context: Context, /, batch: str, **options: Any) -> int:
     with closing(open_ledger(context.settings.ledger, read_only=not options["settle"])) as ledger:
         found = ledger.find(batch)
         if options["settle"]:
-            with ledger.hold(found.digest):
+            with ledger.lock(found.digest):
                 settled, matching = _settle(context, ledger, found, export, options)
         else:
             settled, matching = [], match(ledger, found, export.lines, options["days"])
@@ -116,7 +116,7 @@ def _print(
     settled: Sequence[FoundDoubt],
     path: Path,
 ) -> None:
-    from batchpay.reconciliation.verdicts import Verdict
+    from batchpay.reconciliation.verdicts import MatchStatus
     from batchpay.summary import summary_of_batch
 
     if context.json:
@@ -139,7 +139,7 @@ def _print(
     header = ["", "rows here", "amount here", "lines there", "amount there"]
     rows = [
         [f"  {verdict}", *_cells(result.here.get(verdict)), *_cells(result.there.get(verdict))]
-        for verdict in Verdict
+        for verdict in MatchStatus
         if verdict in result.here or verdict in result.there
     ]
     rows.append(["  total", *_cells(result.total_here), *_cells(result.total_there)])

@@ -125,7 +125,7 @@ def _take_over(context: Context, found: BatchSummary) -> None:
 
     with closing(open_ledger(context.settings.ledger)) as ledger:
         try:
-            with ledger.hold(found.digest):
+            with ledger.lock(found.digest):
                 take_over(ledger, ledger.find(found.batch), who())
         except BatchHeld:
             output.say(context, "a run is under way: the rows that it is sending now are not listed")
@@ -139,7 +139,7 @@ def _settle(context: Context, batch: str, options: dict[str, Any]) -> int:
     settings = context.settings
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(batch)
-        with ledger.hold(found.digest):
+        with ledger.lock(found.digest):
             take_over(ledger, ledger.find(found.batch), who())
             doubts = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
             settled = _decide(context, ledger, found, {doubt.row: doubt for doubt in doubts}, options)

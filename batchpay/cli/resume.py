@@ -9,9 +9,9 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
-from batchpay.cli.operations import operation_options, surrounded
+from batchpay.cli.operations import operation_options, unattended_run
 from batchpay.cli.paths import Outputs, make_folder
-from batchpay.cli.sending import check_gateway, run_request, sending_options, sending_settings, tell_surroundings
+from batchpay.cli.sending import check_gateway, log_targets, run_request, sending_options, sending_settings
 from batchpay.settings import load_credentials
 from batchpay.writing.table import table_format
 
@@ -36,9 +36,9 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     from batchpay.workflows.run import run_batch
 
     settings, outputs = sending_settings(context.settings, options), Outputs(())
-    with surrounded(context, options, outputs) as (account, codes):
+    with unattended_run(context, options, outputs) as (account, codes):
         check_gateway(settings)
-        tell_surroundings(context, settings)
+        log_targets(context, settings)
         credentials = load_credentials(settings.gateway)
         with (
             closing(open_ledger(settings.ledger)) as ledger,
@@ -48,7 +48,7 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
             folder = make_folder(options["out"] or ".")
             results = outputs.claim(options["results"] or folder / f"{found.batch}.results.csv")
             table_format(results)
-            with ledger.hold(found.digest):
+            with ledger.lock(found.digest):
                 request = run_request(results, settings, credentials, options)
                 finished = run_batch(ledger, found, settings, credentials, request, progress)
         summary = summary_of_batch(finished)

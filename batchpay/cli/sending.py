@@ -80,7 +80,7 @@ def sending_settings(settings: Settings, options: dict[str, Any]) -> Settings:
     return dataclasses.replace(settings, submit=dataclasses.replace(settings.submit, **chosen))
 
 
-def tell_surroundings(context: Context, settings: Settings) -> None:
+def log_targets(context: Context, settings: Settings) -> None:
     """With -v, say where payments go, how fast, and where they are recorded."""
     from batchpay.ledger.sqlite.opening import location
 

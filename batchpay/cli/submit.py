@@ -18,11 +18,11 @@ from batchpay.cli.operations import (
     files_of_inbox,
     inbox_options,
     operation_options,
-    surrounded,
+    unattended_run,
 )
 from batchpay.cli.options import checking_options
 from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder
-from batchpay.cli.sending import check_gateway, run_request, sending_options, sending_settings, tell_surroundings
+from batchpay.cli.sending import check_gateway, log_targets, run_request, sending_options, sending_settings
 from batchpay.settings import Credentials, Settings, load_credentials
 from batchpay.writing.table import table_format
 
@@ -60,7 +60,7 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
     if options["out"]:
         make_folder(options["out"])
     settings, outputs = sending_settings(context.settings, options), Outputs(paths)
-    with surrounded(context, options, outputs) as (account, codes):
+    with unattended_run(context, options, outputs) as (account, codes):
         if options["dry_run"]:
             from batchpay.cli.dry_run import dry_run_one
 
@@ -93,7 +93,7 @@ def _submit_all(
 ) -> None:
     """Submit one file after the other: what stops the sending of one stops the call, limits hold over all of them."""
     check_gateway(settings)
-    tell_surroundings(context, settings)
+    log_targets(context, settings)
     credentials = load_credentials(settings.gateway)
     if options["archive"]:
         check_folder(make_folder(options["archive"]), Path(options["archive"]))

@@ -13,7 +13,7 @@ from batchpay import __version__
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.connection import ExchangeFailed, problem_of
 from batchpay.gateway.origin import Origin
-from batchpay.gateway.transport import Transport, Witness, WitnessedRequest
+from batchpay.gateway.transport import SendProof, Transport, WitnessedRequest
 from batchpay.gateway.wire import header_block
 from batchpay.settings import GatewaySettings, Secret
 
@@ -74,7 +74,7 @@ class Channel:
 
         `path` begins with / and may hold a query.
         """
-        witness = Witness() if before_first_byte is None else Witness(before_first_byte)
+        witness = SendProof() if before_first_byte is None else SendProof(before_first_byte)
         url, head = self._head(method, path)
         request = WitnessedRequest(method, url, self._headers, body, witness, head)
         started = time.monotonic()

@@ -1,7 +1,7 @@
 """A transport adapter for requests that proves what left this machine: one request, one answer, one deadline.
 
-The order is fixed: connection first, then `Witness.before_first_byte` (the ledger's durable commit), then the bytes,
-counted before each write. So `Witness.bytes_sent == 0` after a failure proves that no byte of the request left,
+The order is fixed: connection first, then `SendProof.before_first_byte` (the ledger's durable commit), then the bytes,
+counted before each write. So `SendProof.bytes_sent == 0` after a failure proves that no byte of the request left,
 whatever exception came up; the classes of exceptions prove nothing. Nothing is sent again, no redirect is looked at, no
 cookie kept, and nothing is taken from the environment.
 """
@@ -28,7 +28,7 @@ def _nothing() -> None:
     """Do nothing before the first byte: for requests that no ledger holds."""
 
 
-class Witness:
+class SendProof:
     """What is known of one exchange, whatever became of it."""
 
     __slots__ = ("before_first_byte", "bytes_sent", "tls_version")
@@ -44,12 +44,12 @@ class Witness:
 class WitnessedRequest(requests.PreparedRequest):
     """A prepared request that carries its witness."""
 
-    witness: Witness
+    witness: SendProof
     head: memoryview | None
     """What `Transport.head` made of method, url and headers, where that was done already."""
 
     def __init__(
-        self, method: str, url: str, headers: Any, body: bytes, witness: Witness, head: memoryview | None = None
+        self, method: str, url: str, headers: Any, body: bytes, witness: SendProof, head: memoryview | None = None
     ) -> None:
         super().__init__()
         self.head = head
@@ -89,7 +89,7 @@ class Transport(BaseAdapter):
         """
         started = time.monotonic()
         deadline = started + self._timeout_s
-        witness = request.witness if isinstance(request, WitnessedRequest) else Witness()
+        witness = request.witness if isinstance(request, WitnessedRequest) else SendProof()
         message = self._message(request)
         connection = self._connection(deadline)
         witness.tls_version = connection.tls_version
@@ -124,7 +124,9 @@ class Transport(BaseAdapter):
             connection.shut_down()
             connection.close()
 
-    def _exchange(self, connection: Connection, message: memoryview, witness: Witness, deadline: float) -> AnswerReader:
+    def _exchange(
+        self, connection: Connection, message: memoryview, witness: SendProof, deadline: float
+    ) -> AnswerReader:
         """Write the request and read its answer."""
         reader = AnswerReader(self._answer_bytes_max)
         while message:

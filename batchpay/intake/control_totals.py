@@ -44,7 +44,7 @@ def stated_totals(path: str, rows: int | None = None, total: str | None = None) 
     )
 
 
-def hold(expected: ControlTotals, actual: Totals, name: str = "the file") -> None:
+def require_totals(expected: ControlTotals, actual: Totals, name: str = "the file") -> None:
     """Raise FileRefused where a stated total is not met."""
     wrong = []
     if expected.rows is not None and expected.rows != actual.rows:

@@ -23,8 +23,8 @@ from batchpay.payment import Answer, Outcome, State, Totals
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """Texts of rows, end to end: a Python object for each of a million would cost more than building them."""
+class PackedTexts:
+    """PackedTexts of rows, end to end: a Python object for each of a million would cost more than building them."""
 
     joined: bytes | memoryview = field(repr=False)
     """UTF-8."""
@@ -32,7 +32,7 @@ class Texts:
     """Bytes of each row's text."""
 
     @classmethod
-    def of(cls, texts: Iterable[str | bytes]) -> Texts:
+    def of(cls, texts: Iterable[str | bytes]) -> PackedTexts:
         """Put texts end to end."""
         encoded = [text.encode() if isinstance(text, str) else text for text in texts]
         return cls(b"".join(encoded), [len(text) for text in encoded])
@@ -42,13 +42,13 @@ class Texts:
         places = accumulate(self.lengths, initial=0)
         return [bytes(self.joined[start:end]) for start, end in pairwise(places)]
 
-    def parts(self, rows: int) -> Iterator[Texts]:
+    def parts(self, rows: int) -> Iterator[PackedTexts]:
         """Give so many rows at a time, without a copy."""
         joined, start = memoryview(self.joined), 0
         for first in range(0, len(self.lengths), rows):
             lengths = self.lengths[first : first + rows]
             end = start + sum(lengths)
-            yield Texts(joined[start:end], lengths)
+            yield PackedTexts(joined[start:end], lengths)
             start = end
 
 
@@ -69,9 +69,9 @@ class PaymentColumns:
     """8 bytes, keyed: the payee's name, for the look at changed accounts."""
     accounts: Sequence[bytes]
     """8 bytes, keyed: routing and account number, for the same look."""
-    details: Texts
+    details: PackedTexts
     """A JSON object a row: what results and reports show of it (see registration/request_body.py)."""
-    bodies: Texts
+    bodies: PackedTexts
     """The exact request body as JSON text."""
 
 
@@ -121,8 +121,8 @@ class NewBatch:
     """JSON values: the rules it was checked under, and `gateway_ids`, the accounts that its valid rows name."""
     origin: str
     """The gateway's origin it is meant for."""
-    seen: int
-    """`Ledger.registered()` at the time of the look-up; a batch registered since then makes the writing fail."""
+    batch_count_seen: int
+    """`Ledger.batch_count()` at the time of the look-up; a batch registered since then makes the writing fail."""
     again_reason: str | None = None
     """Why the same content is paid once more, or None."""
 
@@ -242,7 +242,7 @@ class Event:
 
 
 class RegisteredMeanwhile(LedgerNotUsable):
-    """Another batch was registered since the look for earlier payments: look again (NewBatch.seen)."""
+    """Another batch was registered since the look for earlier payments: look again (NewBatch.batch_count_seen)."""
 
 
 class Registering(Protocol):
@@ -255,7 +255,7 @@ class Registering(Protocol):
         """Write rows as rejected."""
 
     def finish(self) -> str:
-        """Commit; returns the batch's name. Raises RegisteredMeanwhile (see NewBatch.seen)."""
+        """Commit; returns the batch's name. Raises RegisteredMeanwhile (see NewBatch.batch_count_seen)."""
 
 
 class Run(Protocol):
@@ -303,17 +303,19 @@ class Ledger(Protocol):
 
     # Registering
 
-    def registered(self) -> int:
-        """How many batches were ever registered; compared by NewBatch.seen."""
+    def batch_count(self) -> int:
+        """How many batches were ever registered; compared by NewBatch.batch_count_seen."""
 
     def find_digest(self, digest: bytes, again_reason: str | None = None) -> BatchSummary | None:
         """Find the latest batch with this content, or of those the latest that pays it again for that reason."""
 
-    def earlier(self, lookup: Lookup, *, days: int, now: datetime, but_digest: bytes | None = None) -> list[Earlier]:
+    def earlier(
+        self, lookup: Lookup, *, days: int, now: datetime, exclude_digest: bytes | None = None
+    ) -> list[Earlier]:
         """Find rows that an earlier batch holds as sent, pending or in doubt.
 
         The same paymentId ever; or, where either row has no paymentId, the same fingerprint within `days`. Rejected
-        rows and declined ones don't count. Batches with the digest `but_digest` are left out.
+        rows and declined ones don't count. Batches with the digest `exclude_digest` are left out.
         """
 
     def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:
@@ -324,7 +326,7 @@ class Ledger(Protocol):
 
     # Running
 
-    def hold(self, digest: bytes) -> AbstractContextManager[None]:
+    def lock(self, digest: bytes) -> AbstractContextManager[None]:
         """Hold a batch's content for one run; raises BatchHeld at once if another process does."""
 
     def start(self, batch: str, who: str) -> Run:
@@ -350,10 +352,10 @@ class Ledger(Protocol):
     def events(self, batch: str | None = None) -> Iterator[Event]:
         """History, the oldest first."""
 
-    def payee_facts(self, payees: Sequence[bytes], but_digest: bytes | None = None) -> Mapping[bytes, PayeeFacts]:
+    def payee_facts(self, payees: Sequence[bytes], exclude_digest: bytes | None = None) -> Mapping[bytes, PayeeFacts]:
         """Look payees up by keyed digest; those without an accepted payment are left out.
 
-        Batches with the digest `but_digest` don't count: submitting a file again must not find itself.
+        Batches with the digest `exclude_digest` don't count: submitting a file again must not find itself.
         """
 
     # Persons

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import zstandard
 
 from batchpay.errors import LedgerDamaged
-from batchpay.ledger.contract import Texts
+from batchpay.ledger.contract import PackedTexts
 from batchpay.ledger.keys import Keys
 
 CHUNK_ROWS = 512
@@ -23,7 +23,7 @@ def place_of(kind: str, batch: int, chunk: int) -> str:
     return f"{kind} of chunk {chunk} of batch {batch}"
 
 
-def seal_texts(keys: Keys, place: str, rows: Sequence[int], texts: Texts, level: int) -> bytes:
+def seal_texts(keys: Keys, place: str, rows: Sequence[int], texts: PackedTexts, level: int) -> bytes:
     """Pack texts with their row numbers, compress, encrypt."""
     header = array("I", [len(rows), *rows, *texts.lengths])
     compressed = zstandard.ZstdCompressor(level=level).compress(b"".join((header, texts.joined)))

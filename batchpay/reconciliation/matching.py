@@ -14,7 +14,7 @@ from datetime import UTC, date, timedelta
 
 from batchpay.ledger.contract import BatchSummary, Ledger, LedgerRow
 from batchpay.payment import Direction, State
-from batchpay.reconciliation.statement import ExportLine, Standing
+from batchpay.reconciliation.statement import ExportLine, ReportedStatus
 
 DAYS_BEFORE = 1
 """A line may be dated so many days before its row was sent: the other side's day begins elsewhere."""
@@ -76,7 +76,7 @@ def amount_key(cents: int, last_four: str) -> _Key:
 
 
 def _rank(line: ExportLine, cents: int) -> tuple[bool, bool, int]:
-    return line.standing is Standing.DECLINED, abs(line.cents or 0) != cents, line.line
+    return line.standing is ReportedStatus.DECLINED, abs(line.cents or 0) != cents, line.line
 
 
 def _by_numbers(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]) -> None:

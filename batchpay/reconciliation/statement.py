@@ -63,7 +63,7 @@ _MAP_BYTES_MAX = 1 << 16
 _TEXT_CHARACTERS_MAX = 128
 
 
-class Standing(StrEnum):
+class ReportedStatus(StrEnum):
     """What the other side says of a payment."""
 
     ACCEPTED = "accepted"
@@ -85,7 +85,7 @@ class ExportLine:
     date_text: str
     last_four: str
     status_text: str
-    standing: Standing
+    standing: ReportedStatus
     on: date | None = None
     row: int | None = None
     found_by: str = ""
@@ -104,17 +104,17 @@ class ExportMap:
     columns: dict[str, str] = field(default_factory=dict)
     accepted: frozenset[str] = ACCEPTED_WORDS
     declined: frozenset[str] = DECLINED_WORDS
-    missing: Standing = Standing.OTHER
+    missing: ReportedStatus = ReportedStatus.OTHER
     date_pattern: str | None = None
 
-    def standing_of(self, word: str) -> Standing:
+    def standing_of(self, word: str) -> ReportedStatus:
         """What a status means."""
         folded = " ".join(word.lower().split())
         if not folded:
             return self.missing
         if folded in self.accepted:
-            return Standing.ACCEPTED
-        return Standing.DECLINED if folded in self.declined else Standing.OTHER
+            return ReportedStatus.ACCEPTED
+        return ReportedStatus.DECLINED if folded in self.declined else ReportedStatus.OTHER
 
 
 @dataclass(slots=True)
@@ -156,8 +156,8 @@ def load_export_map(path: str | Path) -> ExportMap:
     status = tables.get("status", {})
     if not all(isinstance(name, str) for name in columns.values()):
         raise FileRefused(f"{path}: [columns] holds texts: the headers of the export")
-    missing = status.get("missing", Standing.OTHER)
-    if missing not in list(Standing):
+    missing = status.get("missing", ReportedStatus.OTHER)
+    if missing not in list(ReportedStatus):
         raise FileRefused(f"{path}: status.missing is accepted, declined or other")
     pattern = tables.get("format", {}).get("date")
     if not (pattern is None or isinstance(pattern, str)):
@@ -166,7 +166,7 @@ def load_export_map(path: str | Path) -> ExportMap:
         columns=dict(columns),
         accepted=_words(path, "accepted", status, ACCEPTED_WORDS),
         declined=_words(path, "declined", status, DECLINED_WORDS),
-        missing=Standing(missing),
+        missing=ReportedStatus(missing),
         date_pattern=pattern,
     )
 

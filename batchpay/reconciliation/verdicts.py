@@ -11,7 +11,7 @@ from batchpay.errors import BatchpayError
 from batchpay.ledger.contract import BatchSummary, Decision, Ledger, LedgerRow
 from batchpay.payment import State, Totals, format_cents
 from batchpay.reconciliation.matching import Matching
-from batchpay.reconciliation.statement import Export, ExportLine, Standing
+from batchpay.reconciliation.statement import Export, ExportLine, ReportedStatus
 from batchpay.summary import SENDABLE, instant
 from batchpay.writing.table import write_table
 
@@ -22,7 +22,7 @@ HEADER = (
 )  # fmt: skip
 
 
-class Verdict(StrEnum):
+class MatchStatus(StrEnum):
     """What came of a row or of a line of the export."""
 
     MATCHED = "matched"
@@ -43,15 +43,15 @@ class Verdict(StrEnum):
 
 
 DIFFERENCES = (
-    Verdict.AMOUNT_DIFFERS,
-    Verdict.STATUS_DIFFERS,
-    Verdict.MISSING_THERE,
-    Verdict.AGAIN_THERE,
-    Verdict.UNKNOWN_HERE,
-    Verdict.UNREADABLE,
+    MatchStatus.AMOUNT_DIFFERS,
+    MatchStatus.STATUS_DIFFERS,
+    MatchStatus.MISSING_THERE,
+    MatchStatus.AGAIN_THERE,
+    MatchStatus.UNKNOWN_HERE,
+    MatchStatus.UNREADABLE,
 )
-_DOUBTS = (Verdict.DOUBT_FOUND, Verdict.DOUBT_NOT_FOUND)
-_PAID_OR_NOT = {State.ACCEPTED: Standing.ACCEPTED, State.DECLINED: Standing.DECLINED}
+_DOUBTS = (MatchStatus.DOUBT_FOUND, MatchStatus.DOUBT_NOT_FOUND)
+_PAID_OR_NOT = {State.ACCEPTED: ReportedStatus.ACCEPTED, State.DECLINED: ReportedStatus.DECLINED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class FoundDoubt:
 class Reconciliation:
     """Rows and cents by verdict, on both sides."""
 
-    here: dict[Verdict, Totals] = field(default_factory=dict)
-    there: dict[Verdict, Totals] = field(default_factory=dict)
+    here: dict[MatchStatus, Totals] = field(default_factory=dict)
+    there: dict[MatchStatus, Totals] = field(default_factory=dict)
     """In cents as the export signs them."""
     pending_there: Totals = Totals()
     """Rows that wait to be sent, and that the export says are paid: the next run would pay them again."""
@@ -100,7 +100,7 @@ class Reconciliation:
         """Give counts and amounts of every verdict, and the totals that they add up to."""
         verdicts = {
             str(verdict): {"here": _json(self.here.get(verdict)), "there": _json(self.there.get(verdict))}
-            for verdict in Verdict
+            for verdict in MatchStatus
         }
         return {
             "verdicts": verdicts,
@@ -140,13 +140,13 @@ def _lines(
         _count(result.here, verdict, row.amount_cents)
         if line is not None:
             _count(result.there, verdict, line.cents or 0)
-            if row.state is State.PENDING and line.standing is not Standing.DECLINED:
+            if row.state is State.PENDING and line.standing is not ReportedStatus.DECLINED:
                 result.pending_there += Totals(1, row.amount_cents)
         yield [verdict, line.found_by if line else None, *_ours(row), *_theirs(line), difference, batch]
         for again in matching.by_row.get(row.row, [])[1:]:
-            _count(result.there, Verdict.AGAIN_THERE, again.cents or 0)
+            _count(result.there, MatchStatus.AGAIN_THERE, again.cents or 0)
             yield [
-                Verdict.AGAIN_THERE,
+                MatchStatus.AGAIN_THERE,
                 again.found_by,
                 *_ours(row),
                 *_theirs(again),
@@ -161,34 +161,34 @@ def _lines(
             yield [verdict, None, *nobody, *_theirs(line), None, line.other_batch or None]
 
 
-def _verdict(row: LedgerRow, line: ExportLine | None) -> tuple[Verdict, str | None]:
+def _verdict(row: LedgerRow, line: ExportLine | None) -> tuple[MatchStatus, str | None]:
     """What a row and its line, if it has one, say together; and where they disagree."""
     if row.state in (State.IN_DOUBT, State.SENDING):
-        return (Verdict.DOUBT_FOUND, _conclusion(row, line)[1]) if line else (Verdict.DOUBT_NOT_FOUND, None)
+        return (MatchStatus.DOUBT_FOUND, _conclusion(row, line)[1]) if line else (MatchStatus.DOUBT_NOT_FOUND, None)
     if line is None:
-        return (Verdict.MISSING_THERE if row.state is State.ACCEPTED else Verdict.NOT_EXPECTED), None
-    opposite = line.standing is not Standing.OTHER and line.standing is not _PAID_OR_NOT.get(row.state)
-    unheard = row.state is not State.ACCEPTED and line.standing is Standing.OTHER
+        return (MatchStatus.MISSING_THERE if row.state is State.ACCEPTED else MatchStatus.NOT_EXPECTED), None
+    opposite = line.standing is not ReportedStatus.OTHER and line.standing is not _PAID_OR_NOT.get(row.state)
+    unheard = row.state is not State.ACCEPTED and line.standing is ReportedStatus.OTHER
     if opposite or unheard:
-        return Verdict.STATUS_DIFFERS, f"{row.state} here, {line.status_text or line.standing} there"
+        return MatchStatus.STATUS_DIFFERS, f"{row.state} here, {line.status_text or line.standing} there"
     if row.amount_cents != abs(line.cents or 0):
-        return Verdict.AMOUNT_DIFFERS, format_cents(abs(line.cents or 0) - row.amount_cents)
-    return Verdict.MATCHED, None
+        return MatchStatus.AMOUNT_DIFFERS, format_cents(abs(line.cents or 0) - row.amount_cents)
+    return MatchStatus.MATCHED, None
 
 
-def _verdict_of_stranger(line: ExportLine) -> Verdict:
+def _verdict_of_stranger(line: ExportLine) -> MatchStatus:
     if line.cents is None:
-        return Verdict.UNREADABLE
-    return Verdict.OTHER_BATCH if line.other_batch else Verdict.UNKNOWN_HERE
+        return MatchStatus.UNREADABLE
+    return MatchStatus.OTHER_BATCH if line.other_batch else MatchStatus.UNKNOWN_HERE
 
 
 def _conclusion(row: LedgerRow, line: ExportLine) -> tuple[State | None, str]:
     """The state that the export proves for a row in doubt, or None; and the reason in words."""
     if row.amount_cents != abs(line.cents or 0):
         return None, f"the amounts differ: {format_cents(row.amount_cents)} here, {line.amount_text} there"
-    if line.standing is Standing.ACCEPTED:
+    if line.standing is ReportedStatus.ACCEPTED:
         return State.ACCEPTED, f"{line.status_text or 'listed'} there"
-    if line.standing is Standing.DECLINED:
+    if line.standing is ReportedStatus.DECLINED:
         return State.DECLINED, f"{line.status_text or 'listed'} there"
     if line.status_text:
         return None, f"the status there, {line.status_text}, is neither accepted nor declined (see --map, [status])"
@@ -224,7 +224,7 @@ def _theirs(line: ExportLine | None) -> list[str | None]:
     ]
 
 
-def _count(side: dict[Verdict, Totals], verdict: Verdict, cents: int) -> None:
+def _count(side: dict[MatchStatus, Totals], verdict: MatchStatus, cents: int) -> None:
     side[verdict] = side.get(verdict, Totals()) + Totals(1, cents)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from batchpay.approval.anomalies import PayeeColumns
-from batchpay.ledger.contract import Ledger, Lookup, PaymentColumns, Texts
+from batchpay.ledger.contract import Ledger, Lookup, PackedTexts, PaymentColumns
 from batchpay.schemas import checks
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, PAYMENT_ID, RECURRING, SHIPPING, TOP
 from batchpay.settings import GatewaySettings
@@ -154,9 +154,9 @@ def show_requests(frame: pl.DataFrame, form: RequestForm) -> list[str]:
     return escaped.select(_body(escaped, form)).to_series().to_list()
 
 
-def _text_of(texts: pl.Series) -> Texts:
-    """Texts as the ledger takes them, without a Python object for each."""
-    return Texts(bytes(texts.str.join("").cast(pl.Binary).item()), texts.str.len_bytes().to_list())
+def _text_of(texts: pl.Series) -> PackedTexts:
+    """PackedTexts as the ledger takes them, without a Python object for each."""
+    return PackedTexts(bytes(texts.str.join("").cast(pl.Binary).item()), texts.str.len_bytes().to_list())
 
 
 def _digests(ledger: Ledger, purpose: str, texts: Sequence[str], size: int) -> list[bytes]:

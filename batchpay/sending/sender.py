@@ -34,7 +34,7 @@ _COMPANY_S = 0.001
 """So long an outcome waits for the next intent: with few workers each row then costs one commit instead of two."""
 
 
-class NotGranted(Exception):
+class ClaimRefused(Exception):
     """The ledger did not grant this row to this run: it must not be sent. Stays inside this module."""
 
 
@@ -127,7 +127,7 @@ class Recorder:
         if intent.error is not None:
             raise intent.error
         if not intent.granted:
-            raise NotGranted
+            raise ClaimRefused
 
     def record(self, row: int, outcome: Outcome) -> None:
         """Hand over an outcome; it is durable when `close` has returned, or before."""
@@ -289,7 +289,7 @@ class Submission:
         """Bring one row to a state that stays, or leave it pending and stop the run."""
         try:
             outcome = self._attempts.run(lambda: self._attempt(payment))
-        except (NotGranted, LedgerNotUsable):
+        except (ClaimRefused, LedgerNotUsable):
             # Nothing of the row was sent: another run has it, or the ledger failed (the recorder says so).
             self._stop.ask("the ledger did not grant a row to this run")
             return
@@ -310,7 +310,7 @@ class Submission:
         sent_at = time.monotonic()
         try:
             outcome = self._pay(payment.body, before_first_byte)
-        except (NotGranted, LedgerNotUsable):
+        except (ClaimRefused, LedgerNotUsable):
             raise
         except Exception as error:  # a fault of ours: bytes may have left
             state = State.IN_DOUBT if granted else State.PENDING

@@ -194,10 +194,10 @@ class RuleBook:
         return sorted(hits, key=lambda hit: hit.order)
 
     def _silenced(self, index: int, active: Sequence[str]) -> pl.Expr:
-        guards = [str(self._index[id(guard)]) for guard in self.rules[index].guards]
-        guards = [name for name in guards if name in active]
+        prerequisites = [str(self._index[id(guard)]) for guard in self.rules[index].prerequisites]
+        prerequisites = [name for name in prerequisites if name in active]
         flag = pl.col(str(index))
-        return flag & ~pl.any_horizontal(guards) if guards else flag
+        return flag & ~pl.any_horizontal(prerequisites) if prerequisites else flag
 
 
 def _narrowed(findings: Findings) -> Findings:
@@ -242,7 +242,7 @@ def _fault_hits(faults: dict[str, pl.Series], even: pl.Series | None) -> list[Hi
     return hits
 
 
-# Texts for people
+# PackedTexts for people
 
 
 def messages(findings: Findings, *, errors: bool) -> pl.Series:

@@ -223,9 +223,9 @@ class _Check:
             verdict.passed = pl.concat(self._passed)
         self._passed.clear()
         by_id, alike = self._unique.duplicates(verdict.rows, lambda: all_rows(self._source, self._options))
-        verdict.passed = _struck(verdict.passed, pl.concat([by_id, alike]))
+        verdict.passed = _mark_failed(verdict.passed, pl.concat([by_id, alike]))
         elsewhere = late(verdict) if late is not None else {}
-        verdict.passed = _struck(verdict.passed, pl.Series(list(elsewhere), dtype=pl.UInt32))
+        verdict.passed = _mark_failed(verdict.passed, pl.Series(list(elsewhere), dtype=pl.UInt32))
         late_rejected = self._last_look(LateRows(verdict.rows, by_id, alike, elsewhere))
         if self._on_rejected is not None and self._rejected is not None:
             for rejected in merged(self._rejected, late_rejected):
@@ -244,7 +244,7 @@ class _Check:
             failed = findings.broken(errors=True)
             passed = passed.scatter(findings.mask.arg_true().filter(failed), values=False)
             if self._rejects is not None and failed.any():
-                rejects = _told(chunk.filter(findings.mask), findings).filter(failed)
+                rejects = _with_messages(chunk.filter(findings.mask), findings).filter(failed)
         return _Look(frame, repairs, cents, passed.alias("passed"), findings, rejects)
 
     def _take(self, look: _Look) -> None:
@@ -324,7 +324,7 @@ class _Check:
             failed = findings.broken(errors=True)
             late_rejected.append(_for_ledger(findings, cents, failed))
             if self._rejects is not None and failed.any():
-                self._rejects.late(_told(as_read, findings).filter(failed))
+                self._rejects.late(_with_messages(as_read, findings).filter(failed))
             late_failures = _failures(findings, hits, self._max_failures)
             first = sorted([*verdict.failures, *late_failures], key=lambda failure: failure.row)
             verdict.failures = first[: self._max_failures]
@@ -351,7 +351,7 @@ def _cents(frame: pl.DataFrame, findings: Findings | None) -> pl.Series:
     return cents.scatter(findings.mask.arg_true(), careful)
 
 
-def _told(as_read: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+def _with_messages(as_read: pl.DataFrame, findings: Findings) -> pl.DataFrame:
     """Add to the rows of the findings what is wrong with them."""
     return _without_marks(as_read).with_columns(
         messages(findings, errors=True).alias("_errors"),
@@ -360,7 +360,7 @@ def _told(as_read: pl.DataFrame, findings: Findings) -> pl.DataFrame:
     )
 
 
-def _struck(passed: pl.Series, rows: pl.Series) -> pl.Series:
+def _mark_failed(passed: pl.Series, rows: pl.Series) -> pl.Series:
     return passed.scatter(rows - 1, values=False) if len(rows) else passed
 
 

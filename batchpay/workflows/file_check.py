@@ -16,7 +16,7 @@ from batchpay.approval.anomalies import Variance, variances
 from batchpay.approval.cash_flow import SCHEDULE_COLUMNS, Schedule
 from batchpay.errors import FileRefused, RunStopped
 from batchpay.intake.column_map import load_mapping
-from batchpay.intake.control_totals import hold, stated_totals
+from batchpay.intake.control_totals import require_totals, stated_totals
 from batchpay.intake.source import Source, open_source
 from batchpay.ledger.contract import BatchSummary, Earlier, Ledger, RejectedColumns
 from batchpay.payment import State, format_cents
@@ -35,7 +35,7 @@ _REFUSED_BY_GATEWAY = {
 }
 """What a person is told of a row whose gatewayId the gateway refuses, by code."""
 
-_LOUDEST = ("changed_account", "unusual_amount", "new_payee")
+_WARNING_ORDER = ("changed_account", "unusual_amount", "new_payee")
 """Which of the look at the ledger's history are told first."""
 _TOTAL_CENTS_MAX = 10**18
 """The ledger counts in 64 bits, and so do the sums by day and by gateway."""
@@ -58,7 +58,7 @@ class FileRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class CheckContext:
     """What a file is held against beyond its own rules; each may be missing."""
 
     ledger: Ledger | None = None
@@ -71,7 +71,7 @@ class Surroundings:
 
 
 @dataclass(slots=True)
-class Checked:
+class FileCheck:
     """A file that was read whole, and all that was found about it."""
 
     source: Source
@@ -80,7 +80,7 @@ class Checked:
     digest: bytes = b""
     known: BatchSummary | None = None
     """The batch that this content is already."""
-    seen: int = 0
+    batch_count_seen: int = 0
     """How many batches the ledger held when it was asked."""
     held: dict[int, tuple[str, str, str]] = field(default_factory=dict)
     """Rows that an earlier batch holds or whose account the gateway refuses: column, code, message."""
@@ -127,7 +127,7 @@ class Checked:
         return schedule
 
 
-def check_file(request: FileRequest, around: Surroundings) -> Checked:
+def check_file(request: FileRequest, around: CheckContext) -> FileCheck:
     """Read the whole file once and write its rejects; raises FileRefused where it is refused whole."""
     total = None if request.expect_cents is None else format_cents(request.expect_cents)
     expected = stated_totals(request.path, request.expect_rows, total)
@@ -143,12 +143,12 @@ def check_file(request: FileRequest, around: Surroundings) -> Checked:
     checked = look.checked
     if request.rejects is None:
         look.run(None)
-        hold(expected, checked.verdict.total, source.name)
+        require_totals(expected, checked.verdict.total, source.name)
         return checked
     rejects = open_rejects(request.rejects, source)
     try:
         look.run(rejects)
-        hold(expected, checked.verdict.total, source.name)
+        require_totals(expected, checked.verdict.total, source.name)
     except BaseException:
         rejects.abandon()
         raise
@@ -162,14 +162,14 @@ def check_file(request: FileRequest, around: Surroundings) -> Checked:
 class _Look:
     """One reading of a file, and what is asked about its rows on the way and at the end."""
 
-    def __init__(self, source: Source, request: FileRequest, around: Surroundings) -> None:
+    def __init__(self, source: Source, request: FileRequest, around: CheckContext) -> None:
         self._request = request
         self._around = around
         self._content = request_body.Content(source.chunks, around.ledger) if around.ledger else None
-        self.checked = Checked(source, Verdict(), datetime.now(UTC))
+        self.checked = FileCheck(source, Verdict(), datetime.now(UTC))
         asked = around.ledger or around.history
         if asked is not None:
-            self.checked.seen = asked.registered()
+            self.checked.batch_count_seen = asked.batch_count()
         if around.wants_schedule:
             self.checked.laid_out = Schedule(request.rules.as_of)
 
@@ -203,7 +203,7 @@ class _Look:
         if around.ledger is not None and self._content is not None:
             checked.digest = self._content.digest
             checked.known = around.ledger.find_digest(checked.digest)
-        if checked.seen > (checked.known is not None):  # else everybody would be new
+        if checked.batch_count_seen > (checked.known is not None):  # else everybody would be new
             self._hold_against_ledger(None if rules.allow_duplicates else around.ledger, around.history, verdict)
         return checked.held
 
@@ -215,11 +215,11 @@ class _Look:
             if payments is not None:
                 lookup = request_body.lookup_columns(payments, frame)
                 days = self._around.duplicate_days
-                for earlier in payments.earlier(lookup, days=days, now=now, but_digest=checked.digest):
+                for earlier in payments.earlier(lookup, days=days, now=now, exclude_digest=checked.digest):
                     checked.held[earlier.row] = _duplicate_of(earlier)
             if payees is not None:
                 columns = request_body.payee_columns(payees, frame)
-                found = variances(payees, columns, but_digest=checked.digest)
+                found = variances(payees, columns, exclude_digest=checked.digest)
                 self._note_variances([one for one in found if one.row not in checked.held], verdict)
 
     def _note_variances(self, found: list[Variance], verdict: Verdict) -> None:
@@ -232,7 +232,7 @@ class _Look:
         for one in found:
             name = f"{one.column}.{one.code}"
             verdict.warning_counts[name] = verdict.warning_counts.get(name, 0) + 1
-        kept = sorted(self.checked.variances + found, key=lambda one: _LOUDEST.index(one.code))
+        kept = sorted(self.checked.variances + found, key=lambda one: _WARNING_ORDER.index(one.code))
         self.checked.variances = kept[: self._request.max_errors]
 
 
@@ -250,7 +250,9 @@ class _OnlyRows:
         self._rejects.late(frame.filter(self._wanted))
 
 
-def _without_payments(ledger: Ledger, checked: Checked, request: FileRequest, rejects: Rejects, path: Path) -> Rejects:
+def _without_payments(
+    ledger: Ledger, checked: FileCheck, request: FileRequest, rejects: Rejects, path: Path
+) -> Rejects:
     """Write the rejects anew where the ledger holds one of their rows as a payment.
 
     Rules may have changed since (a start date has passed by now): a row that may have been paid must not come back as
@@ -274,7 +276,7 @@ def _without_payments(ledger: Ledger, checked: Checked, request: FileRequest, re
 
 
 def _refused_by_gateway(
-    checked: Checked, rules: RuleOptions, verdict: Verdict, preflight: Preflight
+    checked: FileCheck, rules: RuleOptions, verdict: Verdict, preflight: Preflight
 ) -> dict[int, tuple[str, str, str]]:
     """Find rows whose gateway account does not exist or takes no bank payments.
 

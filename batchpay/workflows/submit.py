@@ -26,7 +26,7 @@ from batchpay.registration import request_body
 from batchpay.settings import Credentials, LedgerSettings, Settings, who
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.validation.verdict import Verdict, all_rows, valid_rows
-from batchpay.workflows.file_check import Checked, FileRequest, Surroundings, check_file
+from batchpay.workflows.file_check import CheckContext, FileCheck, FileRequest, check_file
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.workflows.run import Progress, RunRequest
@@ -70,14 +70,14 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
     are no fault of a file.
     """
     with _ledger_to_read(settings.ledger) if settings.policy.variance else nullcontext() as ledger:
-        return _preview(check_file(request, Surroundings(history=ledger, wants_schedule=True)), request)
+        return _preview(check_file(request, CheckContext(history=ledger, wants_schedule=True)), request)
 
 
 def dry_run(request: FileRequest, settings: Settings, *, requests_shown: int, plan: str | None) -> Preview:
     """Do all that `submit` does before it registers: nothing is written to the ledger and no socket is opened."""
     with _ledger_to_read(settings.ledger) as ledger:
         history = ledger if settings.policy.variance else None
-        around = Surroundings(ledger, settings.policy.duplicate_days, history=history, wants_schedule=True)
+        around = CheckContext(ledger, settings.policy.duplicate_days, history=history, wants_schedule=True)
         checked = check_file(request, around)
         preview = _preview(checked, request)
         if ledger is None:
@@ -107,12 +107,12 @@ def submit(
     with closing(open_ledger(settings.ledger, create=make_ledger)) as ledger:
         for _ in range(_REGISTER_TRIES):
             history = ledger if settings.policy.variance else None
-            around = Surroundings(ledger, settings.policy.duplicate_days, submission.run.preflight, history)
+            around = CheckContext(ledger, settings.policy.duplicate_days, submission.run.preflight, history)
             checked = check_file(request, around)
             if submission.plan is not None:
                 approved = Plan.read(submission.plan, ledger)
-                approved.hold(checked.digest, checked.summary(request), request.rules, settings.gateway.base_url)
-            with ledger.hold(checked.digest):
+                approved.verify(checked.digest, checked.summary(request), request.rules, settings.gateway.base_url)
+            with ledger.lock(checked.digest):
                 try:
                     batch = _register(ledger, request, submission, settings, checked, progress)
                 except RegisteredMeanwhile:
@@ -134,14 +134,14 @@ def _ledger_to_read(settings: LedgerSettings) -> Iterator[Ledger | None]:
         yield ledger
 
 
-def _preview(checked: Checked, request: FileRequest) -> Preview:
+def _preview(checked: FileCheck, request: FileRequest) -> Preview:
     summary = checked.summary(request)
     summary.batch = checked.known.batch if checked.known else None
     return Preview(summary, checked.verdict, checked.schedule(request.rules), checked.variances, checked.known)
 
 
 def _write_plan(
-    path: str, ledger: Ledger | None, checked: Checked, summary: Summary, request: FileRequest, settings: Settings
+    path: str, ledger: Ledger | None, checked: FileCheck, summary: Summary, request: FileRequest, settings: Settings
 ) -> None:
     if ledger is None:
         raise LedgerMissing("a plan is bound to a ledger, and there is none yet: batchpay ledger init")
@@ -155,7 +155,7 @@ def _register(
     request: FileRequest,
     submission: SubmitRequest,
     settings: Settings,
-    checked: Checked,
+    checked: FileCheck,
     progress: Progress,
 ) -> BatchSummary:
     """Write the batch, or find it and release what an earlier call rejected and this one lets through."""
@@ -183,7 +183,7 @@ def _paid_again_already(ledger: Ledger, known: BatchSummary, submission: SubmitR
 
 
 def _write_batch(
-    ledger: Ledger, request: FileRequest, submission: SubmitRequest, settings: Settings, checked: Checked
+    ledger: Ledger, request: FileRequest, submission: SubmitRequest, settings: Settings, checked: FileCheck
 ) -> BatchSummary:
     form = request_body.request_form(settings.gateway)
     batch = NewBatch(
@@ -197,7 +197,7 @@ def _write_batch(
             "gateway_ids": sorted(checked.gateway_ids),
         },
         origin=settings.gateway.base_url,
-        seen=checked.seen,
+        batch_count_seen=checked.batch_count_seen,
         again_reason=submission.reason if submission.again else None,
     )
     content = request_body.Content(checked.source.chunks, ledger)
@@ -220,7 +220,7 @@ def _release(
     request: FileRequest,
     submission: SubmitRequest,
     settings: Settings,
-    checked: Checked,
+    checked: FileCheck,
 ) -> int:
     """Turn to pending what was rejected under other rules. A duplicate needs --allow-duplicates, not just some time."""
     if not known.by_state[State.REJECTED].rows:
@@ -245,7 +245,7 @@ def _release(
     return ledger.release(known.batch, payments, who(), why)
 
 
-def _first_requests(request: FileRequest, settings: Settings, checked: Checked, count: int) -> list[str]:
+def _first_requests(request: FileRequest, settings: Settings, checked: FileCheck, count: int) -> list[str]:
     """Bodies of the first rows that would be sent, masked."""
     form = request_body.request_form(settings.gateway)
     bodies: list[str] = []
@@ -257,7 +257,9 @@ def _first_requests(request: FileRequest, settings: Settings, checked: Checked, 
     return bodies
 
 
-def _summary_of_run(request: FileRequest, submission: SubmitRequest, checked: Checked, batch: BatchSummary) -> Summary:
+def _summary_of_run(
+    request: FileRequest, submission: SubmitRequest, checked: FileCheck, batch: BatchSummary
+) -> Summary:
     summary = summary_of_batch(batch, warnings=checked.verdict.warnings)
     of_check = checked.summary(request)
     summary.file, summary.notes, summary.rejects = of_check.file, of_check.notes, of_check.rejects

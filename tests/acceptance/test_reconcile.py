@@ -81,7 +81,7 @@ def test_settling_is_refused_where_nobody_signs(home: Home) -> None:
         done = home.run("reconcile", batch, "--against", "export.csv", *told)
         assert done.returncode == 2
         assert "account number of row 1" in done.stderr
-        with ledger.hold(ledger.find(batch).digest):
+        with ledger.lock(ledger.find(batch).digest):
             assert home.run("reconcile", batch, "--against", "export.csv", *SIGNED).returncode == 9
         assert [row.state for row in ledger.rows(batch)] == [State.IN_DOUBT]
 

@@ -167,7 +167,7 @@ def test_on_a_terminal_it_asks(home: Home, batch: str) -> None:
 
 def test_a_batch_that_a_run_holds_is_left_alone(home: Home, batch: str) -> None:
     """Settling races no run: exit 9 while another process holds the batch."""
-    with ledger_in(home.path) as ledger, ledger.hold(ledger.find(batch).digest):
+    with ledger_in(home.path) as ledger, ledger.lock(ledger.find(batch).digest):
         done = home.run("resolve", batch, "--row", "2", "--decision", "accepted", *SIGNED)
     assert done.returncode == 9, done.stderr
     assert states(home.path, batch)[2] == "in_doubt"
@@ -177,7 +177,7 @@ def test_rows_that_a_killed_run_left_are_listed(home: Home) -> None:
     """What was being sent when a run was killed is in doubt; while the run lives it is not touched."""
     with ledger_in(home.path) as ledger:
         batch = add_batch(ledger, [Planned(1), Planned(2, State.SENDING), Planned(3, State.PENDING)])
-        with ledger.hold(ledger.find(batch).digest):
+        with ledger.lock(ledger.find(batch).digest):
             held = home.run("resolve", batch)
     assert held.returncode == 0
     assert "a run is under way" in held.stderr

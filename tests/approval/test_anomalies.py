@@ -18,9 +18,9 @@ class Remembered:
         self.asked: list[tuple[bytes, ...]] = []
         self.but: bytes | None = None
 
-    def payee_facts(self, payees: Sequence[bytes], but_digest: bytes | None = None) -> Mapping[bytes, PayeeFacts]:
+    def payee_facts(self, payees: Sequence[bytes], exclude_digest: bytes | None = None) -> Mapping[bytes, PayeeFacts]:
         self.asked.append(tuple(payees))
-        self.but = but_digest
+        self.but = exclude_digest
         return {payee: self._facts[payee] for payee in payees if payee in self._facts}
 
 
@@ -73,7 +73,7 @@ def test_the_history_is_asked_once_for_each_payee() -> None:
     """A payee in many rows is looked up once, and the file's own batch is left out."""
     history = Remembered(HISTORY)
     columns = PayeeColumns([1, 2, 3], [ANN, BOB, ANN], [FIRST] * 3, [1] * 3)
-    variances(history, columns, but_digest=b"d")
+    variances(history, columns, exclude_digest=b"d")
     assert history.asked == [(ANN, BOB)]
     assert history.but == b"d"
 

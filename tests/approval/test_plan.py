@@ -141,7 +141,7 @@ def test_what_was_approved_holds() -> None:
     """The same content under the same rules passes, also the next morning and under another name."""
     found = summary()
     found.file = "copy.csv"
-    make().hold(DIGEST, found, dataclasses.replace(RULES, as_of=date(2026, 11, 24)), ORIGIN)
+    make().verify(DIGEST, found, dataclasses.replace(RULES, as_of=date(2026, 11, 24)), ORIGIN)
 
 
 @pytest.mark.parametrize(
@@ -164,4 +164,4 @@ def test_what_was_approved_holds() -> None:
 def test_anything_else_is_refused(digest: bytes, found: Summary, rules: RuleOptions, origin: str, words: str) -> None:
     """A submission that differs from its plan is refused, and the difference is named."""
     with pytest.raises(FileRefused, match=words):
-        make().hold(digest, found, rules, origin)
+        make().verify(digest, found, rules, origin)

@@ -110,7 +110,7 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
         form = request_body.request_form(settings.gateway)
         new = NewBatch(
             digest=first.digest, file=source.name, columns=source.carried, rows=verdict.rows, options={},
-            origin=origin, seen=ledger.registered(),
+            origin=origin, batch_count_seen=ledger.batch_count(),
         )  # fmt: skip
         assert not verdict.rejected.rows, "the benchmark registers clean files"
         with ledger.register(new, "benchmark") as registering:
@@ -132,7 +132,7 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
             spent["write_s"] += time.perf_counter() - begun
         registered = time.perf_counter()
         if bodies is not None:
-            with ledger.hold(new.digest), bodies.open("wb") as file:
+            with ledger.lock(new.digest), bodies.open("wb") as file:
                 run, last = ledger.start(name, "benchmark"), 0
                 while payments := run.pending(last, 5000):
                     file.writelines(payment.body + b"\n" for payment in payments)
@@ -150,7 +150,7 @@ def durable(folder: Path, rate: str, workers: int, limit: int | None) -> dict[st
         batch = ledger.find(None)
         settings = settings_for(folder, batch.origin, rate, workers)
         before = batch.by_state[State.ACCEPTED].rows
-        with ledger.hold(batch.digest):
+        with ledger.lock(batch.digest):
             started, cpu_before = time.perf_counter(), _cpu_s()
             request = RunRequest(results=None, limits=Limits(rows_max=limit))
             finished = run_batch(ledger, batch, settings, CREDENTIALS, request, Quiet())
@@ -183,7 +183,7 @@ def finish(folder: Path, results: Path) -> dict[str, Any]:
     outcome = Outcome(State.ACCEPTED, "success", Answer(200, "200", "accepted", None), bytes_sent=1200)
     with closing(open_ledger(settings_for(folder, "", FULL_SPEED, 1).ledger)) as ledger:
         batch = ledger.find(None)
-        with ledger.hold(batch.digest):
+        with ledger.lock(batch.digest):
             started, commits, rows = time.perf_counter(), 0, 0
             sent: list[int] = []
             run = ledger.start(batch.batch, "benchmark")

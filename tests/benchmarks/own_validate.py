@@ -31,9 +31,9 @@ def only_the_shared(options: RuleOptions) -> list[Rule]:
     leader: Rule | None = None
     for rule in payment_rules(options):
         if rule.name in SHARED and rule.is_error:
-            guards = tuple(kept[id(guard)] for guard in rule.guards if id(guard) in kept)
+            prerequisites = tuple(kept[id(guard)] for guard in rule.prerequisites if id(guard) in kept)
             shared = rule.screen_shared and id(leader) in kept
-            kept[id(rule)] = replace(rule, guards=guards, screen_shared=shared)
+            kept[id(rule)] = replace(rule, prerequisites=prerequisites, screen_shared=shared)
         leader = leader if rule.screen_shared else rule
     assert len(kept) == len(SHARED_RULES), "each shared rule is one of batchpay's"
     return list(kept.values())

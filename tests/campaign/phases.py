@@ -36,7 +36,7 @@ class _Payer:
     def __init__(self, client: PaymentsClient, server: FaultServer, struck: int, stop: StopRequest | None) -> None:
         self._client = client
         self._server = server
-        self._struck = struck
+        self._mark_failed = struck
         self._stop = stop
         self.count = 0
         self.slowest_s = 0.0
@@ -44,7 +44,7 @@ class _Payer:
     def pay(self, text: bytes, before_first_byte: Callable[[], None]) -> Outcome:
         """Send one payment; with a stop request it comes just before the first byte of the struck row."""
         self.count += 1
-        strikes = self.count == self._struck
+        strikes = self.count == self._mark_failed
         self._server.armed = strikes or self._server.fault.lasts
 
         def before() -> None:
@@ -74,7 +74,7 @@ def _trial(ledger: Ledger, server: FaultServer, bundle: str, story: str, row: in
     name = add_batch(ledger, [Planned(number, State.PENDING) for number in range(1, ROWS + 1)])
     stop = StopRequest()
     settings = settings_for(server, timeout=TIMEOUT_S, connect_timeout=TIMEOUT_S, ca_bundle=bundle)
-    with closing(PaymentsClient(settings, CREDENTIALS)) as client, ledger.hold(ledger.find(name).digest):
+    with closing(PaymentsClient(settings, CREDENTIALS)) as client, ledger.lock(ledger.find(name).digest):
         payer = _Payer(client, server, row, stop if stopping else None)
         run = ledger.start(name, "campaign")
         attempts = Attempts(_SETTINGS, stop.event)

@@ -136,7 +136,7 @@ SABOTAGES = (
         "sends before the commit has returned",
         (
             ("sending/sender.py", "        intent.done.acquire()\n", ""),
-            ("sending/sender.py", "        if not intent.granted:\n            raise NotGranted\n", ""),
+            ("sending/sender.py", "        if not intent.granted:\n            raise ClaimRefused\n", ""),
         ),
         _power_cuts,
     ),

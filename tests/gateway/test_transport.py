@@ -15,7 +15,7 @@ import trustme
 
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.payments import PaymentsClient
-from batchpay.gateway.transport import Transport, Witness, WitnessedRequest
+from batchpay.gateway.transport import SendProof, Transport, WitnessedRequest
 from batchpay.payment import Outcome, State
 from batchpay.settings import GatewaySettings
 from tests.support.fault_client import (
@@ -217,7 +217,7 @@ def test_request_for_another_origin_is_refused() -> None:
             f"{server.base_url}@evil/",
         ):
             with pytest.raises(ValueError, match=r"another place|a path must begin"):
-                transport.send(WitnessedRequest("POST", url, {}, b"", Witness()))
+                transport.send(WitnessedRequest("POST", url, {}, b"", SendProof()))
         assert server.request_bytes == 0
 
 
@@ -269,7 +269,7 @@ def test_no_secret_shows_anywhere(caplog: pytest.LogCaptureFixture, capfd: pytes
             shown += [repr(client.pay(body(), nothing)), repr(client), repr(vars(client))]
         transport = Transport(settings_for(server), {"SERVICE-API-KEY": CREDENTIALS.api_key})
         with contextlib.closing(transport):
-            for witness in (Witness(fail), Witness()):
+            for witness in (SendProof(fail), SendProof()):
                 server.fault = Fault(frozenset(), on_request=lambda conversation: conversation.socket.close())
                 request = WitnessedRequest("POST", f"{server.base_url}/x", {}, body(), witness)
                 shown += [repr(item) for item in (transport, vars(transport), request, witness)]

@@ -9,7 +9,7 @@ import pytest
 
 from batchpay.errors import FileRefused
 from batchpay.intake.column_map import load_mapping
-from batchpay.intake.control_totals import ControlTotals, hold, stated_totals
+from batchpay.intake.control_totals import ControlTotals, require_totals, stated_totals
 from batchpay.intake.source import open_source
 from batchpay.payment import Totals
 from batchpay.schemas.columns import REQUIRED
@@ -144,17 +144,17 @@ def test_broken_sidecars(tmp_path: Path, text: str) -> None:
 
 def test_totals_are_held() -> None:
     """Another number of rows or cents refuses the file."""
-    hold(ControlTotals(2, 2500), Totals(2, 2500))
-    hold(ControlTotals(), Totals(7, 7))
+    require_totals(ControlTotals(2, 2500), Totals(2, 2500))
+    require_totals(ControlTotals(), Totals(7, 7))
     with pytest.raises(FileRefused, match=r"1 rows where 2 are stated and 12\.50 in all where 25\.00 is stated"):
-        hold(ControlTotals(2, 2500), Totals(1, 1250))
+        require_totals(ControlTotals(2, 2500), Totals(1, 1250))
 
 
 def test_a_line_of_another_file_is_no_total(tmp_path: Path) -> None:
     """A file that was cut at a line's end is caught by the totals alone."""
     found = read(write(tmp_path, csv_text(1) + line()), REQUIRED)
     with pytest.raises(FileRefused):
-        hold(ControlTotals(rows=3), Totals(found.height, 0))
+        require_totals(ControlTotals(rows=3), Totals(found.height, 0))
 
 
 def test_a_blank_that_a_map_puts_in_is_no_value(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def say(word: str, value: object = None) -> None:
 def hold_and_wait(ledger: Ledger, _: str) -> None:
     """Hold the batch, leave rows 1 and 2 in sending, wait to be killed."""
     batch = ledger.find(None)
-    with ledger.hold(batch.digest):
+    with ledger.lock(batch.digest):
         run = ledger.start(batch.batch, "actor")
         run.commit([1, 2], [])
         say("held")
@@ -33,7 +33,7 @@ def send(ledger: Ledger, _: str) -> None:
     """Send every pending row, a few at a time; say each row before its outcome is recorded."""
     batch = ledger.find(None)
     try:
-        with ledger.hold(batch.digest):
+        with ledger.lock(batch.digest):
             run = ledger.start(batch.batch, "actor")
             last = 0
             while payments := run.pending(last, 3):
@@ -64,7 +64,7 @@ def register_many(ledger: Ledger, name: str) -> None:
                 if type(error) is LedgerNotUsable:
                     raise
         digest = ledger.find(batch).digest
-        with ledger.hold(digest):
+        with ledger.lock(digest):
             run = ledger.start(batch, name)
             run.commit([1, 2], [])
             run.commit([], [(1, ACCEPTED), (2, ACCEPTED)])

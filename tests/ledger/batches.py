@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from batchpay.ledger.contract import Ledger, NewBatch, PaymentColumns, RejectedColumns, Texts
+from batchpay.ledger.contract import Ledger, NewBatch, PackedTexts, PaymentColumns, RejectedColumns
 from batchpay.payment import Answer, Outcome, State
 
 CANARY = "4929871003216789"
@@ -47,10 +47,10 @@ def columns(
         payment_ids=ledger.digest("id", [f"{id_salt}P{row}" if row in with_id else None for row in numbers], 16),
         payees=digests(ledger, "payee", [f"payee {row}" for row in numbers], 8),
         accounts=digests(ledger, "account", [f"{CANARY}{row}" for row in numbers], 8),
-        details=Texts.of(
+        details=PackedTexts.of(
             json.dumps({"name": f"Zoë {row}", "account": f"****{CANARY[-4:]}"}, ensure_ascii=False) for row in numbers
         ),
-        bodies=Texts.of(body_of(row) for row in numbers),
+        bodies=PackedTexts.of(body_of(row) for row in numbers),
     )
 
 
@@ -69,7 +69,7 @@ def new_batch(ledger: Ledger, rows: int, *, content: bytes = b"one", again: str 
     stream.update(content)
     return NewBatch(
         digest=stream.digest(), file="payments.csv", columns=("memo", "Größe"), rows=rows, options={"normalize": False},
-        origin="http://127.0.0.1:9", seen=ledger.registered(), again_reason=again,
+        origin="http://127.0.0.1:9", batch_count_seen=ledger.batch_count(), again_reason=again,
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from tests.ledger.conftest import LedgerFactory
 
 def test_a_new_ledger_is_empty_and_in_order(ledger: Ledger) -> None:
     """Nothing is registered, nothing is wrong, and the history tells of its creation."""
-    assert ledger.registered() == 0
+    assert ledger.batch_count() == 0
     assert ledger.batches() == []
     assert ledger.check() == []
     assert [event.kind for event in ledger.events()] == ["created"]
@@ -61,7 +61,7 @@ def test_a_registered_batch_is_found_with_its_totals(ledger: Ledger) -> None:
     assert batch.by_state[State.REJECTED] == Totals(2, 2302)
     assert batch.by_direction == {"DEBIT": Totals(7, 3707), "CREDIT": Totals(3, 1803)}
     assert (batch.started_at, batch.finished_at, batch.stopped) == (None, None, None)
-    assert ledger.registered() == 1
+    assert ledger.batch_count() == 1
     assert next(iter(ledger.rejected(name))) == RejectedRow(
         11, 12, 1101, ("amount.format", "achRoutingNumber.checksum")
     )
@@ -81,7 +81,7 @@ def test_rows_are_read_in_file_order_with_what_was_registered(ledger: Ledger) ->
 def test_rows_can_be_read_by_state(ledger: Ledger) -> None:
     """Only the states asked for are given."""
     name = register(ledger, columns(ledger, [1, 2, 3]))
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         run.commit([2], [])
         run.commit([], [(2, ACCEPTED)])
@@ -93,7 +93,7 @@ def test_rows_can_be_read_by_state(ledger: Ledger) -> None:
 def test_rows_by_column_are_the_same_rows(ledger: Ledger) -> None:
     """What `row_columns` gives of rows in several states, some hundred at a time, is what `rows` gives one by one."""
     name = register(ledger, columns(ledger, range(1, 1201)))
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         run.commit([2, 700, 900], [])
         run.commit([], [(2, ACCEPTED), (700, DECLINED), (900, IN_DOUBT)])
@@ -134,7 +134,7 @@ def test_leaving_a_registration_early_undoes_all_of_it(ledger: Ledger) -> None:
     assert ledger.batches() == []
     assert ledger.check() == []
     register(ledger, columns(ledger, [1, 2, 3]))
-    assert ledger.registered() == 1
+    assert ledger.batch_count() == 1
 
 
 def test_a_registration_fails_if_another_came_between(ledger: Ledger) -> None:
@@ -144,7 +144,7 @@ def test_a_registration_fails_if_another_came_between(ledger: Ledger) -> None:
     with pytest.raises(RegisteredMeanwhile), ledger.register(stale, "ada") as registering:
         registering.add_payments(columns(ledger, [1]))
         registering.finish()
-    assert ledger.registered() == 1
+    assert ledger.batch_count() == 1
 
 
 def test_the_same_content_again_has_its_own_name_and_reason(ledger: Ledger) -> None:
@@ -174,7 +174,7 @@ def test_a_reference_that_names_no_batch_is_wrong_use(ledger: Ledger, reference:
 def test_pending_rows_come_in_file_order_with_their_exact_bodies(ledger: Ledger) -> None:
     """What was validated is, byte for byte, what is sent; `after_row` and `limit` page through."""
     name = register(ledger, columns(ledger, range(1, 1501)))
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         pages = [run.pending(0, 700), run.pending(700, 700), run.pending(1400, 700)]
         found = [payment for page in pages for payment in page]
@@ -187,7 +187,7 @@ def test_pending_rows_come_in_file_order_with_their_exact_bodies(ledger: Ledger)
 def test_intents_are_granted_once(ledger: Ledger) -> None:
     """A row in sending, or already answered, is granted to nobody."""
     name = register(ledger, columns(ledger, [1, 2, 3]))
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         assert run.commit([1, 2], []) == {1, 2}
         assert run.commit([2, 3, 4], [(1, ACCEPTED)]) == {3}
@@ -200,7 +200,7 @@ def test_intents_are_granted_once(ledger: Ledger) -> None:
 def test_an_answer_is_kept_with_its_times(ledger: Ledger) -> None:
     """Status, code, message, reference, reason, attempts and both times come back."""
     name = register(ledger, columns(ledger, [1]))
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         before = datetime.now(UTC) - timedelta(milliseconds=1)
         run.commit([1], [])
@@ -222,7 +222,7 @@ def test_an_answer_is_kept_with_its_times(ledger: Ledger) -> None:
 def test_a_commit_with_an_impossible_outcome_records_nothing_and_ends_the_run(ledger: Ledger) -> None:
     """An outcome for a row that is not in sending undoes the group; no further row is granted."""
     name = register(ledger, columns(ledger, [1, 2]))
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         with pytest.raises(LedgerNotUsable):
             run.commit([1], [(2, ACCEPTED)])
@@ -237,12 +237,12 @@ def test_rows_left_in_sending_are_in_doubt_at_the_next_start(ledger_factory: Led
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, [1, 2, 3]))
     digest = ledger.find(name).digest
-    with ledger.hold(digest):
+    with ledger.lock(digest):
         ledger.start(name, "ada").commit([1, 2], [])
     ledger_factory.close()
     ledger = ledger_factory.open()
     assert states(ledger, name)[1] is State.SENDING
-    with ledger.hold(digest):
+    with ledger.lock(digest):
         run = ledger.start(name, "ben")
         assert run.recovered == 2
         assert [payment.row for payment in run.pending(0, 9)] == [3]
@@ -258,7 +258,7 @@ def test_rows_left_in_sending_are_in_doubt_at_the_next_start(ledger_factory: Led
 def test_a_run_that_was_replaced_is_granted_nothing(ledger: Ledger) -> None:
     """The token is checked with the write of sending: a run that slept meanwhile can't send or record."""
     name = register(ledger, columns(ledger, [1, 2]))
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         old = ledger.start(name, "ada")
         old.commit([1], [])
         new = ledger.start(name, "ben")
@@ -275,7 +275,7 @@ def test_spilled_outcomes_are_merged_at_the_next_start(ledger_factory: LedgerFac
     """What the ledger could not take is not lost; a run that spilled sends nothing more."""
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, [1, 2, 3, 4]))
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         run.commit([1, 2, 3], [])
         run.spill([(1, ACCEPTED)])
@@ -284,7 +284,7 @@ def test_spilled_outcomes_are_merged_at_the_next_start(ledger_factory: LedgerFac
             run.commit([4], [])
     ledger_factory.close()
     ledger = ledger_factory.open()
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         assert run.recovered == 1
         run.finish(None)
@@ -298,7 +298,7 @@ def test_spilled_outcomes_are_merged_at_the_next_start(ledger_factory: LedgerFac
 def test_a_run_can_reject_rows_before_they_are_sent(ledger: Ledger) -> None:
     """Pending rows become rejected with their reason; a row already sent can't."""
     name = register(ledger, columns(ledger, [1, 2, 3]))
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         run.commit([1], [])
         run.reject([2, 3], "gatewayId.unknown")
@@ -318,7 +318,7 @@ def test_released_rows_are_pending_with_their_bodies(ledger: Ledger) -> None:
     name = register(ledger, columns(ledger, [1, 3, 5]), rejected([2, 4]))
     assert ledger.release(name, [columns(ledger, [1, 2]), columns(ledger, [4, 9])], "ben", "no duplicates") == 2
     assert ledger.release(name, [columns(ledger, [2])], "ben", "twice") == 0
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         assert [(p.row, p.body) for p in run.pending(0, 9)] == [(r, body_of(r).encode()) for r in range(1, 6)]
         run.commit([1, 2, 3, 4, 5], [])
@@ -335,7 +335,7 @@ def test_released_rows_are_pending_with_their_bodies(ledger: Ledger) -> None:
 def test_resolve_settles_rows_in_doubt_all_or_none(ledger: Ledger) -> None:
     """Each decision takes effect, with who and why in the history; one wrong row undoes all."""
     name = register(ledger, columns(ledger, range(1, 6)))
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         run.commit([1, 2, 3, 4], [])
         run.commit([], [(1, IN_DOUBT), (2, IN_DOUBT), (3, IN_DOUBT), (4, ACCEPTED)])
@@ -360,7 +360,7 @@ def test_resolve_settles_rows_in_doubt_all_or_none(ledger: Ledger) -> None:
     assert rows[1].answer.gateway_reference == "TX-9"
     event = list(ledger.events(name))[-1]
     assert (event.kind, event.who, event.why) == ("resolved", "ben", "asked the gateway")
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         assert run.commit([3], []) == {3}
         run.commit([], [(3, ACCEPTED)])
@@ -399,7 +399,7 @@ def test_an_equal_payment_counts_where_either_row_has_no_payment_id(
 def test_rejected_and_declined_rows_and_the_same_content_do_not_count_as_earlier(ledger: Ledger) -> None:
     """Pending, sent and in-doubt rows hold an equal payment back; those that were not made don't."""
     name = register(ledger, columns(ledger, range(1, 6), named=range(1, 6)))
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         run.commit([1, 2, 3], [])
         run.commit([], [(1, ACCEPTED), (2, DECLINED), (3, IN_DOUBT)])
@@ -410,17 +410,17 @@ def test_rejected_and_declined_rows_and_the_same_content_do_not_count_as_earlier
     found = ledger.earlier(lookup, days=5, now=datetime.now(UTC))
     assert [one.row for one in found] == [1, 3, 5]
     digest = ledger.find(name).digest
-    assert ledger.earlier(lookup, days=5, now=datetime.now(UTC), but_digest=digest) == []
+    assert ledger.earlier(lookup, days=5, now=datetime.now(UTC), exclude_digest=digest) == []
 
 
 def test_a_batch_is_held_by_one_run_at_a_time(ledger: Ledger) -> None:
     """A second hold fails at once, on another batch it doesn't; afterwards it is free again."""
-    with ledger.hold(b"a" * 32):
-        with pytest.raises(BatchHeld), ledger.hold(b"a" * 32):
+    with ledger.lock(b"a" * 32):
+        with pytest.raises(BatchHeld), ledger.lock(b"a" * 32):
             pass
-        with ledger.hold(b"b" * 32):
+        with ledger.lock(b"b" * 32):
             pass
-    with ledger.hold(b"a" * 32):
+    with ledger.lock(b"a" * 32):
         pass
 
 
@@ -428,7 +428,7 @@ def test_history_tells_who_did_what(ledger: Ledger) -> None:
     """Events are numbered without a gap, oldest first, and can be asked for by batch."""
     first = register(ledger, columns(ledger, [1]))
     second = register(ledger, columns(ledger, [1], salt="x"), content=b"two")
-    with ledger.hold(ledger.find(second).digest):
+    with ledger.lock(ledger.find(second).digest):
         run = ledger.start(second, "ada")
         run.commit([1], [])
         run.commit([], [(1, ACCEPTED)])
@@ -464,7 +464,7 @@ def test_a_ledger_open_for_reading_can_be_read_and_not_written(ledger_factory: L
     assert states(ledger, name) == {1: State.PENDING}
     assert ledger.check() == []
     digest = ledger.find(name).digest
-    with pytest.raises(LedgerNotUsable), ledger.hold(digest):
+    with pytest.raises(LedgerNotUsable), ledger.lock(digest):
         ledger.start(name, "ada")
     with pytest.raises(LedgerNotUsable):
         register(ledger, columns(ledger, [2]), content=b"two")

@@ -24,7 +24,7 @@ def used(ledger_factory: LedgerFactory) -> LedgerFactory:
     """A closed ledger whose rows stand in every state that stays."""
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, range(1, 9), named=[1, 5]), rejected([9]))
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         run.commit([1, 2, 3, 4], [])
         run.commit([], [(1, ACCEPTED), (2, DECLINED), (3, IN_DOUBT), (4, ACCEPTED)])
@@ -42,7 +42,7 @@ def what_is_told(ledger: Ledger) -> list[object]:
 def send_all(ledger: Ledger) -> set[int]:
     """Run the batch as a submission does; gives the rows that would have been sent, with their exact bodies."""
     batch = ledger.find(None)
-    with ledger.hold(batch.digest):
+    with ledger.lock(batch.digest):
         run = ledger.start(batch.batch, "ada")
         payments = run.pending(0, 100)
         granted = run.commit([payment.row for payment in payments], [])
@@ -148,7 +148,7 @@ def test_a_row_whose_attempt_contradicts_it_is_never_granted(
     monkeypatch.setattr(audit, "SMALL_BYTES", 0)
     ledger = used.open()
     batch = ledger.find(None)
-    with ledger.hold(batch.digest):
+    with ledger.lock(batch.digest):
         run = ledger.start(batch.batch, "ada")
         with pytest.raises(LedgerDamaged, match="row 1"):
             run.commit([1], [])
@@ -191,7 +191,7 @@ def test_bodies_are_erased_once_every_row_of_their_chunk_is_final(ledger_factory
     """A row in doubt keeps its chunk's bodies, since it may be sent again; its settlement erases them. Details stay."""
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, [1, 2, 3]))
-    with ledger.hold(ledger.find(name).digest):
+    with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         run.commit([1, 2, 3], [])
         run.commit([], [(1, ACCEPTED), (2, DECLINED), (3, IN_DOUBT)])
@@ -220,7 +220,7 @@ def test_a_spilled_outcome_counts_for_its_own_attempt_only(ledger_factory: Ledge
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, [1]))
     digest = ledger.find(name).digest
-    with ledger.hold(digest):
+    with ledger.lock(digest):
         run = ledger.start(name, "ada")
         run.commit([1], [])
         run.spill([(1, NOT_SENT)])
@@ -228,14 +228,14 @@ def test_a_spilled_outcome_counts_for_its_own_attempt_only(ledger_factory: Ledge
     (spilled,) = ledger_factory.witness.parent.glob("witness.spill.*")
     content = spilled.read_bytes()
     ledger = ledger_factory.open()
-    with ledger.hold(digest):
+    with ledger.lock(digest):
         run = ledger.start(name, "ada")
         assert run.commit([1], []) == {1}
     ledger_factory.close()
     assert not spilled.exists()
     spilled.write_bytes(content)
     ledger = ledger_factory.open()
-    with ledger.hold(digest):
+    with ledger.lock(digest):
         run = ledger.start(name, "ada")
         assert run.recovered == 1
         assert run.pending(0, 1) == []
@@ -247,7 +247,7 @@ def test_a_forged_or_torn_spill_line_is_passed_over(ledger_factory: LedgerFactor
     ledger = ledger_factory.create()
     name = register(ledger, columns(ledger, [1, 2]))
     digest = ledger.find(name).digest
-    with ledger.hold(digest):
+    with ledger.lock(digest):
         run = ledger.start(name, "ada")
         run.commit([1, 2], [])
         run.spill([(1, ACCEPTED), (2, ACCEPTED)])
@@ -256,7 +256,7 @@ def test_a_forged_or_torn_spill_line_is_passed_over(ledger_factory: LedgerFactor
     first, second, *_ = spilled.read_bytes().split(b"\n")
     spilled.write_bytes(first.replace(b"accepted", b"declined") + b"\n" + second[:-5])
     ledger = ledger_factory.open()
-    with ledger.hold(digest):
+    with ledger.lock(digest):
         run = ledger.start(name, "ada")
         assert run.recovered == 2
         run.finish(None)

@@ -73,7 +73,7 @@ def wait_for(process: subprocess.Popen[str], word: str) -> None:
 
 
 @pytest.fixture
-def registered(ledger_factory: LedgerFactory) -> LedgerFactory:
+def batch_count(ledger_factory: LedgerFactory) -> LedgerFactory:
     """A closed ledger with a batch of twelve rows."""
     ledger = ledger_factory.create()
     register(ledger, columns(ledger, range(1, 13)))
@@ -85,7 +85,7 @@ def recover(factory: LedgerFactory) -> dict[int, State]:
     """Open anew, start a run and end it; gives the states. The ledger must be in order."""
     ledger = factory.open()
     batch = ledger.find(None)
-    with ledger.hold(batch.digest):
+    with ledger.lock(batch.digest):
         ledger.start(batch.batch, "after").finish(None)
     assert ledger.check() == []
     return states(ledger, batch.batch)
@@ -97,14 +97,14 @@ def test_a_killed_holder_frees_its_batch_at_once(registered: LedgerFactory) -> N
     batch = ledger.find(None)
     with acting(registered, "hold") as process:
         wait_for(process, "held")
-        with pytest.raises(BatchHeld), ledger.hold(batch.digest):
+        with pytest.raises(BatchHeld), ledger.lock(batch.digest):
             pass
         process.send_signal(signal.SIGSTOP)
-        with pytest.raises(BatchHeld), ledger.hold(batch.digest):
+        with pytest.raises(BatchHeld), ledger.lock(batch.digest):
             pass
         process.kill()
         process.wait()
-    with ledger.hold(batch.digest):
+    with ledger.lock(batch.digest):
         run = ledger.start(batch.batch, "ada")
         assert run.recovered == 2
         run.finish(None)
@@ -136,7 +136,7 @@ def test_writers_of_several_processes_take_turns(ledger_factory: LedgerFactory) 
         said = [words(process)[-1][0] for process in (one, two, three)]
     assert said == ["registered"] * 3
     ledger = ledger_factory.open()
-    assert ledger.registered() == 60
+    assert ledger.batch_count() == 60
     assert all(batch.by_state[State.ACCEPTED].rows == 2 for batch in ledger.batches())
     assert ledger.check() == []
 

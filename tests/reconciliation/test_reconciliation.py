@@ -13,8 +13,8 @@ import pytest
 from batchpay.errors import FileRefused
 from batchpay.payment import State, Totals
 from batchpay.reconciliation.matching import match
-from batchpay.reconciliation.statement import ExportMap, Standing, load_export_map, read_export
-from batchpay.reconciliation.verdicts import Reconciliation, Verdict, found_doubts, reconcile
+from batchpay.reconciliation.statement import ExportMap, ReportedStatus, load_export_map, read_export
+from batchpay.reconciliation.verdicts import MatchStatus, Reconciliation, found_doubts, reconcile
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 
 TODAY = datetime.datetime.now(datetime.UTC).date()
@@ -49,7 +49,7 @@ def held_against(
     verdicts: dict[str, str] = {}
     with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
-            again = line["verdict"] == Verdict.AGAIN_THERE
+            again = line["verdict"] == MatchStatus.AGAIN_THERE
             name = f"there {line['line_there']}" if again or not line["row"] else line["row"]
             verdicts[name] = line["verdict"]
     valid = [row for row in rows if row.state is not State.REJECTED]
@@ -84,8 +84,8 @@ def test_every_row_and_line_has_a_verdict(tmp_path: Path) -> None:
         "5": "not sent or declined", "6": "status differs", "7": "not sent or declined",
         "there 4": "unknown here", "there 7": "there again", "there 8": "unreadable",
     }  # fmt: skip
-    assert result.here[Verdict.AMOUNT_DIFFERS] == Totals(1, 2000)
-    assert result.there[Verdict.AMOUNT_DIFFERS] == Totals(1, 2001)
+    assert result.here[MatchStatus.AMOUNT_DIFFERS] == Totals(1, 2000)
+    assert result.there[MatchStatus.AMOUNT_DIFFERS] == Totals(1, 2001)
     assert result.exit_code == 3
 
 
@@ -94,7 +94,7 @@ def test_all_matched_is_exit_code_0(tmp_path: Path) -> None:
     rows = [Planned(1, reference="R1"), Planned(2, State.DECLINED)]
     result, _, _ = held_against(tmp_path, rows, ["R1,,-12.50,TODAY,,Settled", "R7,INV-2,12.50,TODAY,,Declined"])
     assert result.exit_code == 0
-    assert result.there[Verdict.MATCHED] == Totals(2, 0)
+    assert result.there[MatchStatus.MATCHED] == Totals(2, 0)
 
 
 def test_a_row_that_waits_here_and_stands_there_is_told(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_lines_of_other_batches_are_known_as_theirs(tmp_path: Path) -> None:
     assert verdicts == {
         "1": "matched", "2": "in doubt, not found", "there 3": "of another batch", "there 4": "unknown here",
     }  # fmt: skip
-    assert result.there[Verdict.OTHER_BATCH] == Totals(1, 1250)
+    assert result.there[MatchStatus.OTHER_BATCH] == Totals(1, 1250)
 
 
 def test_the_better_of_two_lines_speaks_for_a_row(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_map_names_columns_words_and_dates(tmp_path: Path) -> None:
     )  # fmt: skip
     lines = read_export(path, mapping).lines
     assert [line.cents for line in lines] == [123450, 100, None]
-    assert [line.standing for line in lines] == [Standing.ACCEPTED, Standing.ACCEPTED, Standing.OTHER]
+    assert [line.standing for line in lines] == [ReportedStatus.ACCEPTED, ReportedStatus.ACCEPTED, ReportedStatus.OTHER]
     assert lines[0].on == datetime.date(2026, 11, 21)
 
 

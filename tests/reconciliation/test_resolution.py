@@ -154,7 +154,7 @@ def test_rows_in_doubt_say_what_to_look_for(tmp_path: Path) -> None:
     ]
     with ledger_in(tmp_path) as ledger:
         batch = ledger.find(add_batch(ledger, rows))
-        with ledger.hold(batch.digest):
+        with ledger.lock(batch.digest):
             take_over(ledger, batch, "tester")
         found = rows_in_doubt(ledger, batch.batch, timeout_s=30.0)
         assert ledger.find(batch.batch).stopped == "an earlier run was killed"

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from batchpay.ledger.contract import PaymentColumns, Texts
+from batchpay.ledger.contract import PackedTexts, PaymentColumns
 from batchpay.registration.request_body import RequestForm, canonical_bytes, payment_columns, show_requests
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, NUMBERS_ON_THE_WIRE, PAYMENT_ID, RECURRING, SHIPPING, TOP
 from tests.support.row_factory import Row, valid_rows
@@ -17,7 +17,7 @@ from tests.support.row_factory import Row, valid_rows
 STAMP = "BPTEST22-"
 CONTROLS = [chr(code) for code in range(1, 0x20)]
 ODD = ['"', "\\", '\\"', "a;b", "Ω \u2028", "😀", "\x7f", "</script>", *CONTROLS]
-"""Texts that a writer of JSON or of CSV must not stumble over."""
+"""PackedTexts that a writer of JSON or of CSV must not stumble over."""
 NODES = {"billing": BILLING, "shipping": SHIPPING, "ach": ACH}
 
 
@@ -144,7 +144,7 @@ def test_amounts_are_cents_and_digests_have_their_texts() -> None:
 def test_texts_come_apart_as_they_were_put_together() -> None:
     """Lengths are bytes, not characters; parts are cut between rows, and their sum is the whole."""
     texts = ["", "Zoë", "x" * 10, "Ω", ""]
-    joined = Texts.of(texts)
+    joined = PackedTexts.of(texts)
     assert joined.each() == [text.encode() for text in texts]
     assert [text for part in joined.parts(2) for text in part.each()] == joined.each()
     assert [len(part.lengths) for part in joined.parts(2)] == [2, 2, 1]

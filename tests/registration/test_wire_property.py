@@ -171,11 +171,11 @@ def test_the_ledger_keeps_a_body_byte_for_byte(tmp_path: Path) -> None:
     with closing(open_ledger(ledger_settings(tmp_path), create=True)) as ledger:
         (frame,) = valid_rows(source, options, verdict)
         (columns,) = payment_columns(ledger, frame, (), request_form(GatewaySettings()))
-        new = NewBatch(bytes(32), "a.csv", (), 1, {}, "http://127.0.0.1:9", ledger.registered())
+        new = NewBatch(bytes(32), "a.csv", (), 1, {}, "http://127.0.0.1:9", ledger.batch_count())
         with ledger.register(new, "tester") as registering:
             registering.add_payments(columns)
             name = registering.finish()
-        with ledger.hold(bytes(32)):
+        with ledger.lock(bytes(32)):
             run = ledger.start(name, "tester")
             (payment,) = run.pending(0, 10)
             run.finish(None)

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchpay.ledger.contract import Ledger, NewBatch, PaymentColumns, RejectedColumns, Texts
+from batchpay.ledger.contract import Ledger, NewBatch, PackedTexts, PaymentColumns, RejectedColumns
 from batchpay.ledger.sqlite.opening import open_ledger
 from batchpay.payment import Answer, Outcome, State, Totals
 from batchpay.settings import LedgerSettings
@@ -72,7 +72,7 @@ def add_batch(
     digest = content.digest()
     new = NewBatch(
         digest=digest, file=file, columns=tuple(carried), rows=len(rows) + len(rejected), options={}, origin=ORIGIN,
-        seen=ledger.registered(),
+        batch_count_seen=ledger.batch_count(),
     )  # fmt: skip
     with ledger.register(new, "tester") as registering:
         if rows:
@@ -109,8 +109,8 @@ def _columns(ledger: Ledger, rows: Sequence[Planned], carried: Sequence[str]) ->
         payment_ids=[None] * len(rows),
         payees=[digest for digest in ledger.digest("payee", names, 8) if digest],
         accounts=[digest for digest in ledger.digest("account", texts, 8) if digest],
-        details=Texts.of(json.dumps(_details(row) | own, ensure_ascii=False) for row in rows),
-        bodies=Texts.of(json.dumps({"row": row.row}) for row in rows),
+        details=PackedTexts.of(json.dumps(_details(row) | own, ensure_ascii=False) for row in rows),
+        bodies=PackedTexts.of(json.dumps({"row": row.row}) for row in rows),
     )
 
 
@@ -131,7 +131,7 @@ def _send(ledger: Ledger, name: str, digest: bytes, rows: Sequence[Planned], sto
     begun = [row for row in rows if row.state is not State.PENDING]
     if not begun:
         return
-    with ledger.hold(digest):
+    with ledger.lock(digest):
         run = ledger.start(name, "tester")
         assert run.commit([row.row for row in begun], []) == {row.row for row in begun}
         run.commit([], [(row.row, _outcome(row)) for row in begun if row.state is not State.SENDING])

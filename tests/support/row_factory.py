@@ -21,7 +21,7 @@ from tests.support.independent_checker import (
 
 Row = dict[str, str | None]
 Mutation = Callable[[Row, Row, Random], None]
-"""Changes the first row so that a rule finds it at fault; the second is the row before it in the file."""
+"""TotalsDelta the first row so that a rule finds it at fault; the second is the row before it in the file."""
 
 AS_OF = date(2026, 11, 20)
 """The day that the factory's rows are made for: recurring payments start after it."""

@@ -14,7 +14,7 @@ from batchpay.payment import State
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation.rejects import OURS, open_rejects
 from batchpay.validation.verdict import check
-from batchpay.workflows.file_check import FileRequest, Surroundings, check_file
+from batchpay.workflows.file_check import CheckContext, FileRequest, check_file
 from tests.support.command import small_file
 
 AS_OF = datetime.date(2026, 11, 21)
@@ -30,7 +30,7 @@ def test_a_row_that_fails_twice_stands_once(tmp_path: Path, ending: str) -> None
     file.write_text("\n".join(lines) + "\n", "utf-8")
     target = tmp_path / f"wrong.{ending}"
     request = FileRequest(str(file), RuleOptions(AS_OF), rejects=target)
-    summary = check_file(request, Surroundings()).summary(request)
+    summary = check_file(request, CheckContext()).summary(request)
     assert summary.of(State.REJECTED).rows == 2
     frame = pl.read_csv(target, infer_schema=False) if ending == "csv" else pl.read_parquet(target)
     assert frame["_row"].to_list() == ["2", "3"]

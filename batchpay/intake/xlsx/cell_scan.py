@@ -38,7 +38,7 @@ _FORMULA = re.compile(rb"<c\b([^>]*)>\s*<f[ />]")
 _REFERENCE = re.compile(rb'\br="([A-Z]{1,3})([0-9]{1,10})"')
 _NUMERIC_CELL = re.compile(rb'<c(?=\s)(?!.*\bt="(?!n")).*?\ss="([0-9]+)"', re.DOTALL)
 
-Place = tuple[int, int]
+CellRef = tuple[int, int]
 """Row and column of a cell, both from 1."""
 
 
@@ -46,9 +46,9 @@ Place = tuple[int, int]
 class Sheet:
     """What a scan found in a sheet."""
 
-    errors: dict[Place, str] = field(default_factory=dict)
-    formulas: set[Place] = field(default_factory=set)
-    styles: dict[Place, str] = field(default_factory=dict)
+    errors: dict[CellRef, str] = field(default_factory=dict)
+    formulas: set[CellRef] = field(default_factory=set)
+    styles: dict[CellRef, str] = field(default_factory=dict)
     """Number formats that pad with zeros, of the numeric cells that have one."""
     hidden_rows: list[int] = field(default_factory=list)
     last_row: int = 0
@@ -127,7 +127,7 @@ def _special_cells(block: bytes, found: Sheet) -> None:
         found.formulas.update(_place(cell[1]) for cell in _FORMULA.finditer(block))
 
 
-def _styled_cells(block: bytes, formats: dict[str, str]) -> Iterator[tuple[Place, str]]:
+def _styled_cells(block: bytes, formats: dict[str, str]) -> Iterator[tuple[CellRef, str]]:
     """Numeric cells of these styles with their formats."""
     for style in _style_of(tuple(formats)).finditer(block):
         tag = block[block.rfind(b"<", 0, style.start()) : block.find(b">", style.end())]
@@ -141,7 +141,7 @@ def _style_of(numbers: tuple[str, ...]) -> re.Pattern[bytes]:
     return re.compile(rf's="(?:{"|".join(numbers)})"'.encode())
 
 
-def _place(attributes: bytes) -> Place:
+def _place(attributes: bytes) -> CellRef:
     match = _REFERENCE.search(attributes)
     if match is None:
         raise FileRefused("is a broken XLSX")

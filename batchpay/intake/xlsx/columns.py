@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from batchpay.intake.xlsx.cell_scan import Place, Sheet
+from batchpay.intake.xlsx.cell_scan import CellRef, Sheet
 from batchpay.intake.xlsx.cells import IDENTIFIERS, render
 from batchpay.schemas.columns import COLUMNS, MONEY
 
@@ -40,7 +40,7 @@ class ColumnRenderer:
                     faults[f"{kind}.c{at}"] = [found.get(row, "") for row in range(len(values))]
         return columns | faults
 
-    def _by_column(self, found: Iterable[tuple[Place, str]]) -> list[_Found]:
+    def _by_column(self, found: Iterable[tuple[CellRef, str]]) -> list[_Found]:
         columns: list[_Found] = [[] for _ in self._targets]
         for (row, column), text in sorted(found):
             at = column - 1 - self._columns_before

@@ -16,7 +16,7 @@ from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, STATE_CODES, STATES, read_ranges
 from batchpay.ledger.sqlite.store import FIRST_MAC, Store, event_mac
 from batchpay.ledger.sqlite.transitions import IN_DOUBT, OPEN, PENDING, REJECTED, SENDING
-from batchpay.ledger.sqlite.witness import Testimony
+from batchpay.ledger.sqlite.witness import WitnessRecord
 from batchpay.payment import State
 
 SMALL_BYTES = 4 << 20
@@ -62,7 +62,7 @@ def check_at_opening(store: Store) -> None:
         raise LedgerDamaged(f"{problems[0]}; nothing was sent (batchpay ledger check says more)")
 
 
-def check_witness(store: Store, connection: sqlite3.Connection, testimony: Testimony | None) -> list[str]:
+def check_witness(store: Store, connection: sqlite3.Connection, testimony: WitnessRecord | None) -> list[str]:
     """Hold the ledger against its witness."""
     path = store.witness.path
     way_out = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'

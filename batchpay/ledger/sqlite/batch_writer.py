@@ -12,12 +12,12 @@ from operator import mul
 from typing import Any
 
 from batchpay.errors import BatchpayError
-from batchpay.ledger.contract import NewBatch, PaymentColumns, RegisteredMeanwhile, RejectedColumns, Texts
+from batchpay.ledger.contract import NewBatch, PackedTexts, PaymentColumns, RegisteredMeanwhile, RejectedColumns
 from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, place_of, seal_texts
 from batchpay.ledger.sqlite.encoding import DIRECTION_CODES, STATE_CODES, digest_numbers, now_ms, row_id, write_ranges
 from batchpay.ledger.sqlite.preconditions import translated
 from batchpay.ledger.sqlite.store import Store, Transaction
-from batchpay.ledger.sqlite.totals import Changes
+from batchpay.ledger.sqlite.totals import TotalsDelta
 from batchpay.payment import State
 
 _REJECTED = STATE_CODES[State.REJECTED]
@@ -83,11 +83,11 @@ class SqliteRegistering:
         self._transaction = transaction
         self._new = batch
         self._who = who
-        self._meanwhile = transaction.execute("SELECT count(*) FROM batch").fetchone()[0] != batch.seen
+        self._meanwhile = transaction.execute("SELECT count(*) FROM batch").fetchone()[0] != batch.batch_count_seen
         self._name = self._free_name()
         self._id = self._insert_batch()
         self._chunks = ChunkWriter(store, transaction, self._id)
-        self._changes = Changes()
+        self._changes = TotalsDelta()
         self._rows: dict[int, list[int]] = {_PENDING: [], _REJECTED: []}
         self._ranges: dict[int, list[str]] = {_PENDING: [], _REJECTED: []}
         self._weight = self._line_weight = 0
@@ -230,7 +230,7 @@ def release(store: Store, batch: int, payments: Sequence[PaymentColumns], who: s
     released: list[int] = []
     with store.transaction() as transaction:
         writer = ChunkWriter(store, transaction, batch)
-        changes = Changes()
+        changes = TotalsDelta()
         for columns in payments:
             released += _release_columns(transaction, batch, columns, writer, changes)
         writer.write_identities()
@@ -241,7 +241,7 @@ def release(store: Store, batch: int, payments: Sequence[PaymentColumns], who: s
 
 
 def _release_columns(
-    transaction: Transaction, batch: int, payments: PaymentColumns, writer: ChunkWriter, changes: Changes
+    transaction: Transaction, batch: int, payments: PaymentColumns, writer: ChunkWriter, changes: TotalsDelta
 ) -> list[int]:
     """Release those rows of one set of columns that are rejected and carry the same amount."""
     rejected: dict[int, int] = {}
@@ -262,8 +262,8 @@ def _release_columns(
         payment_ids=[payments.payment_ids[position] for position in rejected],
         payees=[payments.payees[position] for position in rejected],
         accounts=[payments.accounts[position] for position in rejected],
-        details=Texts.of(details[position] for position in rejected),
-        bodies=Texts.of(bodies[position] for position in rejected),
+        details=PackedTexts.of(details[position] for position in rejected),
+        bodies=PackedTexts.of(bodies[position] for position in rejected),
     )
     ids = [row_id(batch, row) for row in chosen.rows]
     chunks = writer.add(ids, chosen)

@@ -32,10 +32,10 @@ GROUP BY wanted.row
 """  # noqa: S608
 
 
-def earlier(store: Store, lookup: Lookup, days: int, now: datetime, but_digest: bytes | None) -> list[Earlier]:
+def earlier(store: Store, lookup: Lookup, days: int, now: datetime, exclude_digest: bytes | None) -> list[Earlier]:
     """See contract.Ledger; at most one earlier payment a row, one with the same paymentId before others."""
     since = to_ms(now - timedelta(days=days))
-    but = _NO_DIGEST if but_digest is None else but_digest
+    but = _NO_DIGEST if exclude_digest is None else exclude_digest
     has_name = [payment_id is not None for payment_id in lookup.payment_ids]
     payment_ids = [payment_id for payment_id in lookup.payment_ids if payment_id is not None]
     named = [

@@ -61,7 +61,7 @@ class SqliteLedger:
         """See contract.Ledger."""
         return self._store.keys.digest_stream(purpose)
 
-    def registered(self) -> int:
+    def batch_count(self) -> int:
         """See contract.Ledger."""
         with self._store.reading() as connection:
             return int(connection.execute("SELECT count(*) FROM batch").fetchone()[0])
@@ -70,9 +70,11 @@ class SqliteLedger:
         """See contract.Ledger."""
         return reading.find_digest(self._store, digest, again_reason)
 
-    def earlier(self, lookup: Lookup, *, days: int, now: datetime, but_digest: bytes | None = None) -> list[Earlier]:
+    def earlier(
+        self, lookup: Lookup, *, days: int, now: datetime, exclude_digest: bytes | None = None
+    ) -> list[Earlier]:
         """See contract.Ledger."""
-        return duplicate_lookup.earlier(self._store, lookup, days, now, but_digest)
+        return duplicate_lookup.earlier(self._store, lookup, days, now, exclude_digest)
 
     def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:
         """See contract.Ledger."""
@@ -105,7 +107,7 @@ class SqliteLedger:
             self._held.discard(digest)
             os.close(descriptor)
 
-    def hold(self, digest: bytes) -> AbstractContextManager[None]:
+    def lock(self, digest: bytes) -> AbstractContextManager[None]:
         """See contract.Ledger. The kernel gives the lock back when its holder dies."""
         return self._holding(digest)
 
@@ -142,9 +144,9 @@ class SqliteLedger:
         """See contract.Ledger."""
         return reading.events(self._store, batch)
 
-    def payee_facts(self, payees: Sequence[bytes], but_digest: bytes | None = None) -> dict[bytes, PayeeFacts]:
+    def payee_facts(self, payees: Sequence[bytes], exclude_digest: bytes | None = None) -> dict[bytes, PayeeFacts]:
         """See contract.Ledger."""
-        return payee_history.payee_facts(self._store, payees, but_digest)
+        return payee_history.payee_facts(self._store, payees, exclude_digest)
 
     def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
         """See contract.Ledger."""

@@ -30,8 +30,8 @@ from batchpay.ledger.sqlite.preconditions import (
     sync_directory,
     translated,
 )
-from batchpay.ledger.sqlite.store import FIRST_MAC, LOCK_WAIT_S, FileLock, Place, Store, connect, event_mac
-from batchpay.ledger.sqlite.witness import Testimony, Witness
+from batchpay.ledger.sqlite.store import FIRST_MAC, LOCK_WAIT_S, FileLock, LedgerPaths, Store, connect, event_mac
+from batchpay.ledger.sqlite.witness import Witness, WitnessRecord
 from batchpay.settings import LedgerSettings, config_directory, state_directory, who
 
 __all__ = ["accept_ledger", "create_ledger", "location", "open_ledger"]
@@ -40,7 +40,7 @@ SQLITE_LEAST = (3, 38, 0)
 """STRICT tables, RETURNING, and JSON functions in every build."""
 
 
-def location(settings: LedgerSettings) -> Place:
+def location(settings: LedgerSettings) -> LedgerPaths:
     """Tell where the ledger, its key and its witness are.
 
     A ledger at a place of its own has a witness of its own, beside the key: its name carries a digest of the place.
@@ -57,7 +57,7 @@ def location(settings: LedgerSettings) -> Place:
     else:
         mark = hashlib.sha256(os.fsencode(ledger.resolve())).hexdigest()[:8]
         witness = key.with_name(f"ledger-{mark}.witness")
-    return Place(ledger, key, witness)
+    return LedgerPaths(ledger, key, witness)
 
 
 def open_ledger(settings: LedgerSettings, *, create: bool = False, read_only: bool = False) -> SqliteLedger:
@@ -77,7 +77,7 @@ def open_ledger(settings: LedgerSettings, *, create: bool = False, read_only: bo
     return _open(place, read_only=read_only, trusts_witness=True)
 
 
-def create_ledger(settings: LedgerSettings) -> Place:
+def create_ledger(settings: LedgerSettings) -> LedgerPaths:
     """Make a new, empty ledger, its key if there is none yet, and its witness; tells where they are.
 
     Never over an existing ledger, and never where a witness remembers one with payments: its disk may not be mounted.
@@ -118,7 +118,7 @@ def accept_ledger(settings: LedgerSettings, who: str, why: str) -> int:
         ledger.close()
 
 
-def _write_new(place: Place, keys: Keys) -> None:
+def _write_new(place: LedgerPaths, keys: Keys) -> None:
     """Write under another name and rename, the witness first: a crash leaves either no ledger or a whole one."""
     temporary = place.ledger.with_name(place.ledger.name + ".new")
     for left_over in ("", "-wal", "-shm", "-journal"):
@@ -138,12 +138,12 @@ def _write_new(place: Place, keys: Keys) -> None:
         connection.execute("COMMIT")
     finally:
         connection.close()
-    Witness(place.witness, keys).replace(Testimony(ledger_id, 1, mac))
+    Witness(place.witness, keys).replace(WitnessRecord(ledger_id, 1, mac))
     temporary.replace(place.ledger)
     sync_directory(place.ledger.parent)
 
 
-def _open(place: Place, *, read_only: bool, trusts_witness: bool, wait_s: float = LOCK_WAIT_S) -> SqliteLedger:
+def _open(place: LedgerPaths, *, read_only: bool, trusts_witness: bool, wait_s: float = LOCK_WAIT_S) -> SqliteLedger:
     if sqlite3.sqlite_version_info < SQLITE_LEAST:
         least = ".".join(map(str, SQLITE_LEAST[:2]))
         raise LedgerNotUsable(f"SQLite {sqlite3.sqlite_version} is too old; {least} is needed")

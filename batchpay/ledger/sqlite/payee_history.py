@@ -26,12 +26,12 @@ def remember_payees(transaction: Transaction, batch: int) -> None:
     transaction.execute(_REMEMBER, (batch, *id_range(batch)))
 
 
-def payee_facts(store: Store, payees: Sequence[bytes], but_digest: bytes | None) -> dict[bytes, PayeeFacts]:
+def payee_facts(store: Store, payees: Sequence[bytes], exclude_digest: bytes | None) -> dict[bytes, PayeeFacts]:
     """See contract.Ledger."""
     counts: dict[bytes, list[int]] = {}
     accounts: dict[bytes, set[bytes]] = {}
     with store.reading() as connection:
-        same = connection.execute("SELECT id FROM batch WHERE digest = ?", (but_digest or b"",)).fetchall()
+        same = connection.execute("SELECT id FROM batch WHERE digest = ?", (exclude_digest or b"",)).fetchall()
         but = {number for (number,) in same}
         connection.execute("CREATE TEMP TABLE wanted (payee BLOB)")
         # In the order of the keys, so that the walk through the table goes one way.

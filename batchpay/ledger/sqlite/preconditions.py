@@ -1,6 +1,6 @@
 """When a ledger is not usable: its file, its directory, its disk; and SQLite's errors in our words.
 
-Texts name paths and reasons, never data: SQLite's own texts are not passed on.
+PackedTexts name paths and reasons, never data: SQLite's own texts are not passed on.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def accept_witness(store: Store, who: str, why: str) -> int:
     """
     if not who.strip() or not why.strip():
         raise WrongUse("a ledger is accepted by a named person, with a reason")
-    doubted = 0
+    marked_in_doubt = 0
     testimony = store.witness.read()
     with store.transaction() as transaction:
         for (batch,) in transaction.execute("SELECT id FROM batch ORDER BY id").fetchall():
@@ -59,11 +59,11 @@ def accept_witness(store: Store, who: str, why: str) -> int:
                 for row in mover.ids_in(state):
                     mover.move(row, state, IN_DOUBT)
                     mover.note_attempt(row, IN_DOUBT, RESTORED_REASON, at=None)
-                    doubted += 1
+                    marked_in_doubt += 1
             moved = mover.finish()
             if moved:
                 transaction.event("doubted", batch, who, RESTORED_REASON, moved)
         witnessed = testimony.number if testimony else None
-        transaction.event("witness accepted", None, who, why, {"doubted": doubted, "witnessed": witnessed})
+        transaction.event("witness accepted", None, who, why, {"doubted": marked_in_doubt, "witnessed": witnessed})
         transaction.replaces_witness = True
-    return doubted
+    return marked_in_doubt

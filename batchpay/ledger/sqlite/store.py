@@ -26,7 +26,7 @@ from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.sqlite.encoding import now_ms
 from batchpay.ledger.sqlite.preconditions import FOREIGN, translate, translated
-from batchpay.ledger.sqlite.witness import Testimony, Witness
+from batchpay.ledger.sqlite.witness import Witness, WitnessRecord
 
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another one: registering a million rows takes some ten seconds."""
@@ -40,7 +40,7 @@ FIRST_MAC = bytes(32)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LedgerPaths:
     """Where a ledger's files are."""
 
     ledger: Path
@@ -118,7 +118,7 @@ class FileLock:
 class Store:
     """The ledger's writing connection, if it may write, and its reading ones."""
 
-    def __init__(self, place: Place, keys: Keys, *, read_only: bool, wait_s: float = LOCK_WAIT_S) -> None:
+    def __init__(self, place: LedgerPaths, keys: Keys, *, read_only: bool, wait_s: float = LOCK_WAIT_S) -> None:
         self.place = place
         self.keys = keys
         self.witness = Witness(place.witness, keys)
@@ -210,7 +210,7 @@ class Store:
         finally:
             self._turn.release()
 
-    def committed(self, connection: sqlite3.Connection, last: Testimony | None, replaces_witness: bool) -> None:
+    def committed(self, connection: sqlite3.Connection, last: WitnessRecord | None, replaces_witness: bool) -> None:
         """After a commit, still under the lock: tell the witness, and checkpoint now and then."""
         if last is not None and replaces_witness:
             self.witness.replace(last)
@@ -285,7 +285,7 @@ class Transaction:
         self.connection = connection
         self.replaces_witness = False
         """Whether the witness forgets what it knew: a person accepted the ledger as it stands."""
-        self._last: Testimony | None = None
+        self._last: WitnessRecord | None = None
         connection.execute("BEGIN IMMEDIATE")
 
     def execute(self, statement: str, parameters: tuple[Any, ...] = ()) -> sqlite3.Cursor:
@@ -312,7 +312,7 @@ class Transaction:
         event = (number + 1, now_ms(), batch, kind, who, why, text)
         mac = event_mac(self._store.keys, before, event)
         self.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*event, mac))
-        self._last = Testimony(self._store.ledger_id, number + 1, mac)
+        self._last = WitnessRecord(self._store.ledger_id, number + 1, mac)
 
     def commit(self) -> None:
         """Make it durable, then tell the witness; on an error nothing more may be written by this ledger object."""

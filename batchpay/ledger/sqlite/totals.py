@@ -8,7 +8,7 @@ from batchpay.ledger.sqlite.store import Transaction
 from batchpay.payment import Totals
 
 
-class Changes:
+class TotalsDelta:
     """What a transaction adds to, and takes from, the totals by state and direction."""
 
     def __init__(self) -> None:

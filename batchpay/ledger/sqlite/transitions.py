@@ -14,7 +14,7 @@ from typing import Any
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.sqlite.encoding import ROW_MASK, STATE_CODES, STATES, row_id, write_ranges
 from batchpay.ledger.sqlite.store import Transaction
-from batchpay.ledger.sqlite.totals import Changes
+from batchpay.ledger.sqlite.totals import TotalsDelta
 from batchpay.payment import Outcome, State
 
 REJECTED = STATE_CODES[State.REJECTED]
@@ -69,7 +69,7 @@ class Mover:
         self._keys = transaction.keys
         self._transaction = transaction
         self._batch = batch
-        self._changes = Changes()
+        self._changes = TotalsDelta()
         self._closed: Counter[int] = Counter()
         self._moved: defaultdict[int, list[int]] = defaultdict(list)
 

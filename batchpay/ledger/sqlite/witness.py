@@ -20,7 +20,7 @@ _WORD = "batchpay-witness"
 
 
 @dataclass(frozen=True, slots=True)
-class Testimony:
+class WitnessRecord:
     """What a witness remembers of a ledger."""
 
     ledger_id: str
@@ -40,7 +40,7 @@ class Witness:
         """Whether there is a witness at all."""
         return os.path.lexists(self.path)
 
-    def read(self) -> Testimony | None:
+    def read(self) -> WitnessRecord | None:
         """Give the later of the records that are whole; None where none is (or its key is another)."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -55,7 +55,7 @@ class Witness:
         found = [self._parse(content[start : start + _SLOT_BYTES]) for start in (0, _SLOT_BYTES)]
         return max((one for one in found if one), key=lambda one: one.number, default=None)
 
-    def write(self, testimony: Testimony) -> None:
+    def write(self, testimony: WitnessRecord) -> None:
         """Remember the last event; the caller holds the ledger's write lock."""
         try:
             if self._descriptor < 0:
@@ -72,7 +72,7 @@ class Witness:
         except OSError as error:
             raise LedgerNotUsable(f"the ledger's witness {self.path} can't be synced: {error.strerror}") from None
 
-    def replace(self, testimony: Testimony) -> None:
+    def replace(self, testimony: WitnessRecord) -> None:
         """Forget everything else and remember this: at creation, and when a person accepts a ledger as it stands."""
         self.close()
         make_private_directory(self.path.parent)
@@ -101,14 +101,14 @@ class Witness:
     def _open(self) -> None:
         self._descriptor = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
 
-    def _record(self, testimony: Testimony) -> bytes:
+    def _record(self, testimony: WitnessRecord) -> bytes:
         text = f"{_WORD} {testimony.ledger_id} {testimony.number} {testimony.mac.hex()}"
         proof = self._keys.mac("witness", text.encode()).hex()
         return f"{text} {proof}\n".encode().ljust(_SLOT_BYTES, b"\0")
 
-    def _parse(self, record: bytes) -> Testimony | None:
+    def _parse(self, record: bytes) -> WitnessRecord | None:
         text, _, proof = record.rstrip(b"\0").rstrip(b"\n").rpartition(b" ")
         words = text.decode("ascii", "replace").split(" ")
         if proof != self._keys.mac("witness", text).hex().encode() or len(words) != 4:
             return None
-        return Testimony(words[1], int(words[2]), bytes.fromhex(words[3]))
+        return WitnessRecord(words[1], int(words[2]), bytes.fromhex(words[3]))
