@@ -1,0 +1,73 @@
+"""What would be sent, counted chunk by chunk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from batchpay.approval.to_send import Origin, ToSend, ToSendCount
+from batchpay.errors import BatchpayError
+from batchpay.payment import Totals
+
+
+def frame(*rows: tuple[int, str, str, str]) -> pl.DataFrame:
+    schema = {"_row": pl.UInt32, "gatewayId": pl.String, "transactionType": pl.String, "amount": pl.String}
+    return pl.DataFrame(list(rows), schema=schema, orient="row")
+
+
+ONE = (1, "07", "DEBIT", "12.50")
+TWO = (2, "7", "CREDIT", "0.07")
+THREE = (3, "12", "CREDIT", "100.00")
+
+
+def count(*parts: tuple[Origin, pl.DataFrame], held_back: Totals = Totals()) -> ToSend:
+    counted = ToSendCount()
+    for origin, rows in parts:
+        counted.add(origin, rows)
+    counted.hold_back(held_back)
+    return counted.finish()
+
+
+def test_every_row_is_counted_once_and_what_is_held_back_is_in_no_sum() -> None:
+    """Origins, directions and accounts give the same total; `07` and `7` are one account."""
+    found = count((Origin.PENDING, frame(ONE, TWO)), (Origin.RELEASED, frame(THREE)), held_back=Totals(1, 900))
+    assert (found.new, found.pending, found.released) == (Totals(), Totals(2, 1_257), Totals(1, 10_000))
+    assert found.held_back == Totals(1, 900)
+    assert found.total == Totals(3, 11_257)
+    assert found.by_direction == {"DEBIT": Totals(1, 1_250), "CREDIT": Totals(2, 10_007)}
+    assert found.by_account == {"7": Totals(2, 1_257), "12": Totals(1, 10_000)}
+
+
+def test_the_size_of_the_chunks_does_not_matter() -> None:
+    """The same rows are the same to send, however they were read."""
+    whole = count((Origin.NEW, frame(ONE, TWO, THREE)))
+    parts = count(*((Origin.NEW, frame(row)) for row in (ONE, TWO, THREE)))
+    assert parts == whole
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [(Origin.NEW, frame(ONE, (5, *TWO[1:])))],
+        [(Origin.NEW, frame(ONE)), (Origin.RELEASED, frame(TWO))],
+        [(Origin.PENDING, frame(ONE, TWO))],
+    ],
+    ids=["another row of the same amount", "one of them released", "registered meanwhile"],
+)
+def test_other_rows_of_equal_totals_are_told_apart(other: list[tuple[Origin, pl.DataFrame]]) -> None:
+    """Equal sums are not enough: which rows go, and why, is part of what was approved."""
+    first, second = count((Origin.NEW, frame(ONE, TWO))), count(*other)
+    assert first.total == second.total
+    assert first.rows_digest != second.rows_digest
+
+
+@pytest.mark.parametrize("name", ["by_direction", "by_account"])
+@pytest.mark.parametrize("totals", [Totals(1, 99), Totals(2, 100), Totals()])
+def test_figures_that_do_not_add_up_are_refused(name: str, totals: Totals) -> None:
+    """A page whose parts are not its whole is never shown."""
+    right: dict[str, Any] = {"by_direction": {"DEBIT": Totals(1, 100)}, "by_account": {"7": Totals(1, 100)}}
+    ToSend(new=Totals(1, 100), **right)
+    with pytest.raises(BatchpayError, match="would be sent"):
+        ToSend(new=Totals(1, 100), **(right | {name: {"7": totals}}))
