@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
-from batchpay.ledger.contract import BatchSummary
+from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State, Totals, format_cents
 
 SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)

@@ -35,8 +35,11 @@ FLOW = (
 )
 """The rooms in the order in which data passes them. A room imports only rooms that stand before it."""
 
-ANYWHERE = {"batchpay.ledger.contract"}
-"""The ledger's contract names no database: rooms before the ledger speak to it by this alone."""
+ANYWHERE = ("batchpay.ledger.contract", "batchpay.ledger.records")
+"""The ledger's contract names no database: rooms before the ledger speak to it by these alone."""
+
+LEDGER_DOORS = (*ANYWHERE, "batchpay.ledger.open")
+"""All that other rooms, and their tests, may know of the ledger: which database holds it is its own affair."""
 
 RIGHT_HALF = ("ledger", "gateway", "sending")
 """What sends imports neither polars nor pandera."""
@@ -95,7 +98,7 @@ def test_imports_point_one_way(path: Path) -> None:
     """A room imports only rooms before it in the flow, and heavy libraries stay where they belong."""
     room = room_of(path)
     names = imported_names(ast.parse(path.read_text("utf-8")))
-    ours = {name for name in names if name.startswith("batchpay.") and not name.startswith(tuple(ANYWHERE))}
+    ours = {name for name in names if name.startswith("batchpay.") and not name.startswith(ANYWHERE)}
     rooms = {name.split(".")[1] for name in ours} & set(FLOW) - {room}
     if room != "__init__":
         late = rooms - set(FLOW[: FLOW.index(room)])
@@ -121,6 +124,16 @@ def test_the_sandbox_knows_nothing_of_the_client() -> None:
         if room_of(path) == "sandbox":
             names = imported_names(ast.parse(path.read_text("utf-8")))
             assert not any(name.startswith(("batchpay.gateway", "batchpay.schemas")) for name in names), path
+
+
+def test_the_ledger_has_one_door() -> None:
+    """No other room, and no test but the ledger's own, imports what is behind `open_ledger`."""
+    tests = [path for path in (ROOT / "tests").rglob("*.py") if path.parent != ROOT / "tests" / "ledger"]
+    for path in [*sources(), *tests]:
+        if not path.is_relative_to(ROOT / "batchpay" / "ledger"):
+            names = imported_names(ast.parse(path.read_text("utf-8")))
+            behind = {name for name in names if name.startswith("batchpay.ledger.")}
+            assert not {name for name in behind if not name.startswith(LEDGER_DOORS)}, path
 
 
 def test_the_right_half_is_light() -> None:

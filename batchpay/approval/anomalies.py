@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from batchpay.ledger.contract import PayeeFacts
+from batchpay.ledger.records import PayeeFacts
 from batchpay.payment import format_cents
 
 UNUSUAL_TIMES = 3

@@ -29,7 +29,7 @@ def init(context: Context) -> int:
 
     Example: batchpay ledger init
     """
-    from batchpay.ledger.sqlite.opening import create_ledger
+    from batchpay.ledger.open import create_ledger
 
     place = create_ledger(context.settings.ledger)
     if context.json:
@@ -52,7 +52,7 @@ def check(context: Context, accept_witness: bool, reason: str | None) -> int:
 
     Example: batchpay ledger check
     """
-    from batchpay.ledger.sqlite.opening import accept_ledger, open_ledger
+    from batchpay.ledger.open import accept_ledger, open_ledger
     from batchpay.settings import who
 
     marked_in_doubt = 0
@@ -84,7 +84,7 @@ def backup(context: Context, target: Path) -> int:
 
     Example: batchpay ledger backup /mnt/safe/ledger-2026-07-24.db
     """
-    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.ledger.open import open_ledger
 
     with closing(open_ledger(context.settings.ledger, read_only=True)) as opened:
         opened.backup(target)

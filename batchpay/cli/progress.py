@@ -17,7 +17,7 @@ from batchpay.payment import State
 from batchpay.settings import Settings
 
 if TYPE_CHECKING:
-    from batchpay.ledger.contract import BatchSummary
+    from batchpay.ledger.records import BatchSummary
     from batchpay.sending.pacing import Throttle
     from batchpay.sending.sender import Tally
 

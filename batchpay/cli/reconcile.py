@@ -16,7 +16,8 @@ from batchpay.payment import State, Totals
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from batchpay.ledger.contract import BatchSummary, Ledger
+    from batchpay.ledger.contract import Ledger
+    from batchpay.ledger.records import BatchSummary
     from batchpay.reconciliation.matching import Matching
     from batchpay.reconciliation.statement import Export
     from batchpay.reconciliation.verdicts import FoundDoubt, Reconciliation
@@ -43,7 +44,7 @@ def reconcile(context: Context, /, batch: str, **options: Any) -> int:
 
     Example: batchpay reconcile 3f2a91c0d7e1 --against settlements.csv
     """
-    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.ledger.open import open_ledger
     from batchpay.reconciliation.matching import match
     from batchpay.reconciliation.statement import ExportMap, load_export_map, read_export
     from batchpay.reconciliation.verdicts import reconcile as reconcile_batch

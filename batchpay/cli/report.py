@@ -23,7 +23,7 @@ def report(context: Context, batch: str | None, out: str | None) -> int:
 
     Example: batchpay report 3f2a91c0d7e1 --out today.html
     """
-    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.ledger.open import open_ledger
     from batchpay.reports.page import write_batch_page
     from batchpay.summary import summary_of_batch
 

@@ -15,7 +15,8 @@ from batchpay.payment import State, Totals
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from batchpay.ledger.contract import BatchSummary, Decision, Ledger
+    from batchpay.ledger.contract import Ledger
+    from batchpay.ledger.records import BatchSummary, Decision
     from batchpay.reconciliation.resolution import Doubt
 
 _WORDS = ("accepted", "declined", "send again")
@@ -101,7 +102,7 @@ def _filled(text: str) -> str:
 
 
 def _list(context: Context, batch: str, export: str | None) -> int:
-    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.ledger.open import open_ledger
     from batchpay.reconciliation.resolution import rows_in_doubt, write_sheet
 
     settings = context.settings
@@ -119,7 +120,7 @@ def _list(context: Context, batch: str, export: str | None) -> int:
 
 def _take_over(context: Context, found: BatchSummary) -> None:
     """Rows in `sending` without a living run are in doubt; a run that lives is left alone."""
-    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.ledger.open import open_ledger
     from batchpay.reconciliation.resolution import take_over
     from batchpay.settings import who
 
@@ -132,7 +133,7 @@ def _take_over(context: Context, found: BatchSummary) -> None:
 
 
 def _settle(context: Context, batch: str, options: dict[str, Any]) -> int:
-    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.ledger.open import open_ledger
     from batchpay.reconciliation.resolution import rows_in_doubt, take_over
     from batchpay.settings import who
 

@@ -20,7 +20,7 @@ def results(context: Context, batch: str | None, results: str | None) -> int:
 
     Example: batchpay results 3f2a91c0d7e1 --results today.xlsx
     """
-    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.ledger.open import open_ledger
     from batchpay.reports.results import write_results
     from batchpay.summary import summary_of_batch
 

@@ -31,7 +31,7 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     Example: batchpay resume 3f2a91c0d7e1
     """
     from batchpay.cli.progress import progress_for
-    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.ledger.open import open_ledger
     from batchpay.summary import summary_of_batch
     from batchpay.workflows.run import run_batch
 

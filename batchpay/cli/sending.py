@@ -82,7 +82,7 @@ def sending_settings(settings: Settings, options: dict[str, Any]) -> Settings:
 
 def log_targets(context: Context, settings: Settings) -> None:
     """With -v, say where payments go, how fast, and where they are recorded."""
-    from batchpay.ledger.sqlite.opening import location
+    from batchpay.ledger.open import location
 
     submit = settings.submit
     output.detail(

@@ -19,7 +19,7 @@ def status(context: Context, batch: str | None) -> int:
 
     Example: batchpay status
     """
-    from batchpay.ledger.sqlite.opening import open_ledger
+    from batchpay.ledger.open import open_ledger
     from batchpay.summary import instant, summary_of_batch
 
     with closing(open_ledger(context.settings.ledger, read_only=True)) as ledger:

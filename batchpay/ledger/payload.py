@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import zstandard
 
 from batchpay.errors import LedgerDamaged
-from batchpay.ledger.contract import PackedTexts
 from batchpay.ledger.keys import Keys
+from batchpay.ledger.records import PackedTexts
 
 CHUNK_ROWS = 512
 BODIES_LEVEL = 3

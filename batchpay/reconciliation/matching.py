@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, timedelta
 
-from batchpay.ledger.contract import BatchSummary, Ledger, LedgerRow
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import BatchSummary, LedgerRow
 from batchpay.payment import Direction, State
 from batchpay.reconciliation.statement import ExportLine, ReportedStatus
 

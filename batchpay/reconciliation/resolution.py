@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from batchpay.errors import FileRefused, WrongUse
-from batchpay.ledger.contract import BatchSummary, Decision, Ledger, LedgerRow
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
 from batchpay.payment import Direction, State, Totals, format_cents
 from batchpay.reconciliation.loose_formats import foreign_cents
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet

@@ -8,7 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from batchpay.errors import BatchpayError
-from batchpay.ledger.contract import BatchSummary, Decision, Ledger, LedgerRow
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
 from batchpay.payment import State, Totals, format_cents
 from batchpay.reconciliation.matching import Matching
 from batchpay.reconciliation.statement import Export, ExportLine, ReportedStatus

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from batchpay.approval.anomalies import PayeeColumns
-from batchpay.ledger.contract import Ledger, Lookup, PackedTexts, PaymentColumns
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import Lookup, PackedTexts, PaymentColumns
 from batchpay.schemas import checks
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, PAYMENT_ID, RECURRING, SHIPPING, TOP
 from batchpay.settings import GatewaySettings

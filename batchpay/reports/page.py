@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from batchpay import __version__
-from batchpay.ledger.contract import BatchSummary, Event, Ledger, LedgerRow, RejectedRow
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow
 from batchpay.payment import Direction, State, Totals
 from batchpay.reports.page_parts import (
     Cell,

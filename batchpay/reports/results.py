@@ -7,7 +7,8 @@ from datetime import datetime
 from itertools import chain, repeat
 from pathlib import Path
 
-from batchpay.ledger.contract import BatchSummary, Ledger, RowColumns
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import BatchSummary, RowColumns
 from batchpay.payment import format_cents
 from batchpay.summary import instant
 from batchpay.writing.table import write_table

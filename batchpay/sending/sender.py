@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.ledger.contract import PendingPayment, Run
+from batchpay.ledger.contract import Run
+from batchpay.ledger.records import PendingPayment
 from batchpay.payment import Outcome, State
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
@@ -239,10 +240,8 @@ class Submission:
 
     def _pending(self) -> Iterator[PendingPayment]:
         """Rows to send, in file order. A row that an answer put back is repeated by its worker, not fed again."""
-        last = 0
-        while payments := self._run.pending(last, _FEED_ROWS):
+        while payments := self._run.claim(_FEED_ROWS):
             yield from payments
-            last = payments[-1].row
 
     def _send_canary(self, payment: PendingPayment) -> None:
         """Send the first row alone: while its answer is not recognised, no other row is begun."""

@@ -18,7 +18,8 @@ from batchpay.errors import FileRefused, RunStopped
 from batchpay.intake.column_map import load_mapping
 from batchpay.intake.control_totals import require_totals, stated_totals
 from batchpay.intake.source import Source, open_source
-from batchpay.ledger.contract import BatchSummary, Earlier, Ledger, RejectedColumns
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import BatchSummary, Earlier, RejectedColumns
 from batchpay.payment import State, format_cents
 from batchpay.registration import request_body
 from batchpay.schemas.options import RuleOptions

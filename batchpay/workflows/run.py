@@ -19,7 +19,8 @@ from batchpay.errors import BatchpayError, LedgerNotUsable, RunStopped, Settings
 from batchpay.gateway.origin import check_origin
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.preflight import Preflight
-from batchpay.ledger.contract import BatchSummary, Ledger, Run
+from batchpay.ledger.contract import Ledger, Run
+from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State
 from batchpay.reports.results import write_results
 from batchpay.sending.pacing import Throttle
@@ -77,7 +78,7 @@ def run_batch(
         if run.recovered:
             progress.say(f"{run.recovered} rows were being sent when an earlier run ended: they are in doubt")
         try:
-            if run.pending(0, 1):
+            if _pending_rows(ledger, batch):
                 progress.begin(batch)
                 if request.preflight is not None:
                     _ask_before_sending(ledger, run, batch, request.preflight, progress)
@@ -86,7 +87,7 @@ def run_batch(
             else:
                 progress.say(f"batch {batch.batch}: nothing is left to send")
             # A signal that came while the last row was under way has stopped nothing of this batch.
-            run.finish(stop.reason if run.pending(0, 1) else None)
+            run.finish(stop.reason if _pending_rows(ledger, batch) else None)
             finished = ledger.find(batch.batch)
         except RunStopped as error:
             stop.ask(str(error))
@@ -101,6 +102,11 @@ def run_batch(
             run.close()
             raise
         return _with_results(ledger, finished, request.results)
+
+
+def _pending_rows(ledger: Ledger, batch: BatchSummary) -> int:
+    """Count what is left to send by the ledger as it is now: a run's start may have put rows back."""
+    return ledger.find(batch.batch).by_state[State.PENDING].rows
 
 
 def _after_ledger_failed(

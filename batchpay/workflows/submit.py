@@ -19,8 +19,9 @@ from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.plan import Plan
 from batchpay.errors import FileRefused, LedgerMissing, LedgerNotUsable, WrongUse
 from batchpay.intake.prefetch import ahead
-from batchpay.ledger.contract import BatchSummary, Ledger, NewBatch, PaymentColumns, RegisteredMeanwhile
-from batchpay.ledger.sqlite.opening import open_ledger
+from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
+from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import BatchSummary, NewBatch, PaymentColumns
 from batchpay.payment import State
 from batchpay.registration import request_body
 from batchpay.settings import Credentials, LedgerSettings, Settings, who

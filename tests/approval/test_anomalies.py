@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from batchpay.approval.anomalies import CODES, PayeeColumns, Variance, variances
-from batchpay.ledger.contract import PayeeFacts
+from batchpay.ledger.records import PayeeFacts
 
 
 class Remembered:

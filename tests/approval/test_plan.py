@@ -16,7 +16,7 @@ import pytest
 from batchpay.approval.plan import Plan
 from batchpay.errors import FileRefused
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.sqlite.opening import open_ledger
+from batchpay.ledger.open import open_ledger
 from batchpay.payment import State, Totals
 from batchpay.schemas.options import RuleOptions
 from batchpay.settings import LedgerSettings

@@ -16,13 +16,13 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 from batchpay.gateway.payments import PaymentsClient
-from batchpay.ledger.contract import BatchSummary, PendingPayment
-from batchpay.ledger.sqlite.opening import open_ledger
+from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import BatchSummary, PendingPayment
 from batchpay.payment import Answer, Outcome, State
 from batchpay.reports.results import write_results
 from batchpay.sending.pacing import Throttle
@@ -66,11 +66,11 @@ class GrantsAtOnce:
     recovered = 0
 
     def __init__(self, bodies: Sequence[bytes]) -> None:
-        self._payments = [PendingPayment(number, 0, body) for number, body in enumerate(bodies, start=1)]
+        self._payments = iter([PendingPayment(number, 0, body) for number, body in enumerate(bodies, start=1)])
 
-    def pending(self, after_row: int, limit: int) -> list[PendingPayment]:
+    def claim(self, limit: int) -> list[PendingPayment]:
         """Give the next rows."""
-        return self._payments[after_row : after_row + limit]
+        return list(islice(self._payments, limit))
 
     def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
         """Grant all."""
@@ -93,7 +93,7 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
     """Check and register a file by the steps of `submit`, each timed, and send nothing."""
     from batchpay.intake.prefetch import ahead
     from batchpay.intake.source import open_source
-    from batchpay.ledger.contract import NewBatch
+    from batchpay.ledger.records import NewBatch
     from batchpay.registration import request_body
     from batchpay.schemas.options import RuleOptions
     from batchpay.validation.verdict import all_rows, check
@@ -133,10 +133,9 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
         registered = time.perf_counter()
         if bodies is not None:
             with ledger.lock(new.digest), bodies.open("wb") as file:
-                run, last = ledger.start(name, "benchmark"), 0
-                while payments := run.pending(last, 5000):
+                run = ledger.start(name, "benchmark")
+                while payments := run.claim(5000):
                     file.writelines(payment.body + b"\n" for payment in payments)
-                    last = payments[-1].row
                 run.finish(None)
     return {
         "rows": verdict.rows, "check_s": checked - started, "register_s": registered - checked,
@@ -187,14 +186,12 @@ def finish(folder: Path, results: Path) -> dict[str, Any]:
             started, commits, rows = time.perf_counter(), 0, 0
             sent: list[int] = []
             run = ledger.start(batch.batch, "benchmark")
-            last = 0
-            while payments := run.pending(last, 512):
+            while payments := run.claim(512):
                 for at in range(0, len(payments), GROUP):
                     group = [payment.row for payment in payments[at : at + GROUP]]
                     granted = run.commit(group, [(row, outcome) for row in sent])
                     assert len(granted) == len(group)
                     sent, commits, rows = group, commits + 1, rows + len(group)
-                last = payments[-1].row
             run.commit([], [(row, outcome) for row in sent])
             run.finish(None)
             finished_s = time.perf_counter() - started

@@ -35,9 +35,7 @@ def send(ledger: Ledger, _: str) -> None:
     try:
         with ledger.lock(batch.digest):
             run = ledger.start(batch.batch, "actor")
-            last = 0
-            while payments := run.pending(last, 3):
-                last = payments[-1].row
+            while payments := run.claim(3):
                 granted = run.commit([payment.row for payment in payments], [])
                 for row in sorted(granted):
                     say("sent", row)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from batchpay.ledger.contract import Ledger, NewBatch, PackedTexts, PaymentColumns, RejectedColumns
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns
 from batchpay.payment import Answer, Outcome, State
 
 CANARY = "4929871003216789"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.sqlite.opening import create_ledger, open_ledger
+from batchpay.ledger.open import create_ledger, open_ledger
 from batchpay.settings import LedgerSettings
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, WrongUse
-from batchpay.ledger.contract import Decision, Ledger, Lookup, RegisteredMeanwhile, RejectedRow
+from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
+from batchpay.ledger.records import Decision, Lookup, RejectedRow
 from batchpay.payment import Answer, State, Totals
 from tests.ledger.batches import (
     ACCEPTED,
@@ -172,16 +173,33 @@ def test_a_reference_that_names_no_batch_is_wrong_use(ledger: Ledger, reference:
 
 
 def test_pending_rows_come_in_file_order_with_their_exact_bodies(ledger: Ledger) -> None:
-    """What was validated is, byte for byte, what is sent; `after_row` and `limit` page through."""
+    """What was validated is, byte for byte, what is sent; each row is claimed once."""
     name = register(ledger, columns(ledger, range(1, 1501)))
     with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
-        pages = [run.pending(0, 700), run.pending(700, 700), run.pending(1400, 700)]
+        pages = [run.claim(700), run.claim(700), run.claim(700)]
         found = [payment for page in pages for payment in page]
         assert [payment.row for payment in found] == list(range(1, 1501))
         assert all(payment.body == body_of(payment.row).encode() for payment in found)
-        assert run.pending(1500, 10) == []
+        assert run.claim(10) == []
         run.finish(None)
+
+
+def test_a_row_that_came_back_stays_with_the_run_that_claimed_it(ledger: Ledger) -> None:
+    """Its worker may repeat it; it is given out anew only by the next run, before the rows that nobody claimed."""
+    name = register(ledger, columns(ledger, [1, 2, 3, 4]))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        assert [payment.row for payment in run.claim(2)] == [1, 2]
+        run.commit([1, 2], [])
+        run.commit([], [(1, NOT_SENT), (2, ACCEPTED)])
+        assert [payment.row for payment in run.claim(1)] == [3]
+        assert run.commit([1], []) == {1}
+        run.commit([], [(1, NOT_SENT)])
+        run.finish("stopped")
+        again = ledger.start(name, "ben")
+        assert [(payment.row, payment.attempts) for payment in again.claim(9)] == [(1, 2), (3, 0), (4, 0)]
+        again.finish(None)
 
 
 def test_intents_are_granted_once(ledger: Ledger) -> None:
@@ -245,7 +263,7 @@ def test_rows_left_in_sending_are_in_doubt_at_the_next_start(ledger_factory: Led
     with ledger.lock(digest):
         run = ledger.start(name, "ben")
         assert run.recovered == 2
-        assert [payment.row for payment in run.pending(0, 9)] == [3]
+        assert [payment.row for payment in run.claim(9)] == [3]
         run.finish(None)
         run = ledger.start(name, "ben")
         assert run.recovered == 0
@@ -320,7 +338,7 @@ def test_released_rows_are_pending_with_their_bodies(ledger: Ledger) -> None:
     assert ledger.release(name, [columns(ledger, [2])], "ben", "twice") == 0
     with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
-        assert [(p.row, p.body) for p in run.pending(0, 9)] == [(r, body_of(r).encode()) for r in range(1, 6)]
+        assert [(p.row, p.body) for p in run.claim(9)] == [(r, body_of(r).encode()) for r in range(1, 6)]
         run.commit([1, 2, 3, 4, 5], [])
         run.commit([], [(row, ACCEPTED) for row in range(1, 6)])
         run.finish(None)

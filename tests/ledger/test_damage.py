@@ -9,8 +9,10 @@ from contextlib import closing
 import pytest
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable, WrongUse
-from batchpay.ledger.contract import Decision, Ledger
-from batchpay.ledger.sqlite import audit, opening
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import accept_ledger
+from batchpay.ledger.records import Decision
+from batchpay.ledger.sqlite import audit
 from batchpay.ledger.sqlite.store import connect
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, body_of, columns, register, rejected
@@ -44,7 +46,7 @@ def send_all(ledger: Ledger) -> set[int]:
     batch = ledger.find(None)
     with ledger.lock(batch.digest):
         run = ledger.start(batch.batch, "ada")
-        payments = run.pending(0, 100)
+        payments = run.claim(100)
         granted = run.commit([payment.row for payment in payments], [])
         assert all(payment.body == body_of(payment.row).encode() for payment in payments)
         run.finish(None)
@@ -212,7 +214,7 @@ def test_a_lost_acceptance_needs_name_and_reason(used: LedgerFactory) -> None:
     """Nobody accepts a ledger anonymously."""
     for who, why in (("", "x"), ("ada", " ")):
         with pytest.raises(WrongUse, match="named person"):
-            opening.accept_ledger(used.settings, who, why)
+            accept_ledger(used.settings, who, why)
 
 
 def test_a_spilled_outcome_counts_for_its_own_attempt_only(ledger_factory: LedgerFactory) -> None:
@@ -238,7 +240,7 @@ def test_a_spilled_outcome_counts_for_its_own_attempt_only(ledger_factory: Ledge
     with ledger.lock(digest):
         run = ledger.start(name, "ada")
         assert run.recovered == 1
-        assert run.pending(0, 1) == []
+        assert run.claim(1) == []
         run.finish(None)
 
 

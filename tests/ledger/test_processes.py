@@ -73,7 +73,7 @@ def wait_for(process: subprocess.Popen[str], word: str) -> None:
 
 
 @pytest.fixture
-def batch_count(ledger_factory: LedgerFactory) -> LedgerFactory:
+def registered(ledger_factory: LedgerFactory) -> LedgerFactory:
     """A closed ledger with a batch of twelve rows."""
     ledger = ledger_factory.create()
     register(ledger, columns(ledger, range(1, 13)))

@@ -18,8 +18,10 @@ from batchpay.errors import (
     LedgerNotUsable,
     SettingsNotUsable,
 )
+from batchpay.ledger.open import accept_ledger, create_ledger, location, open_ledger
 from batchpay.ledger.sqlite import opening, schema
 from batchpay.ledger.sqlite.preconditions import network_file_system
+from batchpay.ledger.sqlite.store import lock_path
 from batchpay.payment import State
 from tests.ledger.batches import columns, register
 from tests.ledger.conftest import LedgerFactory
@@ -188,19 +190,19 @@ def test_the_key_file_is_private_and_random(ledger_factory: LedgerFactory, tmp_p
 def test_a_ledger_is_never_made_over_another(closed: LedgerFactory) -> None:
     """`ledger init` refuses an existing ledger, and one whose disk is away but whose witness remembers it."""
     with pytest.raises(LedgerNotUsable, match="already"):
-        opening.create_ledger(closed.settings)
+        create_ledger(closed.settings)
     closed.path.unlink()
     with pytest.raises(LedgerNotUsable, match="remembers"):
-        opening.create_ledger(closed.settings)
+        create_ledger(closed.settings)
     with pytest.raises(LedgerNotUsable, match="remembers"):
-        opening.open_ledger(closed.settings, create=True)
+        open_ledger(closed.settings, create=True)
     assert not closed.path.exists()
 
 
 def test_opening_with_create_makes_a_ledger_once(ledger_factory: LedgerFactory) -> None:
     """For a gateway on loopback a missing ledger comes into being; the next opening finds it."""
     for _ in range(2):
-        ledger = opening.open_ledger(ledger_factory.settings, create=True)
+        ledger = open_ledger(ledger_factory.settings, create=True)
         kinds = [event.kind for event in ledger.events()]
         ledger.close()
         assert kinds == ["created"]
@@ -208,7 +210,7 @@ def test_opening_with_create_makes_a_ledger_once(ledger_factory: LedgerFactory) 
 
 def test_a_ledger_locked_by_another_program_is_refused(closed: LedgerFactory) -> None:
     """Neither our own lock nor SQLite's is waited for without an end."""
-    place = opening.location(closed.settings)
+    place = location(closed.settings)
     holder = sqlite3.connect(closed.path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerNotUsable, match="locked"):
@@ -218,7 +220,7 @@ def test_a_ledger_locked_by_another_program_is_refused(closed: LedgerFactory) ->
         "import fcntl,sys; f=open(sys.argv[1],'a'); fcntl.flock(f, fcntl.LOCK_EX); print('held',flush=True); input()"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", script, str(place.lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", script, str(lock_path(place))], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -251,7 +253,7 @@ def test_network_file_systems_are_known_by_their_mount() -> None:
 def test_only_paths_are_ledgers_of_this_kind(ledger_factory: LedgerFactory) -> None:
     """An address of a database server is not taken for a file name."""
     with pytest.raises(SettingsNotUsable):
-        opening.location(type(ledger_factory.settings)(url="postgresql://host/db"))
+        location(type(ledger_factory.settings)(url="postgresql://host/db"))
 
 
 def test_each_place_has_a_witness_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +261,7 @@ def test_each_place_has_a_witness_of_its_own(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     settings = type(LedgerFactory(tmp_path).settings)
-    default, other = opening.location(settings()), opening.location(settings(url=str(tmp_path / "other.db")))
+    default, other = location(settings()), location(settings(url=str(tmp_path / "other.db")))
     assert default.ledger == tmp_path / "state" / "batchpay" / "ledger.db"
     assert default.witness == tmp_path / "config" / "batchpay" / "ledger.witness"
     assert default.key == other.key
@@ -296,7 +298,7 @@ def test_a_restored_backup_is_refused_until_a_person_accepts_it(closed: LedgerFa
         closed.open()
     assert closed.open(read_only=True).check() != []
     closed.close()
-    assert opening.accept_ledger(closed.settings, "ben", "the disk died") == 3
+    assert accept_ledger(closed.settings, "ben", "the disk died") == 3
     ledger = closed.open()
     assert ledger.find(name).by_state[State.IN_DOUBT].rows == 3
     assert ledger.check() == []

@@ -10,7 +10,7 @@ import openpyxl
 import pytest
 
 from batchpay.errors import FileRefused, WrongUse
-from batchpay.ledger.contract import Decision
+from batchpay.ledger.records import Decision
 from batchpay.payment import State, Totals
 from batchpay.reconciliation.resolution import (
     HEADER,

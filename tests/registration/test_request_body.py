@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from batchpay.ledger.contract import PackedTexts, PaymentColumns
+from batchpay.ledger.records import PackedTexts, PaymentColumns
 from batchpay.registration.request_body import RequestForm, canonical_bytes, payment_columns, show_requests
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, NUMBERS_ON_THE_WIRE, PAYMENT_ID, RECURRING, SHIPPING, TOP
 from tests.support.row_factory import Row, valid_rows

@@ -14,8 +14,8 @@ import hypothesis
 from hypothesis import strategies as st
 
 from batchpay.intake.source import open_source
-from batchpay.ledger.contract import NewBatch
-from batchpay.ledger.sqlite.opening import open_ledger
+from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import NewBatch
 from batchpay.registration.request_body import payment_columns, request_form, show_requests
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, NUMBERS_ON_THE_WIRE, RECURRING, SHIPPING, TOP
 from batchpay.schemas.options import RuleOptions
@@ -177,7 +177,7 @@ def test_the_ledger_keeps_a_body_byte_for_byte(tmp_path: Path) -> None:
             name = registering.finish()
         with ledger.lock(bytes(32)):
             run = ledger.start(name, "tester")
-            (payment,) = run.pending(0, 10)
+            (payment,) = run.claim(10)
             run.finish(None)
     assert payment.body == columns.bodies.joined
     assert json.loads(payment.body)["billing"]["billingCompany"] == odd["billingCompany"]

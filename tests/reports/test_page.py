@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from batchpay.ledger.contract import Decision
+from batchpay.ledger.records import Decision
 from batchpay.payment import State, Totals
 from batchpay.reports.page import LISTED_MAX, write_batch_page, write_check_page
 from batchpay.reports.page_parts import share_of, shown

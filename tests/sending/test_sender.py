@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from batchpay.ledger.contract import PendingPayment
+from batchpay.ledger.records import PendingPayment
 from batchpay.payment import Outcome, State
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
@@ -26,8 +26,9 @@ class _Groups:
         self.begun, self.go_on = threading.Event(), threading.Event()
         self._rows = [PendingPayment(row, 0, b"{}") for row in range(1, rows + 1)]
 
-    def pending(self, after_row: int, limit: int) -> list[PendingPayment]:
-        return self._rows[after_row : after_row + limit]
+    def claim(self, limit: int) -> list[PendingPayment]:
+        claimed, self._rows = self._rows[:limit], self._rows[limit:]
+        return claimed
 
     def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
         self.outcomes.append([row for row, _ in outcomes])

@@ -8,8 +8,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchpay.ledger.contract import Ledger, NewBatch, PackedTexts, PaymentColumns, RejectedColumns
-from batchpay.ledger.sqlite.opening import open_ledger
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns
 from batchpay.payment import Answer, Outcome, State, Totals
 from batchpay.settings import LedgerSettings
 

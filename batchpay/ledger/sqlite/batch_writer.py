@@ -12,8 +12,9 @@ from operator import mul
 from typing import Any
 
 from batchpay.errors import BatchpayError
-from batchpay.ledger.contract import NewBatch, PackedTexts, PaymentColumns, RegisteredMeanwhile, RejectedColumns
+from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, place_of, seal_texts
+from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns
 from batchpay.ledger.sqlite.encoding import DIRECTION_CODES, STATE_CODES, digest_numbers, now_ms, row_id, write_ranges
 from batchpay.ledger.sqlite.preconditions import translated
 from batchpay.ledger.sqlite.store import Store, Transaction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from itertools import compress
 
-from batchpay.ledger.contract import Earlier, Lookup
+from batchpay.ledger.records import Earlier, Lookup
 from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, STATE_CODES, digest_numbers, to_ms
 from batchpay.ledger.sqlite.store import Store
 from batchpay.payment import State

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable
-from batchpay.ledger.contract import (
+from batchpay.ledger.contract import Registering
+from batchpay.ledger.records import (
     BatchSummary,
     Decision,
     Earlier,
@@ -21,7 +22,6 @@ from batchpay.ledger.contract import (
     NewBatch,
     PayeeFacts,
     PaymentColumns,
-    Registering,
     RejectedRow,
     RowColumns,
 )
@@ -87,7 +87,8 @@ class SqliteLedger:
     @contextmanager
     def _holding(self, digest: bytes) -> Iterator[None]:
         self._store.check_process()
-        directory = self._store.place.holds
+        ledger = self._store.place.ledger
+        directory = ledger.with_name(f"{ledger.name}.d")
         make_private_directory(directory)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:

@@ -15,9 +15,9 @@ from batchpay.errors import (
     LedgerMissing,
     LedgerNewer,
     LedgerNotUsable,
-    SettingsNotUsable,
 )
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
+from batchpay.ledger.records import LedgerPaths
 from batchpay.ledger.sqlite import resolution, schema
 from batchpay.ledger.sqlite.audit import check_at_opening
 from batchpay.ledger.sqlite.backup import back_up
@@ -30,11 +30,9 @@ from batchpay.ledger.sqlite.preconditions import (
     sync_directory,
     translated,
 )
-from batchpay.ledger.sqlite.store import FIRST_MAC, LOCK_WAIT_S, FileLock, LedgerPaths, Store, connect, event_mac
+from batchpay.ledger.sqlite.store import FIRST_MAC, LOCK_WAIT_S, FileLock, Store, connect, event_mac, lock_path
 from batchpay.ledger.sqlite.witness import Witness, WitnessRecord
 from batchpay.settings import LedgerSettings, config_directory, state_directory, who
-
-__all__ = ["accept_ledger", "create_ledger", "location", "open_ledger"]
 
 SQLITE_LEAST = (3, 38, 0)
 """STRICT tables, RETURNING, and JSON functions in every build."""
@@ -45,8 +43,6 @@ def location(settings: LedgerSettings) -> LedgerPaths:
 
     A ledger at a place of its own has a witness of its own, beside the key: its name carries a digest of the place.
     """
-    if "://" in settings.url:
-        raise SettingsNotUsable("ledger.url must be the path of an SQLite ledger")
     default = state_directory() / "ledger.db"
     ledger = Path(settings.url).expanduser().absolute() if settings.url else default
     key = Path(settings.key_file).expanduser().absolute() if settings.key_file else config_directory() / "ledger.key"
@@ -60,16 +56,11 @@ def location(settings: LedgerSettings) -> LedgerPaths:
     return LedgerPaths(ledger, key, witness)
 
 
-def open_ledger(settings: LedgerSettings, *, create: bool = False, read_only: bool = False) -> SqliteLedger:
-    """Open the ledger, or refuse it: missing, damaged, newer, older than its witness, not writable, not private.
-
-    `create` makes one where there is none (for a gateway on loopback only). A ledger opened `read_only` can be looked
-    at even if it is older than its witness.
-    """
-    place = location(settings)
+def open_ledger(place: LedgerPaths, *, create: bool = False, read_only: bool = False) -> SqliteLedger:
+    """See batchpay.ledger.open."""
     if create and not read_only and not os.path.lexists(place.ledger):
         try:
-            create_ledger(settings)
+            create_ledger(place)
         except LedgerNotUsable:
             # Another process may have made it at the same moment.
             if not os.path.lexists(place.ledger):
@@ -77,19 +68,15 @@ def open_ledger(settings: LedgerSettings, *, create: bool = False, read_only: bo
     return _open(place, read_only=read_only, trusts_witness=True)
 
 
-def create_ledger(settings: LedgerSettings) -> LedgerPaths:
-    """Make a new, empty ledger, its key if there is none yet, and its witness; tells where they are.
-
-    Never over an existing ledger, and never where a witness remembers one with payments: its disk may not be mounted.
-    """
-    place = location(settings)
+def create_ledger(place: LedgerPaths) -> LedgerPaths:
+    """See batchpay.ledger.open; a witness that remembers payments says that the ledger's disk may not be mounted."""
     make_private_directory(place.ledger.parent)
     check_directory(place.ledger.parent)
     if not os.path.lexists(place.key):
         create_key_file(place.key)
     keys = load_keys(place.key)
     with translated(place.ledger):
-        lock = FileLock(place.lock)
+        lock = FileLock(lock_path(place))
     try:
         lock.acquire(LOCK_WAIT_S)
         if os.path.lexists(place.ledger):
@@ -109,9 +96,9 @@ def create_ledger(settings: LedgerSettings) -> LedgerPaths:
     return place
 
 
-def accept_ledger(settings: LedgerSettings, who: str, why: str) -> int:
-    """Accept a ledger without, or older than, its witness; rows it would send become in doubt. Returns how many."""
-    ledger = _open(location(settings), read_only=False, trusts_witness=False)
+def accept_ledger(place: LedgerPaths, who: str, why: str) -> int:
+    """See batchpay.ledger.open."""
+    ledger = _open(place, read_only=False, trusts_witness=False)
     try:
         return resolution.accept_witness(ledger._store, who, why)
     finally:

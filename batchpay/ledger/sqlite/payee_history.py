@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from batchpay.ledger.contract import PayeeFacts
+from batchpay.ledger.records import PayeeFacts
 from batchpay.ledger.sqlite.encoding import STATE_CODES, id_range
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.payment import State

@@ -63,7 +63,7 @@ def check_directory(directory: Path) -> None:
     if kind:
         raise LedgerNotUsable(
             f"the ledger's directory {directory} lies on a {kind} file system, whose locks can't be trusted: "
-            "use a local disk, or PostgreSQL for several machines"
+            "use a local disk"
         )
 
 

@@ -9,8 +9,8 @@ from dataclasses import fields
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, WrongUse
-from batchpay.ledger.contract import BatchSummary, Event, LedgerRow, RejectedRow, RowColumns
 from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow, RowColumns
 from batchpay.ledger.sqlite.encoding import (
     DIRECTIONS,
     ROW_MASK,

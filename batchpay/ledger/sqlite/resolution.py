@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from batchpay.errors import WrongUse
-from batchpay.ledger.contract import Decision
+from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite.encoding import STATE_CODES, now_ms
 from batchpay.ledger.sqlite.payee_history import remember_payees
 from batchpay.ledger.sqlite.store import Store

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
-from batchpay.ledger.contract import PendingPayment
 from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.records import PendingPayment
 from batchpay.ledger.sqlite.encoding import ROW_MASK, id_range, now_ms, row_id
 from batchpay.ledger.sqlite.payee_history import remember_payees
 from batchpay.ledger.sqlite.preconditions import sync_directory, translated
@@ -25,7 +25,7 @@ _CHUNKS_KEPT = 4
 
 
 class SqliteRun:
-    """See contract.Run. `commit` and `pending` may be called from different threads."""
+    """See contract.Run. `commit` and `claim` may be called from different threads."""
 
     def __init__(self, store: Store, batch: int, name: str, who: str) -> None:
         self._store = store
@@ -35,6 +35,7 @@ class SqliteRun:
         self._dead: str | None = None
         self._attempts: dict[int, int] = {}
         self._bodies: dict[int, dict[int, bytes]] = {}
+        self._claimed_to, _ = id_range(batch)
         self._read_turn = threading.Lock()
         self._reader = store.connect_reader()
         try:
@@ -92,20 +93,23 @@ class SqliteRun:
         if spilled_files:
             sync_directory(self._store.place.witness.parent)
 
-    def pending(self, after_row: int, limit: int) -> list[PendingPayment]:
-        """See contract.Run."""
+    def claim(self, limit: int) -> list[PendingPayment]:
+        """See contract.Run. A batch has one run at a time here, so the last row claimed tells all."""
         self._store.check_process()
         _, end = id_range(self._batch)
         with self._read_turn, translated(self._store.place.ledger):
             found = self._reader.execute(
                 f"SELECT id, attempts, chunk FROM row WHERE id > ? AND id < ? AND state = {PENDING}"  # noqa: S608
                 " ORDER BY id LIMIT ?",
-                (row_id(self._batch, after_row), end, limit),
+                (self._claimed_to, end, limit),
             ).fetchall()
-            return [
+            claimed = [
                 PendingPayment(identity & ROW_MASK, attempts, self._body(chunk, identity & ROW_MASK))
                 for identity, attempts, chunk in found
             ]
+            if found:
+                self._claimed_to = found[-1][0]
+            return claimed
 
     def _body(self, chunk: int, row: int) -> bytes:
         bodies = self._bodies.get(chunk)

@@ -17,13 +17,13 @@ import time
 import urllib.parse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.keys import Keys
+from batchpay.ledger.records import LedgerPaths
 from batchpay.ledger.sqlite.encoding import now_ms
 from batchpay.ledger.sqlite.preconditions import FOREIGN, translate, translated
 from batchpay.ledger.sqlite.witness import Witness, WitnessRecord
@@ -39,23 +39,9 @@ _ROWS_A_STATEMENT = 128
 FIRST_MAC = bytes(32)
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerPaths:
-    """Where a ledger's files are."""
-
-    ledger: Path
-    key: Path
-    witness: Path
-
-    @property
-    def lock(self) -> Path:
-        """The file on which writers lock each other out."""
-        return self.ledger.with_name(self.ledger.name + ".lock")
-
-    @property
-    def holds(self) -> Path:
-        """The directory of the locks that runs hold on batches."""
-        return self.ledger.with_name(self.ledger.name + ".d")
+def lock_path(place: LedgerPaths) -> Path:
+    """Name the file on which writers lock each other out."""
+    return place.ledger.with_name(place.ledger.name + ".lock")
 
 
 def connect(path: Path, mode: str, wait_s: float) -> sqlite3.Connection:
@@ -132,7 +118,7 @@ class Store:
         self._lock: FileLock | None = None
         if not read_only:
             with translated(place.ledger):
-                self._lock = FileLock(place.lock)
+                self._lock = FileLock(lock_path(place))
             try:
                 self._open_for_writing()
             except BaseException:

@@ -1,0 +1,243 @@
+"""The values that pass between the ledger and the rest of batchpay: batches, rows, decisions, events.
+
+Plain dataclasses that name no database. Amounts are cents, times are aware and UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+from batchpay.payment import Answer, State, Totals
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPaths:
+    """Where a ledger's files are."""
+
+    ledger: Path
+    key: Path
+    witness: Path
+
+
+@dataclass(frozen=True, slots=True)
+class PackedTexts:
+    """PackedTexts of rows, end to end: a Python object for each of a million would cost more than building them."""
+
+    joined: bytes | memoryview = field(repr=False)
+    """UTF-8."""
+    lengths: Sequence[int]
+    """Bytes of each row's text."""
+
+    @classmethod
+    def of(cls, texts: Iterable[str | bytes]) -> PackedTexts:
+        """Put texts end to end."""
+        encoded = [text.encode() if isinstance(text, str) else text for text in texts]
+        return cls(b"".join(encoded), [len(text) for text in encoded])
+
+    def each(self) -> list[bytes]:
+        """Take them apart again."""
+        places = accumulate(self.lengths, initial=0)
+        return [bytes(self.joined[start:end]) for start, end in pairwise(places)]
+
+    def parts(self, rows: int) -> Iterator[PackedTexts]:
+        """Give so many rows at a time, without a copy."""
+        joined, start = memoryview(self.joined), 0
+        for first in range(0, len(self.lengths), rows):
+            lengths = self.lengths[first : first + rows]
+            end = start + sum(lengths)
+            yield PackedTexts(joined[start:end], lengths)
+            start = end
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentColumns:
+    """Rows that passed every rule, by column (all sequences of one length, in file order)."""
+
+    rows: Sequence[int]
+    lines: Sequence[int | None]
+    amounts_cents: Sequence[int]
+    directions: Sequence[str]
+    """DEBIT or CREDIT."""
+    fingerprints: Sequence[bytes]
+    """16 bytes, keyed: account, routing, amount, direction, invoice (as in the file)."""
+    payment_ids: Sequence[bytes | None]
+    """16 bytes, keyed: the caller's paymentId; None where not given."""
+    payees: Sequence[bytes]
+    """8 bytes, keyed: the payee's name, for the look at changed accounts."""
+    accounts: Sequence[bytes]
+    """8 bytes, keyed: routing and account number, for the same look."""
+    details: PackedTexts
+    """A JSON object a row: what results and reports show of it (see registration/request_body.py)."""
+    bodies: PackedTexts
+    """The exact request body as JSON text."""
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedColumns:
+    """Rows that failed a rule, by column."""
+
+    rows: Sequence[int]
+    lines: Sequence[int | None]
+    amounts_cents: Sequence[int]
+    """0 where the amount can't be read."""
+    reasons: Sequence[str]
+    """`column.code` of every failed rule, separated by blanks; no text of the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Rows to hold against earlier batches, by column."""
+
+    rows: Sequence[int]
+    fingerprints: Sequence[bytes]
+    payment_ids: Sequence[bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A row of this file that an earlier batch holds already."""
+
+    row: int
+    by_payment_id: bool
+    earlier_batch: str
+    earlier_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewBatch:
+    """What is known of a batch before its rows are written."""
+
+    digest: bytes
+    """32 bytes, keyed, over the canonical rows."""
+    file: str
+    """The name the person gave."""
+    columns: Sequence[str]
+    """Names of the file's unknown columns, carried into the results."""
+    rows: int
+    options: dict[str, Any]
+    """JSON values: the rules it was checked under, and `gateway_ids`, the accounts that its valid rows name."""
+    origin: str
+    """The gateway's origin it is meant for."""
+    batch_count_seen: int
+    """`Ledger.batch_count()` at the time of the look-up; a batch registered since then makes the writing fail."""
+    again_reason: str | None = None
+    """Why the same content is paid once more, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSummary:
+    """One batch: rows and cents by state. The states add up to `total`, or the ledger is damaged."""
+
+    batch: str
+    """Its short name, shown and accepted everywhere: 12 hex digits of the digest, with `-2` and on for a repeat."""
+    digest: bytes
+    file: str
+    origin: str
+    registered_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    stopped: str | None
+    """Why the last run ended early, or None."""
+    columns: tuple[str, ...]
+    total: Totals
+    by_state: dict[State, Totals]
+    by_direction: dict[str, Totals]
+    """Totals of the rows that passed the rules, by DEBIT and CREDIT."""
+    again_reason: str | None = None
+    """Why this batch pays the same content once more; None for the first."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """As in NewBatch."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPayment:
+    """A row to send: its body is byte for byte what was validated."""
+
+    row: int
+    attempts: int
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """A row that passed the rules, as results, resolve and reports show it."""
+
+    row: int
+    line: int | None
+    state: State
+    amount_cents: int
+    direction: str
+    last_four: str
+    attempts: int
+    sent_at: datetime | None
+    finished_at: datetime | None
+    answer: Answer
+    reason: str | None
+    details: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """Many a LedgerRow, by column (all sequences of one length, in file order)."""
+
+    rows: Sequence[int]
+    lines: Sequence[int | None]
+    states: Sequence[State]
+    amounts_cents: Sequence[int]
+    directions: Sequence[str]
+    attempts: Sequence[int]
+    sent_at: Sequence[datetime | None]
+    finished_at: Sequence[datetime | None]
+    http_statuses: Sequence[int | None]
+    response_codes: Sequence[str | None]
+    messages: Sequence[str | None]
+    gateway_references: Sequence[str | None]
+    reasons: Sequence[str | None]
+    details: Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRow:
+    """A row that failed a rule."""
+
+    row: int
+    line: int | None
+    amount_cents: int
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a named person found out about a row in doubt; `state` is ACCEPTED, DECLINED or PENDING (send again)."""
+
+    row: int
+    state: State
+    gateway_reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PayeeFacts:
+    """What the ledger knows of a payee from accepted payments of other batches."""
+
+    usual_cents: int
+    """The mean of their amounts, rounded down."""
+    accounts: frozenset[bytes]
+    """Keyed digests of the accounts that they went to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the append-only history."""
+
+    number: int
+    at: datetime
+    batch: str | None
+    kind: str
+    who: str
+    why: str | None
+    detail: str
