@@ -22,11 +22,11 @@ TWO = (2, "7", "CREDIT", "0.07")
 THREE = (3, "12", "CREDIT", "100.00")
 
 
-def count(*parts: tuple[Origin, pl.DataFrame], held_back: Totals = Totals()) -> ToSend:
+def count(*parts: tuple[Origin, pl.DataFrame], held_back: Totals | None = None) -> ToSend:
     counted = ToSendCount()
     for origin, rows in parts:
         counted.add(origin, rows)
-    counted.hold_back(held_back)
+    counted.hold_back(held_back or Totals())
     return counted.finish()
 
 
