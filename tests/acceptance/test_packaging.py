@@ -34,7 +34,7 @@ def test_the_wheel_has_rules_samples_and_statements(wheel: Path) -> None:
         "batchpay/schemas/payment.py",
         "batchpay/schemas/gateway.openapi.yaml",
         "batchpay/samples/payments.csv",
-        "batchpay/ledger/0001.sql",
+        "batchpay/ledger/sqlite/0001.sql",
         "batchpay/reports/page.html",
     } <= names
     assert not any(name.startswith(("tests", "schemas", "samples")) for name in names)
