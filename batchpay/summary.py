@@ -6,22 +6,16 @@ Read from the ledger (submit, resume, status) or from the check alone (validate,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State, Totals, format_cents
+from batchpay.text import instant, totals_json
 
 SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
 """States of the rows that passed the rules, in the order in which a person asks for them."""
-
-
-def instant(moment: datetime | None) -> str | None:
-    """Write a time as files and JSON show it: UTC, ISO 8601, to the millisecond."""
-    if moment is None:
-        return None
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(slots=True)
@@ -89,8 +83,8 @@ class Summary:
             **{str(state): self.of(state).rows for state in State},
             "warnings": self.warnings,
             "amount": {name: format_cents(totals.cents) for name, totals in amounts.items()},
-            "debit": _totals_as_json(self.by_direction.get("DEBIT", Totals())),
-            "credit": _totals_as_json(self.by_direction.get("CREDIT", Totals())),
+            "debit": totals_json(self.by_direction.get("DEBIT", Totals())),
+            "credit": totals_json(self.by_direction.get("CREDIT", Totals())),
             "results": self.results,
             "rejects": self.rejects,
             "stopped": self.stopped,
@@ -114,7 +108,3 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         finished_at=batch.finished_at,
         by_direction=batch.by_direction,
     )
-
-
-def _totals_as_json(totals: Totals) -> dict[str, Any]:
-    return {"rows": totals.rows, "amount": format_cents(totals.cents)}

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOW = (
     "errors",  # what stops a command, and its exit code
     "payment",  # states, directions, cents
+    "text",  # how values are shown
     "settings",  # what may stand in a settings file
     "writing",  # files that appear whole or not at all
     "schemas",  # the rules of a row

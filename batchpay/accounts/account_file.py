@@ -21,7 +21,9 @@ from typing import Any, Protocol
 
 from batchpay.errors import CredentialsNotUsable, FileRefused, NotUsable, RunStopped, WrongUse
 from batchpay.gateway.accounts import AccountInDoubt, AccountRefused, GatewayAccount, account_id
+from batchpay.intake.small_tables import unique_names
 from batchpay.schemas.account import ATTRIBUTES, SECRETS, check_accounts, wire_node
+from batchpay.text import guarded
 from batchpay.writing.atomic import atomic_writer
 
 BYTES_MAX = 4_000_000
@@ -182,7 +184,10 @@ def write_results(path: Path, rows: Sequence[AccountRow]) -> None:
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, RESULT_COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows({name: _defused(value) for name, value in result.items()} for result in results)
+        writer.writerows(
+            {name: guarded(value) if isinstance(value, str) else value for name, value in result.items()}
+            for result in results
+        )
         content = text.getvalue()
     with atomic_writer(path) as file:
         file.write(content.encode())
@@ -222,20 +227,13 @@ def _nodes(path: Path, text: str) -> list[Any]:
             if len(set(header)) < len(header):
                 raise FileRefused(f"{path} has a column twice")
             return list(reader)
-        value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=_once)
+        value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=unique_names)
     except (csv.Error, ValueError, RecursionError):
         # The parser's own words may quote a pin.
         raise FileRefused(f"{path} can't be read as {path.suffix[1:].upper()}") from None
     if isinstance(value, dict) and len(value) == 1 and (inner := value.get("gateways", value.get("gateway"))):
         value = inner
     return value if isinstance(value, list) else [value]
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        raise ValueError
-    return value
 
 
 def _row(path: Path, number: int, node: Any, allowed: Sequence[str]) -> AccountRow:
@@ -255,10 +253,3 @@ def _row(path: Path, number: int, node: Any, allowed: Sequence[str]) -> AccountR
         cells[name] = str(value) if value not in (None, "") else None
     number_text = cells.pop("id", None)
     return AccountRow(number, cells, gateway_id=account_id(number_text) if number_text else None)
-
-
-def _defused(value: Any) -> Any:
-    """Keep a spreadsheet from running a cell as a formula."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return "'" + value
-    return value

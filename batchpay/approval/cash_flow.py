@@ -16,10 +16,11 @@ from datetime import date, timedelta
 
 import polars as pl
 
-from batchpay.payment import Direction, State, Totals, format_cents
+from batchpay.payment import Direction, State, Totals
 from batchpay.schemas import checks
 from batchpay.schemas.calendar import is_banking_day
 from batchpay.summary import Summary
+from batchpay.text import money, printable
 
 MONTHS = 12
 """How far ahead recurring payments are laid out, unless a caller says otherwise."""
@@ -339,7 +340,7 @@ def _line(label: str, rows: str, amount: str) -> str:
 
 
 def _total_line(label: str, totals: Totals) -> str:
-    return _line(label, f"{totals.rows:,}", _amount(totals.cents))
+    return _line(label, f"{totals.rows:,}", money(totals.cents))
 
 
 def _flow_header(label: str) -> str:
@@ -348,28 +349,23 @@ def _flow_header(label: str) -> str:
 
 def _flow_lines(label: str, flow: Flow) -> list[str]:
     """Both directions on one line; figures too long for their columns go to lines of their own."""
-    debit = f"{flow.debit.rows:>7,}{_amount(flow.debit.cents):>18}"
-    credit = f"{flow.credit.rows:>8,}{_amount(flow.credit.cents):>17}"
+    debit = f"{flow.debit.rows:>7,}{money(flow.debit.cents):>18}"
+    credit = f"{flow.credit.rows:>8,}{money(flow.credit.cents):>17}"
     label = f"  {label}"
     if len(label) <= 30 and len(debit) == 25 and len(credit) == 25:
         return [f"{label:<30}{debit}{credit}"]
     sides = (("debits", flow.debit), ("credits", flow.credit))
     return [label[:_WIDTH]] + [
-        f"    {name:<26}{totals.rows:>20,}{_amount(totals.cents):>30}" for name, totals in sides if totals.rows
+        f"    {name:<26}{totals.rows:>20,}{money(totals.cents):>30}" for name, totals in sides if totals.rows
     ]
 
 
 def _wrapped(label: str, text: str) -> list[str]:
     """Write a label and a text that may be long or hold characters that no page shows."""
-    shown = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    shown = printable(text)
     room = _WIDTH - 10
     pieces = [shown[start : start + room] for start in range(0, len(shown), room)] or [""]
     return [f"{label if number == 0 else '':<10}{piece}" for number, piece in enumerate(pieces)]
-
-
-def _amount(cents: int) -> str:
-    whole, decimals = format_cents(cents).split(".")
-    return f"{int(whole):,}.{decimals}"
 
 
 def _merge(into: Flow, other: Flow) -> None:

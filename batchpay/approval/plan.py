@@ -16,15 +16,15 @@ from datetime import date, datetime
 from typing import Any
 
 from batchpay.errors import FileRefused
-from batchpay.intake.streams import OpenFile
+from batchpay.intake.small_tables import read_json_object
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Direction, State, Totals, format_cents, parse_cents
 from batchpay.schemas.options import RuleOptions
-from batchpay.summary import Summary, instant
+from batchpay.summary import Summary
+from batchpay.text import instant
 from batchpay.writing.atomic import atomic_writer
 
 VERSION = 1
-_BYTES_MAX = 65_536
 _CODE_BYTES = 32
 _KEYS = frozenset({"plan", "digest", "file", "origin", "rows", "amount", "rules", "created_at", "who", "code"})
 _SHARES = ("total", "valid", "rejected", *Direction)
@@ -66,7 +66,7 @@ class Plan:
         """Read a plan; raises FileRefused where it is none, was changed, or was made with another ledger's key."""
         content = _read_object(path)
         if content.get("plan") != VERSION:
-            raise FileRefused(f"{path} is no plan of this version of batchpay")
+            raise FileRefused(f"{path} is not a plan of this version of batchpay")
         code = content.pop("code", None)
         if not isinstance(code, str) or not hmac.compare_digest(code.encode(), _code(content, ledger).encode()):
             raise FileRefused(f"plan {path} was changed after it was written, or belongs to another ledger")
@@ -81,7 +81,7 @@ class Plan:
                 who=content["who"],
             )
         except (KeyError, TypeError, ValueError):
-            raise FileRefused(f"{path} is no plan of this version of batchpay") from None
+            raise FileRefused(f"{path} is not a plan of this version of batchpay") from None
 
     def verify(self, digest: bytes, summary: Summary, rules: RuleOptions, origin: str) -> None:
         """Raise FileRefused, naming everything that differs, unless a check found exactly what was approved.
@@ -145,23 +145,10 @@ def _code(content: dict[str, Any], ledger: Ledger) -> str:
 
 
 def _read_object(path: str) -> dict[str, Any]:
-    file = OpenFile(path)
-    try:
-        content = json.loads(file.head(_BYTES_MAX).decode("utf-8"), object_pairs_hook=_without_repeats)
-    except (ValueError, RecursionError):
-        raise FileRefused(f"{path} is no plan: it is no JSON object") from None
-    finally:
-        file.close()
-    if not isinstance(content, dict) or set(content) != _KEYS:
-        raise FileRefused(f"{path} is no plan: `batchpay submit --plan` writes one")
+    content = read_json_object(path, "plan")
+    if set(content) != _KEYS:
+        raise FileRefused(f"{path} is not a plan: `batchpay submit --plan` writes one")
     return content
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a name that stands twice: two readers could see two plans."""
-    if len(dict(pairs)) != len(pairs):
-        raise ValueError("a name stands twice")
-    return dict(pairs)
 
 
 def _cents(text: str) -> int:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchpay.cli import output
 from batchpay.cli.context import Context
 from batchpay.cli.paths import Outputs
 from batchpay.cli.validate import file_request, preview_json, print_preview
 from batchpay.payment import State
 from batchpay.settings import Settings, load_credentials
+from batchpay.text import printable
 
 if TYPE_CHECKING:
     from batchpay.workflows.submit import Preview
@@ -51,9 +51,9 @@ def _print_preview(
     if seconds is not None:
         click.echo(f"at {settings.submit.rate} a second, sending takes about {_duration(seconds)}")
     if plan is not None:
-        click.echo(f"plan: {output.printable(plan)}")
+        click.echo(f"plan: {printable(plan)}")
     for body in preview.requests:
-        click.echo(f"request: {output.printable(body)}")
+        click.echo(f"request: {printable(body)}")
 
 
 def seconds_at(settings: Settings, rows: int) -> float | None:

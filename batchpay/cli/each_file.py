@@ -10,6 +10,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Context
 from batchpay.errors import BatchHeld, BatchpayError, FileRefused, WrongUse
+from batchpay.text import printable
 
 Work = Callable[[str], tuple[int, dict[str, Any]]]
 """What is done with one file -> its exit code, and what --json tells of it."""
@@ -36,7 +37,7 @@ def work_through(
             if reason is None and (reason := stopped()) is not None:
                 codes.append(6)
             if reason is not None:
-                click.echo(f"batchpay: {output.printable(reason)}; not begun: {len(paths) - number} files", err=True)
+                click.echo(f"batchpay: {printable(reason)}; not begun: {len(paths) - number} files", err=True)
                 told += [_ended(left, f"not begun: {reason}", 6) for left in paths[number:]]
                 break
             try:
@@ -58,7 +59,7 @@ def work_through(
 
 
 def _refused(path: str, message: str, exit_code: int) -> dict[str, Any]:
-    click.echo(f"batchpay: {output.printable(message)}", err=True)
+    click.echo(f"batchpay: {printable(message)}", err=True)
     return _ended(path, message, exit_code)
 
 

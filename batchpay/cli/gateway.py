@@ -13,6 +13,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Context, Group, option
 from batchpay.errors import WrongUse
+from batchpay.text import printable
 
 if TYPE_CHECKING:
     from batchpay.accounts.account_file import AccountRow
@@ -242,7 +243,7 @@ def _check_can_ask(yes: bool) -> None:
 
 def _confirm(account: GatewayAccount, what: str, yes: bool) -> None:
     if not yes:
-        described = output.printable(f"{account.gateway_name} ({account.gateway_display_name or 'no display name'})")
+        described = printable(f"{account.gateway_name} ({account.gateway_display_name or 'no display name'})")
         click.confirm(f"{what}: account {account.id}, {described}?", abort=True, err=True)
 
 
@@ -335,7 +336,7 @@ def _print(context: Context, value: dict[str, Any], text: str) -> None:
         output.print_json(context, value)
         return
     for line in text.split("\n"):
-        click.echo(output.printable(line))
+        click.echo(printable(line))
 
 
 def _print_accounts(accounts: list[GatewayAccount]) -> None:

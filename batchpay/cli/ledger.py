@@ -10,6 +10,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Context, Group, option
 from batchpay.errors import WrongUse
+from batchpay.text import printable
 
 
 @click.group(cls=Group, short_help="Make, check or back up the ledger.")
@@ -36,7 +37,7 @@ def init(context: Context) -> int:
         output.print_json(context, {"ledger": str(place.ledger), "key": str(place.key), "witness": str(place.witness)})
         return 0
     for label, path in (("ledger", place.ledger), ("key", place.key), ("witness", place.witness)):
-        click.echo(f"{label:<8} {output.printable(str(path))}")
+        click.echo(f"{label:<8} {printable(str(path))}")
     return 0
 
 
@@ -69,7 +70,7 @@ def check(context: Context, accept_witness: bool, reason: str | None) -> int:
         )
     else:
         for problem in problems or ["the ledger is in order"]:
-            click.echo(output.printable(problem))
+            click.echo(printable(problem))
     return 5 if problems else 0
 
 
@@ -91,5 +92,5 @@ def backup(context: Context, target: Path) -> int:
     if context.json:
         output.print_json(context, {"backup": str(target)})
     else:
-        click.echo(f"backup   {output.printable(str(target))}")
+        click.echo(f"backup   {printable(str(target))}")
     return 0

@@ -16,6 +16,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Context, declared, option
 from batchpay.cli.paths import Outputs
 from batchpay.errors import BatchpayError, NotUsable
+from batchpay.text import printable
 
 if TYPE_CHECKING:
     from batchpay.operations.ping import Ping
@@ -84,7 +85,7 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
         raise
     finally:
         if metrics is not None and (problem := _write_metrics(metrics, account, output.exit_code_of(codes))):
-            click.echo(f"batchpay: {output.printable(problem)}", err=True)
+            click.echo(f"batchpay: {printable(problem)}", err=True)
             codes.append(6)
         exit_code = output.exit_code_of(codes)
         log("call ended", exit_code=exit_code)

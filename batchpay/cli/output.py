@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from batchpay.cli.context import Context
-from batchpay.payment import State, Totals, format_cents
+from batchpay.payment import State, Totals
 from batchpay.summary import Summary
+from batchpay.text import money, printable
 
 _ORDER = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING, State.REJECTED)
 _COLORS = {State.ACCEPTED: "green", State.DECLINED: "yellow", State.IN_DOUBT: "red", State.REJECTED: "yellow"}
@@ -36,17 +37,6 @@ def print_json(context: Context, value: dict[str, Any]) -> None:
     click.echo(json.dumps(value, ensure_ascii=False))
 
 
-def printable(text: str) -> str:
-    """Escape control characters, so that no file's content can steer a terminal or forge a log line."""
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
-
-
-def amount(cents: int) -> str:
-    """Write an amount for people: 1,234.56."""
-    sign = "-" if cents < 0 else ""
-    return f"{sign}{abs(cents) // 100:,}.{abs(cents) % 100:02d}"
-
-
 def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
     """Print the counts of one file or batch: every row and every cent accounted for."""
     name = printable(summary.file)
@@ -59,12 +49,12 @@ def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
     rows: list[tuple[str, Totals, str | None]] = [*shown, ("total", summary.total, None)]
     widths = [max(len(cell) for cell in column) for column in zip(*(_cells(row) for row in rows), strict=True)]
     for row in rows:
-        label, count, money = _cells(row)
+        label, count, amount = _cells(row)
         color = row[2] if context.color else None
-        click.echo(f"  {click.style(label.ljust(widths[0]), fg=color)}  {count:>{widths[1]}}  {money:>{widths[2]}}")
+        click.echo(f"  {click.style(label.ljust(widths[0]), fg=color)}  {count:>{widths[1]}}  {amount:>{widths[2]}}")
     for direction, totals in sorted(summary.by_direction.items(), reverse=True):
         if totals.rows:
-            click.echo(f"  of the valid rows, {direction}: {totals.rows:,} rows, {amount(totals.cents)}")
+            click.echo(f"  of the valid rows, {direction}: {totals.rows:,} rows, {money(totals.cents)}")
     if summary.warnings:
         click.echo(f"  warnings: {summary.warnings:,}")
     for note in summary.notes:
@@ -87,12 +77,7 @@ def grand_total(summaries: Sequence[Summary]) -> Summary:
 
 def _cells(row: tuple[str, Totals, str | None]) -> tuple[str, str, str]:
     label, totals, _ = row
-    return label, f"{totals.rows:,}", amount(totals.cents)
-
-
-def totals_json(totals: Totals) -> dict[str, Any]:
-    """Rows and amount, as JSON objects show them."""
-    return {"rows": totals.rows, "amount": format_cents(totals.cents)}
+    return label, f"{totals.rows:,}", money(totals.cents)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> None:

@@ -15,6 +15,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Context
 from batchpay.payment import State
 from batchpay.settings import Settings
+from batchpay.text import money
 
 if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary
@@ -66,7 +67,7 @@ class TerminalProgress(QuietProgress):
         super().begin(batch)
         pending = batch.by_state[State.PENDING]
         if self._ask:
-            _confirm(f"Send {pending.rows:,} payments, {output.amount(pending.cents)}, to {batch.origin}?")
+            _confirm(f"Send {pending.rows:,} payments, {money(pending.cents)}, to {batch.origin}?")
         self._bar.start()
         self._task = self._bar.add_task("sending", total=pending.rows, detail="")
 

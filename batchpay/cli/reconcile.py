@@ -12,6 +12,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.resolve import check_signature, confirm, signature
 from batchpay.payment import State, Totals
+from batchpay.text import money, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,12 +101,12 @@ def _show(context: Context, doubt: FoundDoubt) -> None:
     color = {State.ACCEPTED: "green", State.DECLINED: "yellow"}.get(state) if state else "red"
     verdict = f"will be {state}" if state else "stays in doubt"
     text = (
-        f"row {row.row}   {row.direction} {output.amount(row.amount_cents)}   {row.details.get('name') or 'no name'}"
+        f"row {row.row}   {row.direction} {money(row.amount_cents)}   {row.details.get('name') or 'no name'}"
         f"   invoice {row.details.get('invoiceNumber') or 'none'}   account ****{row.last_four}"
     )
     there = f"line {line.line}, by {line.found_by}, reference {line.reference or 'none'}, {line.date_text or 'no date'}"
-    click.echo(output.printable(text), err=True)
-    click.echo(output.printable(f"  there: {there}: {doubt.why}"), err=True)
+    click.echo(printable(text), err=True)
+    click.echo(printable(f"  there: {there}: {doubt.why}"), err=True)
     click.echo(f"  {click.style(verdict, fg=color) if context.color else verdict}", err=True)
 
 
@@ -132,9 +133,9 @@ def _print(
         }
         output.print_json(context, answer)
         return
-    click.echo(output.printable(f"{batch.file}   batch {batch.batch}   against {export.name}"))
+    click.echo(printable(f"{batch.file}   batch {batch.batch}   against {export.name}"))
     known = ", ".join(f"{kind} = {header}" for kind, header in export.columns.items())
-    click.echo(output.printable(f"  read there: {known}"))
+    click.echo(printable(f"  read there: {known}"))
     if export.skipped:
         click.echo(f"  lines that name no payment, such as totals: {export.skipped:,}")
     header = ["", "rows here", "amount here", "lines there", "amount there"]
@@ -152,7 +153,7 @@ def _print(
         click.echo(click.style(warning, fg="red", bold=True) if context.color else warning)
     if settled:
         click.echo(f"  settled: {len(settled):,}")
-    click.echo(output.printable(f"  every row and line: {path}"))
+    click.echo(printable(f"  every row and line: {path}"))
     if result.in_doubt.rows:
         click.echo(f"  still in doubt: {result.in_doubt.rows:,}; look them up: batchpay resolve {batch.batch}")
 
@@ -161,4 +162,4 @@ def _cells(totals: Totals | None) -> tuple[str, str]:
     if totals is None:
         return "", ""
     sign = "-" if totals.cents < 0 else ""
-    return f"{totals.rows:,}", f"{sign}{output.amount(abs(totals.cents))}"
+    return f"{totals.rows:,}", f"{sign}{money(abs(totals.cents))}"

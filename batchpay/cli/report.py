@@ -9,6 +9,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.paths import Outputs
+from batchpay.text import printable
 
 
 @click.command(cls=Command, short_help="Write a page about a batch (HTML, self-contained).")
@@ -34,5 +35,5 @@ def report(context: Context, batch: str | None, out: str | None) -> int:
     if context.json:
         output.print_json(context, {**summary_of_batch(found).as_json(), "report": str(path), "exit_code": 0})
     else:
-        click.echo(output.printable(str(path)))
+        click.echo(printable(str(path)))
     return 0

@@ -11,6 +11,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.errors import BatchHeld
 from batchpay.payment import State, Totals
+from batchpay.text import money, printable, totals_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -186,11 +187,11 @@ def show_effect(
         if not chosen:
             continue
         totals = effect[state]
-        click.echo(_loud(context, f"{_rows(totals.rows)}, {output.amount(totals.cents)}: {text}", state), err=True)
+        click.echo(_loud(context, f"{_rows(totals.rows)}, {money(totals.cents)}: {text}", state), err=True)
         for decision in chosen[:_SHOWN_MAX]:
             doubt = doubts[decision.row]
             found = f"   reference {decision.gateway_reference}" if decision.gateway_reference else ""
-            click.echo(output.printable(f"  {_headline(doubt)}{found}"), err=True)
+            click.echo(printable(f"  {_headline(doubt)}{found}"), err=True)
         if len(chosen) > _SHOWN_MAX:
             click.echo(f"  and {len(chosen) - _SHOWN_MAX:,} more", err=True)
 
@@ -209,7 +210,6 @@ def _finish(
     settled: Mapping[State, Totals] | None = None,
 ) -> int:
     """Print where the batch stands and give the exit code: 7 while a row is in doubt."""
-    from batchpay.payment import format_cents
     from batchpay.reconciliation.resolution import DECISIONS
     from batchpay.summary import summary_of_batch
 
@@ -220,47 +220,45 @@ def _finish(
         answer["exported"] = exported
         if settled is not None:
             done = {word: settled.get(state, Totals()) for word, state in DECISIONS.items()}
-            answer["settled"] = {
-                word: {"rows": totals.rows, "amount": format_cents(totals.cents)} for word, totals in done.items()
-            }
+            answer["settled"] = {word: totals_json(totals) for word, totals in done.items()}
         output.print_json(context, answer)
         return code
     if settled is None:
         _print_doubts(context, batch, doubts, exported)
         return code
     total = sum(settled.values(), Totals())
-    click.echo(f"settled: {_rows(total.rows)}, {output.amount(total.cents)}")
+    click.echo(f"settled: {_rows(total.rows)}, {money(total.cents)}")
     if settled.get(State.PENDING):
         click.echo(f"to send them again: batchpay resume {batch.batch}")
-    click.echo(f"still in doubt: {_rows(len(doubts))}, {output.amount(sum(doubt.amount_cents for doubt in doubts))}")
+    click.echo(f"still in doubt: {_rows(len(doubts))}, {money(sum(doubt.amount_cents for doubt in doubts))}")
     return code
 
 
 def _print_doubts(context: Context, batch: BatchSummary, doubts: Sequence[Doubt], exported: str | None) -> None:
     from batchpay.reconciliation.resolution import moment_text
 
-    click.echo(f"{output.printable(batch.file)}   batch {batch.batch}")
+    click.echo(f"{printable(batch.file)}   batch {batch.batch}")
     if not doubts:
         click.echo("  no row is in doubt")
         return
     cents = sum(doubt.amount_cents for doubt in doubts)
-    click.echo(_loud(context, f"  in doubt: {_rows(len(doubts))}, {output.amount(cents)}", State.PENDING))
+    click.echo(_loud(context, f"  in doubt: {_rows(len(doubts))}, {money(cents)}", State.PENDING))
     click.echo("  Each may or may not have been paid. Look for it in the gateway's portal.")
     for doubt in [] if exported else doubts[:_SHOWN_MAX]:
         click.echo()
-        click.echo(output.printable(f"  {_headline(doubt)}"))
+        click.echo(printable(f"  {_headline(doubt)}"))
         if doubt.money_leaves:
             click.echo("    first        money leaves us: look at this one before the others")
-        click.echo(output.printable(f"    look for     {doubt.reference or 'no invoiceNumber was sent'}"))
+        click.echo(printable(f"    look for     {doubt.reference or 'no invoiceNumber was sent'}"))
         click.echo(f"    sent from    {moment_text(doubt.sent_from)}")
         click.echo(f"    until        {moment_text(doubt.sent_until)}")
-        click.echo(output.printable(f"    in doubt as  {doubt.why}"))
+        click.echo(printable(f"    in doubt as  {doubt.why}"))
     if not exported and len(doubts) > _SHOWN_MAX:
         click.echo(f"\n  and {len(doubts) - _SHOWN_MAX:,} more: --export SHEET has all of them")
     click.echo()
     if exported:
-        click.echo(f"  written: {output.printable(exported)}; in its column decision: {', '.join(_WORDS)}, or blank")
-        click.echo(f"  then: batchpay resolve {batch.batch} --from {output.printable(exported)}")
+        click.echo(f"  written: {printable(exported)}; in its column decision: {', '.join(_WORDS)}, or blank")
+        click.echo(f"  then: batchpay resolve {batch.batch} --from {printable(exported)}")
         return
     row = doubts[0].row
     click.echo(f"  found:      batchpay resolve {batch.batch} --row {row} --decision accepted --reference ID")
@@ -274,5 +272,5 @@ def _rows(count: int) -> str:
 
 
 def _headline(doubt: Doubt) -> str:
-    money = f"{output.amount(doubt.amount_cents)} {doubt.currency or ''}".rstrip()
-    return f"row {doubt.row}   {doubt.direction} {money}   {doubt.name or 'no name'}   account {doubt.account}"
+    amount = f"{money(doubt.amount_cents)} {doubt.currency or ''}".rstrip()
+    return f"row {doubt.row}   {doubt.direction} {amount}   {doubt.name or 'no name'}   account {doubt.account}"

@@ -9,6 +9,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context
 from batchpay.payment import State
+from batchpay.text import money
 
 
 @click.command(cls=Command, short_help="Show all batches, or one: states, counts, cents.")
@@ -20,7 +21,8 @@ def status(context: Context, batch: str | None) -> int:
     Example: batchpay status
     """
     from batchpay.ledger.open import open_ledger
-    from batchpay.summary import instant, summary_of_batch
+    from batchpay.summary import summary_of_batch
+    from batchpay.text import instant
 
     with closing(open_ledger(context.settings.ledger, read_only=True)) as ledger:
         if batch is not None:
@@ -42,7 +44,7 @@ def status(context: Context, batch: str | None) -> int:
             str(summary.batch),
             (instant(summary.finished_at or summary.started_at) or "never")[:16].replace("T", " "),
             *[f"{summary.of(state).rows:,}" for state in states],
-            output.amount(summary.total.cents),
+            money(summary.total.cents),
             summary.file,
         ]
         for summary in summaries

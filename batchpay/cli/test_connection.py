@@ -11,6 +11,7 @@ from batchpay.cli.context import Command, Context
 from batchpay.cli.sending import check_gateway
 from batchpay.errors import RunStopped
 from batchpay.settings import load_credentials
+from batchpay.text import printable
 
 
 @click.command(cls=Command, name="test-connection", short_help="Ask the gateway whether it knows us.")
@@ -41,7 +42,7 @@ def test_connection(context: Context) -> int:
         )
         return 0 if report.ok else RunStopped.exit_code
     answer = "no answer" if report.http_status is None else f"HTTP {report.http_status}"
-    message = f", {output.printable(report.message)}" if report.message else ""
+    message = f", {printable(report.message)}" if report.message else ""
     click.echo(f"{report.origin}: {answer}{message} ({report.elapsed_s * 1000:.0f} ms, {report.tls or 'no TLS'})")
     if not report.ok:
         raise RunStopped(report.problem or "the gateway did not answer as expected")

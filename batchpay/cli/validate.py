@@ -14,6 +14,7 @@ from batchpay.cli.context import Command, Context, option
 from batchpay.cli.each_file import work_through
 from batchpay.cli.options import checking_options
 from batchpay.cli.paths import Outputs, expand
+from batchpay.text import printable, totals_json
 
 if TYPE_CHECKING:
     from batchpay.settings import Settings
@@ -120,8 +121,8 @@ def preview_json(preview: Preview) -> dict[str, Any]:
         "gateways": [
             {
                 "gatewayId": found.gateway_id,
-                "debit": output.totals_json(found.flow.debit),
-                "credit": output.totals_json(found.flow.credit),
+                "debit": totals_json(found.flow.debit),
+                "credit": totals_json(found.flow.credit),
             }
             for found in preview.schedule.by_gateway()
         ],
@@ -138,13 +139,13 @@ def print_preview(context: Context, preview: Preview) -> None:
         return
     print_failures(preview.verdict)
     for found in preview.variances[:_SHOWN_MAX]:
-        click.echo(output.printable(f"  row {found.row}: {found.column}: {found.code}: {found.message}"))
+        click.echo(printable(f"  row {found.row}: {found.column}: {found.code}: {found.message}"))
     if len(preview.variances) > _SHOWN_MAX:
         click.echo("  and more warnings of that kind: their counts stand above, --json has the first of them")
     if not preview.summary.total.rows:
         return
     for line in sign_off_lines(preview.summary, preview.schedule, preview.verdict.counts):
-        click.echo(output.printable(line))
+        click.echo(printable(line))
 
 
 def print_counts(verdict: Verdict) -> None:
@@ -165,7 +166,7 @@ def print_failures(verdict: Verdict, most: int = _SHOWN_MAX) -> None:
     for failure in verdict.failures[:most]:
         place = f"line {failure.line}" if failure.line is not None else f"row {failure.row}"
         hint = f" (suggestion: {failure.suggestion})" if failure.suggestion else ""
-        click.echo(output.printable(f"  {place}: {failure.column}: {failure.message}{hint}"))
+        click.echo(printable(f"  {place}: {failure.column}: {failure.message}{hint}"))
     left = sum(verdict.counts.values()) - min(most, len(verdict.failures))
     if left > 0:
         click.echo(f"  and {left:,} more: --rejects PATH writes all of them beside their rows")

@@ -8,23 +8,21 @@ sets a value in every row, whatever the file says. `[values.COLUMN]` translates 
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
-from batchpay.errors import FileRefused
-from batchpay.intake.header import UNNAMED, Header, shown
-from batchpay.intake.streams import OpenFile
+from batchpay.errors import FileRefused, did_you_mean
+from batchpay.intake.header import UNNAMED, Header
+from batchpay.intake.small_tables import read_toml
 from batchpay.schemas.columns import COLUMNS, PLAIN
+from batchpay.text import column_name
 
 OWN = "_own."
 """Before the file's own name of a column in a chunk, so that it can't be taken for a mapped one."""
 SHIPPING_FROM_BILLING = {"shippingFirstName": "billingFirstName", "shippingLastName": "billingLastName"}
-_MAP_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,8 @@ class Mapping:
         """The file's own columns; raises FileRefused where the map names one that is not there, or one is twice."""
         twice = sorted({name for name in names if name.strip() and names.count(name) > 1})
         if twice:
-            raise FileRefused(f"{place}the header has a column twice: {', '.join(map(shown, twice))}")
-        absent = [shown(name) + _did_you_mean(name, names) for name in self.columns if name not in names]
+            raise FileRefused(f"{place}the header has a column twice: {', '.join(map(column_name, twice))}")
+        absent = [column_name(name) + did_you_mean(name, names) for name in self.columns if name not in names]
         if absent:
             raise FileRefused(f"{place}{self.name} maps columns that the file has not: {', '.join(absent)}")
         internal = tuple(self._own_name(name, at) for at, name in enumerate(names))
@@ -102,18 +100,11 @@ class Mapping:
 
 def load_mapping(path: str) -> Mapping:
     """Read a map; raises FileRefused naming whatever in it is unknown."""
-    file = OpenFile(path)
-    try:
-        with file.reader() as reader:
-            tables = tomllib.loads(reader.read(_MAP_BYTES_MAX).decode("utf-8-sig"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise FileRefused(f"map {path} can't be read: {error}") from None
-    finally:
-        file.close()
+    tables = read_toml(path, "column map")
     known = ("columns", "defaults", "fixed", "values")
     for name in tables:
         if name not in known:
-            raise FileRefused(f"map {path}: [{shown(name)}] is unknown{_did_you_mean(name, known)}")
+            raise FileRefused(f"map {path}: [{column_name(name)}] is unknown{did_you_mean(name, known)}")
     columns = _texts(path, "columns", tables.get("columns", {}))
     defaults = _texts(path, "defaults", tables.get("defaults", {}))
     fixed = _texts(path, "fixed", tables.get("fixed", {}))
@@ -125,7 +116,7 @@ def load_mapping(path: str) -> Mapping:
         raise FileRefused(f"map {path}: values must be tables: [values.COLUMN]")
     values = {name: _texts(path, f"values.{name}", table) for name, table in values_table.items()}
     _known_columns(path, "columns", [target for target in columns.values() if target])
-    ours = [shown(name) for name in columns if name.startswith("_")]
+    ours = [column_name(name) for name in columns if name.startswith("_")]
     if ours:
         raise FileRefused(f"map {path}: columns that begin with _ are never read: {', '.join(ours)}")
     for table, names in (("defaults", defaults), ("fixed", fixed), ("values", values)):
@@ -138,16 +129,11 @@ def load_mapping(path: str) -> Mapping:
 
 def _texts(path: str, table: str, values: Any) -> dict[str, str]:
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise FileRefused(f"map {path}: every value in [{shown(table)}] must be a text in quotation marks")
+        raise FileRefused(f"map {path}: every value in [{column_name(table)}] must be a text in quotation marks")
     return dict(values)
 
 
 def _known_columns(path: str, table: str, names: Iterable[str]) -> None:
     for name in names:
         if name not in COLUMNS:
-            raise FileRefused(f"map {path}: [{table}]: {shown(name)} is no column{_did_you_mean(name, COLUMNS)}")
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, [word for word in known if word], n=1)
-    return f" (did you mean {shown(close[0])}?)" if close else ""
+            raise FileRefused(f"map {path}: [{table}]: {column_name(name)} is no column{did_you_mean(name, COLUMNS)}")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 from batchpay.errors import FileRefused
-from batchpay.intake.header import shown
-from batchpay.intake.streams import OpenFile
+from batchpay.intake.small_tables import read_toml
 from batchpay.payment import Totals, format_cents, parse_cents
+from batchpay.text import column_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +55,10 @@ def require_totals(expected: ControlTotals, actual: Totals, name: str = "the fil
 
 
 def _read_sidecar(path: str) -> ControlTotals:
-    file = OpenFile(path)
-    try:
-        with file.reader() as reader:
-            table = tomllib.loads(reader.read(65_536).decode("utf-8-sig"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise FileRefused(f"{path} can't be read: {error}") from None
-    finally:
-        file.close()
+    table = read_toml(path, "file of control totals")
     for key in table:
         if key not in ("rows", "total"):
-            raise FileRefused(f"{path}: {shown(key)} is unknown; it knows rows and total")
+            raise FileRefused(f"{path}: {column_name(key)} is unknown; it knows rows and total")
     rows, total = table.get("rows"), table.get("total")
     if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 0):
         raise FileRefused(f"{path}: rows must be a whole number")

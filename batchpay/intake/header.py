@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from batchpay.errors import FileRefused
 from batchpay.schemas.columns import COLUMNS, REQUIRED
+from batchpay.text import column_name
 
 NOTE_COLUMN = "_note"
 """Our own column: a row that says `example` there (the template's) is no payment."""
@@ -61,7 +62,7 @@ def read_header(
     unknown = [name for name in internal if name and name not in known and not name.startswith(UNNAMED)]
     slips = {name: close for name in unknown if (close := near_miss(name, known))}
     if slips:
-        told = ", ".join(f"{shown(name)} (did you mean {close}?)" for name, close in slips.items())
+        told = ", ".join(f"{column_name(name)} (did you mean {close}?)" for name, close in slips.items())
         raise FileRefused(f"{place}the header has unknown columns that look mistyped: {told}")
     missing = [name for name in required if name not in names]
     if missing:
@@ -102,12 +103,6 @@ def near_miss(name: str, known: Iterable[str]) -> str | None:
     return None
 
 
-def shown(text: str, longest: int = 40) -> str:
-    """A name from a file, fit for one line on a terminal: control characters escaped, cut where it is long."""
-    safe = "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)
-    return safe if len(safe) <= longest else safe[: longest - 1] + "…"
-
-
 def _internal_name(name: str, at: int, known: Sequence[str]) -> str | None:
     if not name.strip():
         return f"{UNNAMED}{at + 1}"
@@ -115,7 +110,7 @@ def _internal_name(name: str, at: int, known: Sequence[str]) -> str | None:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(shown(name) for name in names)
+    return ", ".join(column_name(name) for name in names)
 
 
 def _fold(name: str) -> str:

@@ -8,10 +8,11 @@ import polars as pl
 
 from batchpay.errors import FileRefused
 from batchpay.intake.csv.reader import finish_chunk
-from batchpay.intake.header import Header, shown
+from batchpay.intake.header import Header
 from batchpay.intake.object_store import StoredParquet
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.typed_cells import render_column
+from batchpay.text import column_name
 
 CHUNK_ROWS = 30_000
 PART_ROWS = 2 * CHUNK_ROWS
@@ -35,7 +36,9 @@ class ParquetReader:
         self.names = tuple(self._schema)
         for name, kind in self._schema.items():
             if kind.is_nested() or kind in (pl.Binary, pl.Object, pl.Time, pl.Duration, pl.Unknown):
-                raise FileRefused(f"{file.name}: column {shown(name)} holds {kind}, which is no cell of a payment")
+                raise FileRefused(
+                    f"{file.name}: column {column_name(name)} holds {kind}, which is no cell of a payment"
+                )
 
     def use(self, header: Header, own_of: Mapping[str, str]) -> None:
         """Say which columns to give, and which column of the rules each stands for (`own_of` turned round)."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from batchpay.errors import NotUsable
 from batchpay.operations.inbox import CONTROL_SUFFIX
-from batchpay.writing.atomic import PendingFile
+from batchpay.writing.atomic import PendingFile, sync_directory
 
 _TRIES_MAX = 10_000
 
@@ -88,7 +88,7 @@ def _move(source: Path, reserved: Path) -> None:
             copy.commit()
             source.unlink()
     for folder in {reserved.parent, source.parent}:
-        _sync(folder)
+        sync_directory(folder)
 
 
 def _renamed(descriptor: int, source: Path, reserved: Path) -> bool:
@@ -104,11 +104,3 @@ def _renamed(descriptor: int, source: Path, reserved: Path) -> bool:
         else:
             return True
     return False
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import NotUsable
+from batchpay.text import printable
 
 LOGGER = "batchpay"
 FIELDS = (
@@ -53,7 +54,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Write the line."""
         shown = [f"{name}={_quoted(str(value))}" for name, value in _fields(record).items()]
-        return " ".join([_time(record), record.levelname, _one_line(record.getMessage()), *shown])
+        return " ".join([_time(record), record.levelname, printable(record.getMessage()), *shown])
 
 
 class JsonFormatter(logging.Formatter):
@@ -61,8 +62,8 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Write the object in ASCII, so that no terminal is steered by it."""
-        shown = {"time": _time(record), "level": record.levelname.lower(), "event": _one_line(record.getMessage())}
-        fields = {name: _one_line(v) if isinstance(v, str) else v for name, v in _fields(record).items()}
+        shown = {"time": _time(record), "level": record.levelname.lower(), "event": printable(record.getMessage())}
+        fields = {name: printable(v) if isinstance(v, str) else v for name, v in _fields(record).items()}
         return json.dumps(shown | fields, ensure_ascii=True, default=str)
 
 
@@ -155,11 +156,6 @@ def _masked(text: str) -> str:
     return _DIGITS.sub("****", text)
 
 
-def _one_line(text: str) -> str:
-    """Escape what would steer a terminal or forge a line."""
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
-
-
 def _quoted(text: str) -> str:
-    line = _one_line(text)
+    line = printable(text)
     return json.dumps(line, ensure_ascii=False) if not line or set(line) & set(' "=') else line

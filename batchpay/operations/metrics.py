@@ -10,6 +10,7 @@ from pathlib import Path
 
 from batchpay.payment import State
 from batchpay.summary import Summary
+from batchpay.text import printable
 from batchpay.writing.atomic import atomic_writer
 
 _READABLE = 0o644  # node_exporter runs as another user; the file holds counts and names of files and batches
@@ -76,8 +77,7 @@ def _labels(summary: Summary) -> str:
 
 
 def _escaped(text: str) -> str:
-    shown = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
-    return shown.replace("\\", r"\\").replace('"', r"\"")
+    return printable(text).replace("\\", r"\\").replace('"', r"\"")
 
 
 def _completed_before(path: Path) -> float:

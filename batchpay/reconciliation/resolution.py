@@ -14,7 +14,7 @@ from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
 from batchpay.payment import Direction, State, Totals, format_cents
 from batchpay.reconciliation.loose_formats import foreign_cents
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet
-from batchpay.summary import instant
+from batchpay.text import instant, local_time
 from batchpay.writing.table import write_table
 
 DECISIONS = {"accepted": State.ACCEPTED, "declined": State.DECLINED, "send again": State.PENDING}
@@ -164,7 +164,7 @@ def moment_text(moment: datetime | None) -> str:
     utc = (instant(moment) or "")[:19].replace("T", " ")
     if not local.utcoffset():
         return f"{utc} UTC"
-    return f"{utc} UTC ({local:%Y-%m-%d %H:%M:%S %Z})"
+    return f"{utc} UTC ({local_time(moment)})"
 
 
 def _doubt(row: LedgerRow, timeout_s: float) -> Doubt:
@@ -208,7 +208,7 @@ def _sheet_row(batch: str, doubt: Doubt) -> list[str | None]:
 
 
 def _local(moment: datetime | None) -> str | None:
-    return None if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+    return None if moment is None else local_time(moment)
 
 
 def _read_line(

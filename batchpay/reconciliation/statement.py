@@ -14,7 +14,6 @@ Columns are named by a map (TOML) or known by their usual headers:
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import FileRefused, did_you_mean
+from batchpay.intake.small_tables import read_toml
 from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents, foreign_date, last_four_of
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet
 
@@ -59,7 +59,6 @@ DECLINED_WORDS = frozenset({
 })  # fmt: skip
 """A payment that came back counts as declined: in the end no money moved."""
 _HEADER_LINES = 20
-_MAP_BYTES_MAX = 1 << 16
 _TEXT_CHARACTERS_MAX = 128
 
 
@@ -131,16 +130,7 @@ class Export:
 
 def load_export_map(path: str | Path) -> ExportMap:
     """Read a map; raises FileRefused that names what it does not know."""
-    try:
-        with Path(path).open("rb") as file:
-            text = file.read(_MAP_BYTES_MAX + 1)
-        if len(text) > _MAP_BYTES_MAX:
-            raise FileRefused(f"{path} is too large for a map")
-        tables = tomllib.loads(text.decode())
-    except OSError as error:
-        raise FileRefused(f"{path} can't be read: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise FileRefused(f"{path} is no TOML: {error}") from None
+    tables = read_toml(str(path), "map of an export")
     known = {
         "columns": tuple(USUAL_HEADERS),
         "status": ("accepted", "declined", "missing"),

@@ -13,7 +13,8 @@ from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
 from batchpay.payment import State, Totals, format_cents
 from batchpay.reconciliation.matching import Matching
 from batchpay.reconciliation.statement import Export, ExportLine, ReportedStatus
-from batchpay.summary import SENDABLE, instant
+from batchpay.summary import SENDABLE
+from batchpay.text import instant, totals_json
 from batchpay.writing.table import write_table
 
 HEADER = (
@@ -231,4 +232,4 @@ def _count(side: dict[MatchStatus, Totals], verdict: MatchStatus, cents: int) ->
 
 def _json(totals: Totals | None) -> dict[str, object]:
     counted = totals or Totals()
-    return {"rows": counted.rows, "amount": format_cents(counted.cents)}
+    return totals_json(counted)

@@ -23,14 +23,13 @@ from batchpay.reports.page_parts import (
     Page,
     Reason,
     Share,
-    local_time,
-    money,
     share_of,
     short_time,
     write,
 )
 from batchpay.reports.timeline import timeline_of
 from batchpay.summary import Summary, summary_of_batch
+from batchpay.text import local_time, money
 
 LISTED_MAX = 2_000
 """Rows listed one by one; results and rejects have all of them."""

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from batchpay.payment import Totals
 from batchpay.reports.timeline import Timeline
+from batchpay.text import money, printable
 from batchpay.writing.atomic import atomic_writer
 
 _TEXT_CHARACTERS_MAX = 300
-_KEPT_SPACES = frozenset("\u00a0\u202f")
+_KEPT_SPACES = "\u00a0\u202f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,21 +155,7 @@ def write(page: Page, path: str | Path) -> None:
 
 def shown(text: object) -> str:
     """A text as a page shows it: bounded, and with unseen or direction-turning characters spelled out."""
-    whole = str(text)
-    if len(whole) > _TEXT_CHARACTERS_MAX:
-        whole = f"{whole[:_TEXT_CHARACTERS_MAX]} …"
-    if whole.isprintable():
-        return whole
-    return "".join(
-        character if character.isprintable() or character in _KEPT_SPACES else repr(character)[1:-1]
-        for character in whole
-    )
-
-
-def money(cents: int) -> str:
-    """An amount for people: 1,234.56."""
-    sign = "−" if cents < 0 else ""
-    return f"{sign}{abs(cents) // 100:,}.{abs(cents) % 100:02d}"
+    return printable(str(text), keep=_KEPT_SPACES, characters_max=_TEXT_CHARACTERS_MAX)
 
 
 def counted(count: int) -> str:
@@ -187,11 +174,6 @@ def share_of(kind: str, label: str, totals: Totals, of_rows: int) -> Share:
     else:
         text = f"{percent:.1f} %"
     return Share(kind, label, totals, f"{width:.2f}", text)
-
-
-def local_time(moment: datetime | None) -> str:
-    """A time for people, in this machine's zone."""
-    return "never" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
 
 
 def short_time(moment: datetime | None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, RowColumns
 from batchpay.payment import format_cents
-from batchpay.summary import instant
+from batchpay.text import instant
 from batchpay.writing.table import write_table
 
 HEADER = (

@@ -57,14 +57,19 @@ class PendingFile:
         except OSError as error:
             self.abandon()
             raise NotUsable(f"{self.target} can't be written: {error.strerror}") from None
-        directory = os.open(self.target.parent, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(self.target.parent)
 
     def abandon(self) -> None:
         """Remove the temporary file; what stood at the place before stays."""
         with contextlib.suppress(OSError):  # a full disk: the content is thrown away anyway
             self.file.close()
         self._temporary.unlink(missing_ok=True)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make a new, renamed or removed name in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

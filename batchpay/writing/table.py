@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from batchpay.errors import WrongUse
+from batchpay.text import FORMULA_STARTS, guarded
 from batchpay.writing.atomic import atomic_writer
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
 _CSV_ROWS = 256
 """Few enough to stay in the processor's cache."""
 _PARQUET_ROWS = 50_000
@@ -47,17 +46,12 @@ def table_format(path: str | Path) -> _Write:
     return writers[ending]
 
 
-def defused(cell: str | None) -> str | None:
-    """A cell that no spreadsheet runs as a formula."""
-    return f"'{cell}" if cell is not None and cell.startswith(FORMULA_STARTS) else cell
-
-
 def _write_csv(file: BinaryIO, header: Sequence[str], rows: Iterable[Row]) -> None:
     remaining = chain([header], rows)
     while some := list(islice(remaining, _CSV_ROWS)):
         beginnings = {cell[0] for row in some for cell in row if cell}
         if not beginnings.isdisjoint(FORMULA_STARTS):
-            some = [[defused(cell) for cell in row] for row in some]
+            some = [[guarded(cell) for cell in row] for row in some]
         file.write(csv_lines(some).encode())
 
 

@@ -97,7 +97,7 @@ def test_a_name_that_stands_twice_is_refused(ledger: Ledger, tmp_path: Path) -> 
     path = tmp_path / "plan.json"
     make().write(str(path), ledger)
     path.write_text(path.read_text().replace("{", '{"file": "small.csv",', 1))
-    with pytest.raises(FileRefused, match="no plan"):
+    with pytest.raises(FileRefused, match="not a plan"):
         Plan.read(str(path), ledger)
 
 
@@ -127,7 +127,7 @@ def test_what_is_no_plan_is_refused(ledger: Ledger, tmp_path: Path, text: str) -
     """Anything but a plan is refused in words, never with a traceback."""
     path = tmp_path / "plan.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(FileRefused, match="no plan"):
+    with pytest.raises(FileRefused, match="not a plan"):
         Plan.read(str(path), ledger)
 
 

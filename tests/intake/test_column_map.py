@@ -105,7 +105,7 @@ def test_typed_cells_under_a_map(tmp_path: Path) -> None:
         ('[fixed]\ngatewayid = "12"', "did you mean gatewayId"),
         ('[values]\nx = "1"', r"\[values.x\] must be a text"),
         ('[defaults]\namount = "1"\n[fixed]\namount = "1"', "amount stands in"),
-        ("[columns", "can't be read"),
+        ("[columns", "is not a column map"),
     ],
 )
 def test_unknown_words_of_a_map(tmp_path: Path, text: str, told: str) -> None:

@@ -256,7 +256,7 @@ def test_one_column_for_money_out_and_one_for_money_in(tmp_path: Path) -> None:
         ('[status]\nmissing = "paid"\n', "accepted, declined or other"),
         ("[format]\ndate = 1\n", "a text such as"),
         ("columns = 1\n", "must be a table"),
-        ("[columns\n", "no TOML"),
+        ("[columns\n", "not valid TOML"),
     ],
 )
 def test_a_map_with_a_slip_is_refused(tmp_path: Path, text: str, told: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from batchpay.payment import State, format_cents
 from batchpay.reports.results import HEADER, write_results
-from batchpay.summary import instant
+from batchpay.text import instant
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 
 STATES = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)

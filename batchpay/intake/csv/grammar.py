@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from batchpay.errors import FileRefused
-from batchpay.intake.header import shown
 from batchpay.schemas.columns import COLUMNS
+from batchpay.text import column_name
 
 SEPARATORS = (",", ";", "\t", "|")
 HEADER_BYTES_MAX = 1 << 20
@@ -197,7 +197,7 @@ def read_dialect(name: str, head: bytes) -> Dialect:
             raise FileRefused(f"{name}: has no header" if at or text else f"{name}: is empty")
         at, line = end + 1, line + 1
     if forced is not None and (forced in '"\r\n ' or not forced.isascii()):
-        raise FileRefused(f"{name}: line {line - 1}: {shown(forced)!r} can't separate cells")
+        raise FileRefused(f"{name}: line {line - 1}: {column_name(forced)!r} can't separate cells")
     separator, names, used = _choose(name, head[at:], line, [forced] if forced else SEPARATORS)
     return Dialect(separator, tuple(names), at + used, line + head.count(b"\n", at, at + used), has_mark)
 

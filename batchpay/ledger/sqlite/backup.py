@@ -7,8 +7,9 @@ import sqlite3
 from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.ledger.sqlite.preconditions import FOREIGN, sync_directory, translate
+from batchpay.ledger.sqlite.preconditions import FOREIGN, translate
 from batchpay.ledger.sqlite.store import Store, connect
+from batchpay.writing.atomic import sync_directory
 
 _PAGES_A_STEP = 4096
 

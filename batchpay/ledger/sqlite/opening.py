@@ -27,12 +27,12 @@ from batchpay.ledger.sqlite.preconditions import (
     check_directory,
     check_file,
     make_private_directory,
-    sync_directory,
     translated,
 )
 from batchpay.ledger.sqlite.store import FIRST_MAC, LOCK_WAIT_S, FileLock, Store, connect, event_mac, lock_path
 from batchpay.ledger.sqlite.witness import Witness, WitnessRecord
 from batchpay.settings import LedgerSettings, config_directory, state_directory, who
+from batchpay.writing.atomic import sync_directory
 
 SQLITE_LEAST = (3, 38, 0)
 """STRICT tables, RETURNING, and JSON functions in every build."""

@@ -5,7 +5,6 @@ PackedTexts name paths and reasons, never data: SQLite's own texts are not passe
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -89,15 +88,6 @@ def make_private_directory(directory: Path) -> None:
             missing.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise LedgerNotUsable(f"the directory {directory} can't be made: {error.strerror}") from None
-
-
-def sync_directory(directory: Path) -> None:
-    """Make a new or renamed name in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 FOREIGN = (sqlite3.Error, OSError, UnicodeDecodeError, MemoryError)

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.sqlite.preconditions import make_private_directory, sync_directory
+from batchpay.ledger.sqlite.preconditions import make_private_directory
 from batchpay.payment import Answer, Outcome, State
+from batchpay.writing.atomic import sync_directory
 
 _RESERVED_BYTES = 262_144
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.sqlite.preconditions import make_private_directory, sync_directory
+from batchpay.ledger.sqlite.preconditions import make_private_directory
+from batchpay.writing.atomic import sync_directory
 
 _SLOT_BYTES = 512
 _WORD = "batchpay-witness"

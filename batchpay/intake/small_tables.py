@@ -1,0 +1,57 @@
+"""Small files of tables that a person writes beside payment files: maps and control totals, in TOML or JSON.
+
+Each is read whole, bounded, and refused in words that name what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import Any
+
+from batchpay.errors import FileRefused
+from batchpay.intake.streams import OpenFile
+
+_BYTES_MAX = 1 << 20
+
+
+def read_toml(path: str, kind: str) -> dict[str, Any]:
+    """Read a TOML file; raises FileRefused that says it is not a `kind`."""
+    try:
+        return tomllib.loads(_read_text(path, kind))
+    except tomllib.TOMLDecodeError as error:
+        raise FileRefused(f"{path} is not a {kind}: it is not valid TOML: {error}") from None
+
+
+def read_json_object(path: str, kind: str) -> dict[str, Any]:
+    """Read a JSON object in which no name stands twice (two readers could see two values); raises FileRefused."""
+    try:
+        content = json.loads(_read_text(path, kind), object_pairs_hook=unique_names)
+    except (ValueError, RecursionError):
+        raise FileRefused(f"{path} is not a {kind}: it is not valid JSON") from None
+    if not isinstance(content, dict):
+        raise FileRefused(f"{path} is not a {kind}: it is not a JSON object")
+    return content
+
+
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object, and raise ValueError where a name stands twice in it."""
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a name stands twice")
+    return value
+
+
+def _read_text(path: str, kind: str) -> str:
+    file = OpenFile(path)
+    try:
+        with file.reader() as reader:
+            content = reader.read(_BYTES_MAX + 1)
+    finally:
+        file.close()
+    if len(content) > _BYTES_MAX:
+        raise FileRefused(f"{path} is not a {kind}: it is larger than {_BYTES_MAX} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise FileRefused(f"{path} is not a {kind}: it is not UTF-8") from None

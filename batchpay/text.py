@@ -1,0 +1,62 @@
+"""Values as people, spreadsheets and JSON show them: printable text, amounts, times, totals, guarded cells.
+
+A leaf of plain Python. Wherever batchpay shows a value it goes through here, so that a control character, a formula or
+a rounded amount can't slip in at one place of many.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from batchpay.payment import Totals, format_cents
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the beginning of a formula."""
+
+
+def printable(text: str, *, keep: str = "", characters_max: int | None = None) -> str:
+    """Escape characters that could steer a terminal, forge a line or turn the reading direction; cut a long text.
+
+    Characters in `keep` stay as they are. The cut text ends with an ellipsis and has `characters_max` characters.
+    """
+    if not text.isprintable():
+        text = "".join(
+            character if character.isprintable() or character in keep else repr(character)[1:-1] for character in text
+        )
+    if characters_max is not None and len(text) > characters_max:
+        text = text[: characters_max - 1] + "…"
+    return text
+
+
+def column_name(text: str) -> str:
+    """A name out of a file, fit for one line of a message."""
+    return printable(text, characters_max=40)
+
+
+def guarded(cell: str | None) -> str | None:
+    """A cell that no spreadsheet runs as a formula: an apostrophe goes in front of one that it would run."""
+    return f"'{cell}" if cell is not None and cell.startswith(FORMULA_STARTS) else cell
+
+
+def money(cents: int) -> str:
+    """An amount for people: 1,234.56."""
+    sign = "-" if cents < 0 else ""
+    return f"{sign}{abs(cents) // 100:,}.{abs(cents) % 100:02d}"
+
+
+def totals_json(totals: Totals) -> dict[str, Any]:
+    """Rows and cents as JSON shows them."""
+    return {"rows": totals.rows, "amount": format_cents(totals.cents)}
+
+
+def instant(moment: datetime | None) -> str | None:
+    """A time as files and JSON show it: UTC, ISO 8601, to the millisecond."""
+    if moment is None:
+        return None
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def local_time(moment: datetime | None) -> str:
+    """A time for people, in this machine's zone, which is named; `never` for none."""
+    return "never" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
