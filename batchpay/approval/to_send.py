@@ -19,6 +19,7 @@ import polars as pl
 from batchpay.errors import BatchpayError
 from batchpay.payment import Direction, Totals, format_cents
 from batchpay.schemas import checks
+from batchpay.text import totals_json
 
 
 class Origin(StrEnum):
@@ -69,8 +70,8 @@ class ToSend:
         parts["held_back"] = self.held_back
         parts |= {direction.value: self.by_direction.get(direction, Totals()) for direction in Direction}
         return {
-            **{name: _totals_as_json(totals) for name, totals in parts.items()},
-            "by_account": {name: _totals_as_json(self.by_account[name]) for name in sorted(self.by_account)},
+            **{name: totals_json(totals) for name, totals in parts.items()},
+            "by_account": {name: totals_json(self.by_account[name]) for name in sorted(self.by_account)},
             "rows_digest": self.rows_digest,
         }
 
@@ -114,7 +115,3 @@ class ToSendCount:
             by_account=dict(self._accounts),
             rows_digest=hashlib.sha256(b"".join(rows.digest() for rows in self._rows.values())).hexdigest(),
         )
-
-
-def _totals_as_json(totals: Totals) -> dict[str, Any]:
-    return {"rows": totals.rows, "amount": format_cents(totals.cents)}

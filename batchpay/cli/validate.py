@@ -131,7 +131,7 @@ def preview_json(preview: Preview) -> dict[str, Any]:
 
 def print_preview(context: Context, preview: Preview) -> None:
     """Print what a file holds: counts, what is wrong, and the table to sign."""
-    from batchpay.approval.cash_flow import sign_off_lines
+    from batchpay.approval.sign_off import sign_off_lines
 
     output.print_summary(context, preview.summary, sent=False)
     print_counts(preview.verdict)

@@ -9,7 +9,8 @@ from datetime import date, timedelta
 import polars as pl
 import pytest
 
-from batchpay.approval.cash_flow import Schedule, next_banking_day, sign_off_lines
+from batchpay.approval.cash_flow import Schedule, next_banking_day
+from batchpay.approval.sign_off import sign_off_lines
 from batchpay.payment import State, Totals, format_cents
 from batchpay.sandbox.schedule import due
 from batchpay.summary import Summary
