@@ -37,6 +37,22 @@ class Direction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts: recorded with all that is decided, registered or sent."""
+
+    name: str
+    host: str
+    """The machine that the request came from."""
+    authenticated_by: str = ""
+    """How we know who it is; blank where the operating system says so."""
+
+    def __str__(self) -> str:
+        """Write the actor as the ledger's history names them."""
+        suffix = f" by {self.authenticated_by}" if self.authenticated_by else ""
+        return f"{self.name}@{self.host}{suffix}"
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What the gateway answered to one request, as far as it could be read: safe to store and to show."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import platform
-import pwd
 import stat
 import tomllib
 from collections.abc import MutableMapping
@@ -146,15 +144,6 @@ class Credentials:
 
     api_id: str
     api_key: Secret
-
-
-def who() -> str:
-    """Name the person or job behind this process, for the ledger's history."""
-    try:
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        user = f"uid {os.getuid()}"
-    return f"{user}@{platform.node()}"
 
 
 def state_directory() -> Path:

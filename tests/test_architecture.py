@@ -155,6 +155,54 @@ def test_files_and_functions_stay_short(path: Path) -> None:
             assert node.end_lineno - node.lineno < FUNCTION_LINES_MAX, node.name
 
 
+PLAIN_WORDS = {"errors", "payment", "text", "settings", "summary", "workflows"}
+"""The rooms that commands may import: the use cases, and words without decisions."""
+
+STILL_IN_CLI: dict[str, set[str]] = {
+    "reconcile.py": {"ledger", "reconciliation", "writing"},
+    "resolve.py": {"ledger", "reconciliation"},
+    "ledger.py": {"ledger"},
+    "validate.py": {"approval", "schemas", "validation", "reports"},
+    "dry_run.py": {"gateway"},
+    "submit.py": {"gateway", "writing"},
+    "sending.py": {"gateway", "ledger", "sending"},
+    "resume.py": {"writing"},
+    "progress.py": {"gateway", "sending"},
+    "process.py": {"sending"},
+    "operations.py": {"operations"},
+    "gateway.py": {"accounts", "gateway", "schemas"},
+    "rules.py": {"schemas"},
+    "sandbox.py": {"sandbox"},
+    "template.py": {"intake"},
+    "test_connection.py": {"gateway"},
+}
+"""Commands that still reach past the workflows, and where to; the list only gets shorter."""
+
+
+def test_commands_enter_by_the_workflows() -> None:
+    """cli/ parses, asks, prints and exits: what is decided about money is decided in workflows/."""
+    for path in (ROOT / "batchpay" / "cli").glob("*.py"):
+        names = imported_names(ast.parse(path.read_text("utf-8")))
+        ours = {name for name in names if name.startswith("batchpay.") and not name.startswith(ANYWHERE)}
+        rooms = {name.split(".")[1] for name in ours} & set(FLOW) - {"cli"}
+        assert rooms - PLAIN_WORDS == STILL_IN_CLI.get(path.name, set()), path
+
+
+def test_a_workflow_leaves_the_process_alone() -> None:
+    """Workflows serve a page for finance people as well: they print nothing, ask nothing, and touch no signal."""
+    forbidden = {"click", "signal", "sys", "pwd", "getpass"}
+    acts = {"print", "input", "sched_setaffinity", "getlogin", "getuid", "getpwuid", "umask", "chdir"}
+    for path in (ROOT / "batchpay" / "workflows").glob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        assert not {name.split(".")[0] for name in imported_names(tree)} & forbidden, path
+        called = {
+            node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+        }
+        assert not called & acts, path
+
+
 def test_every_package_ships() -> None:
     """Each folder with Python in it stands in the list of packages, so that the wheel has all of them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

@@ -8,6 +8,7 @@ import click
 
 from batchpay.cli.context import Context
 from batchpay.cli.paths import Outputs
+from batchpay.cli.process import actor
 from batchpay.cli.validate import file_request, preview_json, print_preview
 from batchpay.payment import State
 from batchpay.settings import Settings, load_credentials
@@ -26,7 +27,7 @@ def dry_run_one(
     rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
     plan = str(outputs.claim(options["plan"])) if options["plan"] else None
     request = file_request(path, rejects, options, settings)
-    preview = flow.dry_run(request, settings, requests_shown=options["show_requests"], plan=plan)
+    preview = flow.dry_run(request, settings, actor(), requests_shown=options["show_requests"], plan=plan)
     if options["preflight"]:
         _ask_gateway(settings, preview)
     seconds = seconds_at(settings, preview.rows_to_send)

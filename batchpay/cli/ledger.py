@@ -9,6 +9,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context, Group, option
+from batchpay.cli.process import actor
 from batchpay.errors import WrongUse
 from batchpay.text import printable
 
@@ -32,7 +33,7 @@ def init(context: Context) -> int:
     """
     from batchpay.ledger.open import create_ledger
 
-    place = create_ledger(context.settings.ledger)
+    place = create_ledger(context.settings.ledger, str(actor()))
     if context.json:
         output.print_json(context, {"ledger": str(place.ledger), "key": str(place.key), "witness": str(place.witness)})
         return 0
@@ -54,13 +55,12 @@ def check(context: Context, accept_witness: bool, reason: str | None) -> int:
     Example: batchpay ledger check
     """
     from batchpay.ledger.open import accept_ledger, open_ledger
-    from batchpay.settings import who
 
     marked_in_doubt = 0
     if accept_witness:
         if not reason:
             raise WrongUse("--accept-witness needs --reason TEXT: it stays in the ledger's history")
-        marked_in_doubt = accept_ledger(context.settings.ledger, who(), reason)
+        marked_in_doubt = accept_ledger(context.settings.ledger, str(actor()), reason)
         output.say(context, f"accepted; rows that are in doubt now: {marked_in_doubt}")
     with closing(open_ledger(context.settings.ledger, read_only=True)) as opened:
         problems = opened.check()

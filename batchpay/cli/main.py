@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End as SIGINT does; while rows are being sent, workflows/run.py puts a gentler handler in place."""
+    """End as SIGINT does; while rows are being sent, cli/process.py puts a gentler handler in place."""
     raise KeyboardInterrupt
 
 

@@ -10,6 +10,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.process import actor
 from batchpay.cli.resolve import check_signature, confirm, signature
 from batchpay.payment import State, Totals
 from batchpay.text import money, printable
@@ -78,9 +79,8 @@ def _settle(
     from batchpay.reconciliation.matching import match
     from batchpay.reconciliation.resolution import rows_in_doubt, take_over
     from batchpay.reconciliation.verdicts import found_doubts
-    from batchpay.settings import who
 
-    take_over(ledger, ledger.find(batch.batch), who())
+    take_over(ledger, ledger.find(batch.batch), str(actor()))
     matching = match(ledger, batch, export.lines, options["days"])
     found = list(found_doubts(ledger, batch.batch, matching))
     for doubt in found:

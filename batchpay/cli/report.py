@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import click
 
 from batchpay.cli import output
@@ -24,16 +22,13 @@ def report(context: Context, batch: str | None, out: str | None) -> int:
 
     Example: batchpay report 3f2a91c0d7e1 --out today.html
     """
-    from batchpay.ledger.open import open_ledger
-    from batchpay.reports.page import write_batch_page
-    from batchpay.summary import summary_of_batch
+    from batchpay.workflows.report import batch_page
 
-    with closing(open_ledger(context.settings.ledger, read_only=True)) as ledger:
-        found = ledger.find(batch)
-        path = Outputs([found.file]).claim(out or f"{found.batch}.report.html")
-        write_batch_page(ledger, found, path)
+    summary, path = batch_page(
+        batch, lambda found: Outputs([found.file]).claim(out or f"{found.batch}.report.html"), context.settings
+    )
     if context.json:
-        output.print_json(context, {**summary_of_batch(found).as_json(), "report": str(path), "exit_code": 0})
+        output.print_json(context, {**summary.as_json(), "report": str(path), "exit_code": 0})
     else:
         click.echo(printable(str(path)))
     return 0

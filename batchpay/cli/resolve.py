@@ -9,6 +9,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.process import actor
 from batchpay.errors import BatchHeld
 from batchpay.payment import State, Totals
 from batchpay.text import money, printable, totals_json
@@ -71,13 +72,12 @@ def signature(options: dict[str, Any], doubts: Collection[Doubt]) -> tuple[str, 
     The account that runs the command is recorded beside the name.
     """
     from batchpay.reconciliation.resolution import refuse_account_numbers
-    from batchpay.settings import who
 
     reason = str(_stripped(options["reason"]) or click.prompt("Reason", err=True, value_proc=_filled))
     name = str(_stripped(options["name"]) or click.prompt("Your name", err=True, value_proc=_filled))
     refuse_account_numbers("the reason", reason, doubts)
     refuse_account_numbers("the name", name, doubts)
-    return f"{name} ({who()})", reason
+    return f"{name} ({actor()})", reason
 
 
 def confirm(options: dict[str, Any], sending_again: int) -> None:
@@ -123,12 +123,11 @@ def _take_over(context: Context, found: BatchSummary) -> None:
     """Rows in `sending` without a living run are in doubt; a run that lives is left alone."""
     from batchpay.ledger.open import open_ledger
     from batchpay.reconciliation.resolution import take_over
-    from batchpay.settings import who
 
     with closing(open_ledger(context.settings.ledger)) as ledger:
         try:
             with ledger.lock(found.digest):
-                take_over(ledger, ledger.find(found.batch), who())
+                take_over(ledger, ledger.find(found.batch), str(actor()))
         except BatchHeld:
             output.say(context, "a run is under way: the rows that it is sending now are not listed")
 
@@ -136,13 +135,12 @@ def _take_over(context: Context, found: BatchSummary) -> None:
 def _settle(context: Context, batch: str, options: dict[str, Any]) -> int:
     from batchpay.ledger.open import open_ledger
     from batchpay.reconciliation.resolution import rows_in_doubt, take_over
-    from batchpay.settings import who
 
     settings = context.settings
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(batch)
         with ledger.lock(found.digest):
-            take_over(ledger, ledger.find(found.batch), who())
+            take_over(ledger, ledger.find(found.batch), str(actor()))
             doubts = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
             settled = _decide(context, ledger, found, {doubt.row: doubt for doubt in doubts}, options)
         found = ledger.find(found.batch)

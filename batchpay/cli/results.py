@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import click
 
 from batchpay.cli import output
@@ -20,16 +18,11 @@ def results(context: Context, batch: str | None, results: str | None) -> int:
 
     Example: batchpay results 3f2a91c0d7e1 --results today.xlsx
     """
-    from batchpay.ledger.open import open_ledger
-    from batchpay.reports.results import write_results
-    from batchpay.summary import summary_of_batch
+    from batchpay.workflows.report import results_again
 
-    with closing(open_ledger(context.settings.ledger, read_only=True)) as ledger:
-        found = ledger.find(batch)
-        path = Outputs([found.file]).claim(results or f"{found.batch}.results.csv")
-        write_results(ledger, found, path)
-    summary = summary_of_batch(found)
-    summary.results = str(path)
+    summary = results_again(
+        batch, lambda found: Outputs([found.file]).claim(results or f"{found.batch}.results.csv"), context.settings
+    )
     if context.json:
         output.print_json(context, summary.as_json())
     else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,9 +11,13 @@ from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.operations import operation_options, unattended_run
 from batchpay.cli.paths import Outputs, make_folder
+from batchpay.cli.process import actor
 from batchpay.cli.sending import check_gateway, log_targets, run_request, sending_options, sending_settings
 from batchpay.settings import load_credentials
 from batchpay.writing.table import table_format
+
+if TYPE_CHECKING:
+    from batchpay.ledger.records import BatchSummary
 
 
 @click.command(cls=Command, short_help="Go on with a batch's pending rows; the file is no longer needed.")
@@ -31,28 +35,23 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     Example: batchpay resume 3f2a91c0d7e1
     """
     from batchpay.cli.progress import progress_for
-    from batchpay.ledger.open import open_ledger
-    from batchpay.summary import summary_of_batch
-    from batchpay.workflows.run import run_batch
+    from batchpay.workflows import resume as workflow
 
     settings, outputs = sending_settings(context.settings, options), Outputs(())
     with unattended_run(context, options, outputs) as (account, codes):
         check_gateway(settings)
         log_targets(context, settings)
         credentials = load_credentials(settings.gateway)
-        with (
-            closing(open_ledger(settings.ledger)) as ledger,
-            progress_for(context, settings, ask=not options["yes"]) as progress,
-        ):
-            found = ledger.find(batch)
+        request = run_request(None, settings, credentials, options)
+
+        def output_path(found: BatchSummary) -> Path:
             folder = make_folder(options["out"] or ".")
             results = outputs.claim(options["results"] or folder / f"{found.batch}.results.csv")
             table_format(results)
-            with ledger.lock(found.digest):
-                request = run_request(results, settings, credentials, options)
-                finished = run_batch(ledger, found, settings, credentials, request, progress)
-        summary = summary_of_batch(finished)
-        summary.results = str(results)
+            return results
+
+        with progress_for(context, settings, ask=not options["yes"]) as progress:
+            summary = workflow.resume(batch, output_path, request, settings, credentials, actor(), progress)
         account.add(summary)
         codes.append(summary.exit_code)
     if context.json:

@@ -12,6 +12,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context, declared, option
+from batchpay.cli.process import CommandLine
 from batchpay.errors import SettingsNotUsable
 from batchpay.sending.pacing import parse_rate
 from batchpay.settings import Credentials, Settings
@@ -108,4 +109,5 @@ def run_request(
 
     limits = Limits(rows_max=options["limit"], until=options["until"])
     asks = options["preflight"] is not False
-    return RunRequest(results, limits, Preflight(settings.gateway, credentials) if asks else None)
+    preflight = Preflight(settings.gateway, credentials) if asks else None
+    return RunRequest(results, limits, preflight, owner=CommandLine())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import click
 
 from batchpay.cli import output
@@ -20,19 +18,17 @@ def status(context: Context, batch: str | None) -> int:
 
     Example: batchpay status
     """
-    from batchpay.ledger.open import open_ledger
-    from batchpay.summary import summary_of_batch
     from batchpay.text import instant
+    from batchpay.workflows.status import all_batches, batch_status
 
-    with closing(open_ledger(context.settings.ledger, read_only=True)) as ledger:
-        if batch is not None:
-            summary = summary_of_batch(ledger.find(batch))
-            if context.json:
-                output.print_json(context, summary.as_json())
-            else:
-                output.print_summary(context, summary, sent=True)
-            return summary.exit_code
-        summaries = [summary_of_batch(found) for found in ledger.batches()]
+    if batch is not None:
+        summary = batch_status(batch, context.settings)
+        if context.json:
+            output.print_json(context, summary.as_json())
+        else:
+            output.print_summary(context, summary, sent=True)
+        return summary.exit_code
+    summaries = all_batches(context.settings)
     if context.json:
         output.print_json(context, {"batches": [summary.as_json() for summary in summaries]})
         return 0

@@ -22,6 +22,7 @@ from batchpay.cli.operations import (
 )
 from batchpay.cli.options import checking_options
 from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder
+from batchpay.cli.process import actor
 from batchpay.cli.sending import check_gateway, log_targets, run_request, sending_options, sending_settings
 from batchpay.settings import Credentials, Settings, load_credentials
 from batchpay.writing.table import table_format
@@ -135,7 +136,9 @@ def _submit_one(
     )
     on_loopback = check_origin(settings.gateway.base_url).is_loopback
     with progress_for(context, settings, ask=not options["yes"]) as progress:
-        summary, verdict = flow.submit(request, submission, settings, credentials, progress, make_ledger=on_loopback)
+        summary, verdict = flow.submit(
+            request, submission, settings, credentials, actor(), progress, make_ledger=on_loopback
+        )
     account.add(summary)
     output.detail(context, f"{summary.file}: batch {summary.batch}, {summary.seconds:.1f} s")
     if options["archive"] and "://" not in path and path != "-":

@@ -20,21 +20,21 @@ def location(settings: LedgerSettings) -> LedgerPaths:
     return opening.location(settings)
 
 
-def open_ledger(settings: LedgerSettings, *, create: bool = False, read_only: bool = False) -> Ledger:
+def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_only: bool = False) -> Ledger:
     """Open the ledger, or refuse it: missing, damaged, newer, older than its witness, not writable, not private.
 
-    `create` makes one where there is none (for a gateway on loopback only). A ledger opened `read_only` can be looked
-    at even if it is older than its witness. Raises LedgerNotUsable.
+    `create_as` names who makes one where there is none (for a gateway on loopback only). A ledger opened `read_only`
+    can be looked at even if it is older than its witness. Raises LedgerNotUsable.
     """
-    return opening.open_ledger(location(settings), create=create, read_only=read_only)
+    return opening.open_ledger(location(settings), create_as=create_as, read_only=read_only)
 
 
-def create_ledger(settings: LedgerSettings) -> LedgerPaths:
+def create_ledger(settings: LedgerSettings, who: str) -> LedgerPaths:
     """Make a new, empty ledger, its key if there is none yet, and its witness; returns where they are.
 
     Never over an existing ledger, and never where a witness remembers one with payments. Raises LedgerNotUsable.
     """
-    return opening.create_ledger(location(settings))
+    return opening.create_ledger(location(settings), who)
 
 
 def accept_ledger(settings: LedgerSettings, who: str, why: str) -> int:

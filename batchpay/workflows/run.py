@@ -6,13 +6,9 @@ The right half's order of steps, used by `submit` and `resume` alike. It imports
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import threading
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType
 from typing import Protocol
 
 from batchpay.errors import BatchpayError, LedgerNotUsable, RunStopped, SettingsNotUsable
@@ -21,12 +17,12 @@ from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.preflight import Preflight
 from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.records import BatchSummary
-from batchpay.payment import State
+from batchpay.payment import Actor, State
 from batchpay.reports.results import write_results
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Limits, StopRequest, Submission, Tally
-from batchpay.settings import Credentials, Settings, who
+from batchpay.settings import Credentials, Settings
 
 
 class Progress(Protocol):
@@ -42,6 +38,28 @@ class Progress(Protocol):
         """One line that a person should see."""
 
 
+class ProcessOwner(Protocol):
+    """What the owner of the process does around a run: only the owner may touch signals and processors."""
+
+    def running(self, stop: StopRequest) -> AbstractContextManager[None]:
+        """Surround a run from taking over its batch to its results: signals may ask `stop`."""
+
+    def sending(self) -> AbstractContextManager[None]:
+        """Surround the sending alone."""
+
+
+class LibraryProcess:
+    """The owner of a process that is left as it is."""
+
+    def running(self, stop: StopRequest) -> AbstractContextManager[None]:
+        """Do nothing."""
+        return contextlib.nullcontext()
+
+    def sending(self) -> AbstractContextManager[None]:
+        """Do nothing."""
+        return contextlib.nullcontext()
+
+
 @dataclass(frozen=True, slots=True)
 class RunRequest:
     """How far a run may go, and where its results are written."""
@@ -52,6 +70,7 @@ class RunRequest:
     """What to ask the gateway before sending; None asks nothing."""
     stop: StopRequest = field(default_factory=StopRequest)
     """What stopped one file of a call stops those after it: one object for all of them."""
+    owner: ProcessOwner = field(default_factory=LibraryProcess)
 
 
 def run_batch(
@@ -60,6 +79,7 @@ def run_batch(
     settings: Settings,
     credentials: Credentials,
     request: RunRequest,
+    actor: Actor,
     progress: Progress,
 ) -> BatchSummary:
     """Send what is pending of a batch that this process holds, and write its results; returns the batch as it is now.
@@ -73,8 +93,8 @@ def run_batch(
             f"batch {batch.batch} is meant for {batch.origin}, the settings name {settings.gateway.base_url}"
         )
     stop, sending = request.stop, False
-    with _signals_ask(stop):
-        run = ledger.start(batch.batch, who())
+    with request.owner.running(stop):
+        run = ledger.start(batch.batch, str(actor))
         if run.recovered:
             progress.say(f"{run.recovered} rows were being sent when an earlier run ended: they are in doubt")
         try:
@@ -144,7 +164,7 @@ def _send_pending(
     stop: StopRequest,
 ) -> None:
     """Send under the throttle until nothing is left or the run must stop."""
-    with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, _one_core():
+    with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, request.owner.sending():
         throttle = Throttle.from_settings(settings.submit, stop.event)
         attempts = Attempts(settings.submit, stop.event)
         submission = Submission(run, client.pay, throttle, attempts, settings.submit, stop)
@@ -167,37 +187,3 @@ def _ask_before_sending(
     for code, numbers in rows.items():
         run.reject(numbers, f"gatewayId.{code}")
         progress.say(f"{len(numbers)} rows are rejected: gatewayId.{code}")
-
-
-@contextlib.contextmanager
-def _signals_ask(stop: StopRequest) -> Iterator[None]:
-    """Let SIGINT, SIGTERM and SIGHUP ask for an end, however often: rows in flight finish within their deadline."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        stop.ask(f"stopped by {signal.Signals(number).name}")
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]  # nohup ignores SIGHUP
-    before = {number: signal.signal(number, ask) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _one_core() -> Iterator[None]:
-    """Keep this process on one core: threads on two fight for the interpreter lock and send half as fast."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(before)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)

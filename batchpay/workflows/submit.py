@@ -22,9 +22,9 @@ from batchpay.intake.prefetch import ahead
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, NewBatch, PaymentColumns
-from batchpay.payment import State
+from batchpay.payment import Actor, State
 from batchpay.registration import request_body
-from batchpay.settings import Credentials, LedgerSettings, Settings, who
+from batchpay.settings import Credentials, LedgerSettings, Settings
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.validation.verdict import Verdict, all_rows, valid_rows
 from batchpay.workflows.file_check import CheckContext, FileCheck, FileRequest, check_file
@@ -74,7 +74,9 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
         return _preview(check_file(request, CheckContext(history=ledger, wants_schedule=True)), request)
 
 
-def dry_run(request: FileRequest, settings: Settings, *, requests_shown: int, plan: str | None) -> Preview:
+def dry_run(
+    request: FileRequest, settings: Settings, actor: Actor, *, requests_shown: int, plan: str | None
+) -> Preview:
     """Do all that `submit` does before it registers: nothing is written to the ledger and no socket is opened."""
     with _ledger_to_read(settings.ledger) as ledger:
         history = ledger if settings.policy.variance else None
@@ -84,7 +86,7 @@ def dry_run(request: FileRequest, settings: Settings, *, requests_shown: int, pl
         if ledger is None:
             preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
         if plan is not None:
-            _write_plan(plan, ledger, checked, preview.summary, request, settings)
+            _write_plan(plan, ledger, checked, preview.summary, request, settings, actor)
     preview.requests.extend(_first_requests(request, settings, checked, requests_shown))
     return preview
 
@@ -94,6 +96,7 @@ def submit(
     submission: SubmitRequest,
     settings: Settings,
     credentials: Credentials,
+    actor: Actor,
     progress: Progress,
     *,
     make_ledger: bool,
@@ -105,7 +108,7 @@ def submit(
     """
     from batchpay.workflows.run import run_batch
 
-    with closing(open_ledger(settings.ledger, create=make_ledger)) as ledger:
+    with closing(open_ledger(settings.ledger, create_as=str(actor) if make_ledger else None)) as ledger:
         for _ in range(_REGISTER_TRIES):
             history = ledger if settings.policy.variance else None
             around = CheckContext(ledger, settings.policy.duplicate_days, submission.run.preflight, history)
@@ -115,10 +118,10 @@ def submit(
                 approved.verify(checked.digest, checked.summary(request), request.rules, settings.gateway.base_url)
             with ledger.lock(checked.digest):
                 try:
-                    batch = _register(ledger, request, submission, settings, checked, progress)
+                    batch = _register(ledger, request, submission, settings, checked, actor, progress)
                 except RegisteredMeanwhile:
                     continue  # another file came in between: what it holds must be looked up as well
-                finished = run_batch(ledger, batch, settings, credentials, submission.run, progress)
+                finished = run_batch(ledger, batch, settings, credentials, submission.run, actor, progress)
                 return _summary_of_run(request, submission, checked, finished), checked.verdict
     raise LedgerNotUsable("other files keep being registered in this ledger; run the command again")
 
@@ -142,12 +145,18 @@ def _preview(checked: FileCheck, request: FileRequest) -> Preview:
 
 
 def _write_plan(
-    path: str, ledger: Ledger | None, checked: FileCheck, summary: Summary, request: FileRequest, settings: Settings
+    path: str,
+    ledger: Ledger | None,
+    checked: FileCheck,
+    summary: Summary,
+    request: FileRequest,
+    settings: Settings,
+    actor: Actor,
 ) -> None:
     if ledger is None:
         raise LedgerMissing("a plan is bound to a ledger, and there is none yet: batchpay ledger init")
     origin = settings.gateway.base_url
-    plan = Plan.make(checked.digest, summary, request.rules, origin, created_at=datetime.now(UTC), who=who())
+    plan = Plan.make(checked.digest, summary, request.rules, origin, created_at=datetime.now(UTC), who=str(actor))
     plan.write(path, ledger)
 
 
@@ -157,6 +166,7 @@ def _register(
     submission: SubmitRequest,
     settings: Settings,
     checked: FileCheck,
+    actor: Actor,
     progress: Progress,
 ) -> BatchSummary:
     """Write the batch, or find it and release what an earlier call rejected and this one lets through."""
@@ -164,8 +174,8 @@ def _register(
     if known is not None and submission.again:
         known = _paid_again_already(ledger, known, submission)
     if known is None:
-        return _write_batch(ledger, request, submission, settings, checked)
-    released = _release(ledger, known, request, submission, settings, checked)
+        return _write_batch(ledger, request, submission, settings, checked, actor)
+    released = _release(ledger, known, request, submission, settings, checked, actor)
     if released:
         progress.say(f"{released} rows that were rejected before are released")
     return ledger.find(known.batch)
@@ -184,7 +194,12 @@ def _paid_again_already(ledger: Ledger, known: BatchSummary, submission: SubmitR
 
 
 def _write_batch(
-    ledger: Ledger, request: FileRequest, submission: SubmitRequest, settings: Settings, checked: FileCheck
+    ledger: Ledger,
+    request: FileRequest,
+    submission: SubmitRequest,
+    settings: Settings,
+    checked: FileCheck,
+    actor: Actor,
 ) -> BatchSummary:
     form = request_body.request_form(settings.gateway)
     batch = NewBatch(
@@ -202,7 +217,7 @@ def _write_batch(
         again_reason=submission.reason if submission.again else None,
     )
     content = request_body.Content(checked.source.chunks, ledger)
-    with ledger.register(batch, who()) as registering:
+    with ledger.register(batch, str(actor)) as registering:
         for rows in ahead(all_rows(content, request.rules)):
             passed = rows.filter(~checked.verdict.rejected_mask(rows["_row"]))
             for columns in request_body.payment_columns(ledger, passed, checked.source.carried, form):
@@ -222,6 +237,7 @@ def _release(
     submission: SubmitRequest,
     settings: Settings,
     checked: FileCheck,
+    actor: Actor,
 ) -> int:
     """Turn to pending what was rejected under other rules. A duplicate needs --allow-duplicates, not just some time."""
     if not known.by_state[State.REJECTED].rows:
@@ -243,7 +259,7 @@ def _release(
     if not payments:
         return 0
     why = submission.reason or "the file was submitted again under other rules"
-    return ledger.release(known.batch, payments, who(), why)
+    return ledger.release(known.batch, payments, str(actor), why)
 
 
 def _first_requests(request: FileRequest, settings: Settings, checked: FileCheck, count: int) -> list[str]:

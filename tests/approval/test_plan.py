@@ -32,7 +32,7 @@ def new_ledger(folder: Path) -> Ledger:
     settings = LedgerSettings(
         url=str(folder / "data" / "ledger.db"), key_file=str(folder / "ledger.key"), witness=str(folder / "witness")
     )
-    return open_ledger(settings, create=True)
+    return open_ledger(settings, create_as="tester")
 
 
 @pytest.fixture

@@ -20,10 +20,11 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+from batchpay.cli.process import CommandLine
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, PendingPayment
-from batchpay.payment import Answer, Outcome, State
+from batchpay.payment import Actor, Answer, Outcome, State
 from batchpay.reports.results import write_results
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
@@ -101,7 +102,7 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
 
     settings, rules = settings_for(folder, origin, FULL_SPEED, 1), RuleOptions(as_of=AS_OF)
     spent = dict.fromkeys(("columns_s", "read_s", "write_s"), 0.0)
-    with closing(open_ledger(settings.ledger, create=True)) as ledger, open_source(str(path)) as source:
+    with closing(open_ledger(settings.ledger, create_as="tester")) as ledger, open_source(str(path)) as source:
         started = time.perf_counter()
         first = request_body.Content(source.chunks, ledger)
         second = request_body.Content(source.chunks, ledger)
@@ -151,8 +152,8 @@ def durable(folder: Path, rate: str, workers: int, limit: int | None) -> dict[st
         before = batch.by_state[State.ACCEPTED].rows
         with ledger.lock(batch.digest):
             started, cpu_before = time.perf_counter(), _cpu_s()
-            request = RunRequest(results=None, limits=Limits(rows_max=limit))
-            finished = run_batch(ledger, batch, settings, CREDENTIALS, request, Quiet())
+            request = RunRequest(results=None, limits=Limits(rows_max=limit), owner=CommandLine())
+            finished = run_batch(ledger, batch, settings, CREDENTIALS, request, Actor("benchmark", "here"), Quiet())
             elapsed_s, cpu_s = time.perf_counter() - started, _cpu_s() - cpu_before
     by_state = {state.value: totals.rows for state, totals in finished.by_state.items()}
     rows = by_state["accepted"] - before

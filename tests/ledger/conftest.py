@@ -29,7 +29,7 @@ class LedgerFactory:
 
     def create(self) -> Ledger:
         """Make the ledger and open it."""
-        create_ledger(self.settings)
+        create_ledger(self.settings, "tester")
         return self.open()
 
     def open(self, *, read_only: bool = False) -> Ledger:

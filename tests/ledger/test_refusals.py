@@ -190,19 +190,19 @@ def test_the_key_file_is_private_and_random(ledger_factory: LedgerFactory, tmp_p
 def test_a_ledger_is_never_made_over_another(closed: LedgerFactory) -> None:
     """`ledger init` refuses an existing ledger, and one whose disk is away but whose witness remembers it."""
     with pytest.raises(LedgerNotUsable, match="already"):
-        create_ledger(closed.settings)
+        create_ledger(closed.settings, "tester")
     closed.path.unlink()
     with pytest.raises(LedgerNotUsable, match="remembers"):
-        create_ledger(closed.settings)
+        create_ledger(closed.settings, "tester")
     with pytest.raises(LedgerNotUsable, match="remembers"):
-        open_ledger(closed.settings, create=True)
+        open_ledger(closed.settings, create_as="tester")
     assert not closed.path.exists()
 
 
 def test_opening_with_create_makes_a_ledger_once(ledger_factory: LedgerFactory) -> None:
     """For a gateway on loopback a missing ledger comes into being; the next opening finds it."""
     for _ in range(2):
-        ledger = open_ledger(ledger_factory.settings, create=True)
+        ledger = open_ledger(ledger_factory.settings, create_as="tester")
         kinds = [event.kind for event in ledger.events()]
         ledger.close()
         assert kinds == ["created"]

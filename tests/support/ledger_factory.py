@@ -49,7 +49,7 @@ def ledger_environment(folder: Path) -> dict[str, str]:
 @contextmanager
 def ledger_in(folder: Path) -> Iterator[Ledger]:
     """Open the test's ledger for writing, made if there is none."""
-    with closing(open_ledger(ledger_settings(folder), create=True)) as ledger:
+    with closing(open_ledger(ledger_settings(folder), create_as="tester")) as ledger:
         yield ledger
 
 

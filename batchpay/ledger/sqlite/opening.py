@@ -31,7 +31,7 @@ from batchpay.ledger.sqlite.preconditions import (
 )
 from batchpay.ledger.sqlite.store import FIRST_MAC, LOCK_WAIT_S, FileLock, Store, connect, event_mac, lock_path
 from batchpay.ledger.sqlite.witness import Witness, WitnessRecord
-from batchpay.settings import LedgerSettings, config_directory, state_directory, who
+from batchpay.settings import LedgerSettings, config_directory, state_directory
 from batchpay.writing.atomic import sync_directory
 
 SQLITE_LEAST = (3, 38, 0)
@@ -56,11 +56,11 @@ def location(settings: LedgerSettings) -> LedgerPaths:
     return LedgerPaths(ledger, key, witness)
 
 
-def open_ledger(place: LedgerPaths, *, create: bool = False, read_only: bool = False) -> SqliteLedger:
+def open_ledger(place: LedgerPaths, *, create_as: str | None = None, read_only: bool = False) -> SqliteLedger:
     """See batchpay.ledger.open."""
-    if create and not read_only and not os.path.lexists(place.ledger):
+    if create_as is not None and not read_only and not os.path.lexists(place.ledger):
         try:
-            create_ledger(place)
+            create_ledger(place, create_as)
         except LedgerNotUsable:
             # Another process may have made it at the same moment.
             if not os.path.lexists(place.ledger):
@@ -68,7 +68,7 @@ def open_ledger(place: LedgerPaths, *, create: bool = False, read_only: bool = F
     return _open(place, read_only=read_only, trusts_witness=True)
 
 
-def create_ledger(place: LedgerPaths) -> LedgerPaths:
+def create_ledger(place: LedgerPaths, who: str) -> LedgerPaths:
     """See batchpay.ledger.open; a witness that remembers payments says that the ledger's disk may not be mounted."""
     make_private_directory(place.ledger.parent)
     check_directory(place.ledger.parent)
@@ -90,7 +90,7 @@ def create_ledger(place: LedgerPaths) -> LedgerPaths:
         if remembered is None and os.path.lexists(place.witness):
             raise LedgerNotUsable(f"the witness {place.witness} is of another key; to begin anew, move it away")
         with translated(place.ledger):
-            _write_new(place, keys)
+            _write_new(place, keys, who)
     finally:
         lock.close()
     return place
@@ -105,14 +105,14 @@ def accept_ledger(place: LedgerPaths, who: str, why: str) -> int:
         ledger.close()
 
 
-def _write_new(place: LedgerPaths, keys: Keys) -> None:
+def _write_new(place: LedgerPaths, keys: Keys, who: str) -> None:
     """Write under another name and rename, the witness first: a crash leaves either no ledger or a whole one."""
     temporary = place.ledger.with_name(place.ledger.name + ".new")
     for left_over in ("", "-wal", "-shm", "-journal"):
         Path(f"{temporary}{left_over}").unlink(missing_ok=True)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     ledger_id = secrets.token_hex(16)
-    event = (1, now_ms(), None, "created", who(), None, "{}")
+    event = (1, now_ms(), None, "created", who, None, "{}")
     mac = event_mac(keys, FIRST_MAC, event)
     connection = connect(temporary, "rw", 0)
     try:

@@ -1,0 +1,37 @@
+"""A batch's results file and its page, written from the ledger; nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import BatchSummary
+from batchpay.reports.page import write_batch_page
+from batchpay.reports.results import write_results
+from batchpay.settings import Settings
+from batchpay.summary import Summary, summary_of_batch
+
+OutputPath = Callable[[BatchSummary], Path]
+"""Where a file about a batch goes; raises where it can't be written."""
+
+
+def results_again(reference: str | None, output_path: OutputPath, settings: Settings) -> Summary:
+    """Write a batch's results file once more: the latest one where none is named. Gives its summary."""
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        found = ledger.find(reference)
+        path = output_path(found)
+        write_results(ledger, found, path)
+    summary = summary_of_batch(found)
+    summary.results = str(path)
+    return summary
+
+
+def batch_page(reference: str | None, output_path: OutputPath, settings: Settings) -> tuple[Summary, Path]:
+    """Write a page about a batch: the latest one where none is named. Gives its summary, and where the page is."""
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        found = ledger.find(reference)
+        path = output_path(found)
+        write_batch_page(ledger, found, path)
+    return summary_of_batch(found), path
