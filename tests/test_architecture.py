@@ -159,8 +159,8 @@ PLAIN_WORDS = {"errors", "payment", "text", "settings", "summary", "workflows"}
 """The rooms that commands may import: the use cases, and words without decisions."""
 
 STILL_IN_CLI: dict[str, set[str]] = {
-    "reconcile.py": {"ledger", "reconciliation", "writing"},
-    "resolve.py": {"ledger", "reconciliation"},
+    "reconcile.py": {"reconciliation"},
+    "resolve.py": {"reconciliation"},
     "ledger.py": {"ledger"},
     "validate.py": {"approval", "schemas", "validation", "reports"},
     "dry_run.py": {"gateway"},

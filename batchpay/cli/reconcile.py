@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,18 +9,14 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.process import actor
-from batchpay.cli.resolve import check_signature, confirm, signature
+from batchpay.cli.resolve import ask_signature, check_signature, confirm
 from batchpay.payment import State, Totals
 from batchpay.text import money, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from batchpay.ledger.contract import Ledger
-    from batchpay.ledger.records import BatchSummary
-    from batchpay.reconciliation.matching import Matching
-    from batchpay.reconciliation.statement import Export
-    from batchpay.reconciliation.verdicts import FoundDoubt, Reconciliation
+    from batchpay.reconciliation.verdicts import FoundDoubt
+    from batchpay.workflows.reconcile import Reconciled
+    from batchpay.workflows.resolve import Signature
 
 
 @click.command(cls=Command, short_help="Match a batch with a gateway's or a bank's export.")
@@ -46,52 +40,36 @@ def reconcile(context: Context, /, batch: str, **options: Any) -> int:
 
     Example: batchpay reconcile 3f2a91c0d7e1 --against settlements.csv
     """
-    from batchpay.ledger.open import open_ledger
-    from batchpay.reconciliation.matching import match
-    from batchpay.reconciliation.statement import ExportMap, load_export_map, read_export
-    from batchpay.reconciliation.verdicts import reconcile as reconcile_batch
-    from batchpay.writing.table import table_format
+    from batchpay.workflows.reconcile import ReconcileRequest
+    from batchpay.workflows.reconcile import reconcile as workflow
 
     if options["settle"]:
         check_signature(options)
-    if options["out"]:
-        table_format(options["out"])
-    mapping = load_export_map(options["map_"]) if options["map_"] else ExportMap()
-    export = read_export(options["against"], mapping)
-    with closing(open_ledger(context.settings.ledger, read_only=not options["settle"])) as ledger:
-        found = ledger.find(batch)
-        if options["settle"]:
-            with ledger.lock(found.digest):
-                settled, matching = _settle(context, ledger, found, export, options)
-        else:
-            settled, matching = [], match(ledger, found, export.lines, options["days"])
-        found = ledger.find(found.batch)
-        path = Path(options["out"] or f"{found.batch}.reconciled.csv")
-        result = reconcile_batch(ledger, found, export, matching, path)
-    _print(context, found, export, result, settled, path)
-    return result.exit_code
+    request = ReconcileRequest(options["against"], options["map_"], options["days"], options["out"])
+    decider = _TerminalDecider(context, options) if options["settle"] else None
+    done = workflow(batch, request, context.settings, actor(), decider)
+    _print(context, done)
+    return done.result.exit_code
 
 
-def _settle(
-    context: Context, ledger: Ledger, batch: BatchSummary, export: Export, options: dict[str, Any]
-) -> tuple[list[FoundDoubt], Matching]:
-    """Show every row in doubt that the export has, ask, and settle those whose line says what became of them."""
-    from batchpay.reconciliation.matching import match
-    from batchpay.reconciliation.resolution import rows_in_doubt, take_over
-    from batchpay.reconciliation.verdicts import found_doubts
+class _TerminalDecider:
+    """See workflows.reconcile.Decider."""
 
-    take_over(ledger, ledger.find(batch.batch), str(actor()))
-    matching = match(ledger, batch, export.lines, options["days"])
-    found = list(found_doubts(ledger, batch.batch, matching))
-    for doubt in found:
-        _show(context, doubt)
-    settled = [doubt for doubt in found if doubt.decision is not None]
-    if settled:
-        name, reason = signature(options, rows_in_doubt(ledger, batch.batch, context.settings.gateway.timeout))
-        confirm(options, sending_again=0)
-        decisions = [doubt.decision for doubt in settled if doubt.decision is not None]
-        ledger.resolve(batch.batch, decisions, name, f"{reason}; found in {Path(export.name).name}")
-    return settled, matching
+    def __init__(self, context: Context, options: dict[str, Any]) -> None:
+        self._context = context
+        self._options = options
+
+    def show(self, doubt: FoundDoubt) -> None:
+        """Show a row in doubt beside its line, on standard error."""
+        _show(self._context, doubt)
+
+    def sign(self) -> Signature:
+        """Take the signature from the options, or ask for it."""
+        return ask_signature(self._options)
+
+    def confirm(self, sent_again: int) -> None:
+        """Ask, unless --yes."""
+        confirm(self._options, sent_again)
 
 
 def _show(context: Context, doubt: FoundDoubt) -> None:
@@ -110,19 +88,10 @@ def _show(context: Context, doubt: FoundDoubt) -> None:
     click.echo(f"  {click.style(verdict, fg=color) if context.color else verdict}", err=True)
 
 
-def _print(
-    context: Context,
-    batch: BatchSummary,
-    export: Export,
-    result: Reconciliation,
-    settled: Sequence[FoundDoubt],
-    path: Path,
-) -> None:
-    from batchpay.reconciliation.verdicts import MatchStatus
-    from batchpay.summary import summary_of_batch
-
+def _print(context: Context, done: Reconciled) -> None:
+    batch, export, result, settled, path = done.summary, done.export, done.result, done.settled, done.path
     if context.json:
-        answer = {**summary_of_batch(batch).as_json(), "exit_code": result.exit_code}
+        answer = {**batch.as_json(), "exit_code": result.exit_code}
         answer["reconciliation"] = {
             "against": export.name,
             "columns": export.columns,
@@ -141,8 +110,7 @@ def _print(
     header = ["", "rows here", "amount here", "lines there", "amount there"]
     rows = [
         [f"  {verdict}", *_cells(result.here.get(verdict)), *_cells(result.there.get(verdict))]
-        for verdict in MatchStatus
-        if verdict in result.here or verdict in result.there
+        for verdict in result.statuses
     ]
     rows.append(["  total", *_cells(result.total_here), *_cells(result.total_there)])
     output.print_table(header, rows, right=frozenset(header[1:]))

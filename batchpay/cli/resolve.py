@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,18 +9,24 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.process import actor
-from batchpay.errors import BatchHeld
 from batchpay.payment import State, Totals
-from batchpay.text import money, printable, totals_json
+from batchpay.text import instant, local_time, money, printable, totals_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Sequence
+    from datetime import datetime
 
-    from batchpay.ledger.contract import Ledger
-    from batchpay.ledger.records import BatchSummary, Decision
     from batchpay.reconciliation.resolution import Doubt
+    from batchpay.summary import Summary
+    from batchpay.workflows.resolve import InDoubt, Proposal, Signature
 
 _WORDS = ("accepted", "declined", "send again")
+_EFFECTS = {
+    State.ACCEPTED: "will be accepted: paid, never sent again",
+    State.DECLINED: "will be declined: not paid, never sent again",
+    State.PENDING: "WILL BE SENT AGAIN by the next run. If the gateway has one of them after all, it is paid TWICE",
+}
+"""What follows from a decision, the loudest last."""
 _SHOWN_MAX = 100
 _EXIT_IN_DOUBT = 7
 
@@ -52,10 +57,15 @@ def resolve(context: Context, /, batch: str, **options: Any) -> int:
         raise click.UsageError("--reference goes with --row and --decision")
     if sum((single, bool(options["from_"]), bool(options["export"]))) > 1:
         raise click.UsageError("--export, --from and --row exclude one another")
-    if single or options["from_"]:
-        check_signature(options)
-        return _settle(context, batch, options)
-    return _list(context, batch, options["export"])
+    if not (single or options["from_"]):
+        return _list(context, batch, options["export"])
+    from batchpay.workflows.resolve import RowDecision, settle
+
+    check_signature(options)
+    chosen = options["from_"]
+    if single:
+        chosen = RowDecision(options["row"], options["decision"].lower(), _stripped(options["reference"]))
+    return _finish(context, settle(batch, chosen, _TerminalDecider(context, options), context.settings, actor()))
 
 
 def check_signature(options: dict[str, Any]) -> None:
@@ -66,18 +76,13 @@ def check_signature(options: dict[str, Any]) -> None:
             raise click.UsageError(f"without a terminal, settling needs {', '.join(missing)}")
 
 
-def signature(options: dict[str, Any], doubts: Collection[Doubt]) -> tuple[str, str]:
-    """Give who decides and why; asks on a terminal, and refuses account numbers of the rows in doubt.
-
-    The account that runs the command is recorded beside the name.
-    """
-    from batchpay.reconciliation.resolution import refuse_account_numbers
+def ask_signature(options: dict[str, Any]) -> Signature:
+    """Give who decides and why; asks on a terminal."""
+    from batchpay.workflows.resolve import Signature
 
     reason = str(_stripped(options["reason"]) or click.prompt("Reason", err=True, value_proc=_filled))
     name = str(_stripped(options["name"]) or click.prompt("Your name", err=True, value_proc=_filled))
-    refuse_account_numbers("the reason", reason, doubts)
-    refuse_account_numbers("the name", name, doubts)
-    return f"{name} ({actor()})", reason
+    return Signature(name, reason)
 
 
 def confirm(options: dict[str, Any], sending_again: int) -> None:
@@ -103,95 +108,45 @@ def _filled(text: str) -> str:
 
 
 def _list(context: Context, batch: str, export: str | None) -> int:
-    from batchpay.ledger.open import open_ledger
-    from batchpay.reconciliation.resolution import rows_in_doubt, write_sheet
+    from batchpay.workflows.resolve import list_in_doubt
 
-    settings = context.settings
-    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
-        found = ledger.find(batch)
-    if found.by_state[State.SENDING].rows:
-        _take_over(context, found)
-    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
-        found = ledger.find(found.batch)
-        doubts = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
-        if export:
-            write_sheet(export, found.batch, doubts)
-    return _finish(context, found, doubts, exported=export)
+    found = list_in_doubt(batch, context.settings, actor(), sheet=export)
+    if found.run_under_way:
+        output.say(context, "a run is under way: the rows that it is sending now are not listed")
+    return _finish(context, found, exported=export)
 
 
-def _take_over(context: Context, found: BatchSummary) -> None:
-    """Rows in `sending` without a living run are in doubt; a run that lives is left alone."""
-    from batchpay.ledger.open import open_ledger
-    from batchpay.reconciliation.resolution import take_over
+class _TerminalDecider:
+    """See workflows.resolve.Decider."""
 
-    with closing(open_ledger(context.settings.ledger)) as ledger:
-        try:
-            with ledger.lock(found.digest):
-                take_over(ledger, ledger.find(found.batch), str(actor()))
-        except BatchHeld:
-            output.say(context, "a run is under way: the rows that it is sending now are not listed")
+    def __init__(self, context: Context, options: dict[str, Any]) -> None:
+        self._context = context
+        self._options = options
 
+    def show(self, proposal: Proposal) -> None:
+        """Say on standard error what is about to be recorded, rows that will be sent again last and loudest."""
+        if proposal.blank:
+            output.say(self._context, f"{proposal.blank:,} rows of the sheet have no decision and stay as they are")
+        for state, text in _EFFECTS.items():
+            chosen = [decision for decision in proposal.decisions if decision.state is state]
+            if not chosen:
+                continue
+            totals = proposal.effect[state]
+            line = f"{_rows(totals.rows)}, {money(totals.cents)}: {text}"
+            click.echo(_loud(self._context, line, state), err=True)
+            for decision in chosen[:_SHOWN_MAX]:
+                found = f"   reference {decision.gateway_reference}" if decision.gateway_reference else ""
+                click.echo(printable(f"  {_headline(proposal.doubts[decision.row])}{found}"), err=True)
+            if len(chosen) > _SHOWN_MAX:
+                click.echo(f"  and {len(chosen) - _SHOWN_MAX:,} more", err=True)
 
-def _settle(context: Context, batch: str, options: dict[str, Any]) -> int:
-    from batchpay.ledger.open import open_ledger
-    from batchpay.reconciliation.resolution import rows_in_doubt, take_over
+    def sign(self) -> Signature:
+        """Take the signature from the options, or ask for it."""
+        return ask_signature(self._options)
 
-    settings = context.settings
-    with closing(open_ledger(settings.ledger)) as ledger:
-        found = ledger.find(batch)
-        with ledger.lock(found.digest):
-            take_over(ledger, ledger.find(found.batch), str(actor()))
-            doubts = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
-            settled = _decide(context, ledger, found, {doubt.row: doubt for doubt in doubts}, options)
-        found = ledger.find(found.batch)
-        left = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
-    return _finish(context, found, left, settled=settled)
-
-
-def _decide(
-    context: Context, ledger: Ledger, batch: BatchSummary, doubts: Mapping[int, Doubt], options: dict[str, Any]
-) -> dict[State, Totals]:
-    """Read the decisions, show what they will do, ask, and take them all or none."""
-    from batchpay.reconciliation.resolution import decide, effect_of, read_decisions, reason_with_notes
-
-    notes: Sequence[tuple[int, str]] = ()
-    if options["from_"]:
-        sheet = read_decisions(options["from_"], batch.batch, doubts)
-        decisions, notes = sheet.decisions, sheet.notes
-        if sheet.blank:
-            output.say(context, f"{sheet.blank:,} rows of the sheet have no decision and stay as they are")
-    else:
-        decisions = [decide(options["row"], options["decision"].lower(), _stripped(options["reference"]), doubts)]
-    effect = effect_of(decisions, doubts)
-    if decisions:
-        show_effect(context, decisions, doubts, effect)
-        name, reason = signature(options, doubts.values())
-        confirm(options, effect.get(State.PENDING, Totals()).rows)
-        ledger.resolve(batch.batch, decisions, name, reason_with_notes(reason, notes))
-    return effect
-
-
-def show_effect(
-    context: Context, decisions: Sequence[Decision], doubts: Mapping[int, Doubt], effect: Mapping[State, Totals]
-) -> None:
-    """Say on standard error what is about to be recorded, rows that will be sent again last and loudest."""
-    told = {
-        State.ACCEPTED: "will be accepted: paid, never sent again",
-        State.DECLINED: "will be declined: not paid, never sent again",
-        State.PENDING: "WILL BE SENT AGAIN by the next run. If the gateway has one of them after all, it is paid TWICE",
-    }
-    for state, text in told.items():
-        chosen = [decision for decision in decisions if decision.state is state]
-        if not chosen:
-            continue
-        totals = effect[state]
-        click.echo(_loud(context, f"{_rows(totals.rows)}, {money(totals.cents)}: {text}", state), err=True)
-        for decision in chosen[:_SHOWN_MAX]:
-            doubt = doubts[decision.row]
-            found = f"   reference {decision.gateway_reference}" if decision.gateway_reference else ""
-            click.echo(printable(f"  {_headline(doubt)}{found}"), err=True)
-        if len(chosen) > _SHOWN_MAX:
-            click.echo(f"  and {len(chosen) - _SHOWN_MAX:,} more", err=True)
+    def confirm(self, sent_again: int) -> None:
+        """Ask, unless --yes."""
+        confirm(self._options, sent_again)
 
 
 def _loud(context: Context, text: str, state: State) -> str:
@@ -199,42 +154,30 @@ def _loud(context: Context, text: str, state: State) -> str:
     return click.style(text, fg=color, bold=state is State.PENDING) if context.color else text
 
 
-def _finish(
-    context: Context,
-    batch: BatchSummary,
-    doubts: Sequence[Doubt],
-    *,
-    exported: str | None = None,
-    settled: Mapping[State, Totals] | None = None,
-) -> int:
+def _finish(context: Context, found: InDoubt, *, exported: str | None = None) -> int:
     """Print where the batch stands and give the exit code: 7 while a row is in doubt."""
-    from batchpay.reconciliation.resolution import DECISIONS
-    from batchpay.summary import summary_of_batch
-
+    summary, doubts, settled = found.summary, found.doubts, found.settled
     code = _EXIT_IN_DOUBT if doubts else 0
     if context.json:
-        answer = {**summary_of_batch(batch).as_json(), "exit_code": code}
+        answer = {**summary.as_json(), "exit_code": code}
         answer["rows_in_doubt"] = [doubt.as_json() for doubt in doubts]
         answer["exported"] = exported
         if settled is not None:
-            done = {word: settled.get(state, Totals()) for word, state in DECISIONS.items()}
-            answer["settled"] = {word: totals_json(totals) for word, totals in done.items()}
+            answer["settled"] = {word: totals_json(totals) for word, totals in settled.items()}
         output.print_json(context, answer)
         return code
     if settled is None:
-        _print_doubts(context, batch, doubts, exported)
+        _print_doubts(context, summary, doubts, exported)
         return code
     total = sum(settled.values(), Totals())
     click.echo(f"settled: {_rows(total.rows)}, {money(total.cents)}")
-    if settled.get(State.PENDING):
-        click.echo(f"to send them again: batchpay resume {batch.batch}")
+    if settled["send again"].rows:
+        click.echo(f"to send them again: batchpay resume {summary.batch}")
     click.echo(f"still in doubt: {_rows(len(doubts))}, {money(sum(doubt.amount_cents for doubt in doubts))}")
     return code
 
 
-def _print_doubts(context: Context, batch: BatchSummary, doubts: Sequence[Doubt], exported: str | None) -> None:
-    from batchpay.reconciliation.resolution import moment_text
-
+def _print_doubts(context: Context, batch: Summary, doubts: Sequence[Doubt], exported: str | None) -> None:
     click.echo(f"{printable(batch.file)}   batch {batch.batch}")
     if not doubts:
         click.echo("  no row is in doubt")
@@ -248,8 +191,8 @@ def _print_doubts(context: Context, batch: BatchSummary, doubts: Sequence[Doubt]
         if doubt.money_leaves:
             click.echo("    first        money leaves us: look at this one before the others")
         click.echo(printable(f"    look for     {doubt.reference or 'no invoiceNumber was sent'}"))
-        click.echo(f"    sent from    {moment_text(doubt.sent_from)}")
-        click.echo(f"    until        {moment_text(doubt.sent_until)}")
+        click.echo(f"    sent from    {_moment(doubt.sent_from)}")
+        click.echo(f"    until        {_moment(doubt.sent_until)}")
         click.echo(printable(f"    in doubt as  {doubt.why}"))
     if not exported and len(doubts) > _SHOWN_MAX:
         click.echo(f"\n  and {len(doubts) - _SHOWN_MAX:,} more: --export SHEET has all of them")
@@ -263,6 +206,17 @@ def _print_doubts(context: Context, batch: BatchSummary, doubts: Sequence[Doubt]
     click.echo(f"  refused:    batchpay resolve {batch.batch} --row {row} --decision declined")
     click.echo(f"  never came: batchpay resolve {batch.batch} --row {row} --decision 'send again'")
     click.echo(f"  many:       batchpay resolve {batch.batch} --export doubts.xlsx")
+
+
+def _moment(moment: datetime | None) -> str:
+    """Write a time for people, in UTC and in this machine's zone."""
+    if moment is None:
+        return "an unknown time"
+    local = moment.astimezone()
+    utc = (instant(moment) or "")[:19].replace("T", " ")
+    if not local.utcoffset():
+        return f"{utc} UTC"
+    return f"{utc} UTC ({local_time(moment)})"
 
 
 def _rows(count: int) -> str:

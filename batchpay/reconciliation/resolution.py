@@ -156,17 +156,6 @@ def reason_with_notes(reason: str, notes: Sequence[tuple[int, str]]) -> str:
     return "; ".join([reason, *(f"row {row}: {note}" for row, note in notes)])
 
 
-def moment_text(moment: datetime | None) -> str:
-    """Write a time for people, in UTC and in this machine's zone."""
-    if moment is None:
-        return "an unknown time"
-    local = moment.astimezone()
-    utc = (instant(moment) or "")[:19].replace("T", " ")
-    if not local.utcoffset():
-        return f"{utc} UTC"
-    return f"{utc} UTC ({local_time(moment)})"
-
-
 def _doubt(row: LedgerRow, timeout_s: float) -> Doubt:
     shown = row.details
     until = row.finished_at or (row.sent_at and row.sent_at + timedelta(seconds=timeout_s))

@@ -77,6 +77,11 @@ class Reconciliation:
     """Rows that wait to be sent, and that the export says are paid: the next run would pay them again."""
 
     @property
+    def statuses(self) -> list[MatchStatus]:
+        """The verdicts that occur on either side, in their order."""
+        return [status for status in MatchStatus if status in self.here or status in self.there]
+
+    @property
     def total_here(self) -> Totals:
         """All rows that passed the rules."""
         return sum(self.here.values(), Totals())

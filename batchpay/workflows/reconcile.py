@@ -1,0 +1,107 @@
+"""Match a batch with a gateway's or a bank's export; settle what it proves, if a named person asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import BatchSummary
+from batchpay.payment import Actor
+from batchpay.reconciliation.matching import Matching, match
+from batchpay.reconciliation.resolution import rows_in_doubt, take_over
+from batchpay.reconciliation.statement import Export, ExportMap, load_export_map, read_export
+from batchpay.reconciliation.verdicts import FoundDoubt, Reconciliation, found_doubts
+from batchpay.reconciliation.verdicts import reconcile as write_reconciliation
+from batchpay.settings import Settings
+from batchpay.summary import Summary, summary_of_batch
+from batchpay.workflows.resolve import Signature
+from batchpay.writing.table import table_format
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileRequest:
+    """What a batch is matched with."""
+
+    against: str
+    """Path of the export."""
+    map_file: str | None = None
+    days: int = 5
+    """How long after sending a line may be dated, where only amount and account speak for it."""
+    output: str | None = None
+    """Where every row and line goes; BATCH.reconciled.csv by default."""
+
+
+class Decider(Protocol):
+    """The person who settles, wherever they sit. Whatever it raises leaves every row as it was."""
+
+    def show(self, doubt: FoundDoubt) -> None:
+        """Show a row in doubt beside its line of the export."""
+
+    def sign(self) -> Signature:
+        """Say who decides, and why."""
+
+    def confirm(self, sent_again: int) -> None:
+        """Agree, or raise; an export never sends a row again, so the number is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """A batch beside an export."""
+
+    summary: Summary
+    export: Export
+    result: Reconciliation
+    settled: Sequence[FoundDoubt]
+    path: Path
+
+
+def reconcile(
+    reference: str, request: ReconcileRequest, settings: Settings, actor: Actor, decider: Decider | None = None
+) -> Reconciled:
+    """Match a batch with an export and write every row and line; `decider` settles rows in doubt that it proves."""
+    if request.output:
+        table_format(request.output)
+    mapping = load_export_map(request.map_file) if request.map_file else ExportMap()
+    export = read_export(request.against, mapping)
+    with closing(open_ledger(settings.ledger, read_only=decider is None)) as ledger:
+        found = ledger.find(reference)
+        settled: list[FoundDoubt] = []
+        if decider is not None:
+            with ledger.lock(found.digest):
+                settled, matching = _settle(ledger, found, export, request.days, settings, actor, decider)
+        else:
+            matching = match(ledger, found, export.lines, request.days)
+        found = ledger.find(found.batch)
+        path = Path(request.output or f"{found.batch}.reconciled.csv")
+        result = write_reconciliation(ledger, found, export, matching, path)
+    return Reconciled(summary_of_batch(found), export, result, settled, path)
+
+
+def _settle(
+    ledger: Ledger,
+    batch: BatchSummary,
+    export: Export,
+    days: int,
+    settings: Settings,
+    actor: Actor,
+    decider: Decider,
+) -> tuple[list[FoundDoubt], Matching]:
+    """Show every row in doubt that the export has, ask, and settle those whose line says what became of them."""
+    take_over(ledger, ledger.find(batch.batch), str(actor))
+    matching = match(ledger, batch, export.lines, days)
+    found = list(found_doubts(ledger, batch.batch, matching))
+    for doubt in found:
+        decider.show(doubt)
+    settled = [doubt for doubt in found if doubt.decision is not None]
+    if settled:
+        signature = decider.sign()
+        who = signature.recorded(actor, rows_in_doubt(ledger, batch.batch, settings.gateway.timeout))
+        decider.confirm(0)
+        decisions = [doubt.decision for doubt in settled if doubt.decision is not None]
+        ledger.resolve(batch.batch, decisions, who, f"{signature.reason}; found in {Path(export.name).name}")
+    return settled, matching

@@ -1,0 +1,155 @@
+"""Rows in doubt: list them, and settle what a named person decides about them, all of it or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Protocol
+
+from batchpay.errors import BatchHeld
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import Decision
+from batchpay.payment import Actor, State, Totals
+from batchpay.reconciliation.resolution import (
+    DECISIONS,
+    Doubt,
+    decide,
+    effect_of,
+    read_decisions,
+    reason_with_notes,
+    refuse_account_numbers,
+    rows_in_doubt,
+    take_over,
+    write_sheet,
+)
+from batchpay.settings import Settings
+from batchpay.summary import Summary, summary_of_batch
+
+
+@dataclass(frozen=True, slots=True)
+class RowDecision:
+    """What a person says of one row; `decision` is a word of DECISIONS."""
+
+    row: int
+    decision: str
+    reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What would be recorded, before a person confirms it."""
+
+    decisions: Sequence[Decision]
+    doubts: Mapping[int, Doubt]
+    """Every row in doubt of the batch, by number."""
+    effect: Mapping[State, Totals]
+    """Rows and cents by the state that follows."""
+    blank: int = 0
+    """Rows of the sheet without a decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Who decides, and how they know."""
+
+    name: str
+    reason: str
+
+    def recorded(self, actor: Actor, doubts: Collection[Doubt]) -> str:
+        """Give who decides, with the account that acts, as the ledger records it.
+
+        Raises WrongUse where the name or the reason holds an account number of a row in doubt.
+        """
+        refuse_account_numbers("the reason", self.reason, doubts)
+        refuse_account_numbers("the name", self.name, doubts)
+        return f"{self.name} ({actor})"
+
+
+class Decider(Protocol):
+    """The person who settles, wherever they sit. Whatever it raises leaves every row as it was."""
+
+    def show(self, proposal: Proposal) -> None:
+        """Show what is about to be recorded."""
+
+    def sign(self) -> Signature:
+        """Say who decides, and why."""
+
+    def confirm(self, sent_again: int) -> None:
+        """Agree, or raise; so many rows will be sent once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """A batch and its rows in doubt, credits first."""
+
+    summary: Summary
+    doubts: list[Doubt]
+    run_under_way: bool = False
+    """Whether another process is sending: its rows are not listed."""
+    settled: dict[str, Totals] | None = None
+    """What was settled, by the word of the decision; None where nothing was to be settled."""
+
+
+def list_in_doubt(reference: str, settings: Settings, actor: Actor, *, sheet: str | None = None) -> InDoubt:
+    """List a batch's rows in doubt, those too that a killed run left in `sending`; writes them to a sheet if asked."""
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        found = ledger.find(reference)
+    run_under_way = False
+    if found.by_state[State.SENDING].rows:
+        with closing(open_ledger(settings.ledger)) as ledger:
+            try:
+                with ledger.lock(found.digest):
+                    take_over(ledger, ledger.find(found.batch), str(actor))
+            except BatchHeld:
+                run_under_way = True
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        found = ledger.find(found.batch)
+        doubts = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
+        if sheet:
+            write_sheet(sheet, found.batch, doubts)
+    return InDoubt(summary_of_batch(found), doubts, run_under_way)
+
+
+def settle(reference: str, chosen: RowDecision | str, decider: Decider, settings: Settings, actor: Actor) -> InDoubt:
+    """Settle one row, or what the filled-in sheet at a path decides; gives what was settled and what is left."""
+    with closing(open_ledger(settings.ledger)) as ledger:
+        found = ledger.find(reference)
+        with ledger.lock(found.digest):
+            take_over(ledger, ledger.find(found.batch), str(actor))
+            doubts = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
+            proposal, notes = _proposal(chosen, found.batch, {doubt.row: doubt for doubt in doubts})
+            decider.show(proposal)
+            if proposal.decisions:
+                _record(ledger, found.batch, proposal, notes, decider, actor)
+        found = ledger.find(found.batch)
+        left = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
+    settled = {word: proposal.effect.get(state, Totals()) for word, state in DECISIONS.items()}
+    return InDoubt(summary_of_batch(found), left, settled=settled)
+
+
+def _proposal(
+    chosen: RowDecision | str, batch: str, doubts: Mapping[int, Doubt]
+) -> tuple[Proposal, Sequence[tuple[int, str]]]:
+    """Read the decisions, and the notes that stand beside them."""
+    if isinstance(chosen, RowDecision):
+        decisions = [decide(chosen.row, chosen.decision, chosen.reference, doubts)]
+        return Proposal(decisions, doubts, effect_of(decisions, doubts)), ()
+    sheet = read_decisions(chosen, batch, doubts)
+    effect = effect_of(sheet.decisions, doubts)
+    return Proposal(sheet.decisions, doubts, effect, sheet.blank), sheet.notes
+
+
+def _record(
+    ledger: Ledger,
+    batch: str,
+    proposal: Proposal,
+    notes: Sequence[tuple[int, str]],
+    decider: Decider,
+    actor: Actor,
+) -> None:
+    signature = decider.sign()
+    who = signature.recorded(actor, list(proposal.doubts.values()))
+    decider.confirm(proposal.effect.get(State.PENDING, Totals()).rows)
+    ledger.resolve(batch, proposal.decisions, who, reason_with_notes(signature.reason, notes))
