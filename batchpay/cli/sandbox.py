@@ -36,6 +36,7 @@ def _option(name: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
 @_option("--list-magic", is_flag=True, help="List the account endings that make it answer otherwise than yes.")
 @_option("--list-dialects", is_flag=True, help="List the dialects and the gateway profile that each needs.")
 @_option("--api-id", default="sandbox", show_default=True, help="Id it knows.")
+@_option("--service-header", default="SERVICE", show_default=True, help="The word for SERVICE in header names.")
 @_option("--api-key", default="sandbox-key", show_default=True, help="Key it knows.")
 def sandbox(**options: Any) -> None:
     """The whole gateway interface on loopback.

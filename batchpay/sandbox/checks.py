@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -82,11 +82,15 @@ def whole(least: int, most: int | None = None) -> Look:
     return look
 
 
-def flag_or_letter(value: Any) -> str | None:
-    """1 or 0 as a number, or Y or N as a letter."""
-    if isinstance(value, str):
-        return None if value in ("Y", "N") else "must be 1, 0, Y or N"
-    return whole(0, 1)(value)
+def agreement(*texts: str) -> Look:
+    """1 or 0 as a number, or one of these texts: the interface calls it one digit and shows it both ways."""
+
+    def look(value: Any) -> str | None:
+        if isinstance(value, str):
+            return None if value in texts else f"must be one of {', '.join(texts)}"
+        return whole(0, 1)(value)
+
+    return look
 
 
 def phone(value: Any) -> str | None:
@@ -113,7 +117,6 @@ def us_date(value: Any) -> str | None:
 
 _FLAG = whole(0, 1)
 _money = matching(_MONEY.pattern, "an amount with two decimals")
-_state = one_of(*sorted(US_STATES | CANADIAN_PROVINCES))
 _country = one_of(*sorted(COUNTRIES))
 
 PAYMENT: Mapping[str, Field] = {
@@ -132,7 +135,7 @@ _PERSON = {
     "AddressLine1": Field(text),
     "AddressLine2": Field(text),
     "City": Field(text),
-    "State": Field(_state),
+    "State": Field(text),
     "Zip": Field(text),
     "Country": Field(_country),
     "Phone": Field(phone),
@@ -153,14 +156,14 @@ NODES: Mapping[str, Mapping[str, Field]] = {
         "achAccountType": Field(one_of("BUSINESS", "PERSONAL"), required=True),
         "achDepositType": Field(one_of("CHECKING", "SAVINGS"), required=True),
         "achSecCode": Field(text),
-        "achAgreementFlag": Field(_FLAG, required=True),
+        "achAgreementFlag": Field(agreement("1", "0"), required=True),
     },
     "recurring": {
         "recurringStartDate": Field(us_date, required=True),
         "recurringBillingCycle": Field(one_of("MONTHLY", "DAILY"), required=True),
         "recurringEndOfMonth": Field(one_of("Y", "N"), required=True),
-        "recurringNumOfPayments": Field(matching(r"[0-9]{1,5}", "up to five digits"), required=True),
-        "recurringAgreementFlag": Field(flag_or_letter, required=True),
+        "recurringNumOfPayments": Field(matching(r"[0-9]+", "digits"), required=True),
+        "recurringAgreementFlag": Field(agreement("1", "0", "Y", "N"), required=True),
         "achSecCode": Field(text),
     },
 }
@@ -210,10 +213,15 @@ def _node_problems(
 
 
 def _state_problems(name: str, node: Mapping[str, Any]) -> list[Problem]:
-    """A state must be one of its country's."""
-    states = {"US": US_STATES, "CA": CANADIAN_PROVINCES}.get(str(node.get(f"{name}Country")))
-    state = node.get(f"{name}State")
-    if states is None or not isinstance(state, str) or state in states or _state(state):
+    """A state is one of its country's; any text in a country whose states the interface does not list."""
+    country, state = node.get(f"{name}Country"), node.get(f"{name}State")
+    if country is None:
+        states = US_STATES | CANADIAN_PROVINCES
+    elif country in ("US", "CA"):
+        states = US_STATES if country == "US" else CANADIAN_PROVINCES
+    else:
+        return []
+    if not isinstance(state, str) or text(state) or state in states:
         return []
     return [Problem(f"{name}.{name}State", "is no state of that country")]
 
@@ -262,6 +270,8 @@ def account_problems(body: Mapping[str, Any], *, update: bool, lenient: bool) ->
         **_LEVELS,
     }
     processor = str(node.get("gateway_name"))[len("processor") :][:1]
+    # What one processor requires, the interface lists as optional for the others.
+    fields |= {name: replace(item, required=False) for own in _OF_PROCESSOR.values() for name, item in own.items()}
     fields |= _OF_PROCESSOR.get(processor, {})
     # The name decides what is stored and how, so it is looked at even where little else is.
     if lenient and node.get("gateway_name") not in names:

@@ -176,7 +176,7 @@ WRONG: list[tuple[str, str, Any]] = [
     ("processorA_ach", "user_id", None),
     ("processorA_ach", "pin", None),
     ("processorA_ach", "accept_amex", "yes"),
-    ("processorA_ach", "password", "x"),
+    ("processorA_ach", "password", 7),
     ("processorA_cc", "accept_amex", None),
     ("processorC_cc", "accept_amex", True),
     ("processorB_ach", "login", None),

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import requests
 
+from batchpay.sandbox import codes
 from batchpay.sandbox.dialects import DIALECTS
 from batchpay.sandbox.magic import ENDINGS, RETURN_CODES
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import running
+from batchpay.schemas import tables
 from tests.support.sandbox_requests import (
     PAYMENT_HEADERS,
     TIMEOUT_S,
@@ -118,7 +120,7 @@ WRONG: list[tuple[str, Any]] = [
     ("ach.achAccountNumber", None),
     ("ach.achAccountType", "COMPANY"),
     ("ach.achDepositType", "Checking"),
-    ("ach.achAgreementFlag", "1"),
+    ("ach.achAgreementFlag", "Y"),
     ("ach.achAgreementFlag", 2),
     ("recurring", {"recurringStartDate": "01/01/2030"}),
     ("paymentId", "P-1"),
@@ -142,9 +144,9 @@ def test_a_wrong_field_is_named(url: str, path: str, value: Any) -> None:
         ("recurringStartDate", "2030-01-31"),
         ("recurringBillingCycle", "WEEKLY"),
         ("recurringEndOfMonth", "no"),
-        ("recurringNumOfPayments", "123456"),
+        ("recurringNumOfPayments", "twelve"),
         ("recurringNumOfPayments", 4),
-        ("recurringAgreementFlag", "1"),
+        ("recurringAgreementFlag", "yes"),
     ],
 )
 def test_a_wrong_recurring_field_is_named(url: str, name: str, value: Any) -> None:
@@ -157,6 +159,42 @@ def test_a_state_must_belong_to_its_country(url: str) -> None:
     """Ontario is no state of the US."""
     body = with_cell(with_cell(payment_body(), "billing.billingCountry", "US"), "billing.billingState", "ON")
     assert pay(url, body).json()["errorMessage"]["field"] == "billing.billingState"
+
+
+@pytest.mark.parametrize(
+    ("country", "state"),
+    [
+        ("DE", "Bayern"),
+        ("DE", "DE"),
+        ("US", "UM"),
+        ("US", "AE"),
+        ("US", "AP"),
+        ("US", "AA"),
+        ("CA", "QC"),
+        (None, "ON"),
+    ],
+)
+def test_states_of_every_country_are_taken(url: str, country: str | None, state: str) -> None:
+    """A list of states exists for US and CA; elsewhere a state is any text. Once `Bayern` was refused."""
+    body = with_cell(payment_body(), "billing.billingState", state)
+    if country is not None:
+        body = with_cell(body, "billing.billingCountry", country)
+    assert pay(url, body).json()["status"] == "success"
+
+
+@pytest.mark.parametrize("flag", [1, 0, "1", "0"])
+def test_an_agreement_flag_is_taken_as_a_number_and_as_a_text(url: str, flag: int | str) -> None:
+    """The interface calls it one digit, and shows it both ways."""
+    body = with_cell(recurring_body(recurringAgreementFlag=flag), "ach.achAgreementFlag", flag)
+    assert pay(url, body).json()["status"] == "success"
+
+
+def test_every_code_of_our_tables_is_taken() -> None:
+    """What the rules let through the sandbox takes: countries, currencies and states of both lists."""
+    assert frozenset(tables.COUNTRIES) <= codes.COUNTRIES
+    assert frozenset(tables.CURRENCIES) <= codes.CURRENCIES
+    assert frozenset(tables.STATES["US"]) <= codes.US_STATES
+    assert frozenset(tables.STATES["CA"]) <= codes.CANADIAN_PROVINCES
 
 
 def test_every_optional_field_is_taken(url: str) -> None:
