@@ -14,6 +14,7 @@
     ├── RunStopped                   6  stopped early, safe to run again
     │   ├── GatewayUnreachable
     │   └── CredentialsRefused
+    ├── WaitingForPerson             8  a person must approve or decide first; nothing new was registered or sent
     └── BatchHeld                    9  another run holds the batch
 
 Bad rows and the gateway's answers are values, never exceptions. A message is one line for a person, in their words; it
@@ -90,6 +91,12 @@ class GatewayUnreachable(RunStopped):
 
 class CredentialsRefused(RunStopped):
     """The gateway answered that it does not know the id or the key."""
+
+
+class WaitingForPerson(BatchpayError):
+    """Nothing new goes out before a person has approved it, or has said what a restored ledger lost."""
+
+    exit_code = 8
 
 
 class BatchHeld(BatchpayError):

@@ -93,8 +93,8 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: fro
 
 
 def exit_code_of(codes: Sequence[int]) -> int:
-    """Give one exit code for several files: of those that hold the first of 1, 7, 6, 5, 9, 4, 2, 3."""
-    return next((code for code in (1, 7, 6, 5, 9, 4, 2, 3) if code in codes), 0)
+    """Give one exit code for several files: of those that hold the first of 1, 7, 6, 5, 9, 4, 8, 2, 3."""
+    return next((code for code in (1, 7, 6, 5, 9, 4, 8, 2, 3) if code in codes), 0)
 
 
 def is_terminal() -> bool:
