@@ -162,7 +162,7 @@ STILL_IN_CLI: dict[str, set[str]] = {
     "reconcile.py": {"reconciliation"},
     "resolve.py": {"reconciliation"},
     "ledger.py": {"ledger"},
-    "validate.py": {"approval", "schemas", "validation", "reports"},
+    "validate.py": {"approval", "validation", "reports"},
     "dry_run.py": {"gateway"},
     "submit.py": {"gateway", "writing"},
     "sending.py": {"gateway", "ledger", "sending"},

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpay.cli.context import Context
+from batchpay.cli.options import check_options
 from batchpay.cli.paths import Outputs
 from batchpay.cli.process import actor
-from batchpay.cli.validate import file_request, preview_json, print_preview
+from batchpay.cli.validate import preview_json, print_preview
 from batchpay.payment import State
 from batchpay.settings import Settings, load_credentials
 from batchpay.text import printable
+from batchpay.workflows.requests import file_request
 
 if TYPE_CHECKING:
     from batchpay.workflows.submit import Preview
@@ -26,7 +28,7 @@ def dry_run_one(
 
     rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
     plan = str(outputs.claim(options["plan"])) if options["plan"] else None
-    request = file_request(path, rejects, options, settings)
+    request = file_request(path, rejects, check_options(options), settings)
     preview = flow.dry_run(request, settings, actor(), requests_shown=options["show_requests"], plan=plan)
     if options["preflight"]:
         _ask_gateway(settings, preview)

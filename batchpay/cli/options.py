@@ -10,6 +10,7 @@ import click
 
 from batchpay.cli.context import declared, option
 from batchpay.payment import parse_cents
+from batchpay.workflows.requests import CheckOptions
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _YEARS = (1970, 2100)
@@ -65,3 +66,21 @@ checking_options = declared(
     option("--max-errors", type=click.IntRange(min=0), default=1000, metavar="N", help="Errors listed with --json."),
 )
 """Give a command every option that has to do with reading and checking a file."""
+
+
+def check_options(options: dict[str, Any]) -> CheckOptions:
+    """Read how a file is checked off the command line."""
+    return CheckOptions(
+        as_of=options["as_of"],
+        normalize=options["normalize"],
+        warnings_as_errors=options["warnings_as_errors"],
+        allow_duplicates=options["allow_duplicates"],
+        allow_open_ended=options["allow_open_ended"],
+        format=options["format_"],
+        encoding=options["encoding"],
+        sheet=options["sheet"],
+        map_file=options["map_"],
+        expect_rows=options["expect_rows"],
+        expect_cents=options["expect_total"],
+        max_errors=options["max_errors"],
+    )

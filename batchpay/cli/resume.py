@@ -11,9 +11,10 @@ from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.operations import operation_options, unattended_run
 from batchpay.cli.paths import Outputs, make_folder
-from batchpay.cli.process import actor
-from batchpay.cli.sending import check_gateway, log_targets, run_request, sending_options, sending_settings
+from batchpay.cli.process import CommandLine, actor
+from batchpay.cli.sending import check_gateway, log_targets, send_options, sending_options
 from batchpay.settings import load_credentials
+from batchpay.workflows.requests import run_request, sending_settings
 from batchpay.writing.table import table_format
 
 if TYPE_CHECKING:
@@ -37,12 +38,12 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     from batchpay.cli.progress import progress_for
     from batchpay.workflows import resume as workflow
 
-    settings, outputs = sending_settings(context.settings, options), Outputs(())
+    settings, outputs = sending_settings(context.settings, send_options(options)), Outputs(())
     with unattended_run(context, options, outputs) as (account, codes):
         check_gateway(settings)
         log_targets(context, settings)
         credentials = load_credentials(settings.gateway)
-        request = run_request(None, settings, credentials, options)
+        request = run_request(settings, credentials, send_options(options), CommandLine())
 
         def output_path(found: BatchSummary) -> Path:
             folder = make_folder(options["out"] or ".")

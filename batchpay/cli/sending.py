@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import zoneinfo
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context, declared, option
-from batchpay.cli.process import CommandLine
 from batchpay.errors import SettingsNotUsable
 from batchpay.sending.pacing import parse_rate
-from batchpay.settings import Credentials, Settings
-
-if TYPE_CHECKING:
-    from batchpay.workflows.run import RunRequest
+from batchpay.settings import Settings
+from batchpay.workflows.requests import SendOptions
 
 
 class Until(click.ParamType[float]):
@@ -74,11 +69,16 @@ sending_options = declared(
 """Give a command the options that say how a run sends."""
 
 
-def sending_settings(settings: Settings, options: dict[str, Any]) -> Settings:
-    """Lay the options of this call over the settings."""
-    names = ("rate", "workers", "max_in_doubt")
-    chosen = {name: options[name] for name in names if options[name] is not None}
-    return dataclasses.replace(settings, submit=dataclasses.replace(settings.submit, **chosen))
+def send_options(options: dict[str, Any]) -> SendOptions:
+    """Read how a run sends off the command line."""
+    return SendOptions(
+        rate=options["rate"],
+        workers=options["workers"],
+        max_in_doubt=options["max_in_doubt"],
+        until=options["until"],
+        limit=options["limit"],
+        preflight=options["preflight"],
+    )
 
 
 def log_targets(context: Context, settings: Settings) -> None:
@@ -97,17 +97,3 @@ def check_gateway(settings: Settings) -> None:
     from batchpay.gateway.origin import check_origin
 
     check_origin(settings.gateway.base_url)
-
-
-def run_request(
-    results: Path | None, settings: Settings, credentials: Credentials, options: dict[str, Any]
-) -> RunRequest:
-    """Say how far a run may go, and what it asks the gateway first."""
-    from batchpay.gateway.preflight import Preflight
-    from batchpay.sending.sender import Limits
-    from batchpay.workflows.run import RunRequest
-
-    limits = Limits(rows_max=options["limit"], until=options["until"])
-    asks = options["preflight"] is not False
-    preflight = Preflight(settings.gateway, credentials) if asks else None
-    return RunRequest(results, limits, preflight, owner=CommandLine())

@@ -20,11 +20,12 @@ from batchpay.cli.operations import (
     operation_options,
     unattended_run,
 )
-from batchpay.cli.options import checking_options
+from batchpay.cli.options import check_options, checking_options
 from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder
-from batchpay.cli.process import actor
-from batchpay.cli.sending import check_gateway, log_targets, run_request, sending_options, sending_settings
+from batchpay.cli.process import CommandLine, actor
+from batchpay.cli.sending import check_gateway, log_targets, send_options, sending_options
 from batchpay.settings import Credentials, Settings, load_credentials
+from batchpay.workflows.requests import file_request, run_request, sending_settings
 from batchpay.writing.table import table_format
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
         raise click.UsageError("--results, --rejects, --plan and --from-plan name one file; for several use --out DIR")
     if options["out"]:
         make_folder(options["out"])
-    settings, outputs = sending_settings(context.settings, options), Outputs(paths)
+    settings, outputs = sending_settings(context.settings, send_options(options)), Outputs(paths)
     with unattended_run(context, options, outputs) as (account, codes):
         if options["dry_run"]:
             from batchpay.cli.dry_run import dry_run_one
@@ -98,7 +99,7 @@ def _submit_all(
     credentials = load_credentials(settings.gateway)
     if options["archive"]:
         check_folder(make_folder(options["archive"]), Path(options["archive"]))
-    run = run_request(None, settings, credentials, options)
+    run = run_request(settings, credentials, send_options(options), CommandLine())
     work_through(
         context,
         paths,
@@ -120,14 +121,14 @@ def _submit_one(
     account: Account,
 ) -> tuple[int, dict[str, Any]]:
     from batchpay.cli.progress import progress_for
-    from batchpay.cli.validate import file_request, print_counts
+    from batchpay.cli.validate import print_counts
     from batchpay.gateway.origin import check_origin
     from batchpay.workflows import submit as flow
 
     rejects = outputs.claim(options["rejects"] or beside(path, "rejects", options["out"]))
     results = outputs.claim(options["results"] or beside(path, "results", options["out"]))
     table_format(results)
-    request = file_request(path, rejects, options, settings)
+    request = file_request(path, rejects, check_options(options), settings)
     submission = flow.SubmitRequest(
         dataclasses.replace(run, results=results),
         again=options["again"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,13 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.each_file import work_through
-from batchpay.cli.options import checking_options
+from batchpay.cli.options import check_options, checking_options
 from batchpay.cli.paths import Outputs, expand
 from batchpay.text import printable, totals_json
+from batchpay.workflows.requests import file_request
 
 if TYPE_CHECKING:
-    from batchpay.settings import Settings
     from batchpay.validation.verdict import Failure, Verdict
-    from batchpay.workflows.file_check import FileRequest
     from batchpay.workflows.submit import Preview
 
 _SHOWN_MAX = 20
@@ -46,53 +44,12 @@ def validate(context: Context, /, files: tuple[str, ...], **options: Any) -> int
     return output.exit_code_of(codes)
 
 
-def file_request(path: str, rejects: Path | None, options: dict[str, Any], settings: Settings) -> FileRequest:
-    """Put together from options and settings how a file is read and what its rows are held against."""
-    from batchpay.errors import SettingsNotUsable
-    from batchpay.payment import parse_cents
-    from batchpay.schemas.catalogue import check_rules_off
-    from batchpay.schemas.options import RuleOptions
-    from batchpay.workflows.file_check import FileRequest
-
-    most = parse_cents(settings.limits.max_amount) if settings.limits.max_amount else None
-    if settings.limits.max_amount and most is None:
-        raise SettingsNotUsable("limits.max_amount must be written 12345.67")
-    rules = RuleOptions(
-        as_of=options["as_of"] or datetime.datetime.now().astimezone().date(),
-        normalize=options["normalize"],
-        warnings_as_errors=options["warnings_as_errors"],
-        allow_duplicates=options["allow_duplicates"],
-        allow_open_ended=options["allow_open_ended"],
-        require_agreement=settings.policy.require_agreement,
-        past_start=settings.policy.past_start,
-        max_amount_cents=most,
-        rules_off=frozenset(settings.policy.rules_off),
-    )
-    not_ours = check_rules_off(rules.rules_off)
-    if not_ours:
-        raise SettingsNotUsable(
-            f"policy.rules_off names {', '.join(not_ours)}, which is no house rule (batchpay rules)"
-        )
-    return FileRequest(
-        path=path,
-        rules=rules,
-        rejects=rejects,
-        format=options["format_"],
-        encoding=options["encoding"],
-        sheet=options["sheet"],
-        map_file=options["map_"],
-        expect_rows=options["expect_rows"],
-        expect_cents=options["expect_total"],
-        max_errors=options["max_errors"],
-    )
-
-
 def _validate_one(context: Context, path: str, options: dict[str, Any], outputs: Outputs) -> tuple[int, dict[str, Any]]:
     from batchpay.workflows import submit as flow
 
     rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
     report = outputs.claim(options["report"]) if options["report"] else None
-    preview = flow.validate(file_request(path, rejects, options, context.settings), context.settings)
+    preview = flow.validate(file_request(path, rejects, check_options(options), context.settings), context.settings)
     if report is not None:
         _write_report(report, preview)
     if not context.json:

@@ -1,0 +1,107 @@
+"""What a call asks for, put together from its options and the settings: the same for every entrance."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchpay.errors import SettingsNotUsable
+from batchpay.payment import parse_cents
+from batchpay.settings import Credentials, Settings
+
+if TYPE_CHECKING:
+    from batchpay.workflows.file_check import FileRequest
+    from batchpay.workflows.run import ProcessOwner, RunRequest
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOptions:
+    """How a payment file is read and what its rows are checked against, as far as a call may choose."""
+
+    as_of: datetime.date | None = None
+    """The day that counts as today; today where it is None."""
+    normalize: bool = False
+    warnings_as_errors: bool = False
+    allow_duplicates: bool = False
+    allow_open_ended: bool = False
+    format: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+    map_file: str | None = None
+    expect_rows: int | None = None
+    expect_cents: int | None = None
+    max_errors: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SendOptions:
+    """How a run sends, as far as a call may choose; None leaves the setting as it is."""
+
+    rate: str | None = None
+    workers: int | None = None
+    max_in_doubt: int | None = None
+    until: float | None = None
+    """Unix time after which no further row is begun."""
+    limit: int | None = None
+    """Most rows begun in all files together."""
+    preflight: bool | None = None
+    """Whether the gateway is asked about itself and its accounts first."""
+
+
+def file_request(path: str, rejects: Path | None, options: CheckOptions, settings: Settings) -> FileRequest:
+    """Say how a file is read and what its rows are checked against; raises SettingsNotUsable."""
+    from batchpay.schemas.catalogue import check_rules_off
+    from batchpay.schemas.options import RuleOptions
+    from batchpay.workflows.file_check import FileRequest
+
+    most = parse_cents(settings.limits.max_amount) if settings.limits.max_amount else None
+    if settings.limits.max_amount and most is None:
+        raise SettingsNotUsable("limits.max_amount must be written 12345.67")
+    rules = RuleOptions(
+        as_of=options.as_of or datetime.datetime.now().astimezone().date(),
+        normalize=options.normalize,
+        warnings_as_errors=options.warnings_as_errors,
+        allow_duplicates=options.allow_duplicates,
+        allow_open_ended=options.allow_open_ended,
+        require_agreement=settings.policy.require_agreement,
+        past_start=settings.policy.past_start,
+        max_amount_cents=most,
+        rules_off=frozenset(settings.policy.rules_off),
+    )
+    not_ours = check_rules_off(rules.rules_off)
+    if not_ours:
+        raise SettingsNotUsable(
+            f"policy.rules_off names {', '.join(not_ours)}, which is no house rule (batchpay rules)"
+        )
+    return FileRequest(
+        path=path,
+        rules=rules,
+        rejects=rejects,
+        format=options.format,
+        encoding=options.encoding,
+        sheet=options.sheet,
+        map_file=options.map_file,
+        expect_rows=options.expect_rows,
+        expect_cents=options.expect_cents,
+        max_errors=options.max_errors,
+    )
+
+
+def sending_settings(settings: Settings, options: SendOptions) -> Settings:
+    """Lay the options of this call over the settings."""
+    names = ("rate", "workers", "max_in_doubt")
+    chosen = {name: value for name in names if (value := getattr(options, name)) is not None}
+    return dataclasses.replace(settings, submit=dataclasses.replace(settings.submit, **chosen))
+
+
+def run_request(settings: Settings, credentials: Credentials, options: SendOptions, owner: ProcessOwner) -> RunRequest:
+    """Say how far a run may go, and what it asks the gateway first; the results' path comes later."""
+    from batchpay.gateway.preflight import Preflight
+    from batchpay.sending.sender import Limits
+    from batchpay.workflows.run import RunRequest
+
+    preflight = None if options.preflight is False else Preflight(settings.gateway, credentials)
+    return RunRequest(None, Limits(rows_max=options.limit, until=options.until), preflight, owner=owner)
