@@ -13,10 +13,11 @@ from typing import Any
 
 from batchpay.errors import LedgerBehind, LedgerDamaged
 from batchpay.ledger.payload import place_of, unseal_texts
-from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, STATE_CODES, STATES, read_ranges
+from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, read_ranges
 from batchpay.ledger.sqlite.store import FIRST_MAC, Store, event_mac
-from batchpay.ledger.sqlite.transitions import IN_DOUBT, OPEN, PENDING, REJECTED, SENDING
+from batchpay.ledger.sqlite.transitions import OPEN, PENDING, REJECTED, SENDING
 from batchpay.ledger.sqlite.witness import WitnessRecord
+from batchpay.ledger.states import STATE_CODES, STATES, befores
 from batchpay.payment import State
 
 SMALL_BYTES = 4 << 20
@@ -113,28 +114,10 @@ class _Replay:
             for row in read_ranges(ranges):
                 if row >= len(states):
                     states.extend(bytes(max(row + 1 - len(states), len(states))))
-                if states[row] not in _BEFORE[kind].get(after, ()):
+                if states[row] not in befores(kind).get(after, ()):
                     return f"row {row} can't become {word} by '{kind}'"
                 states[row] = after
         return None
-
-
-_NEW = 0
-_ANSWERED = (PENDING, STATE_CODES[State.ACCEPTED], STATE_CODES[State.DECLINED])
-_SENT_TO: dict[int, tuple[int, ...]] = dict.fromkeys((*_ANSWERED, IN_DOUBT), (SENDING,))
-_BEFORE: dict[str, dict[int, tuple[int, ...]]] = {
-    "registered": {PENDING: (_NEW,), REJECTED: (_NEW,)},
-    "released": {PENDING: (REJECTED,)},
-    "progress": {**_SENT_TO, SENDING: (PENDING,)},
-    "merged": _SENT_TO,
-    "recovered": {IN_DOUBT: (SENDING,)},
-    "rejected": {REJECTED: (PENDING,)},
-    "resolved": dict.fromkeys(_ANSWERED, (IN_DOUBT,)),
-    "doubted": {IN_DOUBT: (PENDING, SENDING)},
-    "started": {},
-    "finished": {},
-}
-"""Which states a row may come from, by kind of event and new state."""
 
 
 def _check_history(store: Store, connection: sqlite3.Connection, replay: _Replay) -> list[str]:

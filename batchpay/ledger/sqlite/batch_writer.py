@@ -15,10 +15,11 @@ from batchpay.errors import BatchpayError
 from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, place_of, seal_texts
 from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns
-from batchpay.ledger.sqlite.encoding import DIRECTION_CODES, STATE_CODES, digest_numbers, now_ms, row_id, write_ranges
+from batchpay.ledger.sqlite.encoding import DIRECTION_CODES, digest_numbers, now_ms, row_id, write_ranges
 from batchpay.ledger.sqlite.preconditions import translated
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.sqlite.totals import TotalsDelta
+from batchpay.ledger.states import NEW, STATE_CODES, require, require_person
 from batchpay.payment import State
 
 _REJECTED = STATE_CODES[State.REJECTED]
@@ -86,6 +87,8 @@ class SqliteRegistering:
         self._who = who
         self._meanwhile = transaction.execute("SELECT count(*) FROM batch").fetchone()[0] != batch.batch_count_seen
         self._name = self._free_name()
+        for state in (_PENDING, _REJECTED):
+            require("registered", NEW, state)
         self._id = self._insert_batch()
         self._chunks = ChunkWriter(store, transaction, self._id)
         self._changes = TotalsDelta()
@@ -229,6 +232,8 @@ def registering(store: Store, batch: NewBatch, who: str) -> Iterator[SqliteRegis
 def release(store: Store, batch: int, payments: Sequence[PaymentColumns], who: str, why: str) -> int:
     """Turn rejected rows to pending; see contract.Ledger.release."""
     released: list[int] = []
+    require("released", _REJECTED, _PENDING)
+    require_person("released", who, why)
     with store.transaction() as transaction:
         writer = ChunkWriter(store, transaction, batch)
         changes = TotalsDelta()
@@ -272,8 +277,8 @@ def _release_columns(
         direction = DIRECTION_CODES[chosen.directions[index]]
         transaction.execute(
             "UPDATE row SET state = ?, reasons = NULL, seal = NULL, direction = ?, chunk = ?, payee = ?, account = ?"
-            " WHERE id = ?",
-            (_PENDING, direction, chunks[index], chosen.payees[index], chosen.accounts[index], ids[index]),
+            " WHERE id = ? AND state = ?",
+            (_PENDING, direction, chunks[index], chosen.payees[index], chosen.accounts[index], ids[index], _REJECTED),
         )
         changes.add(_REJECTED, before, -1, -chosen.amounts_cents[index])
         changes.add(_PENDING, direction, 1, chosen.amounts_cents[index])

@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 from itertools import compress
 
 from batchpay.ledger.records import Earlier, Lookup
-from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, STATE_CODES, digest_numbers, to_ms
+from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, digest_numbers, to_ms
 from batchpay.ledger.sqlite.store import Store
+from batchpay.ledger.states import STATE_CODES
 from batchpay.payment import State
 
 _COUNTED = ", ".join(str(STATE_CODES[s]) for s in (State.PENDING, State.SENDING, State.ACCEPTED, State.IN_DOUBT))

@@ -7,17 +7,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from batchpay.payment import Direction, State
+from batchpay.payment import Direction
 
-STATE_CODES = {
-    State.REJECTED: 2,
-    State.PENDING: 3,
-    State.SENDING: 4,
-    State.ACCEPTED: 5,
-    State.DECLINED: 6,
-    State.IN_DOUBT: 7,
-}
-STATES = {code: state for state, code in STATE_CODES.items()}
 DIRECTION_CODES = {Direction.DEBIT.value: 1, Direction.CREDIT.value: 2}
 DIRECTIONS = {code: word for word, code in DIRECTION_CODES.items()}
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from batchpay.ledger.records import PayeeFacts
-from batchpay.ledger.sqlite.encoding import STATE_CODES, id_range
+from batchpay.ledger.sqlite.encoding import id_range
 from batchpay.ledger.sqlite.store import Store, Transaction
+from batchpay.ledger.states import STATE_CODES
 from batchpay.payment import State
 
 _REMEMBER = f"""

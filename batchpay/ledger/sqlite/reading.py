@@ -11,16 +11,9 @@ from typing import Any
 from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow, RowColumns
-from batchpay.ledger.sqlite.encoding import (
-    DIRECTIONS,
-    ROW_MASK,
-    STATE_CODES,
-    STATES,
-    id_range,
-    maybe_datetime,
-    to_datetime,
-)
+from batchpay.ledger.sqlite.encoding import DIRECTIONS, ROW_MASK, id_range, maybe_datetime, to_datetime
 from batchpay.ledger.sqlite.store import Store
+from batchpay.ledger.states import STATE_CODES, STATES
 from batchpay.payment import Answer, Direction, State, Totals
 
 _BATCH = (

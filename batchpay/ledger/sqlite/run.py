@@ -18,6 +18,7 @@ from batchpay.ledger.sqlite.preconditions import translated
 from batchpay.ledger.sqlite.spill import Spill, Spilled, read_spill, spill_files, spill_path
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, REJECTED, SENDING, Mover
+from batchpay.ledger.states import IllegalMove
 from batchpay.payment import Outcome
 from batchpay.writing.atomic import sync_directory
 
@@ -53,23 +54,20 @@ class SqliteRun:
     def _start(self, transaction: Transaction, name: str, spilled_files: Sequence[Path]) -> tuple[int, int]:
         """Merge what was spilled, put what is still in sending in doubt, take the batch over: one transaction."""
         at = now_ms()
-        merging = Mover(transaction, self._batch)
+        merging = Mover(transaction, self._batch, "merged", self._who)
         unused: list[int] = []
         for path in spilled_files:
             for spilled in read_spill(path, self._store.keys, name):
                 if not self._merge(transaction, merging, spilled, at):
                     unused.append(spilled.row)
-        merged = merging.finish()
-        if merged or unused:
-            transaction.event("merged", self._batch, self._who, None, merged | ({"unused": unused} if unused else {}))
+        merging.finish(**({"unused": unused} if unused else {}))
 
-        recovering = Mover(transaction, self._batch)
+        recovering = Mover(transaction, self._batch, "recovered", self._who, RECOVERED_REASON)
         found = recovering.ids_in(SENDING)
         for row in found:
             recovering.move(row, SENDING, IN_DOUBT)
             recovering.note_attempt(row, IN_DOUBT, RECOVERED_REASON, at=None)
-        if found:
-            transaction.event("recovered", self._batch, self._who, RECOVERED_REASON, recovering.finish())
+        recovering.finish()
 
         transaction.execute("UPDATE batch SET token = ? WHERE id = ?", (self._token, self._batch))
         run = transaction.execute(
@@ -84,7 +82,10 @@ class SqliteRun:
             "SELECT 1 FROM row WHERE id = ? AND state = ? AND attempts = ?",
             (row_id(self._batch, spilled.row), SENDING, spilled.attempt),
         ).fetchone()
-        return bool(still) and bool(merging.end([(spilled.row, spilled.outcome)], at))
+        try:
+            return bool(still) and bool(merging.end([(spilled.row, spilled.outcome)], at))
+        except IllegalMove:
+            return False  # what proves nothing is not merged: the row is in doubt like any other found in sending
 
     def _remove(self, spilled_files: Sequence[Path]) -> None:
         # What is left of them by a crash just here is merged again, to no effect: the rows are not in sending any more.
@@ -133,15 +134,13 @@ class SqliteRun:
         try:
             with self._store.transaction() as transaction:
                 self._check_token(transaction)
-                mover = Mover(transaction, self._batch)
+                mover = Mover(transaction, self._batch, "progress", self._who)
                 ended = mover.end(outcomes, at)
                 for row, _ in outcomes:
                     if row not in ended:
                         raise LedgerDamaged(f"row {row} has an outcome, and the ledger does not hold it as being sent")
                 granted = mover.grant(intents, at)
-                moved = mover.finish()
-                if moved:
-                    transaction.event("progress", self._batch, self._who, None, moved)
+                mover.finish()
         except BaseException:
             # Outcomes of this group go to the spill file. A later commit could let a row be sent anew, and a spilled
             # outcome of its earlier attempt must never be held against that one: so there is no later commit.
@@ -165,13 +164,11 @@ class SqliteRun:
         self._refuse_if_dead()
         with self._store.transaction() as transaction:
             self._check_token(transaction)
-            mover = Mover(transaction, self._batch)
+            mover = Mover(transaction, self._batch, "rejected", self._who, reason)
             for row in rows:
                 if not mover.move(row, PENDING, REJECTED, reason):
                     raise LedgerNotUsable(f"row {row} is not pending, so it is not rejected any more")
-            moved = mover.finish()
-            if moved:
-                transaction.event("rejected", self._batch, self._who, reason, moved)
+            mover.finish()
 
     def finish(self, stopped: str | None) -> None:
         """See contract.Run."""

@@ -77,7 +77,8 @@ class Spill:
         answer = spilled.outcome.answer
         text = json.dumps(
             [self._batch, spilled.row, spilled.attempt, spilled.outcome.state.value, spilled.outcome.reason,
-             answer.http_status, answer.response_code, answer.message, answer.gateway_reference],
+             answer.http_status, answer.response_code, answer.message, answer.gateway_reference,
+             spilled.outcome.bytes_sent],
         ).encode()  # fmt: skip
         return text + b" " + self._keys.mac("spill", text).hex().encode() + b"\n"
 
@@ -107,6 +108,8 @@ def read_spill(path: Path, keys: Keys, batch: str) -> Iterator[Spilled]:
         text, _, proof = line.rpartition(b" ")
         if proof != keys.mac("spill", text).hex().encode():
             continue
-        name, row, attempt, state, reason, status, code, message, reference = json.loads(text)
+        # A line of an earlier version ends before the bytes sent, which it had looked at itself.
+        name, row, attempt, state, reason, status, code, message, reference, *sent = json.loads(text)
         if name == batch:
-            yield Spilled(row, attempt, Outcome(State(state), reason, Answer(status, code, message, reference)))
+            answer = Answer(status, code, message, reference)
+            yield Spilled(row, attempt, Outcome(State(state), reason, answer, *sent))

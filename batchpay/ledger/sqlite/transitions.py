@@ -1,6 +1,7 @@
 """Moving rows from state to state: compare-and-set, with their totals and their chunk's open rows.
 
-Every change of a row after its registration goes through `Mover`, inside a transaction that also appends an event.
+Every change of a row's state after its registration goes through `Mover`, which asserts the table of legal moves
+(ledger/states.py) and appends the event that records them, in one transaction.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from itertools import chain, repeat
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
-from batchpay.ledger.sqlite.encoding import ROW_MASK, STATE_CODES, STATES, row_id, write_ranges
+from batchpay.ledger.sqlite.encoding import ROW_MASK, row_id, write_ranges
 from batchpay.ledger.sqlite.store import Transaction
 from batchpay.ledger.sqlite.totals import TotalsDelta
+from batchpay.ledger.states import STATE_CODES, STATES, IllegalMove, require, require_outcome, require_person
 from batchpay.payment import Outcome, State
 
 REJECTED = STATE_CODES[State.REJECTED]
@@ -63,9 +65,11 @@ _ROWS_A_STATEMENT = 100
 
 
 class Mover:
-    """The rows of one batch that one transaction moves."""
+    """The rows of one batch that one event moves."""
 
-    def __init__(self, transaction: Transaction, batch: int) -> None:
+    def __init__(self, transaction: Transaction, batch: int, event: str, who: str, why: str | None = None) -> None:
+        require_person(event, who, why)
+        self._event, self._who, self._why = event, who, why
         self._keys = transaction.keys
         self._transaction = transaction
         self._batch = batch
@@ -74,8 +78,14 @@ class Mover:
         self._moved: defaultdict[int, list[int]] = defaultdict(list)
 
     def move(self, row: int, before: int, after: int, reasons: str | None = None) -> bool:
-        """Move a row if it is in the state `before`; tells whether it was. `reasons` stand on a rejected row only."""
+        """Move a row if it is in the state `before`; tells whether it was. `reasons` stand on a rejected row only.
+
+        Raises IllegalMove where the table does not have the move.
+        """
+        require(self._event, before, after)
         identity = row_id(self._batch, row)
+        if after == REJECTED:
+            self._require_unsent(identity)
         seal = self._seal_of_rejected(identity, reasons) if reasons is not None else None
         found = self._transaction.execute(_MOVE, (after, reasons, seal, identity, before)).fetchall()
         if not found:
@@ -89,6 +99,7 @@ class Mover:
 
     def grant(self, rows: Sequence[int], at: int) -> dict[int, int]:
         """Move pending rows to sending; gives the number of each one's attempt. Others are left out."""
+        require(self._event, PENDING, SENDING)
         identities = {row_id(self._batch, row): row for row in rows}
         granted: dict[int, int] = {}
         for identity, cents, direction, attempts in self._group(_GRANTABLE, list(identities)):
@@ -111,6 +122,7 @@ class Mover:
         attempts: list[tuple[int | str | bytes | None, ...]] = []
         for identity, cents, direction, chunk, attempt, sent_at in self._group(_BEING_SENT, list(proved)):
             row, outcome = proved[identity]
+            require_outcome(self._event, outcome)
             if attempt is None:
                 raise LedgerDamaged(f"the ledger is damaged: row {row} was being sent, and its attempt is not recorded")
             state, answer = STATE_CODES[outcome.state], outcome.answer
@@ -172,8 +184,11 @@ class Mover:
         )
         return [identity & ROW_MASK for (identity,) in found]
 
-    def finish(self) -> dict[str, str]:
-        """Write totals, erase the bodies of chunks with no open row; gives the moved rows for the event."""
+    def finish(self, **more: Any) -> None:
+        """Write totals, erase the bodies of chunks with no open row, append the event if there is anything to tell.
+
+        The event holds the rows moved, and `more` of its own.
+        """
         self._changes.write(self._transaction, self._batch)
         for chunk, rows in self._closed.items():
             left = self._transaction.execute(
@@ -183,11 +198,21 @@ class Mover:
                 raise LedgerDamaged(f"the ledger is damaged: chunk {chunk} is not there")
             if left[0][0] == 0:
                 self._transaction.execute("DELETE FROM body WHERE chunk = ?", (chunk,))
-        return {STATES[state].value: write_ranges(rows) for state, rows in self._moved.items()}
+        detail = {STATES[state].value: write_ranges(rows) for state, rows in self._moved.items()} | more
+        if detail:
+            self._transaction.event(self._event, self._batch, self._who, self._why, detail)
 
     def _seal_of_rejected(self, identity: int, reasons: str) -> bytes:
         found = self._transaction.execute("SELECT line, amount_cents FROM row WHERE id = ?", (identity,)).fetchone()
         return self._keys.seal_values("rejected", (identity, *(found or ()), reasons))
+
+    def _require_unsent(self, identity: int) -> None:
+        found = self._transaction.execute(
+            f"SELECT 1 FROM attempt WHERE id = ? AND state <> {PENDING}",  # noqa: S608
+            (identity,),
+        ).fetchone()
+        if found:
+            raise IllegalMove(f"row {identity & ROW_MASK} may have been sent, so it can't be rejected any more")
 
     def _refuse_contradiction(self, identity: int) -> None:
         """Stop where the row says pending and its attempt says otherwise: never send on one damaged byte."""
