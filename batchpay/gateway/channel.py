@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+import requests
 from requests.structures import CaseInsensitiveDict
 
 from batchpay import __version__
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.connection import ExchangeFailed, problem_of
 from batchpay.gateway.origin import Origin
-from batchpay.gateway.transport import SendProof, Transport, WitnessedRequest
+from batchpay.gateway.transport import GatewaySession, ProvenRequest, SendProof, Transport
 from batchpay.gateway.wire import header_block
 from batchpay.settings import GatewaySettings, Secret
 
@@ -23,7 +24,7 @@ _HEADERS = {
     "Content-Type": "application/json",
     "User-Agent": f"batchpay/{__version__}",
 }
-_HEADS_KEPT = 8
+_REQUESTS_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,13 @@ class Channel:
     ) -> None:
         """Check settings and headers, open nothing; raises SettingsNotUsable."""
         self._transport = Transport(settings, secret_headers)
-        self._headers: CaseInsensitiveDict[str] = CaseInsensitiveDict({**_HEADERS, **headers})
-        # One payment's head is like the next one's, and making it takes as long as reading an answer.
-        self._head = lru_cache(_HEADS_KEPT)(self._make_head)
+        self._session = GatewaySession(self._transport)
+        sent = {**_HEADERS, **headers}
+        self._session.headers = CaseInsensitiveDict(sent)
+        # One payment's request is like the next one's, and preparing it takes longer than sending it.
+        self._request = lru_cache(_REQUESTS_KEPT)(self._prepare)
         try:
-            header_block(self._headers.items())
+            header_block(sent.items())
             header_block([(name, "") for name in secret_headers])
         except ValueError:
             raise SettingsNotUsable(
@@ -74,20 +77,20 @@ class Channel:
 
         `path` begins with / and may hold a query.
         """
-        witness = SendProof() if before_first_byte is None else SendProof(before_first_byte)
-        url, head = self._head(method, path)
-        request = WitnessedRequest(method, url, self._headers, body, witness, head)
+        proof = SendProof() if before_first_byte is None else SendProof(before_first_byte)
+        request = self._request(method, path).copy_for(body, proof)
         started = time.monotonic()
         try:
-            response = self._transport.send(request)
+            # `stream` and `proxies`: the body is read already, and no proxy is looked for in the environment.
+            response = self._session.send(request, allow_redirects=False, stream=True, proxies={})
         except ExchangeFailed as failed:
             return Exchange(
                 http_status=None,
                 headers={},
                 body=b"",
-                bytes_sent=witness.bytes_sent,
+                bytes_sent=proof.bytes_sent,
                 elapsed_s=time.monotonic() - started,
-                tls_version=witness.tls_version,
+                tls_version=proof.tls_version,
                 problem=problem_of(failed),
                 certificate=failed.certificate,
             )
@@ -95,14 +98,15 @@ class Channel:
             http_status=response.status_code,
             headers=dict(response.headers.lower_items()),
             body=response.content,
-            bytes_sent=witness.bytes_sent,
+            bytes_sent=proof.bytes_sent,
             elapsed_s=response.elapsed.total_seconds(),
-            tls_version=witness.tls_version,
+            tls_version=proof.tls_version,
         )
 
-    def _make_head(self, method: str, path: str) -> tuple[str, memoryview]:
-        url = f"{self._transport.origin}{path}"
-        return url, self._transport.head(method, url, self._headers)
+    def _prepare(self, method: str, path: str) -> ProvenRequest:
+        prepared = self._session.prepare_request(requests.Request(method, f"{self.origin}{path}"))
+        url, headers = prepared.url or "", prepared.headers
+        return ProvenRequest.prepared(prepared, self._transport.head(method, url, headers))
 
     def drop_connection(self) -> None:
         """Begin the next request of this thread on a new connection: what came over this one is not to be trusted."""
@@ -110,4 +114,4 @@ class Channel:
 
     def close(self) -> None:
         """End all connections."""
-        self._transport.close()
+        self._session.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import select
 import socket
@@ -75,41 +76,57 @@ def tls_context(settings: GatewaySettings) -> ssl.SSLContext:
 class Connection:
     """An open connection, used by one thread."""
 
-    __slots__ = ("_poll", "_socket", "tls_version", "used_at")
+    __slots__ = ("_poll", "_socket", "_tls", "tls_version", "unasked", "used_at")
 
     def __init__(self, opened: socket.socket) -> None:
         self._socket = opened
+        self._tls = isinstance(opened, ssl.SSLSocket)
+        if not self._tls:
+            opened.setblocking(True)  # or Python would poll before each call, beside our own poll
         self._poll = select.poll()
         self._poll.register(opened, select.POLLIN)
         self.tls_version = opened.version() if isinstance(opened, ssl.SSLSocket) else None
+        self.unasked = b""
+        """The first bytes that came in unasked; set by `is_quiet`."""
         self.used_at = time.monotonic()
 
     def is_quiet(self) -> bool:
         """Whether nothing has come in unasked: an end, an error or an answer that nobody waits for."""
         if not self._poll.poll(0):
             return True
-        if not isinstance(self._socket, ssl.SSLSocket):
-            return False
-        try:  # TLS 1.3 sends session tickets unasked: they make the socket readable and hold no data
-            self._socket.settimeout(0)
-            self._socket.recv(1)
-        except ssl.SSLWantReadError:
+        try:
+            if self._tls:  # TLS 1.3 sends session tickets unasked: they make the socket readable and hold no data
+                self._socket.settimeout(0)
+                self.unasked = self._socket.recv(RECEIVE_BYTES)
+            else:
+                self.unasked = self._socket.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT)
+        except (ssl.SSLWantReadError, BlockingIOError):
             return True
         except OSError:
             return False
         return False
 
-    def wait_until(self, deadline: float) -> None:
-        """Bound the next write or read; raises TimeoutError where the deadline is over."""
-        self._socket.settimeout(remaining_s(deadline))
+    def send(self, data: memoryview, deadline: float) -> int:
+        """Write some of the data and return how much; raises TimeoutError where the deadline is over."""
+        left_s = remaining_s(deadline)
+        if not self._tls:
+            with contextlib.suppress(BlockingIOError):  # nearly always the buffer has room for a whole payment
+                return self._socket.send(data, socket.MSG_DONTWAIT)
+        self._socket.settimeout(left_s)
+        try:
+            return self._socket.send(data)
+        finally:
+            if not self._tls:
+                self._socket.setblocking(True)
 
-    def send(self, data: memoryview) -> int:
-        """Write some of the data; returns how much."""
-        return self._socket.send(data)
-
-    def receive(self) -> bytes:
-        """Wait for the next bytes; empty when the other side has closed."""
-        return self._socket.recv(RECEIVE_BYTES)
+    def receive(self, deadline: float) -> bytes:
+        """Wait for the next bytes, empty when the other side has closed; raises TimeoutError at the deadline."""
+        if self._tls:
+            self._socket.settimeout(remaining_s(deadline))
+            return self._socket.recv(RECEIVE_BYTES)
+        while not self._poll.poll(math.ceil(remaining_s(deadline) * 1000)):
+            pass
+        return self._socket.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT)
 
     def shut_down(self) -> None:
         """End the connection under a thread that waits on it."""

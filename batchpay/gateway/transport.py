@@ -2,7 +2,7 @@
 
 The order is fixed: connection first, then `SendProof.before_first_byte` (the ledger's durable commit), then the bytes,
 counted before each write. So `SendProof.bytes_sent == 0` after a failure proves that no byte of the request left,
-whatever exception came up; the classes of exceptions prove nothing. Nothing is sent again, no redirect is looked at, no
+whatever exception came up; the classes of exceptions prove nothing. Nothing is sent again, no redirect is followed, no
 cookie kept, and nothing is taken from the environment.
 """
 
@@ -11,17 +11,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Any
 
 import requests
 from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 
-from batchpay.gateway.connection import Connection, Connector, ExchangeFailed, problem_of
+from batchpay.gateway.connection import Connection, Connector, ExchangeFailed, problem_of, remaining_s
 from batchpay.gateway.origin import check_origin
 from batchpay.gateway.wire import AnswerReader, AnswerRefused, checked_target, header_block
 from batchpay.settings import GatewaySettings, Secret
+
+UNASKED_ANSWER = (
+    "an answer came that nobody had asked for: neither this row's answer nor that of the row before is proven"
+)
+_STEADY_S = 1.0
+"""A connection used so recently is looked at once, right before the first byte, and not when it is chosen as well."""
 
 
 def _nothing() -> None:
@@ -41,19 +46,44 @@ class SendProof:
         self.tls_version: str | None = None
 
 
-class WitnessedRequest(requests.PreparedRequest):
-    """A prepared request that carries its witness."""
+class ProvenRequest(requests.PreparedRequest):
+    """A prepared request with its proof; a copy for the next payment shares all but body and proof."""
 
-    witness: SendProof
-    head: memoryview | None
-    """What `Transport.head` made of method, url and headers, where that was done already."""
-
-    def __init__(
-        self, method: str, url: str, headers: Any, body: bytes, witness: SendProof, head: memoryview | None = None
-    ) -> None:
+    def __init__(self, head: memoryview | None = None) -> None:
         super().__init__()
         self.head = head
-        self.method, self.url, self.headers, self.body, self.witness = method, url, headers, body, witness
+        """What `Transport.head` made of method, url and headers: the same for each copy."""
+        self.proof = SendProof()
+
+    @classmethod
+    def prepared(cls, prepared: requests.PreparedRequest, head: memoryview | None) -> ProvenRequest:
+        """Take over what a session prepared."""
+        request = cls(head)
+        request.method, request.url, request.headers, request.body = (
+            prepared.method, prepared.url, prepared.headers, prepared.body,
+        )  # fmt: skip
+        return request
+
+    def copy_for(self, body: bytes, proof: SendProof) -> ProvenRequest:
+        """Give the same request with another body."""
+        request = ProvenRequest(self.head)
+        request.method, request.url, request.headers = self.method, self.url, self.headers
+        request.body, request.proof = body, proof
+        return request
+
+
+class GatewaySession(requests.Session):
+    """A session that knows one origin, over one transport, and nothing of the environment, cookies and redirects."""
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__()
+        self.trust_env = False
+        self.adapters.clear()
+        self.mount(f"{transport.origin}/", transport)
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """None: a redirect is an answer like any other, and its target is not even read."""
+        return None
 
 
 class Transport(BaseAdapter):
@@ -66,6 +96,7 @@ class Transport(BaseAdapter):
         self._connector = Connector(self.origin, settings)
         self._prefix = str(self.origin)
         self._timeout_s = settings.timeout
+        self._keep_alive = settings.keep_alive
         self._idle_s = settings.idle_s
         self._answer_bytes_max = settings.answer_bytes_max
         self._secret_headers = dict(secret_headers)
@@ -87,28 +118,28 @@ class Transport(BaseAdapter):
         Deadline, authorities and proxy are those of the settings: what requests hands down beside the request (it may
         stem from the environment) is not looked at.
         """
-        started = time.monotonic()
-        deadline = started + self._timeout_s
-        witness = request.witness if isinstance(request, WitnessedRequest) else SendProof()
+        deadline = time.monotonic() + self._timeout_s
+        proof = request.proof if isinstance(request, ProvenRequest) else SendProof()
         message = self._message(request)
         connection = self._connection(deadline)
-        witness.tls_version = connection.tls_version
-        witness.before_first_byte()
+        proof.tls_version = connection.tls_version
+        proof.before_first_byte()
         if not connection.is_quiet():  # the commit took time in which a kept connection may have ended
             self._drop(connection)
             connection = self._connection(deadline)
         try:
-            reader = self._exchange(connection, message, witness, deadline)
+            reader = self._exchange(connection, message, proof, deadline)
+            self._check_in_step(connection)
         except BaseException as error:
             self._drop(connection)
             if not isinstance(error, Exception):
                 raise
             raise ExchangeFailed(problem_of(error)) from None
-        if reader.keep_alive:
+        if reader.keep_alive and self._keep_alive:
             connection.used_at = time.monotonic()
         else:
             self._drop(connection)
-        return _response(request, reader, time.monotonic() - started)
+        return _response(request, reader)
 
     def drop_connection(self) -> None:
         """End this thread's connection, which may be out of step: its next answer may belong to an earlier request."""
@@ -124,20 +155,17 @@ class Transport(BaseAdapter):
             connection.shut_down()
             connection.close()
 
-    def _exchange(
-        self, connection: Connection, message: memoryview, witness: SendProof, deadline: float
-    ) -> AnswerReader:
+    def _exchange(self, connection: Connection, message: memoryview, proof: SendProof, deadline: float) -> AnswerReader:
         """Write the request and read its answer."""
         reader = AnswerReader(self._answer_bytes_max)
         while message:
-            connection.wait_until(deadline)
-            witness.bytes_sent += len(message)  # before the write: what fails half-way counts as sent
-            written = connection.send(message)
-            witness.bytes_sent -= len(message) - written
+            remaining_s(deadline)  # before the bytes are counted: a deadline that is over has sent nothing
+            proof.bytes_sent += len(message)  # before the write: what fails half-way counts as sent
+            written = connection.send(message, deadline)
+            proof.bytes_sent -= len(message) - written
             message = message[written:]
         while not reader.done:
-            connection.wait_until(deadline)
-            data = connection.receive()
+            data = connection.receive(deadline)
             if not data:
                 raise ExchangeFailed("the connection was closed before the answer was complete")
             try:
@@ -146,11 +174,23 @@ class Transport(BaseAdapter):
                 raise ExchangeFailed(str(refused)) from None
         return reader
 
+    def _check_in_step(self, connection: Connection) -> None:
+        """Raise ExchangeFailed if the answer just read may be another request's.
+
+        A gateway or proxy that answers twice shifts every later answer on its connections by one. It shows by an answer
+        that nobody waits for: behind this one, or before this request, when the thread's connection was changed.
+        """
+        connection.is_quiet()
+        out_of_step, self._local.out_of_step = getattr(self._local, "out_of_step", False), False
+        if out_of_step or _is_answer(connection.unasked):
+            connection.unasked = b""  # this row carries the doubt, not the one after it as well
+            raise ExchangeFailed(UNASKED_ANSWER)
+
     def _message(self, request: requests.PreparedRequest) -> memoryview:
         """The whole request as bytes; a memoryview, since its repr shows nothing of them."""
         body = request.body or b""
         body = body.encode() if isinstance(body, str) else body
-        head = request.head if isinstance(request, WitnessedRequest) else None
+        head = request.head if isinstance(request, ProvenRequest) else None
         if head is None:
             head = self.head(request.method or "", request.url or "", request.headers)
         length = b"Content-Length: %d\r\n" % len(body) if body or request.method != "GET" else b""
@@ -161,9 +201,11 @@ class Transport(BaseAdapter):
         if not url.startswith(self._prefix):
             raise ValueError(f"a request for another place than {self.origin}")
         target = checked_target(url[len(self._prefix) :])
+        ours = ("content-length", "connection")
+        given = [(name, value) for name, value in headers.items() if name.lower() not in ours]
         parts = (
             f"{method} {target} HTTP/1.1\r\nHost: {self.origin.authority}\r\n".encode("ascii"),
-            header_block((name, value) for name, value in headers.items() if name.lower() != "content-length"),
+            header_block([*given, ("Connection", "keep-alive" if self._keep_alive else "close")]),
             header_block((name, secret.reveal()) for name, secret in self._secret_headers.items()),
         )
         return memoryview(b"".join(parts))
@@ -172,7 +214,10 @@ class Transport(BaseAdapter):
         """Give this thread's kept connection if it is still good, else a new one."""
         kept: Connection | None = getattr(self._local, "connection", None)
         if kept is not None:
-            if time.monotonic() - kept.used_at <= self._idle_s and kept.is_quiet():
+            idle_s = time.monotonic() - kept.used_at
+            if idle_s <= self._idle_s and idle_s < _STEADY_S:
+                return kept
+            if kept.is_quiet() and idle_s <= self._idle_s:
                 return kept
             self._drop(kept)
         connection = self._connector.open(deadline)
@@ -185,13 +230,21 @@ class Transport(BaseAdapter):
         return connection
 
     def _drop(self, connection: Connection) -> None:
+        """End a connection; where an answer came over it that nobody asked for, the next one is not trusted either."""
+        if _is_answer(connection.unasked):
+            self._local.out_of_step = True
         self._local.connection = None
         with self._lock:
             self._connections.discard(connection)
         connection.close()
 
 
-def _response(request: requests.PreparedRequest, reader: AnswerReader, elapsed_s: float) -> requests.Response:
+def _is_answer(unasked: bytes) -> bool:
+    """Whether what came unasked may answer a payment: a server that ends an idle connection may say so with a 408."""
+    return bool(unasked) and not unasked.startswith((b"HTTP/1.1 408", b"HTTP/1.0 408"))
+
+
+def _response(request: requests.PreparedRequest, reader: AnswerReader) -> requests.Response:
     """The answer as requests knows it, its body read."""
     response = requests.Response()
     response.status_code = reader.http_status
@@ -200,5 +253,4 @@ def _response(request: requests.PreparedRequest, reader: AnswerReader, elapsed_s
     response._content_consumed = True  # type: ignore[attr-defined]
     response.url = request.url or ""
     response.request = request
-    response.elapsed = timedelta(seconds=elapsed_s)
     return response

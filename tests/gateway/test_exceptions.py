@@ -62,15 +62,15 @@ class Raising(Connection):
     error: BaseException
     phase: str
 
-    def send(self, data: memoryview) -> int:
+    def send(self, data: memoryview, deadline: float) -> int:
         if self.phase == "write":
             raise self.error
-        return super().send(data)
+        return super().send(data, deadline)
 
-    def receive(self) -> bytes:
+    def receive(self, deadline: float) -> bytes:
         if self.phase == "read":
             raise self.error
-        return super().receive()
+        return super().receive(deadline)
 
 
 @pytest.mark.parametrize("cls", exception_classes())

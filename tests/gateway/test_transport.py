@@ -5,17 +5,24 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import select
+import socket
 import threading
+import time
 import traceback
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import requests
 import requests.exceptions
 import trustme
+from requests.structures import CaseInsensitiveDict
 
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.payments import PaymentsClient
-from batchpay.gateway.transport import SendProof, Transport, WitnessedRequest
+from batchpay.gateway.transport import UNASKED_ANSWER, GatewaySession, ProvenRequest, SendProof, Transport
+from batchpay.gateway.wire import header_block
 from batchpay.payment import Outcome, State
 from batchpay.settings import GatewaySettings
 from tests.support.fault_client import (
@@ -126,36 +133,109 @@ def test_idle_connection_is_thrown_away() -> None:
     assert server.connections == 2
 
 
-@pytest.mark.parametrize("late", [b"", success("T-late"), b"HTTP/1.1 408 Request Timeout\r\n\r\n", b"x"])
-@pytest.mark.parametrize("tls", [None, "good"])
-def test_readable_connection_is_not_used_again(
-    late: bytes, tls: str | None, authority: trustme.CA, bundle: str
-) -> None:
-    """A kept connection that has ended, or holds an answer nobody waits for, is thrown away: no answer moves on."""
-    ended = threading.Event()
+@contextlib.contextmanager
+def answering_twice(late: bytes | None, tls: str | None, authority: trustme.CA) -> Iterator[tuple[FaultServer, Late]]:
+    """Answer the first request and, while the next row is being committed, send more or close."""
+    released, ended = threading.Event(), threading.Event()
 
     def answer_and_more(conversation: Conversation) -> None:
         conversation.write(success(f"T-{conversation.invoice}"))
         released.wait(5)
-        if late:
-            conversation.write(late)
-        else:
+        if late is None:
             conversation.socket.close()
+        else:
+            conversation.write(late)
         ended.set()
 
-    released = threading.Event()
     fault = Fault(frozenset({State.ACCEPTED}), on_request=answer_and_more, tls=tls)
-    with FaultServer(fault, authority) as server, client_of(server, ca_bundle=bundle) as client:
+    with FaultServer(fault, authority) as server:
+        yield server, Late(released, ended)
+
+
+class Late:
+    """What the server is told, and what it tells."""
+
+    def __init__(self, released: threading.Event, ended: threading.Event) -> None:
+        self._released, self._ended = released, ended
+
+    def go_on(self) -> None:
+        """Let the server do what comes late, and wait until it has."""
+        self._released.set()
+        assert self._ended.wait(5)
+
+
+@pytest.mark.parametrize("late", [None, b"HTTP/1.1 408 Request Timeout\r\n\r\n"])
+@pytest.mark.parametrize("tls", [None, "good"])
+def test_connection_that_has_ended_is_not_used_again(
+    late: bytes | None, tls: str | None, authority: trustme.CA, bundle: str
+) -> None:
+    """A kept connection that has ended, or was given up with a 408, is replaced: the next row loses nothing by it."""
+    with answering_twice(late, tls, authority) as (server, event), client_of(server, ca_bundle=bundle) as client:
         assert client.pay(body("a"), nothing).answer.gateway_reference == "T-a"
         server.armed = False
-        released.set()
-
-        def wait_for_end() -> None:
-            assert ended.wait(5)
-
-        outcome = client.pay(body("b"), wait_for_end)
-        assert outcome.answer.gateway_reference == "T-b"
+        assert client.pay(body("b"), event.go_on).answer.gateway_reference == "T-b"
         assert (server.connections, server.bodies) == (2, {"a": 1, "b": 1})
+
+
+@pytest.mark.parametrize("late", [success("T-late"), b"x"])
+@pytest.mark.parametrize("tls", [None, "good"])
+def test_gateway_that_answers_twice_proves_nothing_for_the_next_row(
+    late: bytes, tls: str | None, authority: trustme.CA, bundle: str
+) -> None:
+    """An answer that nobody asked for ends its connection and leaves the next row in doubt; the one after is proven.
+
+    A proxy that answered one request twice gave every later payment the answer of the payment before it.
+    """
+    with answering_twice(late, tls, authority) as (server, event), client_of(server, ca_bundle=bundle) as client:
+        assert client.pay(body("a"), nothing).answer.gateway_reference == "T-a"
+        server.armed = False
+        outcome = client.pay(body("b"), event.go_on)
+        assert (outcome.state, outcome.reason) == (State.IN_DOUBT, UNASKED_ANSWER)
+        assert client.pay(body("c"), nothing).answer.gateway_reference == "T-c"
+        assert (server.connections, server.bodies) == (3, {"a": 1, "b": 1, "c": 1})
+
+
+def test_answer_with_another_right_behind_it_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two answers to one request leave it in doubt also where the first one fills what was read; the next is proven."""
+    monkeypatch.setattr("batchpay.gateway.connection.RECEIVE_BYTES", len(success("T-x")))
+    twice = Fault(frozenset(), on_request=lambda conversation: conversation.write(success("T-x") * 2))
+    with FaultServer(twice) as server, client_of(server) as client:
+        assert client.pay(body("a"), nothing).reason == UNASKED_ANSWER
+        server.armed = False
+        assert client.pay(body("b"), nothing).answer.gateway_reference == "T-b"
+
+
+def test_answer_that_comes_twice_while_idle_counts_too() -> None:
+    """The second answer is seen as well when the connection is given up because it was idle for too long."""
+    sent = threading.Event()
+
+    def answer_twice(conversation: Conversation) -> None:
+        conversation.write(success("T-a"))
+        sent.wait(5)
+        conversation.write(success("T-a"))
+
+    with FaultServer(Fault(frozenset(), on_request=answer_twice)) as server, client_of(server, idle_s=0.0) as client:
+        assert client.pay(body("a"), nothing).state is State.ACCEPTED
+        sent.set()
+        deadline = time.monotonic() + 5
+        while server.armed and time.monotonic() < deadline:  # until the second answer is there
+            server.armed = not select.select([client_socket(client)], [], [], 0.01)[0]
+        assert client.pay(body("b"), nothing).reason == UNASKED_ANSWER
+
+
+def client_socket(client: PaymentsClient) -> socket.socket:
+    """The one connection that a client keeps."""
+    (connection,) = client._channel._transport._connections
+    return connection._socket
+
+
+def test_keep_alive_switched_off() -> None:
+    """With gateway.keep_alive = false each payment has a connection of its own, and says so."""
+    with FaultServer(GOOD) as server, client_of(server, keep_alive=False) as client:
+        for invoice in "abc":
+            assert client.pay(body(invoice), nothing).state is State.ACCEPTED
+        assert server.connections == 3
+    assert all(b"\r\nConnection: close" in head for head in server.heads)
 
 
 def test_connection_that_ends_during_the_commit_is_replaced() -> None:
@@ -206,10 +286,20 @@ def test_cookies_are_not_kept() -> None:
     assert not any(b"ookie" in head for head in server.heads)
 
 
+def request_for(url: str, body: bytes) -> requests.PreparedRequest:
+    """A prepared request as nobody but a mistake of ours would make it: requests itself refuses some of these URLs."""
+    request = requests.PreparedRequest()
+    request.method, request.url, request.body = "POST", url, body
+    request.headers = CaseInsensitiveDict()
+    return request
+
+
 def test_request_for_another_origin_is_refused() -> None:
     """The adapter writes nothing for a URL outside its origin, however alike."""
     with FaultServer(GOOD) as server:
         transport = Transport(settings_for(server), {})
+        session = GatewaySession(transport)
+        assert list(session.adapters.values()) == [transport], "requests' own adapters are gone"
         for url in (
             f"{server.base_url}0/x",
             f"{server.base_url}.evil/x",
@@ -217,7 +307,9 @@ def test_request_for_another_origin_is_refused() -> None:
             f"{server.base_url}@evil/",
         ):
             with pytest.raises(ValueError, match=r"another place|a path must begin"):
-                transport.send(WitnessedRequest("POST", url, {}, b"", SendProof()))
+                transport.send(request_for(url, b""))
+            with pytest.raises((ValueError, requests.exceptions.InvalidSchema)):
+                session.send(request_for(url, b""))
         assert server.request_bytes == 0
 
 
@@ -238,6 +330,17 @@ def test_unusable_settings_are_refused_before_anything(changes: dict[str, str]) 
     """Settings that can't stand on the wire are refused when the client is made."""
     with pytest.raises(SettingsNotUsable):
         PaymentsClient(GatewaySettings(**{"base_url": "http://127.0.0.1:1", **changes}), CREDENTIALS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["id\r\nX-Injected: 1", "id\nX: 1", "id\r", "id\x00", "id\x7f", "\u0130d"])
+def test_header_values_are_checked_one_by_one(value: str) -> None:
+    """A line break in gateway.api_id made a header of its own, since only the lines as a whole were checked."""
+    with pytest.raises(SettingsNotUsable, match=r"gateway\.api_id"):
+        PaymentsClient(GatewaySettings(base_url="http://127.0.0.1:1"), replace(CREDENTIALS, api_id=value))
+    with pytest.raises(ValueError, match="can't stand in a header"):
+        header_block([("X", value)])
+    with pytest.raises(ValueError, match="can't stand in a header"):
+        header_block([(value, "x")])
 
 
 # Secrets
@@ -269,12 +372,13 @@ def test_no_secret_shows_anywhere(caplog: pytest.LogCaptureFixture, capfd: pytes
             shown += [repr(client.pay(body(), nothing)), repr(client), repr(vars(client))]
         transport = Transport(settings_for(server), {"SERVICE-API-KEY": CREDENTIALS.api_key})
         with contextlib.closing(transport):
-            for witness in (SendProof(fail), SendProof()):
+            for proof in (SendProof(fail), SendProof()):
                 server.fault = Fault(frozenset(), on_request=lambda conversation: conversation.socket.close())
-                request = WitnessedRequest("POST", f"{server.base_url}/x", {}, body(), witness)
-                shown += [repr(item) for item in (transport, vars(transport), request, witness)]
+                session = GatewaySession(transport)
+                request = ProvenRequest.prepared(request_for(f"{server.base_url}/x", b""), None).copy_for(body(), proof)
+                shown += [repr(item) for item in (transport, vars(transport), session, vars(session), request, proof)]
                 with pytest.raises((LookupError, requests.ConnectionError)) as caught:
-                    transport.send(request)
+                    session.send(request)
                 shown.append(locals_shown(caught.value))
     shown += [caplog.text, *capfd.readouterr()]
     for secret in (ACCOUNT, ROUTING, KEY):
