@@ -11,7 +11,7 @@ import polars as pl
 from batchpay.schemas import checks
 from batchpay.schemas.columns import ACH
 from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.rule import Rule, choice, column_rules, error, node_schema, required, warning
+from batchpay.schemas.rule import Rule, choice, column_rules, copied_text, error, node_schema, required, warning
 from batchpay.schemas.tables import (
     SEC_BUSINESS,
     SEC_CHECK,
@@ -33,6 +33,7 @@ def ach_schema(options: RuleOptions) -> pa.DataFrameSchema:
 def ach_rules(options: RuleOptions) -> list[Rule]:
     """Rules of the ach node, in the order of its columns."""
     own = {
+        "achBankName": [copied_text("achBankName")],
         "achNameOnCheck": _name(),
         "achAccountNumber": _account(),
         "achRoutingNumber": _routing(),
@@ -85,6 +86,7 @@ def _name() -> list[Rule]:
             name.str.len_chars() > most,
             screen=name.str.len_bytes() > most,
         ),
+        copied_text("achNameOnCheck"),
     ]
 
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import polars as pl
 
 from batchpay.schemas import checks
-from batchpay.schemas.rule import Rule, choice, error, required, warning
+from batchpay.schemas.rule import Rule, choice, copied_text, error, required, warning
 from batchpay.schemas.tables import COUNTRIES, STATES
 
 
 def address_rules(node: str) -> dict[str, list[Rule]]:
     """Rules of a node's names and address, by column; `node` is billing or shipping."""
     state, zip_code, country, phone = (f"{node}{part}" for part in ("State", "Zip", "Country", "Phone"))
+    copied = {
+        f"{node}{part}": [copied_text(f"{node}{part}")] for part in ("Company", "AddressLine1", "AddressLine2", "City")
+    }
     return {
-        f"{node}FirstName": [required(f"{node}FirstName")],
-        f"{node}LastName": [required(f"{node}LastName")],
+        **copied,
+        f"{node}FirstName": [required(f"{node}FirstName"), copied_text(f"{node}FirstName")],
+        f"{node}LastName": [required(f"{node}LastName"), copied_text(f"{node}LastName")],
         state: [
             error(
                 state,

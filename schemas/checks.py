@@ -26,6 +26,12 @@ CHECK_NUMBER_DIGITS_MAX = 15
 """Length of the ACH entry's check serial number field."""
 
 _FORBIDDEN = r"\p{Cc}\x{FFFD}\x{202A}-\x{202E}\x{2066}-\x{2069}"
+_NO_BREAK_SPACES = r"\x{A0}\x{2007}\x{202F}"
+_ZERO_WIDTH = r"\x{200B}-\x{200D}\x{2060}\x{FEFF}"
+_UNSEEN = rf"\p{{Cf}}\p{{Default_Ignorable_Code_Point}}{_NO_BREAK_SPACES}\x{{2011}}"
+_CONTINUED = r"\x{A0}-\x{BF}€‚ƒ„…†‡ˆ‰Š‹ŒŽ•˜™š›œžŸ"
+_DECODED_TWICE = rf"(?:[ÂÃ][{_CONTINUED}‘’“”–—]|[ÄÅ][{_CONTINUED}]|â€)"
+"""Two bytes of UTF-8 read as two characters of Windows-1252; after `Ä` and `Å`, which end words, no quotation marks."""
 _MONEY = r"^[0-9]+\.[0-9]{2}$"
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -70,6 +76,20 @@ def has_outer_whitespace(cell: pl.Expr) -> pl.Expr:
 def has_unclean_characters(cell: pl.Expr) -> pl.Expr:
     """Either of the two above, in one look."""
     return cell.str.contains(rf"^\s|\s$|[{_FORBIDDEN}]")
+
+
+def has_unseen_characters(cell: pl.Expr) -> pl.Expr:
+    """What no identifier may hold: forbidden characters, and any by which two that look the same differ.
+
+    Format characters (Unicode Cf), what is ignorable by default (Unicode Standard Annex 44), and the no-break forms of
+    space and hyphen.
+    """
+    return cell.str.contains(f"[{_FORBIDDEN}{_UNSEEN}]")
+
+
+def has_copied_characters(cell: pl.Expr) -> pl.Expr:
+    """What copying from a web page or decoding twice leaves in a name: no-break spaces, zero-width characters, `Ã©`."""
+    return cell.str.contains(f"[{_NO_BREAK_SPACES}{_ZERO_WIDTH}]|{_DECODED_TWICE}")
 
 
 def has_outer_blank(cell: pl.Expr) -> pl.Expr:

@@ -31,7 +31,7 @@ PAYMENT_ID = "paymentId"
 COLUMNS = (PAYMENT_ID, *GATEWAY_COLUMNS)
 PLAIN = "_plain"
 """In a chunk of rows, true where a reader has seen that no cell of the row holds a character that the rules for every
-text forbid, nor white space other than the blank."""
+text forbid, nor white space other than the blank, nor what a name that was copied or decoded twice is known by."""
 
 REQUIRED = (
     "gatewayId", "transactionType", "recurringIndicator", "amount", "billingFirstName", "billingLastName",

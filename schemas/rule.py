@@ -17,10 +17,11 @@ import polars as pl
 from pandera.api.polars.types import PolarsData
 
 from batchpay.schemas import checks
+from batchpay.schemas.columns import PAYMENT_ID
 from batchpay.schemas.options import RuleOptions
 
-TEXT_CODES = ("characters", "whitespace", "length")
-"""Codes of the rules for every text, which stand alone before a column's own."""
+IDENTIFIERS = (PAYMENT_ID, "invoiceNumber")
+"""Columns by which a payment is found again: two texts in them that look the same must be the same."""
 MONEY_WORDS = "digits, a point, exactly two decimals, no sign, symbol or thousands separator"
 MONEY_MESSAGE = "write digits, a point and two decimals and nothing else, like 1250.00"
 
@@ -53,6 +54,10 @@ class Rule:
     """Whether the look of the nearest rule before it that has one of its own is true wherever this rule fails."""
     proves_clean: bool = False
     """Whether a cell on which this rule's screen is not true can't break a rule for every text."""
+    plain_keeps: bool = False
+    """Whether plain text (batchpay.schemas.columns.PLAIN) can't break it."""
+    is_for_every_text: bool = False
+    """Whether it is one of RULES.md's 'every text', and not a column's own rule of the same code."""
     prerequisites: tuple[Rule, ...] = ()
     """Rules of the same column that must be kept before this one is asked; set by `column_rules`."""
 
@@ -65,11 +70,6 @@ class Rule:
     def is_error(self) -> bool:
         """Whether the row goes to the rejects."""
         return self.severity == "error"
-
-    @property
-    def is_for_every_text(self) -> bool:
-        """Whether it is one of RULES.md's 'every text', and not a column's own rule of the same code."""
-        return self.code in TEXT_CODES and self.source == "H"
 
     @property
     def failed(self) -> pl.Expr:
@@ -143,14 +143,18 @@ def text_rules(column: str) -> list[Rule]:
     cell = pl.col(column)
     # An account number must not stand in a suggestion, which is printed and logged.
     trimmed = None if column == "achAccountNumber" else checks.trimmed(cell)
-    return [
+    words, failed = "control characters, NUL, U+FFFD, bidirectional overrides", checks.has_forbidden_characters(cell)
+    if column in IDENTIFIERS:
+        words = "every invisible or format character (Unicode Cf, default-ignorable), no-break spaces and hyphens"
+        failed = checks.has_unseen_characters(cell)
+    rules = [
         error(
             column,
             "characters",
             "H",
-            "control characters, NUL, U+FFFD, bidirectional overrides",
+            words,
             "holds characters that can't be shown, type it anew instead of pasting it",
-            checks.has_forbidden_characters(cell),
+            failed,
         ),
         error(
             column,
@@ -171,6 +175,20 @@ def text_rules(column: str) -> list[Rule]:
             screen=checks.may_be_too_long(cell),
         ),
     ]
+    return [replace(rule, is_for_every_text=True) for rule in rules]
+
+
+def copied_text(column: str) -> Rule:
+    """Make the warning of a name or an address that was copied from elsewhere, or decoded twice."""
+    return warning(
+        column,
+        "characters",
+        "H",
+        "a no-break space, a zero-width character, or text that looks decoded twice (`RenÃ©e`)",
+        "holds a character that can't be seen, or was garbled on its way (like RenÃ©e), type it anew",
+        checks.has_copied_characters(pl.col(column)),
+        plain_keeps=True,
+    )
 
 
 def column_rules(column: str, own: Iterable[Rule], options: RuleOptions) -> list[Rule]:
@@ -205,6 +223,8 @@ def breaks_text_rules(rules: Iterable[Rule], *, plain: bool = False) -> pl.Expr 
     looks = []
     if codes & {"characters", "whitespace"}:
         looks.append(checks.has_outer_blank(cell) if plain else checks.has_unclean_characters(cell))
+    if "characters" in codes and own[0].column in IDENTIFIERS:
+        looks.append(checks.has_unseen_characters(cell))
     if "length" in codes:
         looks.append(checks.may_be_too_long(cell))
     return reduce(or_, looks)

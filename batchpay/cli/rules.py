@@ -63,7 +63,10 @@ def _table(facts: list[RuleFacts], typed: list[RuleFacts]) -> list[tuple[str, ..
 
 
 def _is_for_every_text(fact: RuleFacts) -> bool:
-    return fact.code in _EVERY_TEXT and fact.source == "H"
+    from batchpay.schemas.rule import IDENTIFIERS
+
+    stricter = fact.code == "characters" and fact.column in IDENTIFIERS
+    return fact.code in _EVERY_TEXT and fact.source == "H" and fact.severity == "error" and not stricter
 
 
 def _line(column: str, fact: RuleFacts) -> tuple[str, ...]:

@@ -87,7 +87,11 @@ class RuleBook:
         own = [index for index, rule in enumerate(self.rules) if index not in self._all_text_rules()]
         self._sharing = {index: self._leader(index) for index in own if self.rules[index].screen_shared}
         looks = {index: self.rules[index].look.alias(str(index)) for index in own if index not in self._sharing}
-        self._screens = {plain: [*looks.values(), *text_screens[plain]] for plain in (False, True)}
+        self._screens = {
+            plain: [look for index, look in looks.items() if not (plain and self.rules[index].plain_keeps)]
+            + text_screens[plain]
+            for plain in (False, True)
+        }
 
     def _leader(self, index: int) -> int:
         """Find the rule whose look a rule shares."""

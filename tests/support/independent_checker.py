@@ -7,11 +7,13 @@ in the schemas can't hide in a shared table or helper.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from itertools import pairwise
 
 from tests.support.banking_days import is_banking_day
 from tests.support.checker_tables import CA_PROVINCES, COUNTRIES, CURRENCIES, SEC_CODES, US_STATES
@@ -54,6 +56,21 @@ REQUIRED_COLUMNS = (
 )  # fmt: skip
 
 _CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffd]")
+_IDENTIFIERS = ("paymentId", "invoiceNumber")
+_IGNORABLE = (
+    (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F),
+    (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF),
+    (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
+)  # fmt: skip
+"""Default_Ignorable_Code_Point of the Unicode Character Database."""
+_NO_BREAK = frozenset("\xa0\u2007\u202f")
+_ZERO_WIDTH = frozenset("\u200b\u200c\u200d\u2060\ufeff")
+_CONTINUATIONS = frozenset(
+    [chr(code) for code in range(0xA0, 0xC0)]
+    + [bytes([byte]).decode("cp1252") for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)]
+)
+"""What the later bytes of a character in UTF-8 are in Windows-1252."""
+_QUOTES = frozenset("‘’“”–—")
 _WHITE_SPACE = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | {
     chr(point) for point in range(0x2000, 0x200B)
 }
@@ -135,6 +152,7 @@ def _checked_row(cells: Mapping[str, str | None], as_of: date, options: Options)
     for column, value in row.cells.items():
         if value is not None:
             _text(row, column, value)
+    _copied(row)
     for column in REQUIRED_COLUMNS:
         if row.cells[column] is None:
             row.malform(column, "required")
@@ -153,8 +171,40 @@ def _checked_row(cells: Mapping[str, str | None], as_of: date, options: Options)
     return row
 
 
+def _names_and_addresses() -> tuple[str, ...]:
+    parts = ("FirstName", "LastName", "Company", "AddressLine1", "AddressLine2", "City")
+    return (*(f"{node}{part}" for node in ("billing", "shipping") for part in parts), "achBankName", "achNameOnCheck")
+
+
+def _is_unseen(character: str) -> bool:
+    ignorable = any(first <= ord(character) <= last for first, last in _IGNORABLE)
+    return ignorable or unicodedata.category(character) == "Cf" or character in _NO_BREAK or character == "\u2011"
+
+
+def _is_garbled(value: str) -> bool:
+    """Whether two characters stand together as the two bytes of one do when UTF-8 is read as Windows-1252."""
+    for first, second in pairwise(value):
+        if first in "ÂÃ" and second in _CONTINUATIONS:
+            return True
+        if first in "ÄÅ" and second in _CONTINUATIONS - _QUOTES:
+            return True
+        if first + second == "â€":
+            return True
+    return False
+
+
+def _copied(row: _Row) -> None:
+    for column in _names_and_addresses():
+        value = row.cells[column]
+        text_rules = {(column, code, ERROR) for code in ("characters", "whitespace", "length")}
+        if value is None or row.findings & text_rules:
+            continue
+        if any(character in _NO_BREAK | _ZERO_WIDTH for character in value) or _is_garbled(value):
+            row.warn(column, "characters")
+
+
 def _text(row: _Row, column: str, value: str) -> None:
-    if _CHARACTERS.search(value):
+    if _CHARACTERS.search(value) or (column in _IDENTIFIERS and any(map(_is_unseen, value))):
         row.malform(column, "characters")
     if value[0] in _WHITE_SPACE or value[-1] in _WHITE_SPACE:
         row.malform(column, "whitespace")

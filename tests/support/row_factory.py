@@ -46,6 +46,9 @@ _FREE_COLUMNS = (
     "invoiceNumber", "billingInternalId", "billingCompany", "billingAddressLine1", "billingAddressLine2", "billingCity",
     "shippingCompany", "shippingAddressLine1", "shippingAddressLine2", "shippingCity", "achBankName",
 )  # fmt: skip
+_NAMES_AND_ADDRESSES = (
+    "FirstName", "LastName", "Company", "AddressLine1", "AddressLine2", "City", "BankName", "NameOnCheck",
+)  # fmt: skip
 _BANKING_DAYS = tuple(
     day.strftime("%m/%d/%Y")
     for day in (AS_OF + timedelta(days=number) for number in range(1500))
@@ -166,6 +169,19 @@ def _with_a_forbidden_character(value: str, random: Random) -> str:
     return value[:at] + forbidden + value[at:] + "."
 
 
+def _with_an_unseen_character(value: str, random: Random) -> str:
+    unseen = random.choice(
+        "\x1b\ufffd\u202e\xad\u200b\u200d\u2060\ufeff\u034f\u3164\ufe0f\U000e0041\xa0\u202f\u2011\u2007"
+    )
+    at = random.randrange(len(value)) + 1
+    return value[:at] + unseen + value[at:] + "."
+
+
+def _with_a_copied_character(value: str, random: Random) -> str:
+    copied = random.choice(("\xa0", "\u202f", "\u200b", "\u200d", "\ufeff", "Ã©", "Ã¼", "Â·", "Å‚", "Ä™", "â€™"))
+    return f"{value[:3]}{copied}x"
+
+
 def _with_white_space(value: str, random: Random) -> str:
     space = random.choice((" ", "\u00a0", "\u3000", "\u2003", "\u2028"))
     return random.choice((space + value, value + space, space))
@@ -248,8 +264,11 @@ def _own_mutations() -> dict[Finding, Mutation]:
         found[phone, "phone", ERROR] = _one(phone, *_BAD_PHONES)
     for column in REQUIRED_COLUMNS:
         found[column, "required", ERROR] = _one(column, None)
+    for column in (name for name in ALL_COLUMNS if name.endswith(_NAMES_AND_ADDRESSES)):
+        found[column, "characters", WARNING] = _broken_text(column, _with_a_copied_character)
     for column in ALL_COLUMNS:
-        found[column, "characters", ERROR] = _broken_text(column, _with_a_forbidden_character)
+        unseen = _with_an_unseen_character if column in ("paymentId", "invoiceNumber") else _with_a_forbidden_character
+        found[column, "characters", ERROR] = _broken_text(column, unseen)
         found[column, "whitespace", ERROR] = _broken_text(column, _with_white_space)
         found[column, "length", ERROR] = _broken_text(column, _too_long)
     return found

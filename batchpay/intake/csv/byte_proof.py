@@ -9,9 +9,13 @@ from nanoarrow.c_array import c_array_from_buffers
 _BLANK, _MARK, _RETURN, _BREAK, _DELETE = b' "\r\n\x7f'
 _AROUND = (_MARK, _RETURN, _BREAK)
 _LINE_BREAK = pl.Series([_BREAK], dtype=pl.UInt8)
-_ODD_AFTER_LEAD = {0xC2: (0x80, 0xA0), 0xE1: (0x9A, 0x9A), 0xE2: (0x80, 0x81), 0xE3: (0x80, 0x80), 0xEF: (0xBF, 0xBF)}
-"""How all control characters, white space, U+FFFD and bidirectional marks beyond ASCII begin in UTF-8: a first byte and
-the range of the second. Other characters begin so too, quotation marks of books among them."""
+_ODD_AFTER_LEAD = {
+    0xC2: (0x80, 0xA0), 0xC3: (0x82, 0x85), 0xE1: (0x9A, 0x9A), 0xE2: (0x80, 0x82), 0xE3: (0x80, 0x80),
+    0xEF: (0xBB, 0xBF),
+}  # fmt: skip
+"""How all control characters, white space, U+FFFD, zero-width and bidirectional marks beyond ASCII begin in UTF-8, and
+the letters that text decoded twice is known by: a first byte and the range of the second. Others begin so too,
+quotation marks of books and the euro sign among them."""
 
 
 class Octets:
