@@ -8,25 +8,16 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from batchpay.sandbox.options import Options
-from batchpay.sandbox.server import running
 from tests.support.command import Home
 from tests.support.openapi import Description
 from tests.support.sandbox_requests import account_node, control
 
 CREATE_C = ("--gateway-name=processorC_cc", "--mode=test", "--accept-amex=0", "--active-level2=0", "--active-level3=1")
 CREATE_A = ("--gateway-name=processorA_ach", "--mode=live", "--active-level2=0", "--active-level3=0", "--user-id=clerk")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with running(Options(port=0)) as url:
-        yield url
 
 
 @pytest.fixture

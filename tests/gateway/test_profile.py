@@ -23,26 +23,28 @@ def state(profile: Profile, status: int, body: Any = None, **headers: str) -> St
     return profile.outcome_of(status, headers, json.dumps(body or {}).encode()).state
 
 
-@pytest.mark.parametrize("status", range(100, 1000))
-def test_every_status_has_the_contracts_meaning(status: int) -> None:
+def test_every_status_has_the_contracts_meaning() -> None:
     """Each HTTP status from 100 to 999 means what CONTRACT.md's table says."""
-    outcome = load().outcome_of(status, {}, b'{"status":"declined"}')
-    if 200 <= status < 300 or status in (400, 402, 404, 405, 410, 413, 415, 422):
-        assert outcome.state is State.DECLINED
-    elif status in (401, 403, 429):
-        assert outcome.state is State.PENDING
-    else:
-        assert outcome.state is State.IN_DOUBT
-    assert (outcome.stop is not None) is (status in (401, 403, 404, 405, 415) or 300 <= status < 400)
-    if status in (401, 403):
-        assert outcome.stop == "credentials refused"
+    profile = load()
+    for status in range(100, 1000):
+        outcome = profile.outcome_of(status, {}, b'{"status":"declined"}')
+        if 200 <= status < 300 or status in (400, 402, 404, 405, 410, 413, 415, 422):
+            expected = State.DECLINED
+        elif status in (401, 403, 429):
+            expected = State.PENDING
+        else:
+            expected = State.IN_DOUBT
+        stops = status in (401, 403, 404, 405, 415) or 300 <= status < 400
+        assert (status, outcome.state, outcome.stop is not None) == (status, expected, stops)
+        if status in (401, 403):
+            assert outcome.stop == "credentials refused"
 
 
-@pytest.mark.parametrize("status", range(100, 1000))
-def test_success_outside_2xx_is_never_accepted(status: int) -> None:
+def test_success_outside_2xx_is_never_accepted() -> None:
     """The word `success` makes a payment accepted only with a 2xx status; with a refusal it proves nothing."""
-    found = state(load(), status, {"status": "success"})
-    assert found is (State.ACCEPTED if 200 <= status < 300 else State.IN_DOUBT)
+    profile = load()
+    found = {status: state(profile, status, {"status": "success"}) for status in range(100, 1000)}
+    assert found == {status: State.ACCEPTED if 200 <= status < 300 else State.IN_DOUBT for status in range(100, 1000)}
 
 
 def test_switches_for_429_and_503() -> None:

@@ -36,20 +36,8 @@ from tests.support.fault_client import (
     client_of,
     nothing,
     settings_for,
-    write_bundle,
 )
 from tests.support.fault_server import Conversation, Fault, FaultServer, answer, success
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def bundle(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_bundle(authority, tmp_path_factory.mktemp("authority"))
-
 
 # What is sent
 

@@ -33,19 +33,6 @@ def client_of(url: str, key: str = "sandbox-key", **settings: Any) -> Iterator[A
         client.close()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with running(Options(port=0)) as url:
-        yield url
-
-
-@pytest.fixture
-def url(server: str) -> str:
-    """A sandbox as fresh as at its start."""
-    control(server, "POST", "reset")
-    return server
-
-
 @pytest.fixture
 def client(url: str) -> Iterator[AccountsClient]:
     with client_of(url) as opened:

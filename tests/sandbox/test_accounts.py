@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import requests
 
-from batchpay.sandbox.options import Options
-from batchpay.sandbox.server import running
 from tests.support.sandbox_requests import (
     PAYMENT_HEADERS,
     TIMEOUT_S,
@@ -18,19 +15,6 @@ from tests.support.sandbox_requests import (
     control,
     with_cell,
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with running(Options(port=0)) as url:
-        yield url
-
-
-@pytest.fixture
-def url(server: str) -> str:
-    """A sandbox as fresh as at its start."""
-    control(server, "POST", "reset")
-    return server
 
 
 def success(url: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:

@@ -27,19 +27,6 @@ from batchpay.sandbox.server import running
 from tests.support.sandbox_requests import account_request, control, pay, payment_body, recurring_body
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with running(Options(port=0)) as url:
-        yield url
-
-
-@pytest.fixture
-def url(server: str) -> str:
-    """A sandbox as fresh as at its start."""
-    control(server, "POST", "reset")
-    return server
-
-
 def outcome(url: str) -> str:
     """`200` and the like, or what became of the connection."""
     try:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
-import pytest
 import schemathesis
 import yaml
 from hypothesis import strategies
@@ -17,8 +15,7 @@ from schemathesis.config import SchemathesisConfig
 from batchpay.sandbox import codes
 from batchpay.sandbox.app import create_app
 from batchpay.sandbox.options import Options
-from batchpay.sandbox.server import running
-from tests.support.sandbox_requests import ACCOUNT_HEADERS, PAYMENT_HEADERS, control
+from tests.support.sandbox_requests import ACCOUNT_HEADERS, PAYMENT_HEADERS
 
 DESCRIPTION = Path(__file__).parents[2] / "schemas" / "gateway.openapi.yaml"
 HEADERS = {**PAYMENT_HEADERS, **ACCOUNT_HEADERS}
@@ -34,19 +31,6 @@ def raw_description() -> dict[str, Any]:
 
 
 schema = schemathesis.openapi.from_dict(raw_description(), config=SchemathesisConfig.from_dict({"seed": 20350115}))
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with running(Options(port=0)) as url:
-        yield url
-
-
-@pytest.fixture
-def url(server: str) -> str:
-    """A sandbox as fresh as at its start."""
-    control(server, "POST", "reset")
-    return server
 
 
 @schema.parametrize()

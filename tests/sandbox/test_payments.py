@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,19 +23,6 @@ from tests.support.sandbox_requests import (
     recurring_body,
     with_cell,
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with running(Options(port=0)) as url:
-        yield url
-
-
-@pytest.fixture
-def url(server: str) -> str:
-    """A sandbox as fresh as at its start."""
-    control(server, "POST", "reset")
-    return server
 
 
 def counts(url: str, operation: str = "payment") -> dict[str, int]:

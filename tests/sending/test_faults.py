@@ -14,21 +14,11 @@ import trustme
 
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.payment import Outcome, State
-from tests.support.fault_client import CREDENTIALS, body, settings_for, write_bundle
+from tests.support.fault_client import CREDENTIALS, body, settings_for
 from tests.support.fault_kinds import FAULTS
 from tests.support.fault_server import Conversation, Fault, FaultServer, answer, success
 
 TIMEOUT_S = 0.4
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def bundle(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_bundle(authority, tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture

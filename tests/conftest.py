@@ -1,0 +1,39 @@
+"""What tests of several rooms stand on: a sandbox in this process, and a certificate authority of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import trustme
+
+from batchpay.sandbox.options import Options
+from batchpay.sandbox.server import running
+from tests.support.fault_client import write_bundle
+from tests.support.sandbox_requests import control
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Origin of a sandbox that serves one module's tests."""
+    with running(Options(port=0)) as url:
+        yield url
+
+
+@pytest.fixture
+def url(server: str) -> str:
+    """Origin of a sandbox as fresh as at its start."""
+    control(server, "POST", "reset")
+    return server
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    """A certificate authority that no machine trusts."""
+    return trustme.CA()
+
+
+@pytest.fixture(scope="session")
+def bundle(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Path of its certificate, for gateway.ca_bundle."""
+    return write_bundle(authority, tmp_path_factory.mktemp("authority"))
