@@ -9,20 +9,10 @@ from urllib.parse import urlsplit
 import polars as pl
 
 from batchpay.errors import FileRefused
-from batchpay.intake.streams import OpenFile, memory_file
+from batchpay.intake.private_copy import PrivateCopy, memory_file, private_copy, seal
+from batchpay.intake.streams import OpenFile
 
 SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "http", "https", "file")
-
-
-class StoredParquet:
-    """A Parquet file in a store: only the parts that are asked for are fetched."""
-
-    def __init__(self, url: str) -> None:
-        self.name = shown_url(url)
-        self.path = url
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
 
 def is_url(path: str) -> bool:
@@ -30,24 +20,16 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
-def open_stored(url: str) -> OpenFile | StoredParquet:
-    """Open a Parquet file where it lies, or take a text file into memory; raises FileRefused."""
-    parts = urlsplit(url)
+def open_stored(url: str, asked: str | None = None) -> OpenFile:
+    """Read an object once into a private copy; raises FileRefused."""
+    parts, name = urlsplit(url), shown_url(url)
     if parts.scheme not in SCHEMES:
-        raise FileRefused(f"{shown_url(url)}: {parts.scheme}:// is no store that can be read")
+        raise FileRefused(f"{name}: {parts.scheme}:// is no store that can be read")
     if parts.path.lower().endswith((".parquet", ".pq")):
-        return StoredParquet(url)
-    # A store shows an object only when it is whole, so the break of its last line, which polars does not tell, is
-    # not needed to know that nothing was cut off.
-    descriptor = memory_file()
-    try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            for line in _lines(url):
-                file.write(line.encode() + b"\n")
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return OpenFile(shown_url(url), descriptor)
+        return OpenFile(name, _parquet(url))
+    # A store shows an object only when it is whole, so the break of its last line, which polars does not give, is not
+    # needed to know that nothing was cut off.
+    return OpenFile(name, private_copy(_lines(url), name, asked))
 
 
 def shown_url(url: str) -> str:
@@ -56,9 +38,22 @@ def shown_url(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
 
 
-def _lines(url: str) -> Iterator[str]:
+def _parquet(url: str) -> PrivateCopy:
+    """Copy a Parquet file by its columns: polars gives no object as it lies there."""
+    descriptor = memory_file()
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            pl.scan_parquet(url, glob=False).sink_parquet(file, compression="lz4", maintain_order=True)
+        seal(descriptor)
+    except Exception:  # its text may hold a signed URL or a cell of the file
+        os.close(descriptor)
+        raise FileRefused(f"{shown_url(url)}: can't be read from its store, or is a broken Parquet file") from None
+    return PrivateCopy(descriptor, os.fstat(descriptor).st_size)
+
+
+def _lines(url: str) -> Iterator[bytes]:
     try:
         for frame in pl.scan_lines(url, glob=False).collect_batches(chunk_size=50_000, maintain_order=True):
-            yield from frame.to_series()
+            yield "".join(f"{line}\n" for line in frame.to_series()).encode()
     except Exception:  # its text may hold a signed URL or a line of the file
         raise FileRefused(f"{shown_url(url)}: can't be read from its store, or is no UTF-8 text") from None

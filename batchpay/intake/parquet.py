@@ -9,7 +9,7 @@ import polars as pl
 from batchpay.errors import FileRefused
 from batchpay.intake.csv.reader import finish_chunk
 from batchpay.intake.header import Header
-from batchpay.intake.object_store import StoredParquet
+from batchpay.intake.one_content import changed_meanwhile
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.typed_cells import render_column
 from batchpay.text import column_name
@@ -26,19 +26,22 @@ the rows themselves; larger parts take more memory.
 class ParquetReader:
     """The rows of a Parquet file."""
 
-    def __init__(self, file: OpenFile | StoredParquet) -> None:
+    def __init__(self, file: OpenFile) -> None:
         self._file = file
         self._path = file.path
-        try:
-            self._schema = pl.read_parquet_schema(self._path)
-        except Exception:  # a PolarsError, an OSError, a panic: its text may quote the file
-            raise FileRefused(f"{file.name}: is a broken Parquet file, or cut off") from None
+        self._schema = self._read_schema()
         self.names = tuple(self._schema)
         for name, kind in self._schema.items():
             if kind.is_nested() or kind in (pl.Binary, pl.Object, pl.Time, pl.Duration, pl.Unknown):
                 raise FileRefused(
                     f"{file.name}: column {column_name(name)} holds {kind}, which is no cell of a payment"
                 )
+
+    def _read_schema(self) -> dict[str, pl.DataType]:
+        try:
+            return dict(pl.read_parquet_schema(self._path))
+        except Exception:  # a PolarsError, an OSError, a panic: its text may quote the file
+            raise FileRefused(f"{self._file.name}: is a broken Parquet file, or cut off") from None
 
     def use(self, header: Header, own_of: Mapping[str, str]) -> None:
         """Say which columns to give, and which column of the rules each stands for (`own_of` turned round)."""
@@ -54,6 +57,8 @@ class ParquetReader:
         """Give the rows in file order; raises FileRefused where the file is broken."""
         names = dict(zip(self.names, self._header.internal, strict=True))
         marked = None if self._header.note_at is None else self.names[self._header.note_at]
+        if self._read_schema() != self._schema:
+            raise changed_meanwhile(self._file.name)
         row = 0
         for part in self._parts():
             columns: list[pl.Expr] = []

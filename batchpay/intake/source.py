@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Self
 
 import polars as pl
 
-from batchpay.errors import FileRefused
 from batchpay.intake.column_map import Mapping
 from batchpay.intake.csv.grammar import read_dialect
 from batchpay.intake.csv.reader import CsvReader, CsvText
 from batchpay.intake.header import Examples, Header, read_header
-from batchpay.intake.object_store import StoredParquet, is_url, open_stored
+from batchpay.intake.kinds import HEAD_BYTES, Kind, kind_of
+from batchpay.intake.object_store import is_url, open_stored
+from batchpay.intake.one_content import OneContent
 from batchpay.intake.parquet import ParquetReader
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.xlsx.reader import XlsxReader
 from batchpay.schemas.columns import COLUMNS, REQUIRED
-
-
-class Kind(StrEnum):
-    """The kinds of payment files."""
-
-    CSV = "csv"
-    PARQUET = "parquet"
-    XLSX = "xlsx"
+from batchpay.writing.identity import FileIdentity
 
 
 @dataclass(frozen=True)
@@ -58,16 +51,21 @@ class Source:
     separator: str = ","
     """Of a CSV; a comma for other kinds."""
     _chunks: Callable[[], Iterator[pl.DataFrame]] = field(default=lambda: iter(()), repr=False)
-    _file: OpenFile | StoredParquet | None = field(default=None, repr=False)
+    _file: OpenFile | None = field(default=None, repr=False)
     _end: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Read the file from its start, some 10,000 rows at a time; may be called again.
 
-        Raises FileRefused where the file turns out to be broken further on, so nothing may be acted on before the
-        last chunk was given.
+        Raises FileRefused where the file turns out to be broken further on, or is not what it was in the first complete
+        reading: nothing may be acted on before the last chunk was given.
         """
         return self._chunks()
+
+    @property
+    def identity(self) -> FileIdentity | None:
+        """Which file of a disk was opened; None for standard input and objects of a store."""
+        return None if self._file is None else self._file.identity
 
     def close(self) -> None:
         """Close the file."""
@@ -97,11 +95,9 @@ def open_source(
     `totals_stated` tells that control totals will be held against the file: only then may a CSV end without a line
     break, since it could be cut off there. `required` names the columns that must be there.
     """
-    file = open_stored(path) if is_url(path) else OpenFile(path)
-    if isinstance(file, StoredParquet):
-        return _with_map_note(_open_parquet(file, mapping, tuple(required)), mapping)
+    file = open_stored(path, format) if is_url(path) else OpenFile(path, asked=format)
     try:
-        kind, packing = _kind_of(file, format)
+        kind, packing = kind_of(file.head(HEAD_BYTES), file.name, format)
         if kind is Kind.CSV:
             source = _open_csv(file, CsvText(file, packing, encoding), mapping, tuple(required), totals_stated)
         elif kind is Kind.PARQUET:
@@ -111,21 +107,17 @@ def open_source(
     except BaseException:
         file.close()
         raise
-    return _with_map_note(source, mapping)
-
-
-def _with_map_note(source: Source, mapping: Mapping | None) -> Source:
-    if mapping is None:
-        return source
-    return replace(source, notes=(*source.notes, f"columns are mapped by {mapping.name}"))
+    notes = source.notes if mapping is None else (*source.notes, f"columns are mapped by {mapping.name}")
+    return replace(source, notes=notes, _chunks=OneContent(source.name, source._chunks))
 
 
 def _open_csv(
     file: OpenFile, text: CsvText, mapping: Mapping | None, required: tuple[str, ...], totals_stated: bool
 ) -> Source:
-    dialect = read_dialect(file.name, text.head())
+    head = text.head()
+    dialect = read_dialect(file.name, head)
     header, own = _headers(file.name, dialect.names, mapping, required)
-    reader = CsvReader(text, dialect, own, unfinished_allowed=totals_stated)
+    reader = CsvReader(text, head, dialect, own, unfinished_allowed=totals_stated)
     return Source(
         name=file.name,
         kind=Kind.CSV,
@@ -141,7 +133,7 @@ def _open_csv(
     )
 
 
-def _open_parquet(file: OpenFile | StoredParquet, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
+def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
     reader = ParquetReader(file)
     header, own = _headers(file.name, reader.names, mapping, required)
     reader.use(own, _own_of(header, own, mapping))
@@ -161,6 +153,7 @@ def _open_parquet(file: OpenFile | StoredParquet, mapping: Mapping | None, requi
 
 def _open_xlsx(file: OpenFile, sheet: str | None, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
     renamed = {} if mapping is None else mapping.columns
+    file.keep_copy()  # two libraries read it, each by itself
     reader = XlsxReader(file, sheet=sheet, known=(*COLUMNS, *renamed), renamed=renamed)
     try:
         header, own = _headers(file.name, reader.names, mapping, required)
@@ -209,40 +202,3 @@ def _mapped(
         return chunks
     own_of = mapping.own_of(own)
     return lambda: (mapping.apply(chunk, header, own_of) for chunk in chunks())
-
-
-_MAGIC = (
-    (b"PAR1", Kind.PARQUET),
-    (b"PK\x03\x04", Kind.XLSX),
-)
-_REFUSED_MAGIC = (
-    (b"\xd0\xcf\x11\xe0", "an old Excel file (.xls) or one protected by a password; save it as .xlsx without one"),
-    (b"PK\x05\x06", "an empty zip archive"),
-    (b"%PDF", "a PDF"),
-    (b"SQLite format 3", "a database"),
-    (b"BZh", "packed with bzip2; batchpay reads gzip and zstd"),
-    (b"\xfd7zXZ", "packed with xz; batchpay reads gzip and zstd"),
-    (b"7z\xbc\xaf", "a 7z archive"),
-    (b"Rar!", "a RAR archive"),
-    (b"ARROW1", "an Arrow file; save it as Parquet"),
-    (b"{\\rtf", "a text document (RTF)"),
-    (b"<!DOCTYPE", "a web page"),
-    (b"<html", "a web page"),
-    (b"<?xml", "XML"),
-)
-_PACKINGS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
-
-
-def _kind_of(file: OpenFile, asked: str | None) -> tuple[Kind, str | None]:
-    """Tell a file's kind and packing by its first bytes, whatever its name; raises FileRefused where it is none."""
-    head = file.head(16)
-    if not head:
-        raise FileRefused(f"{file.name}: is empty")
-    for magic, what in _REFUSED_MAGIC:
-        if head.startswith(magic):
-            raise FileRefused(f"{file.name}: is {what}")
-    kind = next((kind for magic, kind in _MAGIC if head.startswith(magic)), Kind.CSV)
-    if asked is not None and kind != asked:
-        raise FileRefused(f"{file.name}: is no {asked} file" + ("" if kind is Kind.CSV else f" but {kind}"))
-    packing = next((packing for magic, packing in _PACKINGS if head.startswith(magic)), None)
-    return kind, packing

@@ -1,48 +1,61 @@
-"""Opening what a path names: a regular file, or standard input held in memory; read by position, unpacked in a stream.
-
-Nothing here writes to a disk: a payment file holds account numbers.
-"""
+"""Opening what a path names, a regular file or standard input: read by position, unpacked in a stream."""
 
 from __future__ import annotations
 
 import codecs
 import io
 import os
-import shutil
 import stat
 import sys
-import tempfile
 import weakref
 import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from batchpay.errors import FileRefused
+from batchpay.intake.private_copy import BLOCK_BYTES as READ_BYTES
+from batchpay.intake.private_copy import PrivateCopy, given_blocks, private_copy
+from batchpay.writing.identity import FileIdentity
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-READ_BYTES = 1 << 20
 UNPACKED_RATIO_MAX = 200
 """A packed file that grows more than so many times is taken for a bomb (payments grow about ten times)."""
+COPIED_BYTES_MAX = 1 << 30
+"""A workbook of payments has a tenth of it, however many rows."""
 UNPACKED_BYTES_FREE = 64 << 20
 """Below this many bytes the ratio is not looked at."""
 
 
 class OpenFile:
-    """A regular file or standard input, opened once: a file put in its place later is not seen."""
+    """A regular file or a private copy, opened once: a file put in its place later is not seen."""
 
-    def __init__(self, path: str, descriptor: int | None = None) -> None:
+    def __init__(self, path: str, copy: PrivateCopy | None = None, *, asked: str | None = None) -> None:
         self.name = "standard input" if path == "-" else path
-        if descriptor is None:
-            descriptor = _standard_input() if path == "-" else _regular_file(path)
-        self.descriptor = descriptor
-        self._close = weakref.finalize(self, os.close, descriptor)
+        if copy is None and path == "-":
+            copy = private_copy(given_blocks(0), self.name, asked)
+        self._copy = copy
+        self.descriptor = _regular_file(path) if copy is None else copy.descriptor
+        self.identity = FileIdentity.of(os.fstat(self.descriptor)) if copy is None else None
+        """Which file of a disk it is; None for a private copy."""
+        self._close = weakref.finalize(self, os.close, self.descriptor)
 
     @property
     def size(self) -> int:
-        """Bytes of the file now."""
-        return os.fstat(self.descriptor).st_size
+        """Bytes of the file now, or of what was copied."""
+        return self._copy.size if self._copy is not None else os.fstat(self.descriptor).st_size
+
+    def keep_copy(self) -> None:
+        """Go on with a private copy: what is done to the file from now on is not seen. Raises FileRefused."""
+        if self._copy is not None:
+            return
+        if self.size > COPIED_BYTES_MAX:
+            raise FileRefused(f"{self.name}: is larger than {COPIED_BYTES_MAX >> 20} MiB; it is not read")
+        self._copy = private_copy(in_blocks(self.reader()), self.name)
+        self._close()
+        self.descriptor = self._copy.descriptor
+        self._close = weakref.finalize(self, os.close, self.descriptor)
 
     @property
     def path(self) -> str:
@@ -96,22 +109,6 @@ def _regular_file(path: str) -> int:
     if not stat.S_ISREG(mode):
         os.close(descriptor)
         raise FileRefused(f"{path} is no file" + (" but a directory" if stat.S_ISDIR(mode) else ""))
-    return descriptor
-
-
-def memory_file() -> int:
-    """An anonymous file in memory; it never reaches a disk where the system offers memfd."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("payments", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
-def _standard_input() -> int:
-    """Take standard input into memory; unbuffered, so that a signal ends the waiting for more."""
-    descriptor = memory_file()
-    with os.fdopen(os.dup(descriptor), "wb") as file, open(0, "rb", buffering=0, closefd=False) as given:
-        shutil.copyfileobj(given, file, READ_BYTES)
     return descriptor
 
 

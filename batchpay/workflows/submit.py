@@ -17,7 +17,7 @@ import polars as pl
 from batchpay.approval.anomalies import Variance
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.plan import Plan
-from batchpay.errors import FileRefused, LedgerMissing, LedgerNotUsable, WrongUse
+from batchpay.errors import LedgerMissing, LedgerNotUsable, WrongUse
 from batchpay.intake.prefetch import ahead
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.open import open_ledger
@@ -216,14 +216,11 @@ def _write_batch(
         batch_count_seen=checked.batch_count_seen,
         again_reason=submission.reason if submission.again else None,
     )
-    content = request_body.Content(checked.source.chunks, ledger)
     with ledger.register(batch, str(actor)) as registering:
-        for rows in ahead(all_rows(content, request.rules)):
+        for rows in ahead(all_rows(checked.source, request.rules)):
             passed = rows.filter(~checked.verdict.rejected_mask(rows["_row"]))
             for columns in request_body.payment_columns(ledger, passed, checked.source.carried, form):
                 registering.add_payments(columns)
-        if content.digest != checked.digest:
-            raise FileRefused(f"{checked.source.name} changed while it was being read; nothing was registered")
         for rejected in checked.rejected:
             registering.add_rejected(rejected)
         name = registering.finish()

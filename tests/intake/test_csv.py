@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from batchpay.errors import FileRefused
 from batchpay.intake.csv import reader as csv_reader
 from batchpay.intake.csv.grammar import OpenQuote, split_records
-from batchpay.intake.source import Kind, open_source
+from batchpay.intake.kinds import Kind
+from batchpay.intake.source import open_source
 from batchpay.schemas.columns import COLUMNS, REQUIRED
 from tests.support.payment_files import HEADER, VALID, cells, csv_text, line, read, write
 

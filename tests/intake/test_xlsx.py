@@ -15,7 +15,8 @@ import pytest
 from openpyxl import Workbook, load_workbook
 
 from batchpay.errors import FileRefused
-from batchpay.intake.source import Kind, open_source
+from batchpay.intake.kinds import Kind
+from batchpay.intake.source import open_source
 from batchpay.intake.xlsx.cells import render
 from batchpay.intake.xlsx.worker import CHUNK_ROWS
 from batchpay.schemas.columns import REQUIRED

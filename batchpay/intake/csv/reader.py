@@ -26,6 +26,7 @@ from batchpay.intake.csv.grammar import (
     split_records,
 )
 from batchpay.intake.header import EXAMPLE_MARK, UNNAMED, Examples, Header
+from batchpay.intake.one_content import changed_meanwhile
 from batchpay.intake.prefetch import ahead
 from batchpay.intake.streams import OpenFile, in_blocks, recoded, unpacked
 from batchpay.schemas.columns import PLAIN
@@ -65,7 +66,9 @@ class CsvText:
 class CsvReader:
     """The data rows of a CSV file under a header that was read before."""
 
-    def __init__(self, text: CsvText, dialect: Dialect, header: Header, *, unfinished_allowed: bool = False) -> None:
+    def __init__(
+        self, text: CsvText, head: bytes, dialect: Dialect, header: Header, *, unfinished_allowed: bool = False
+    ) -> None:
         self._text = text
         self._name = text.file.name
         self._header = header
@@ -74,7 +77,8 @@ class CsvReader:
         self._places = [f"c{at}" for at in range(len(header.names))]
         self._schema = dict.fromkeys(self._places, pl.String)
         self._unfinished_allowed = unfinished_allowed
-        self._block_bytes = _block_bytes(text.head())
+        self._before_data = head[: dialect.data_at]
+        self._block_bytes = _block_bytes(head)
         self._has_odd_rows = False
         """Where one block has odd rows the next ones hardly are without: they are not tried whole."""
 
@@ -103,12 +107,14 @@ class CsvReader:
         """Cut the stream after the header into blocks of whole lines; the flag tells the last one."""
         pieces: list[bytes] = []
         held = 0
-        skip = self._dialect.data_at
+        skipped = 0
         finished = True
         for piece in self._text.blocks():
             finished = piece.endswith(b"\n") if piece else finished
-            if skip:
-                piece, skip = piece[skip:], max(0, skip - len(piece))
+            if before := self._before_data[skipped : skipped + len(piece)]:
+                if not piece.startswith(before):
+                    raise changed_meanwhile(self._name)
+                piece, skipped = piece[len(before) :], skipped + len(before)
             held += len(piece)
             if held < self._block_bytes:
                 pieces.append(piece)

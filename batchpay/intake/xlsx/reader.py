@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import select
@@ -26,7 +27,7 @@ _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from batchpay.intake.xlsx.
 
 
 class XlsxReader:
-    """The rows of one sheet. The sheet is parsed once for every pass; the first pass begins with the header."""
+    """The rows of one sheet. It is parsed once: what the first pass gives is kept, compressed, for those after it."""
 
     def __init__(self, file: OpenFile, *, sheet: str | None, known: Sequence[str], renamed: Mapping[str, str]) -> None:
         self._file = file
@@ -35,6 +36,7 @@ class XlsxReader:
         first = self._begun.first
         self.names = tuple(first["names"])
         self.notes = tuple(first["notes"])
+        self._kept: list[bytes] | None = None
 
     def use(self, header: Header) -> None:
         """Say which columns to give."""
@@ -42,6 +44,18 @@ class XlsxReader:
 
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Give the rows in file order; raises FileRefused where the workbook can't be read."""
+        if self._kept is not None:
+            yield from (pl.read_ipc(io.BytesIO(packed)) for packed in self._kept)
+            return
+        kept: list[bytes] = []
+        for frame in self._parsed():
+            packed = io.BytesIO()
+            frame.write_ipc(packed, compression="zstd")
+            kept.append(packed.getvalue())
+            yield frame
+        self._kept = kept
+
+    def _parsed(self) -> Iterator[pl.DataFrame]:
         run, self._begun = self._begun or _Run(self._file, self._job), None
         header = self._header
         places = [f"c{at}" for at in range(len(header.names))]

@@ -13,6 +13,7 @@ import contextlib
 import gc
 import itertools
 import json
+import os
 import resource
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -20,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from batchpay.errors import FileRefused
+from batchpay.intake.private_copy import PrivateCopy
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.xlsx import archive
 from batchpay.intake.xlsx.columns import ColumnRenderer
@@ -40,7 +42,8 @@ def main() -> None:
     gc.disable()  # cells are in no cycles, and there are millions
     try:
         _limit()
-        for block in _blocks(OpenFile("-", sys.stdin.fileno()), json.loads(sys.argv[2])):
+        workbook = OpenFile("-", PrivateCopy(sys.stdin.fileno(), os.fstat(sys.stdin.fileno()).st_size))
+        for block in _blocks(workbook, json.loads(sys.argv[2])):
             out.write(block)
     except FileRefused as error:
         out.write(_line({"refused": str(error)}))
