@@ -21,7 +21,8 @@ from batchpay.errors import FileRefused
 from batchpay.intake import private_copy
 from batchpay.intake.source import Source, open_source
 from batchpay.intake.xlsx import reader
-from batchpay.ledger.sqlite.opening import open_ledger
+from batchpay.ledger.open import open_ledger
+from batchpay.payment import Actor
 from batchpay.schemas.options import RuleOptions
 from batchpay.settings import Credentials, GatewaySettings, LedgerSettings, Secret, Settings
 from batchpay.validation.verdict import all_rows
@@ -175,9 +176,9 @@ def test_nothing_is_registered_of_a_file_that_changes(
     )
     settings = dataclasses.replace(Settings(), gateway=GatewaySettings(base_url=ORIGIN, api_id="a"), ledger=ledger)
     request = FileRequest(path, RuleOptions(as_of=date(2026, 1, 1)))
-    submission = flow.SubmitRequest(RunRequest(None))
+    submission, credentials = flow.SubmitRequest(RunRequest(None)), Credentials("a", Secret("k"))
     with pytest.raises(FileRefused, match="changed while it was being read; nothing was registered"):
-        flow.submit(request, submission, settings, Credentials("a", Secret("k")), _Silent(), make_ledger=True)
+        flow.submit(request, submission, settings, credentials, Actor("a", "b"), _Silent(), make_ledger=True)
     with closing(open_ledger(ledger)) as opened:
         assert opened.batch_count() == 0
 
