@@ -31,6 +31,7 @@ from batchpay.ledger.records import (
     RejectedColumns,
     RejectedRow,
     RowColumns,
+    SignOff,
 )
 from batchpay.payment import Outcome, State
 
@@ -119,8 +120,24 @@ class Ledger(Protocol):
     def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:
         """Begin to write a batch."""
 
-    def release(self, batch: str, payments: Sequence[PaymentColumns], who: str, why: str) -> int:
-        """Turn rejected rows of a batch to pending, with their bodies; rows in another state stay. Returns how many."""
+    def release(
+        self, batch: str, payments: Sequence[PaymentColumns], who: str, why: str, sign_off: SignOff | None = None
+    ) -> int:
+        """Turn rejected rows of a batch to pending, with their bodies; rows in another state stay. Returns how many.
+
+        A `sign_off` is recorded in the same transaction.
+        """
+
+    # Plans: register and release use one up in their own transaction
+
+    def use_plan(self, batch: str, who: str, sign_off: SignOff) -> None:
+        """Record a plan that lets pending rows of a batch through and adds none; raises FileRefused if it was used."""
+
+    def batch_of_plan(self, plan: str) -> str | None:
+        """Name the batch that a plan was used for; None while it was not."""
+
+    def approvers(self, batch: str) -> int:
+        """How many people approved all that is pending of a batch: the least over what was registered and released."""
 
     # Running
 

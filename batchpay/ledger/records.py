@@ -109,6 +109,31 @@ class Earlier:
 
 
 @dataclass(frozen=True, slots=True)
+class Approval:
+    """One person's approval of what a plan shows."""
+
+    who: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SignOff:
+    """A plan that what it lets through uses up, and the people who approved it."""
+
+    plan: str
+    """The plan's id; a ledger takes each once."""
+    seal: str
+    """What maker and approvers saw (approval/proposal.py)."""
+    prepared_by: str
+    approvals: tuple[Approval, ...]
+    """Those that count: other people than the one who prepared it, each once, none expired."""
+    adds: Totals
+    """Rows and cents that become pending by it; anything else undoes the transaction."""
+    held_back: Totals
+    """Pending rows of the batch that the plan does not cover, because they fail the rules of the day."""
+
+
+@dataclass(frozen=True, slots=True)
 class NewBatch:
     """What is known of a batch before its rows are written."""
 
@@ -127,6 +152,8 @@ class NewBatch:
     """`Ledger.batch_count()` at the time of the look-up; a batch registered since then makes the writing fail."""
     again_reason: str | None = None
     """Why the same content is paid once more, or None."""
+    sign_off: SignOff | None = None
+    """The plan that lets it through, recorded in the same transaction."""
 
 
 @dataclass(frozen=True, slots=True)

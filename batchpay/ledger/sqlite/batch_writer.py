@@ -14,7 +14,8 @@ from typing import Any
 from batchpay.errors import BatchpayError
 from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, place_of, seal_texts
-from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns
+from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns, SignOff
+from batchpay.ledger.sqlite import plans
 from batchpay.ledger.sqlite.encoding import DIRECTION_CODES, digest_numbers, now_ms, row_id, write_ranges
 from batchpay.ledger.sqlite.preconditions import translated
 from batchpay.ledger.sqlite.store import Store, Transaction
@@ -158,6 +159,9 @@ class SqliteRegistering:
                 "UPDATE batch SET row_count = ?, cents = ? WHERE id = ?", (totals.rows, totals.cents, self._id)
             )
             self._transaction.event("registered", self._id, self._who, self._new.again_reason, self._detail())
+            if self._new.sign_off is not None:
+                adds = self._changes.of(_PENDING)
+                plans.record(self._transaction, self._id, self._who, self._new.sign_off, adds)
         self._transaction.commit()
         self.finished = True
         self._store.checkpoint()
@@ -229,7 +233,9 @@ def registering(store: Store, batch: NewBatch, who: str) -> Iterator[SqliteRegis
         writing.close()
 
 
-def release(store: Store, batch: int, payments: Sequence[PaymentColumns], who: str, why: str) -> int:
+def release(
+    store: Store, batch: int, payments: Sequence[PaymentColumns], who: str, why: str, sign_off: SignOff | None
+) -> int:
     """Turn rejected rows to pending; see contract.Ledger.release."""
     released: list[int] = []
     require("released", _REJECTED, _PENDING)
@@ -243,6 +249,8 @@ def release(store: Store, batch: int, payments: Sequence[PaymentColumns], who: s
         if released:
             changes.write(transaction, batch)
             transaction.event("released", batch, who, why, {"pending": write_ranges(released)})
+        if sign_off is not None:
+            plans.record(transaction, batch, who, sign_off, changes.of(_PENDING))
     return len(released)
 
 

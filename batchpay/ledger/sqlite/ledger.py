@@ -24,8 +24,9 @@ from batchpay.ledger.records import (
     PaymentColumns,
     RejectedRow,
     RowColumns,
+    SignOff,
 )
-from batchpay.ledger.sqlite import audit, batch_writer, duplicate_lookup, payee_history, reading, resolution
+from batchpay.ledger.sqlite import audit, batch_writer, duplicate_lookup, payee_history, plans, reading, resolution
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.preconditions import make_private_directory
 from batchpay.ledger.sqlite.run import SqliteRun
@@ -80,9 +81,24 @@ class SqliteLedger:
         """See contract.Ledger."""
         return batch_writer.registering(self._store, batch, who)
 
-    def release(self, batch: str, payments: Sequence[PaymentColumns], who: str, why: str) -> int:
+    def release(
+        self, batch: str, payments: Sequence[PaymentColumns], who: str, why: str, sign_off: SignOff | None = None
+    ) -> int:
         """See contract.Ledger."""
-        return batch_writer.release(self._store, reading.batch_number(self._store, batch)[0], payments, who, why)
+        number = reading.batch_number(self._store, batch)[0]
+        return batch_writer.release(self._store, number, payments, who, why, sign_off)
+
+    def use_plan(self, batch: str, who: str, sign_off: SignOff) -> None:
+        """See contract.Ledger."""
+        plans.record_alone(self._store, reading.batch_number(self._store, batch)[0], who, sign_off)
+
+    def batch_of_plan(self, plan: str) -> str | None:
+        """See contract.Ledger."""
+        return plans.batch_of_plan(self._store, plan)
+
+    def approvers(self, batch: str) -> int:
+        """See contract.Ledger."""
+        return plans.approvers(self._store, reading.batch_number(self._store, batch)[0])
 
     @contextmanager
     def _holding(self, digest: bytes) -> Iterator[None]:

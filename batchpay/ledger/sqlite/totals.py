@@ -31,6 +31,11 @@ class TotalsDelta:
             sum(rows for rows, _ in self._changes.values()), sum(cents for _, cents in self._changes.values())
         )
 
+    def of(self, state: int) -> Totals:
+        """Sum over one state."""
+        changes = [change for (changed, _), change in self._changes.items() if changed == state]
+        return Totals(sum(rows for rows, _ in changes), sum(cents for _, cents in changes))
+
     def write(self, transaction: Transaction, batch: int) -> None:
         """Write the changes; a count below zero is refused by the table and undoes the transaction."""
         for (state, direction), (rows, cents) in self._changes.items():

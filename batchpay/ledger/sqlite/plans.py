@@ -1,0 +1,71 @@
+"""Plans that were used: each lets one registration, release or run through, and its approvers stand in the history."""
+
+from __future__ import annotations
+
+import json
+
+from batchpay.errors import FileRefused, LedgerNotUsable
+from batchpay.ledger.records import SignOff
+from batchpay.ledger.sqlite.store import Store, Transaction
+from batchpay.payment import Totals
+from batchpay.text import instant
+
+PLAN_USED = "plan used"
+_USED = "SELECT batch.name, detail FROM event JOIN batch ON batch.id = event.batch WHERE kind = ?"
+
+
+def record(transaction: Transaction, batch: int, who: str, sign_off: SignOff, adds: Totals) -> None:
+    """Use a plan up, in the transaction of what it lets through; raises where that is not what was approved."""
+    if adds != sign_off.adds:
+        raise LedgerNotUsable("what is to be recorded is not what the plan approved; nothing was recorded")
+    for name, detail in transaction.execute(_USED, (PLAN_USED,)):
+        if json.loads(detail)["plan"] == sign_off.plan:
+            raise FileRefused(f"this plan was used already, for batch {name}")
+    approvals = [{"who": approval.who, "at": instant(approval.at)} for approval in sign_off.approvals]
+    transaction.event(
+        PLAN_USED,
+        batch,
+        who,
+        None,
+        {
+            "plan": sign_off.plan,
+            "seal": sign_off.seal,
+            "prepared by": sign_off.prepared_by,
+            "approvals": approvals,
+            "rows": adds.rows,
+            "cents": adds.cents,
+            "rows held back": sign_off.held_back.rows,
+        },
+    )
+
+
+def record_alone(store: Store, batch: int, who: str, sign_off: SignOff) -> None:
+    """See contract.Ledger.use_plan."""
+    with store.transaction() as transaction:
+        record(transaction, batch, who, sign_off, Totals())
+
+
+def batch_of_plan(store: Store, plan: str) -> str | None:
+    """See contract.Ledger."""
+    with store.reading() as connection:
+        for name, detail in connection.execute(_USED, (PLAN_USED,)):
+            if json.loads(detail)["plan"] == plan:
+                return str(name)
+    return None
+
+
+def approvers(store: Store, batch: int) -> int:
+    """See contract.Ledger."""
+    cleared = 0
+    with store.reading() as connection:
+        for kind, detail in connection.execute(
+            "SELECT kind, detail FROM event WHERE batch = ? AND kind IN (?, ?, ?) ORDER BY number",
+            (batch, "registered", "released", PLAN_USED),
+        ):
+            if kind != PLAN_USED:
+                cleared = 0
+                continue
+            used = json.loads(detail)
+            if not used["rows held back"]:
+                cleared = max(cleared, len(used["approvals"]))
+    return cleared
