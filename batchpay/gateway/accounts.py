@@ -15,6 +15,7 @@ import tenacity
 
 from batchpay.errors import BatchpayError, CredentialsRefused, GatewayUnreachable, RunStopped
 from batchpay.gateway.channel import Channel, Exchange
+from batchpay.gateway.masking import Secrets
 from batchpay.gateway.payments import outcome_without_answer
 from batchpay.gateway.profile import Profile
 from batchpay.gateway.strict_json import parse_object
@@ -83,7 +84,7 @@ class AccountsClient:
         """Check the settings, open nothing; raises SettingsNotUsable. `wait` paces attempts at what may be repeated."""
         # The interface documents this API's envelope, so what a profile says of payments has no say here.
         self._profile = Profile.load(replace(settings, profile={"http": _REFUSED_HTTP}))
-        self._conceal = [credentials.api_key.reveal()]
+        self._secrets = Secrets(others=(credentials.api_key.reveal(),))
         self._wait = wait or tenacity.wait_random_exponential(multiplier=WAIT_S_FIRST, max=WAIT_S_MAX)
         self._channel = Channel(
             settings,
@@ -181,7 +182,8 @@ class AccountsClient:
     def _outcome(self, exchange: Exchange) -> Outcome:
         if exchange.http_status is None:
             return outcome_without_answer(exchange)
-        return self._profile.outcome_of(exchange.http_status, exchange.headers, exchange.body, conceal=self._conceal)
+        status, secrets = exchange.http_status, self._secrets
+        return self._profile.outcome_of(status, exchange.headers, exchange.body, secrets=lambda: secrets)
 
     def _raise_for(self, outcome: Outcome) -> None:
         """Raise for what proves that nothing was changed."""

@@ -96,7 +96,7 @@ class Channel:
             )
         return Exchange(
             http_status=response.status_code,
-            headers=dict(response.headers.lower_items()),
+            headers=response.headers,
             body=response.content,
             bytes_sent=proof.bytes_sent,
             elapsed_s=response.elapsed.total_seconds(),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.channel import Channel, Exchange
+from batchpay.gateway.masking import Secrets
 from batchpay.gateway.profile import Profile
 from batchpay.gateway.wire import checked_target
 from batchpay.payment import Answer, Outcome, State
@@ -16,8 +17,10 @@ from batchpay.settings import Credentials, GatewaySettings
 
 CONNECTION_PATH = "/v2/api/connection.json"
 
-_ACCOUNT_MEMBERS = re.compile(rb'"ach(?:AccountNumber|RoutingNumber)"\s*:\s*"([^"\\]+)"')
-_INVOICE_MEMBER = re.compile(rb'"invoiceNumber"\s*:\s*("(?:[^"\\]|\\.)*")')
+_MEMBERS = {
+    name: re.compile(rf'"{name}"\s*:\s*("(?:[^"\\]|\\.)*")'.encode())
+    for name in ("achAccountNumber", "achRoutingNumber", "invoiceNumber")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,9 @@ class PaymentsClient:
                 exchange.http_status,
                 exchange.headers,
                 exchange.body,
-                invoice=_invoice(body),
-                conceal=self._conceal(body),
+                invoice=lambda: _invoice(body),
+                secrets=lambda: self._secrets(body),
+                bytes_sent=exchange.bytes_sent,
             )
         except Exception as error:  # the request has left: not even a fault of ours may hide that
             self._channel.drop_connection()
@@ -81,7 +85,7 @@ class PaymentsClient:
             return Outcome(State.IN_DOUBT, reason, Answer(exchange.http_status), exchange.bytes_sent)
         if outcome.state is State.IN_DOUBT:
             self._channel.drop_connection()
-        return replace(outcome, bytes_sent=exchange.bytes_sent)
+        return outcome
 
     def test_connection(self) -> ConnectionReport:
         """Ask the gateway whether it knows the id and key; raises nothing that the network does."""
@@ -89,7 +93,7 @@ class PaymentsClient:
         if exchange.http_status is None:
             return self._report(exchange, None, exchange.problem)
         outcome = self._profile.outcome_of(
-            exchange.http_status, exchange.headers, exchange.body, conceal=[self._key.reveal()]
+            exchange.http_status, exchange.headers, exchange.body, secrets=lambda: self._secrets(b"")
         )
         return self._report(exchange, outcome.answer.message, _problem(outcome))
 
@@ -97,11 +101,9 @@ class PaymentsClient:
         """End all connections."""
         self._channel.close()
 
-    def _conceal(self, body: bytes) -> list[str]:
-        """What an answer might echo and must not be stored: the payment's account, routing number, and the key."""
-        texts = [found.decode("utf-8", "replace") for found in _ACCOUNT_MEMBERS.findall(body)]
-        as_numbers = [text.lstrip("0") for text in texts]
-        return [*texts, *as_numbers, self._key.reveal()]
+    def _secrets(self, body: bytes) -> Secrets:
+        """What an answer might repeat and must not be stored: the payment's account, routing number, and the key."""
+        return Secrets(_member(body, "achAccountNumber"), (_member(body, "achRoutingNumber"), self._key.reveal()))
 
     def _report(self, exchange: Exchange, message: str | None, problem: str | None) -> ConnectionReport:
         return ConnectionReport(
@@ -124,9 +126,13 @@ def outcome_without_answer(exchange: Exchange) -> Outcome:
 
 
 def _invoice(body: bytes) -> str | None:
-    """The invoiceNumber of a payment; its body was made by json.dumps, so that the member can be cut out."""
-    found = _INVOICE_MEMBER.search(body)
-    return str(json.loads(found[1])) if found else None
+    return _member(body, "invoiceNumber") or None
+
+
+def _member(body: bytes, name: str) -> str:
+    """A text of a payment, '' where it has none; its body was made by json.dumps, so that a member can be cut out."""
+    found = _MEMBERS[name].search(body)
+    return str(json.loads(found[1])) if found else ""
 
 
 def _problem(outcome: Outcome) -> str | None:

@@ -10,23 +10,27 @@ The gateway's answers to payments are not documented. So the table is ours, and 
     message = ["responseText"]           # likewise for its text
     response_code = ["responseCode"]     # likewise for its code
     echo = ["invoiceNumber"]             # names under which the answer may repeat the payment's invoiceNumber
+    error = ["errorMessage"]             # names under which only an error stands
+    success = ["successMessage"]         # names under which only a success stands
     [gateway.profile.http]               # meaning of an HTTP status: word, declined, pending or in_doubt
     409 = "declined"
     402 = "word"
     404 = "declined, stop"               # and the run goes no further
 
 An answer that repeats another invoiceNumber than the payment's is another payment's answer: it leaves this one in
-doubt. No table can turn silence, a redirect or an answer without a word into an accepted payment.
+doubt. So does an answer that says yes and no at once: the word `success` beside an errorMessage. No table can turn
+silence, a redirect or an answer without a word into an accepted payment.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from batchpay.errors import SettingsNotUsable
+from batchpay.gateway.masking import Secrets, masked
 from batchpay.gateway.pace import read_pace
 from batchpay.gateway.strict_json import NotStrictJson, parse_object
 from batchpay.payment import Answer, Outcome, Pace, State
@@ -60,9 +64,6 @@ _DEFAULT_HTTP: dict[str, str] = {
     **dict.fromkeys(("401", "403"), "pending, stop"),
 }
 _HTTP_KEY = re.compile(r"[1-5][0-9]{2}|[245]xx", re.ASCII)
-_BETWEEN = re.compile(r"[^0-9A-Za-z]+", re.ASCII)
-"""What may stand between the characters of a number that an answer repeats."""
-_SHOWN_CHARACTERS = 4
 _NODES_MAX = 64
 _DEPTH_MAX = 5
 _MESSAGE_CHARACTERS_MAX = 200
@@ -100,6 +101,8 @@ class Profile:
     )  # fmt: skip
     response_code: tuple[str, ...] = ("response_code", "responseCode", "code", "error_code", "errorCode")
     echo: tuple[str, ...] = ("invoiceNumber", "invoice_number")
+    error: tuple[str, ...] = ("errorMessage", "error_message", "error", "errors")
+    success: tuple[str, ...] = ("successMessage", "success_message")
     resend_after_429: bool = True
     resend_after_503: bool = False
 
@@ -116,7 +119,7 @@ class Profile:
                 parts[name] = tuple(value.split("."))
             elif name in ("accepted", "declined"):
                 parts[name] = frozenset(_words(name, value))
-            elif name in ("reference", "message", "response_code", "echo"):
+            elif name in ("reference", "message", "response_code", "echo", "error", "success"):
                 parts[name] = tuple(_words(name, value))
             else:
                 raise SettingsNotUsable(f"gateway.profile.{name} is no part of a profile")
@@ -137,36 +140,40 @@ class Profile:
         headers: Mapping[str, str],
         body: bytes,
         *,
-        invoice: str | None = None,
-        conceal: Sequence[str] = (),
+        invoice: Callable[[], str | None] = lambda: None,
+        secrets: Callable[[], Secrets] = Secrets,
+        bytes_sent: int = 0,
     ) -> Outcome:
         """Judge a complete answer.
 
-        `headers` are looked up by lower-case names. `invoice` is the payment's invoiceNumber, where it has one.
-        `conceal` are texts that must not be stored, should the answer repeat them. `bytes_sent` of the outcome is left
-        at 0 for the caller to set.
+        `headers` are looked up by lower-case names. `invoice` gives the payment's invoiceNumber, where it has one, and
+        `secrets` what must not be stored, should the answer repeat it: each is asked only where it is needed.
         """
         try:
             value: dict[str, Any] | None = parse_object(body)
             problem = f"HTTP {http_status} without a known {'.'.join(self.status_member)}"
         except NotStrictJson as refused:
             value, problem = None, f"HTTP {http_status}, but {refused}"
-        nodes = list(_nodes(value)) if value is not None else []
-        answer = self._answer(http_status, nodes, conceal)
+        members = _members(value) if value is not None else {}
+        answer = self._answer(http_status, members, secrets)
         pace = read_pace(http_status, headers)
-        if self._is_anothers(nodes, invoice):
-            return Outcome(State.IN_DOUBT, "the answer names another invoiceNumber", answer, pace=pace)
-        state, stop, reason = self._judge(http_status, self._word(value), pace)
+        if self._is_anothers(members, invoice):
+            return Outcome(State.IN_DOUBT, "the answer names another invoiceNumber", answer, bytes_sent, pace=pace)
+        word = self._word(value)
+        state, stop, reason = self._judge(http_status, word, pace)
         if state is None:  # the body's word decides, and there is none that is known
-            return Outcome(State.IN_DOUBT, problem, answer, pace=pace)
-        return Outcome(state, reason, answer, stop=stop, pace=pace)
+            state, reason = State.IN_DOUBT, problem
+        elif (word in self.accepted and _holds(members, self.error)) or (
+            word in self.declined and _holds(members, self.success)
+        ):
+            state, reason = State.IN_DOUBT, f"HTTP {http_status}, but the answer says yes and no at once"
+        return Outcome(state, reason, answer, bytes_sent, stop=stop, pace=pace)
 
-    def _is_anothers(self, nodes: Sequence[dict[str, Any]], invoice: str | None) -> bool:
+    def _is_anothers(self, members: Members, invoice: Callable[[], str | None]) -> bool:
         """Whether an answer repeats an invoiceNumber that is not this payment's; letter case and blanks set aside."""
-        if invoice is None or not nodes:
-            return False
-        repeated = _find(nodes, self.echo, _scalar)
-        return repeated is not None and repeated.strip().casefold() != invoice.strip().casefold()
+        repeated = _find(members, self.echo, _scalar)
+        own = invoice() if repeated is not None else None
+        return repeated is not None and own is not None and repeated.strip().casefold() != own.strip().casefold()
 
     def _judge(self, http_status: int, word: str | None, pace: Pace | None) -> tuple[State | None, str | None, str]:
         """State, stop and reason of an HTTP status with a word; the state is None where no known word decides."""
@@ -208,19 +215,38 @@ class Profile:
             return str(node)
         return node if isinstance(node, str) else None
 
-    def _answer(self, http_status: int, nodes: Sequence[dict[str, Any]], conceal: Sequence[str]) -> Answer:
+    def _answer(self, http_status: int, members: Members, secrets: Callable[[], Secrets]) -> Answer:
         """Take the code, text and id from the answer, wherever in its nodes they stand."""
-        if not nodes:
+        code = _find(members, self.response_code, _scalar)
+        message = _find(members, self.message, _text)
+        reference = _find(members, self.reference, _scalar)
+        if code is None and message is None and reference is None:
             return Answer(http_status)
-        code = _find(nodes, self.response_code, _scalar)
-        message = _find(nodes, self.message, _text)
-        reference = _find(nodes, self.reference, _scalar)
+        hidden = secrets()
         return Answer(
             http_status,
-            response_code=_defused(code, _CODE_CHARACTERS_MAX, conceal),
-            message=_defused(message, _MESSAGE_CHARACTERS_MAX, conceal),
-            gateway_reference=_defused(reference, _REFERENCE_CHARACTERS_MAX, conceal),
+            response_code=_defused(code, _CODE_CHARACTERS_MAX, hidden),
+            message=_defused(message, _MESSAGE_CHARACTERS_MAX, hidden),
+            gateway_reference=_defused(reference, _REFERENCE_CHARACTERS_MAX, hidden),
         )
+
+
+Members = Mapping[str, Sequence[Any]]
+"""The values that stand under each name of an answer, the outer ones first."""
+
+
+def _members(value: dict[str, Any]) -> Members:
+    found: dict[str, list[Any]] = {}
+    for node in _nodes(value):
+        for name, part in node.items():
+            found.setdefault(name, []).append(part)
+    return found
+
+
+def _holds(members: Members, names: Sequence[str]) -> bool:
+    """Whether something stands under one of the names: not null, false, zero, blank or empty."""
+    values = (value for name in names for value in members.get(name, ()))
+    return any(value.strip() if isinstance(value, str) else value for value in values)
 
 
 def _nodes(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -242,14 +268,12 @@ def _nodes(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
         level = inner
 
 
-def _find(nodes: Sequence[dict[str, Any]], names: Sequence[str], read: Any) -> str | None:
+def _find(members: Members, names: Sequence[str], read: Callable[[Any], str | None]) -> str | None:
     """The first usable value under the likeliest name."""
     for name in names:
-        for node in nodes:
-            if name in node:
-                text: str | None = read(node[name])
-                if text:
-                    return text
+        for value in members.get(name, ()):
+            if text := read(value):
+                return text
     return None
 
 
@@ -265,29 +289,15 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _defused(text: str | None, characters_max: int, conceal: Sequence[str]) -> str | None:
+def _defused(text: str | None, characters_max: int, secrets: Secrets) -> str | None:
     """One printable line of bounded length, without control characters and without what must not be stored."""
     if text is None:
         return None
-    if len(text) > _SHOWN_CHARACTERS:
-        condensed = _condensed(text)
-        for secret in conceal:
-            if len(secret) > _SHOWN_CHARACTERS and _condensed(secret) in condensed:
-                text = _concealed(text, secret)
+    text = masked(text, secrets)
     if not text.isprintable():
         text = "".join(character if character.isprintable() else " " for character in text)
     line = " ".join(text.split())
     return (line if len(line) <= characters_max else line[: characters_max - 1] + "…") or None
-
-
-def _condensed(text: str) -> str:
-    return _BETWEEN.sub("", text).casefold()
-
-
-def _concealed(text: str, secret: str) -> str:
-    """Replace a secret by its last four characters, also where something stands between its characters."""
-    pattern = f"(?:{_BETWEEN.pattern})?".join(_condensed(secret))
-    return re.sub(pattern, "****" + secret[-_SHOWN_CHARACTERS:], text, flags=re.IGNORECASE)
 
 
 def _words(name: str, value: Any) -> list[str]:

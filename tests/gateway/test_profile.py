@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from batchpay.errors import SettingsNotUsable
+from batchpay.gateway.masking import Secrets, masked
 from batchpay.gateway.profile import Profile
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings
@@ -160,23 +161,86 @@ def test_texts_are_defused_and_cut() -> None:
     assert (len(answer.message), len(answer.gateway_reference or ""), len(answer.response_code or "")) == (200, 64, 16)
 
 
-def test_what_must_not_be_stored_is_concealed() -> None:
+def test_what_must_not_be_stored_is_masked() -> None:
     """An account number that an answer repeats, in whatever spacing, keeps its last four characters only."""
     texts = "for 4111222233334444, 4111-2222-3333-4444, 4111 2222.3333 4444, ABc123xyz; 7777"
     body = json.dumps({"status": "success", "message": texts, "id": "4111222233334444"}).encode()
-    answer = load().outcome_of(200, {}, body, conceal=["4111222233334444", "abC123XYZ", "7777"]).answer
+    secrets = Secrets("4111222233334444", ("abC123XYZ", "7777"))
+    answer = load().outcome_of(200, {}, body, secrets=lambda: secrets).answer
     assert answer.message == "for ****4444, ****4444, ****4444, ****3XYZ; 7777"
     assert answer.gateway_reference == "****4444"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("account 41112 refused", "account **** refused"),
+        ("account 4111 refused", "account 4111 refused"),
+        ("account ...33334444", "account ...****4444"),
+        ("account 411122223333XXXX", "account ****XXXX"),
+        ("4 1 1 1 2 2 2 2", "****"),
+        ("4_1_1_1_2-2", "****"),
+        (
+            "\uff14\uff11\uff11\uff11\uff12\uff12\uff12\uff12\uff13\uff13\uff13\uff13\uff14\uff14\uff14\uff14",
+            "****4444",
+        ),
+        ("\u0664\u0661\u0661\u0661\u0662\u0662", "****"),
+        ("4\u200b1\u200b1\u200b1\u200b2\u200b2", "****"),
+        ("x" * 190 + " 4111222233334444", "x" * 190 + " ****4444"),
+        ("9994111222299", "999****99"),
+        ("41112 and 22233", "**** and ****"),
+        ("reference 1000012", "reference 1000012"),
+    ],
+)
+def test_five_digits_of_an_account_are_masked_in_any_dress(text: str, kept: str) -> None:
+    """Cut, spaced, hyphenated, full-width or between other digits: five of an account's digits in a row never stay."""
+    assert masked(text, Secrets("4111222233334444")) == kept
+    assert masked(text, Secrets("4111-2222-3333-4444")) == kept
+
+
+def test_short_account_and_one_with_letters_are_masked_too() -> None:
+    """An account of five digits is masked whole; one with letters in it where it stands whole, in any letter case."""
+    assert masked("no account 12345", Secrets("12345")) == "no account ****2345"
+    assert masked("no account ab-12 34 z", Secrets("AB1234Z")) == "no account ****234Z"
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"errorMessage": {"response_code": "R01"}},
+        {"errorMessage": "Insufficient funds"},
+        {"error": True},
+        {"errors": [{"code": 7}]},
+        {"response": {"detail": {"error_message": "no"}}},
+    ],
+)
+def test_success_beside_an_error_proves_nothing(extra: dict[str, Any]) -> None:
+    """An answer that says `success` and holds an error is in doubt: the payment may have been made or not."""
+    outcome = load().outcome_of(200, {}, json.dumps({"status": "success", **extra}).encode())
+    assert (outcome.state, outcome.reason) == (State.IN_DOUBT, "HTTP 200, but the answer says yes and no at once")
+    assert state(load({"error": ["fault"]}), 200, {"status": "success", **extra}) is State.ACCEPTED
+
+
+@pytest.mark.parametrize("nothing", [None, False, 0, "", " ", [], {}])
+def test_an_empty_error_is_none(nothing: Any) -> None:
+    """A member for errors that holds nothing does not contradict the word beside it."""
+    assert state(load(), 200, {"status": "success", "errorMessage": nothing}) is State.ACCEPTED
+    assert state(load(), 200, {"status": "declined", "successMessage": nothing}) is State.DECLINED
+
+
+def test_decline_beside_a_success_proves_nothing() -> None:
+    """The reverse: a declined row may be paid again by a person, so it has to be declined without a contradiction."""
+    assert state(load(), 200, {"status": "error", "successMessage": {"message": "Approved"}}) is State.IN_DOUBT
 
 
 def test_another_payments_answer_proves_nothing() -> None:
     """An answer that repeats another invoiceNumber leaves the payment in doubt; its own, or none, is fine."""
     profile = load()
     body = json.dumps({"status": "success", "payment": {"invoiceNumber": "INV-1"}}).encode()
-    assert profile.outcome_of(200, {}, body, invoice="INV-2").state is State.IN_DOUBT
-    assert profile.outcome_of(200, {}, body, invoice="inv-1 ").state is State.ACCEPTED
+    assert profile.outcome_of(200, {}, body, invoice=lambda: "INV-2").state is State.IN_DOUBT
+    assert profile.outcome_of(200, {}, body, invoice=lambda: "inv-1 ").state is State.ACCEPTED
     assert profile.outcome_of(200, {}, body).state is State.ACCEPTED
-    assert profile.outcome_of(200, {}, b'{"status":"success"}', invoice="INV-2").state is State.ACCEPTED
+    assert profile.outcome_of(200, {}, b'{"status":"success"}', invoice=lambda: "INV-2").state is State.ACCEPTED
 
 
 def test_reason_never_quotes_the_body() -> None:
