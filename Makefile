@@ -63,8 +63,13 @@ campaign-quick: $(VENV)/.test  ## kills, power cuts, faults and sabotages: about
 	@$(BIN)/python -m tests.campaign --quick
 
 .PHONY: campaign
-campaign: $(VENV)/.test  ## the same at every point: hours
+campaign: $(VENV)/.test  ## the same at every point, and 10,000 walks of the model: hours
+	@$(BIN)/python -m tests.model --walks 10000
 	@$(BIN)/python -m tests.campaign
+
+.PHONY: walks
+walks: $(VENV)/.test  ## 200 random walks over what people do, against a gateway that counts (SEED=1)
+	@$(BIN)/python -m tests.model --walks 200 --seed $(or $(SEED),1)
 
 .PHONY: bench
 bench: $(VENV)/.bench  ## all benchmarks against their peers: about 15 minutes

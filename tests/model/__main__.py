@@ -1,0 +1,56 @@
+"""Walk: `python -m tests.model [--walks N] [--seed N] [--steps 'make:1:2:3 submit:0:0:0']`.
+
+Prints what was found, with the seed and the fewest steps that show it; ends with 1 where anything was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+
+from tests.model.walk import Runner, Step, steps_of
+
+
+def main() -> int:
+    """Walk as asked; gives the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--walks", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1, help="the first walk's; each has the next number")
+    parser.add_argument("--steps", default="", help="run these steps and tell their story")
+    parser.add_argument("--most", type=int, default=5, help="end after so many failures")
+    parser.add_argument("--no-shrink", action="store_true")
+    options = parser.parse_args()
+    runner = Runner()
+    try:
+        if options.steps:
+            found = runner.failure([Step.parse(one) for one in options.steps.split()])
+            print("\n".join([found[0], *found[1]] if found else ["nothing was found"]))
+            return int(found is not None)
+        return _walks(runner, options)
+    finally:
+        runner.close()
+
+
+def _walks(runner: Runner, options: argparse.Namespace) -> int:
+    began, cpu, failures = time.monotonic(), time.process_time(), 0
+    done = Counter[str]()
+    walked = 0
+    for seed in range(options.seed, options.seed + options.walks):
+        failure = runner.walk(seed, shrink=not options.no_shrink)
+        walked += 1
+        done.update(step.action for step in steps_of(seed))
+        if failure is not None:
+            failures += 1
+            print("\n".join(failure.lines()), flush=True)
+            if failures >= options.most:
+                break
+    seconds, spent = time.monotonic() - began, time.process_time() - cpu
+    print(f"{walked} walks, {sum(done.values())} steps, {failures} failed; {seconds:.0f} s, {spent:.0f} s of CPU")
+    print(", ".join(f"{name} {count}" for name, count in done.most_common()))
+    return int(failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

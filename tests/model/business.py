@@ -1,0 +1,123 @@
+"""What was meant: economic payments, the rows that ask for them, and the rules that decide, in plain Python.
+
+Written from CONTRACT.md and RULES.md alone; nothing of the program is imported. A payment has a number that no change
+of a file touches, so that the gateway can count it whatever the row looks like by then.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import unicodedata
+from dataclasses import dataclass, field, replace
+
+DUPLICATE_DAYS = 5
+_UNCLEAR_H = 12
+"""How close to the limit of days the model does not decide: a walk's days are not the program's milliseconds."""
+_AMOUNT = re.compile(r"([0-9]+)\.([0-9]{2})")
+_REPAIRABLE = re.compile(r"([0-9]+)(\.[0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a payment file: what people change, and the number of the payment it means."""
+
+    number: int
+    account: str
+    amount: str
+    direction: str = "DEBIT"
+    invoice: str = ""
+    payment_id: str = ""
+    start: str = ""
+    """recurringStartDate, or blank."""
+
+    @property
+    def cents(self) -> int | None:
+        """The amount in cents; None where it can't be read."""
+        found = _AMOUNT.fullmatch(self.amount)
+        return int(found[1]) * 100 + int(found[2]) if found else None
+
+    @property
+    def bill(self) -> tuple[str, str, int | None, str]:
+        """What makes two rows the same bill."""
+        return self.account, self.direction.upper(), self.repaired.cents, same(self.invoice)
+
+    @property
+    def repaired(self) -> Row:
+        """The row as `--normalize` reads it."""
+        amount = self.amount
+        if found := _REPAIRABLE.fullmatch(amount):
+            amount = f"{found[1]}{(found[2] or '.').ljust(3, '0')}"
+        return replace(self, amount=amount, direction=self.direction.upper())
+
+    def faults(self, max_cents: int | None, today: datetime.date, *, normalize: bool) -> set[str]:
+        """What is wrong with the row on a day; empty where it is right."""
+        row = self.repaired if normalize else self
+        found: set[str] = set()
+        if row.cents is None:
+            found.add("amount.format")
+        elif max_cents is not None and row.cents > max_cents:
+            found.add("amount.limit")
+        if row.direction not in ("DEBIT", "CREDIT"):
+            found.add("transactionType.choice")
+        if row.start and datetime.datetime.strptime(row.start, "%m/%d/%Y").date() < today:  # noqa: DTZ007
+            found.add("recurringStartDate.past")
+        for name, text in (("paymentId", row.payment_id), ("invoiceNumber", row.invoice)):
+            if any(unicodedata.category(character) == "Cf" for character in text):
+                found.add(f"{name}.characters")
+        return found
+
+
+def same(text: str) -> str:
+    """Compare identifiers as RULES.md says: NFKC, case folded, trimmed."""
+    return unicodedata.normalize("NFKC", text).casefold().strip()
+
+
+def is_duplicate(new: Row, old: Row, age_h: float) -> bool | None:
+    """Whether a row repeats one of an earlier batch that is so many hours old; None where it is a matter of minutes."""
+    if new.payment_id and same(new.payment_id) == same(old.payment_id):
+        return True
+    if new.bill != old.bill:
+        return False
+    both_named = bool(new.payment_id and old.payment_id)
+    if same(new.invoice) and not both_named:
+        return True
+    if abs(age_h - DUPLICATE_DAYS * 24) < _UNCLEAR_H:
+        return None
+    return age_h < DUPLICATE_DAYS * 24
+
+
+def repeats_in_file(rows: list[Row]) -> set[int]:
+    """Numbers of payments that stand more than once in a file by id or bill."""
+    found: set[int] = set()
+    for place, row in enumerate(rows):
+        for other in rows[:place]:
+            if is_duplicate(row, other, 0.0):
+                found |= {row.number, other.number}
+    return found
+
+
+@dataclass
+class Batch:
+    """One registered batch, as the walk saw it come into being."""
+
+    name: str
+    rows: list[Row]
+    registered_h: float
+    live: bool
+    again: str = ""
+    """The reason why its content is paid once more."""
+    allows_duplicates: bool = False
+    states: dict[int, str] = field(default_factory=dict)
+    """What the program said last of each payment."""
+    settled: dict[int, str] = field(default_factory=dict)
+    """What a person decided of rows in doubt."""
+    lost: bool = False
+    """Registered in a ledger that was replaced by an older copy."""
+
+    @property
+    def doubts(self) -> int:
+        return sum(state in ("in_doubt", "sending") for state in self.states.values())
+
+    def row(self, number: int) -> Row | None:
+        return next((row for row in self.rows if row.number == number), None)

@@ -1,0 +1,49 @@
+"""Every action of a walk, and how often it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.model import actions, disasters, meanwhile
+from tests.model.actions import Action
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """An action and its weight among the others."""
+
+    act: Action
+    weight: int
+
+
+ACTIONS: dict[str, Weighed] = {
+    "make": Weighed(actions.make, 5),
+    "alter": Weighed(actions.alter, 8),
+    "save_as_workbook": Weighed(actions.save_as_workbook, 1),
+    "correct_in_place": Weighed(actions.correct_in_place, 2),
+    "correct_rejects": Weighed(actions.correct_rejects, 2),
+    "submit": Weighed(actions.submit, 16),
+    "look_and_submit": Weighed(actions.look_and_submit, 6),
+    "set_limit": Weighed(actions.set_limit, 3),
+    "days_pass": Weighed(actions.days_pass, 5),
+    "answers": Weighed(actions.answers, 4),
+    "other_gateway": Weighed(actions.other_gateway, 1),
+    "kill": Weighed(actions.kill, 2),
+    "resume": Weighed(actions.resume, 4),
+    "resolve": Weighed(actions.resolve, 3),
+    "back_up": Weighed(disasters.back_up, 2),
+    "bring_back": Weighed(disasters.bring_back, 2),
+    "lose_witness": Weighed(disasters.lose_witness, 1),
+    "accept": Weighed(disasters.accept, 3),
+    "settle_window": Weighed(disasters.settle_window, 2),
+    "clone": Weighed(disasters.clone, 1),
+    "edit_by_hand": Weighed(disasters.edit_by_hand, 1),
+    "second_ledger": Weighed(disasters.second_ledger, 1),
+    "clock_back": Weighed(disasters.clock_back, 1),
+    "foreign_settings": Weighed(disasters.foreign_settings, 1),
+    "replace_file": Weighed(meanwhile.replace_file, 3),
+    "at_once": Weighed(meanwhile.at_once, 3),
+    "archive": Weighed(meanwhile.archive, 1),
+    "full_output": Weighed(meanwhile.full_output, 1),
+    "reconcile": Weighed(meanwhile.reconcile, 2),
+}

@@ -1,0 +1,165 @@
+"""Runs the program's command line: in this process, or in one forked from a server that has it loaded.
+
+In this process it costs some 40 ms; the forked one is for kills, and for commands that run while another one runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+from tests.model import clock
+
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE)
+_WAIT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of the command line."""
+
+    arguments: tuple[str, ...]
+    folder: str
+    environment: dict[str, str]
+    output: str = ""
+    """Where standard output goes, where it is no ordinary file (/dev/full)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a call ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The object on standard output; empty where there is none."""
+        try:
+            value = json.loads(self.out)
+        except ValueError:
+            return {}
+        return value if isinstance(value, dict) else {}
+
+
+def run_here(call: Call, before_lock: Callable[[], None] | None = None) -> Done:
+    """Run a command in this process; `before_lock` is called once, when it is about to take a batch's lock."""
+    clock.exchange()
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    environment, folder, arguments, umask = dict(os.environ), Path.cwd(), sys.argv, os.umask(0o077)
+    streams = sys.stdin, sys.stdout, sys.stderr
+    cores = os.sched_getaffinity(0)
+    try:
+        with _pause_at_lock(before_lock):
+            code = _main(call)
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = streams
+        sys.argv = arguments
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(folder)
+        os.umask(umask)
+        os.sched_setaffinity(0, cores)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return _read(call, code)
+
+
+def _main(call: Call) -> int:
+    from batchpay.cli.main import main
+
+    out, err = _streams(call)
+    os.chdir(call.folder)
+    os.environ.clear()
+    os.environ.update(call.environment)
+    sys.argv = ["batchpay", *call.arguments]
+    with Path(os.devnull).open(encoding="utf-8") as nothing, Path(err).open("w", encoding="utf-8") as stderr:
+        stdout = Path(call.output or out).open("w", encoding="utf-8")  # noqa: SIM115 - its closing may fail
+        sys.stdin, sys.stdout, sys.stderr = nothing, stdout, stderr
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+        except BaseException as error:  # a traceback is what a person would see
+            stderr.write(f"Traceback: {error!r}")
+            code = 1
+        try:
+            stdout.close()
+        except OSError:  # what the interpreter makes of it at its end
+            code = 120
+    return code
+
+
+def _streams(call: Call) -> tuple[str, str]:
+    name = call.environment["BATCHPAY_API_ID"]
+    return f"{call.environment['HOME']}/{name}.out", f"{call.environment['HOME']}/{name}.err"
+
+
+def _read(call: Call, code: int) -> Done:
+    out, err = (Path(name) for name in _streams(call))
+    texts = [path.read_text("utf-8", "replace") if path.exists() else "" for path in (out, err)]
+    for path in (out, err):
+        path.unlink(missing_ok=True)
+    return Done(code, *texts)
+
+
+@contextmanager
+def _pause_at_lock(act: Callable[[], None] | None) -> Iterator[None]:
+    """Stop at the moment between what was checked and what is registered: when the batch's lock is taken."""
+    if act is None:
+        yield
+        return
+    real, acts = fcntl.flock, [act]
+
+    def flock(descriptor: int, operation: int) -> None:
+        place = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if acts and place.parent.suffix == ".d":
+            acts.pop()()
+        real(descriptor, operation)
+
+    setattr(fcntl, "flock", flock)  # noqa: B010 - a function of the library, exchanged for a while
+    try:
+        yield
+    finally:
+        setattr(fcntl, "flock", real)  # noqa: B010
+
+
+class Forks:
+    """Processes forked from one that has the whole program loaded."""
+
+    def __init__(self) -> None:
+        self._context: ForkServerContext = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["tests.model.preload"])
+
+    def start(self, call: Call) -> ForkServerProcess:
+        process = self._context.Process(target=_forked, args=(call, clock.offset_s), daemon=True)
+        process.start()
+        return process
+
+    def wait(self, process: ForkServerProcess, call: Call) -> Done:
+        process.join(_WAIT_S)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            return Done(1, "", "it never ended")
+        return _read(call, process.exitcode)
+
+    def run(self, call: Call) -> Done:
+        return self.wait(self.start(call), call)
+
+
+def _forked(call: Call, offset_s: float) -> None:
+    clock.offset_s = offset_s
+    clock.exchange()
+    os._exit(_main(call))

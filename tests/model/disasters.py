@@ -1,0 +1,201 @@
+"""What befalls a ledger and its machine: backups, clones, lost witnesses, wrong clocks, hands in the database."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.model.actions import chosen, prepare
+from tests.model.business import Batch
+from tests.model.command import Call, run_here
+from tests.model.world import Violation, World
+
+_LEDGER = Path(".local/state/batchpay/ledger.db")
+_CONFIG = Path(".config/batchpay")
+_PENDING, _FINAL = 3, (5, 6)
+"""Codes of states in the ledger's table of rows: what a person sees who opens it by hand."""
+REASON = ("--reason", "asked the gateway")
+
+
+@dataclass
+class Backup:
+    """What the model knew when a backup was made."""
+
+    path: Path
+    states: dict[str, dict[int, str]]
+    settled: dict[str, dict[int, str]]
+    arrivals: int
+    batches: list[str] = field(default_factory=list)
+
+
+def back_up(world: World, a: int, b: int, c: int) -> None:
+    """Write a copy of the ledger."""
+    path = world.folder / f"backup-{len(world.commands)}.db"
+    if world.forbidden or world.run("ledger", "backup", str(path)).code:
+        return
+    alive = {name: batch for name, batch in world.batches.items() if not batch.lost}
+    world.backup = Backup(
+        path,
+        {name: dict(batch.states) for name, batch in alive.items()},
+        {name: dict(batch.settled) for name, batch in alive.items()},
+        len(world.gateway.arrivals),
+        list(alive),
+    )
+
+
+def bring_back(world: World, a: int, b: int, c: int) -> None:
+    """Put the backup in the ledger's place: what was sent since, the ledger does not know."""
+    backup = world.backup
+    if backup is None:
+        return
+    ledger = world.home / _LEDGER
+    for left in ("-wal", "-shm"):
+        Path(f"{ledger}{left}").unlink(missing_ok=True)
+    shutil.copyfile(backup.path, ledger)
+    world.story.append("bring the backup back")
+    for name, batch in world.batches.items():
+        batch.lost = batch.lost or name not in backup.batches
+        if not batch.lost:
+            batch.states, batch.settled = dict(backup.states[name]), dict(backup.settled[name])
+    if len(world.gateway.arrivals) > backup.arrivals:
+        world.forbidden = "the ledger is older than its witness"
+        world.window_lost = True
+
+
+def lose_witness(world: World, a: int, b: int, c: int) -> None:
+    """Delete the witness."""
+    for path in (world.home / _CONFIG).glob("*.witness"):
+        path.unlink()
+    world.story.append("delete the witness")
+    if world.gateway.arrivals:
+        world.forbidden = world.forbidden or "the ledger has no witness"
+
+
+def accept(world: World, a: int, b: int, c: int) -> None:
+    """A person accepts the ledger as it stands: what it would send is in doubt now."""
+    if not world.forbidden:
+        return
+    done = world.run("ledger", "check", "--accept-witness", *REASON)
+    if done.code == 0:
+        world.forbidden = ""
+        world.window_open, world.window_lost = world.window_open or world.window_lost, False
+        for batch in world.batches.values():
+            for number, state in batch.states.items():
+                if state == "pending" and not batch.lost:
+                    batch.states[number] = "in_doubt"
+
+
+def settle_window(world: World, a: int, b: int, c: int) -> None:
+    """A person says that the time which the ledger does not remember is settled."""
+    if not world.window_open or world.forbidden:
+        return
+    if world.run("ledger", "check", "--lost-window-settled", *REASON).code == 0:
+        world.window_open = False
+
+
+def clone(world: World, a: int, b: int, c: int) -> None:
+    """Copy the home with ledger, key and witness to another machine, and go on there."""
+    if world.batches and not world.forbidden:
+        with world.another_home("clone") as home:
+            _try_there(world, home, a, "the ledger was cloned to another machine", "machine-two")
+
+
+def edit_by_hand(world: World, a: int, b: int, c: int) -> None:
+    """Make paid rows pending with a database tool, in a copy of the home, and go on there."""
+    if not world.batches:
+        return
+    with world.another_home("edited") as home:
+        connection = sqlite3.connect(home / _LEDGER)
+        changed = connection.execute("UPDATE row SET state = ? WHERE state IN (?, ?)", (_PENDING, *_FINAL)).rowcount
+        connection.commit()
+        connection.close()
+        if changed:
+            _try_there(world, home, a, "somebody edited the ledger by hand")
+
+
+def second_ledger(world: World, a: int, b: int, c: int) -> None:
+    """A colleague with a ledger of their own submits the same file in the same folder."""
+    paid = [
+        file
+        for file in world.files
+        if (world.home / f"{Path(file.name).stem}.results.csv").exists()
+        and any(batch.rows == file.rows and batch.live == world.live for batch in world.batches.values())
+    ]
+    file = chosen(paid, a)
+    if file is None or any(one.name == file.name and one is not file for one in world.files):
+        return
+    home = world.folder / "colleague"
+    (home / _CONFIG).mkdir(parents=True)
+    shutil.copyfile(world.home / _CONFIG / "batchpay.toml", home / _CONFIG / "batchpay.toml")
+    (home / _CONFIG / "batchpay.toml").chmod(0o600)
+    init = run_here(world.call("ledger", "init", home=home))
+    call = world.call("submit", file.name, "--json", home=home)
+    command = world.begin(call, rows=list(file.rows), forbidden="another ledger has paid this file")
+    command.disturbed = True
+    done = run_here(call)
+    if init.code == 0:
+        world.end(command, done)
+    shutil.rmtree(home)
+
+
+def clock_back(world: World, a: int, b: int, c: int) -> None:
+    """The machine's clock is wrong for a while: hours or years behind the ledger's last event."""
+    hours = (3, 24 * 400)[a % 2]
+    file = chosen(world.files, b)
+    if file is None or world.forbidden:
+        return
+    world.pass_hours(-hours)
+    try:
+        call, command = prepare(world, file, [], forbidden="the clock is behind the ledger")
+        world.end(command, run_here(call))
+    finally:
+        world.pass_hours(hours)
+
+
+def _try_there(world: World, home: Path, a: int, why: str, machine: str = "machine-one") -> None:
+    """Submit a file and resume a batch in another home: neither may send anything."""
+    file, batch = chosen(world.files, a), chosen(_alive(world), a)
+    tries: list[list[str]] = []
+    if file is not None:
+        tries.append(["submit", file.name, "--json"])
+    if batch is not None:
+        tries.append(["resume", batch.name, "--json"])
+    for arguments in tries:
+        call = world.call(*arguments, home=home, BATCHPAY_MACHINE=machine)
+        call = Call(call.arguments, str(home), call.environment)
+        rows = file.rows if arguments[0] == "submit" and file else batch.rows if batch else []
+        command = world.begin(call, rows=list(rows), forbidden=why)
+        command.disturbed = True
+        done = run_here(call)
+        sent = world.gateway.of(command.name)
+        world.story[-1] += f" -> {done.code}   ({why})"
+        if sent:
+            raise Violation(f"{len(sent)} payments arrived although {why}")
+
+
+def _alive(world: World) -> list[Batch]:
+    return [one for one in world.batches.values() if not one.lost]
+
+
+def foreign_settings(world: World, a: int, b: int, c: int) -> None:
+    """A stranger leaves a settings file in the folder that would send payments elsewhere."""
+    file = chosen(world.files, a)
+    path = world.home / "batchpay.toml"
+    if file is None or world.forbidden:
+        return
+    path.write_text(f'[gateway]\nbase_url = "{world.gateway.origin(live=not world.live)}"\n', "utf-8")
+    path.chmod(0o666)
+    if b % 2 and os.geteuid() == 0:
+        path.chmod(0o600)
+        os.chown(path, 65534, 65534)
+    call, command = prepare(world, file, [], forbidden="")
+    environment = {name: text for name, text in call.environment.items() if name != "BATCHPAY_BASE_URL"}
+    command.forbidden = "the settings are a stranger's"
+    command.disturbed = True
+    try:
+        world.end(command, run_here(Call(call.arguments, call.folder, environment)))
+    finally:
+        path.unlink()

@@ -1,0 +1,257 @@
+"""What must hold after every command, whatever people did before.
+
+Nothing twice without a decision that names it; nothing lost; nothing sent that a rule or a missing decision forbids;
+and what the program says of it, in summary, results, rejects and exit code, is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tests.model import clock
+from tests.model.business import Batch, Row, is_duplicate, repeats_in_file, same
+from tests.model.files import number_of, read_table
+from tests.model.gateway import Arrival
+
+if TYPE_CHECKING:
+    from tests.model.command import Done
+    from tests.model.world import Command, World
+
+_NOTHING_SENT = (2, 4, 5, 8, 9)
+_STATES = ("rejected", "pending", "sending", "accepted", "declined", "in_doubt")
+_YES = ("success", "twice")
+
+
+def fail(world: World, text: str) -> None:
+    """End the walk."""
+    from tests.model.world import Violation
+
+    raise Violation(text)
+
+
+def hold_all(world: World, ended: Sequence[tuple[Command, Done]]) -> None:
+    """Hold every invariant after a command, or after several that ran at once."""
+    batches = [_take_in(world, command, done) for command, done in ended]
+    for (command, done), batch in zip(ended, batches, strict=True):
+        _hold(world, command, done, batch)
+
+
+def _hold(world: World, command: Command, done: Done, batch: Batch | None) -> None:
+    _its_end(world, command, done)
+    _nothing_forbidden(world, command)
+    _nothing_twice(world, command)
+    if batch is not None and done.json.get("results") and not command.killed:
+        _results_are_true(world, command, batch, done.json)
+    if batch is not None and not command.killed:
+        _code_is_true(world, command, done)
+
+
+def _its_end(world: World, command: Command, done: Done) -> None:
+    """No internal error, no account number on any stream, and nothing sent where the code says so."""
+    if done.code in (1, 120) or "Traceback" in done.err:
+        fail(world, f"internal error, exit code {done.code}: {done.err.strip()[-300:]}")
+    for row in command.rows:
+        if row.account in done.out or row.account in done.err:
+            fail(world, f"the account number of E{row.number} was printed")
+    sent = world.gateway.of(command.name)
+    if done.code in _NOTHING_SENT and sent:
+        fail(world, f"exit code {done.code} says that nothing was sent, and {len(sent)} payments arrived")
+    if command.forbidden and sent:
+        fail(world, f"{len(sent)} payments arrived although {command.forbidden}")
+    if world.gateway.odd_headers:
+        fail(world, f"headers that nobody meant to send: {world.gateway.odd_headers}")
+
+
+def _take_in(world: World, command: Command, done: Done) -> Batch | None:
+    """Learn which batch the command was about, and what the program says of its rows."""
+    name = done.json.get("batch")
+    if command.killed and command.rows:
+        name = _left_by_a_kill(world, command)
+    if not isinstance(name, str) or command.has("--dry-run") or not command.rows:
+        return command.known
+    batch = world.batches.get(name)
+    if batch is None or batch.lost:
+        rows = command.rows
+        batch = world.batches[name] = Batch(name, list(rows), command.at_h, command.live)
+        batch.again = command.value("--reason") if command.has("--again") else ""
+        batch.allows_duplicates = command.has("--allow-duplicates")
+    command.batch = batch
+    return batch
+
+
+def _left_by_a_kill(world: World, command: Command) -> str | None:
+    """Find the batch of a command that could not say its name any more."""
+    if command.known is not None:
+        return command.known.name
+    listed = world.ask("status", "--json").json.get("batches", [])
+    return next((one["batch"] for one in listed if one["batch"] not in world.batches), None)
+
+
+def _nothing_forbidden(world: World, command: Command) -> None:
+    """Nothing goes that fails today's rules, was rejected and not released, or stands in no file of the command."""
+    batch = command.batch or command.known
+    for arrival in world.gateway.of(command.name):
+        row = next((row for row in command.rows if row.number == arrival.payment), None)
+        if row is None:
+            fail(world, f"E{arrival.payment} arrived, which is not in the content that was checked")
+            continue
+        if arrival.live != command.live:
+            fail(world, f"E{arrival.payment} arrived at the other gateway")
+        normalized = command.has("--normalize") or bool(batch and getattr(batch, "normalized", False))
+        # What a batch was registered with --normalize stays repaired in its request.
+        today = clock.today()
+        faults = row.faults(command.max_cents, today, normalize=True)
+        if not normalized and command.known is None:
+            faults |= row.faults(command.max_cents, today, normalize=False)
+        if faults:
+            fail(world, f"E{row.number} was sent although {', '.join(sorted(faults))}")
+        was = command.known.states.get(row.number) if command.known else None
+        if was == "rejected" and not command.has("--release"):
+            fail(world, f"E{row.number} had been rejected and was sent without --release")
+        if was in ("accepted", "declined", "in_doubt") and not _reopened(command, row.number):
+            fail(world, f"E{row.number} was {was} and was sent again")
+
+
+def _reopened(command: Command, number: int) -> bool:
+    return command.has("--again") or bool(command.known and command.known.settled.get(number) == "send again")
+
+
+def _nothing_twice(world: World, command: Command) -> None:
+    """Each arrival of a payment that arrived before needs a rule or a recorded decision that lets it through."""
+    everything = world.gateway.arrivals
+    for place, new in enumerate(everything):
+        if new.command != command.name:
+            continue
+        for old in everything[:place]:
+            if old.payment == new.payment and old.live == new.live and not old.void:
+                _allowed(world, new, old)
+
+
+def _allowed(world: World, new: Arrival, old: Arrival) -> None:
+    ours, theirs = world.commands[new.command], world.commands[old.command]
+    mine, other = ours.batch or ours.known, theirs.batch or theirs.known
+    row, before = _row_of(ours, new), _row_of(theirs, old)
+    story = f"E{new.payment} arrived twice, by {theirs.name} and by {ours.name}"
+    if mine is None or other is None or mine is other:
+        fail(world, f"{story}, in one batch" if mine is other and mine else story)
+        return
+    if mine.again or (other.lost and not world.window_open):
+        return
+    by_id = bool(row.payment_id) and is_duplicate(row, before, 1e9) is True and not _same_bill_only(row, before)
+    if mine.allows_duplicates and not by_id:
+        return
+    if ours.known is not None and ours.known.states.get(row.number) == "rejected":
+        fail(world, f"{story}: released although it was paid meanwhile")
+    later, earlier = (mine, other) if mine.registered_h >= other.registered_h else (other, mine)
+    began = max(earlier.registered_h, theirs.at_h if earlier is other and theirs.at_h <= later.registered_h else 0.0)
+    if is_duplicate(row, before, later.registered_h - began) is True:
+        fail(world, f"{story}, {later.registered_h - began:.0f} hours later, and no decision names it")
+
+
+def _row_of(command: Command, arrival: Arrival) -> Row:
+    return next(row for row in command.rows if row.number == arrival.payment)
+
+
+def _same_bill_only(row: Row, before: Row) -> bool:
+    return not (row.payment_id and same(row.payment_id) == same(before.payment_id))
+
+
+def _results_are_true(world: World, command: Command, batch: Batch, summary: dict[str, Any]) -> None:
+    """Every row stands in results or rejects, in the state that the gateway's log bears out."""
+    if len({row.number for row in batch.rows}) != len(batch.rows):
+        return  # a payment that stands twice in one file has two states
+    results = read_table(world.home / summary["results"])
+    states = {number_of(line): line["state"] for line in results}
+    rejects = read_table(world.home / summary["rejects"]) if summary.get("rejects") else []
+    for line in rejects:
+        _rejected_for_a_reason(world, command, batch, line)
+    numbers = {number_of(line) for line in rejects}
+    if both := numbers & states.keys():
+        fail(world, f"E{min(both)} stands in results and in rejects")
+    wanted = {row.number for row in batch.rows}
+    if command.has("--out") or summary.get("rejects") is None:
+        numbers |= {number for number in wanted - states.keys() if summary["rejected"]}
+    if states.keys() | numbers != wanted:
+        fail(world, f"rows of the file {sorted(wanted)}, in results and rejects {sorted(states.keys() | numbers)}")
+    for number, state in states.items():
+        _state_is_true(world, batch, number, state)
+    batch.states = {**dict.fromkeys(numbers, "rejected"), **states}
+    counts = {state: sum(found == state for found in batch.states.values()) for state in _STATES}
+    said = {state: summary[state] for state in _STATES}
+    if counts != said and not command.disturbed:
+        fail(world, f"the summary says {said}, the files {counts}")
+    if sum(said.values()) != summary["rows"] or summary["rows"] != len(batch.rows):
+        fail(world, f"the states add up to {sum(said.values())}, the file has {len(batch.rows)} rows")
+
+
+def _rejected_for_a_reason(world: World, command: Command, batch: Batch, line: dict[str, str]) -> None:
+    """A right row that nobody paid before is not refused: it would be lost."""
+    row = batch.row(number_of(line))
+    if not line["_errors"].strip():
+        fail(world, f"a line of the rejects names no error: {line.get('walk')}")
+    if row is None:
+        fail(world, f"the rejects hold {line['walk']}, which is not in the file")
+        return
+    earlier = [one for one in world.batches.values() if one is not batch and one.row(row.number)]
+    if ".duplicate" in line["_errors"] or "duplicate" in line["_errors"]:
+        if not earlier and row.number not in repeats_in_file(batch.rows):
+            fail(world, f"E{row.number} is refused as a duplicate, and was never seen before")
+    elif not any(row.faults(cents, day, normalize=False) for cents, day in _rules_seen(world, command)):
+        fail(world, f"E{row.number} is refused for nothing: {line['_errors']}")
+
+
+def _rules_seen(world: World, command: Command) -> list[tuple[int | None, Any]]:
+    return [(command.max_cents, clock.today()), *((one.max_cents, clock.today()) for one in world.commands.values())]
+
+
+def _state_is_true(world: World, batch: Batch, number: int, state: str) -> None:
+    """Hold a row's state against what arrived for its batch."""
+    arrived = [
+        one
+        for one in world.gateway.arrivals
+        if one.payment == number and (world.commands[one.command].batch or world.commands[one.command].known) is batch
+    ]
+    alive = [one for one in arrived if not one.void]
+    settled = batch.settled.get(number)
+    if state == "accepted" and settled != "accepted" and not any(one.answer in _YES for one in arrived):
+        answers = [one.answer for one in arrived]
+        fail(world, f"E{number} is called accepted, and the gateway answered {answers}")
+    if state == "declined" and settled != "declined" and not any(one.answer == "error" for one in arrived):
+        fail(world, f"E{number} is called declined, and the gateway never said so")
+    if state in ("pending", "declined") and alive and settled != "declined":
+        fail(world, f"E{number} is called {state}, and arrived {len(alive)} times")
+    if state == "sending":
+        fail(world, f"E{number} is left in sending")
+
+
+def _code_is_true(world: World, command: Command, done: Done) -> None:
+    """The exit code follows from the summary, by CONTRACT's table."""
+    summary = done.json
+    if "accepted" not in summary or "error" in summary:
+        return
+    if summary["exit_code"] != done.code:
+        fail(world, f"the summary says exit code {summary['exit_code']}, the process ended with {done.code}")
+    if command.has("--dry-run") or command.arguments[0] not in ("submit", "resume"):
+        return
+    elsewhere = any(one.doubts for one in world.batches.values() if not one.lost and one.live == command.live)
+    waiting = summary["pending"] + summary["sending"]
+    if summary["in_doubt"] or elsewhere:
+        wanted: tuple[int, ...] = (7,)
+    elif summary["stopped"]:
+        wanted = (6,)
+    elif waiting:
+        wanted = (3,) if _all_held_back(command, done) else (6, 3)
+    else:
+        wanted = (3,) if summary["rejected"] + summary["declined"] else (0,)
+    if done.code not in wanted and not command.disturbed:
+        fail(world, f"exit code {done.code}, by the summary it is {wanted[0]}")
+
+
+def _all_held_back(command: Command, done: Done) -> bool:
+    """Whether every row that waits fails today's rules."""
+    batch = command.batch
+    if batch is None:
+        return False
+    waiting = [batch.row(number) for number, state in batch.states.items() if state == "pending"]
+    return all(row and row.faults(command.max_cents, clock.today(), normalize=True) for row in waiting)

@@ -1,0 +1,146 @@
+"""Several things at once: another command, or another file, at a chosen moment of a submission that is under way."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+from tests.model import clock
+from tests.model.actions import chosen, make, options_of, prepare, settle
+from tests.model.business import Row
+from tests.model.command import Call, Done, run_here
+from tests.model.files import read_table, write_file
+from tests.model.world import Command, File, Violation, World
+
+_MOMENTS = ("account", "lock", "connection", "payment")
+
+
+def replace_file(world: World, a: int, b: int, c: int) -> None:
+    """Drop a new file of the same name while the old one is being read, registered or paid."""
+    file = chosen(world.files, a)
+    if file is None or world.forbidden:
+        return
+    make(world, a, b, c)
+    new = world.files.pop()
+    (world.home / new.name).unlink()
+    rows, path = [*file.rows[:1], *new.rows], world.home / file.name
+    options = options_of(b // 4, c)
+    archive = ["--archive", str(world.home / "archive")] if c % 2 else []
+    call, command = prepare(world, file, [*options, *archive])
+    moment = _MOMENTS[b % len(_MOMENTS)]
+    world.story.append(f"  at its {moment}, {file.name} is replaced by another file")
+
+    def act() -> list[tuple[Command, Done]]:
+        write_file(path.with_name(f"new-{path.name}"), rows)
+        path.with_name(f"new-{path.name}").replace(path)
+        replaced.append(True)
+        return []
+
+    replaced: list[bool] = []
+    world.run_with_hook(call, command, act, moment)
+    if replaced:
+        if not path.exists():
+            raise Violation("a file was archived that nobody read")
+        world.files = [one for one in world.files if one is not file]
+        world.files.append(File(file.name, rows))
+    else:
+        _archived(world, file, path)
+
+
+def _archived(world: World, file: File, path: Path) -> None:
+    if not path.exists():
+        world.files = [one for one in world.files if one is not file]
+
+
+def at_once(world: World, a: int, b: int, c: int) -> None:
+    """Run another submission, of the same file or of another, at a moment of one that is under way."""
+    file = chosen(world.files, a)
+    other = chosen(world.files, b // 4)
+    if file is None or other is None or world.forbidden:
+        return
+    moment = _MOMENTS[b % len(_MOMENTS)]
+    call, command = prepare(world, file, options_of(c, a))
+
+    def act() -> list[tuple[Command, Done]]:
+        inner_call, inner = prepare(world, other, options_of(a, b))
+        inner.disturbed = True
+        return [(inner, world.forks.run(inner_call))]
+
+    world.run_with_hook(call, command, act, moment)
+
+
+def archive(world: World, a: int, b: int, c: int) -> None:
+    """Submit with an archive: a finished file moves there."""
+    file = chosen(world.files, a)
+    if file is None:
+        return
+    folder = world.home / "archive"
+    call, command = prepare(world, file, ["--archive", str(folder)])
+    done = world.end(command, run_here(call))
+    path = world.home / file.name
+    if path.exists():
+        return
+    world.files = [one for one in world.files if one is not file]
+    waiting = done.json.get("pending", 0) + done.json.get("sending", 0)
+    if waiting:
+        raise Violation(f"{file.name} was archived with {waiting} rows that wait")
+    if not list(folder.glob(f"{Path(file.name).stem}*")):
+        raise Violation(f"{file.name} is neither where it was nor in the archive")
+
+
+def full_output(world: World, a: int, b: int, c: int) -> None:
+    """Submit with a standard output that can't be written: the exit code says what became of the payments."""
+    file = chosen(world.files, a)
+    if file is None or world.forbidden:
+        return
+    call, command = prepare(world, file, [])
+    command.disturbed = True
+    done = run_here(Call(call.arguments, call.folder, call.environment, "/dev/full"))
+    world.end(command, done)
+    after = world.ask("submit", file.name, "--json")
+    if after.json.get("in_doubt") and done.code != 7:
+        raise Violation(f"rows are in doubt, and with a full standard output the exit code is {done.code}")
+
+
+def reconcile(world: World, a: int, b: int, c: int) -> None:
+    """Settle by an export: a true one, last month's, one of returned payments, or one of another batch's lines."""
+    doubtful = [one for one in world.batches.values() if one.doubts and not one.lost and one.live == world.live]
+    batch = chosen(doubtful, a)
+    if batch is None or world.forbidden:
+        return
+    arrived = {one.payment: one for one in world.gateway.arrivals if not one.void and one.live == batch.live}
+    known = [one.reference for one in world.gateway.arrivals if one.answer == "success" and one.live == batch.live]
+    kind = ("true", "last month's", "returned", "pending", "another row's")[b % 5]
+    other = known[0] if known else "S0"
+    if other == "S0" and kind == "another row's":
+        return
+    lines = ["Transaction ID,Invoice,Amount,Date,Account,Status"]
+    for row in batch.rows:
+        one = arrived.get(row.number)
+        if one is not None and batch.states.get(row.number) == "in_doubt":
+            lines.append(_line(row, str(one.invoice), kind, other))
+    (world.home / "export.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    world.story.append(f"export.csv holds {kind} lines: {lines[1:]}")
+    done = world.run("reconcile", batch.name, "--against", "export.csv", "--settle", "--reason", "export", "--name",
+                     "Grace", "--yes", "--json")  # fmt: skip
+    settled = done.json.get("reconciliation", {}).get("settled", [])
+    if kind != "true" and settled:
+        raise Violation(f"rows {settled} of batch {batch.name} were settled by {kind} lines")
+    table = {line["row"]: line for line in read_table(_results_of(world, batch.name))}
+    for number in settled:
+        settle(world, batch, batch.rows[number - 1].number, table[str(number)]["state"])
+
+
+def _results_of(world: World, name: str) -> Path:
+    path = world.home / "after.results.csv"
+    world.ask("results", name, "--results", str(path))
+    return path
+
+
+def _line(row: Row, invoice: str, kind: str, other: str) -> str:
+    day = clock.now(datetime.UTC).date() - datetime.timedelta(days=30 if kind == "last month's" else 0)
+    status = {"returned": "Returned", "pending": "Pending"}.get(kind, "Settled")
+    cents = row.repaired.cents or 0
+    amount = f"{cents // 100}.{cents % 100:02d}"
+    reference = other if kind == "another row's" else f"S{row.number}"
+    return f"{reference},{invoice},{amount},{day.isoformat()},x{row.account[-4:]},{status}"

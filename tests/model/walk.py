@@ -1,0 +1,128 @@
+"""A walk: a list of steps made from a seed, run, and cut down to what matters where it fails."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.model import clock
+from tests.model.actions import Action
+from tests.model.catalogue import ACTIONS
+from tests.model.command import Forks
+from tests.model.gateway import Gateway
+from tests.model.world import Violation, World
+
+STEPS_MAX = 9
+_SHRINK_S = 40.0
+_NUMBERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An action by name and its three numbers."""
+
+    action: str
+    a: int
+    b: int
+    c: int
+
+    def __str__(self) -> str:
+        return f"{self.action}:{self.a}:{self.b}:{self.c}"
+
+    @classmethod
+    def parse(cls, text: str) -> Step:
+        action, *numbers = text.split(":")
+        return cls(action, *map(int, numbers))
+
+
+@dataclass(slots=True)
+class Failure:
+    """A walk that found something."""
+
+    seed: int
+    steps: list[Step]
+    what: str
+    story: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        steps = " ".join(map(str, self.steps))
+        return [
+            f"seed {self.seed}: {self.what}",
+            *(f"    {line}" for line in self.story),
+            f"  again: python -m tests.model --steps '{steps}'",
+        ]
+
+
+def steps_of(seed: int) -> list[Step]:
+    """The steps of a walk: it begins with a file that is submitted."""
+    dice = random.Random(seed)
+
+    def step(name: str) -> Step:
+        return Step(name, dice.randrange(_NUMBERS), dice.randrange(_NUMBERS), dice.randrange(_NUMBERS))
+
+    names, weights = list(ACTIONS), [one.weight for one in ACTIONS.values()]
+    first = [step("make"), step("submit")]
+    return first + [step(name) for name in dice.choices(names, weights, k=dice.randrange(2, STEPS_MAX - 1))]
+
+
+class Runner:
+    """Runs walks, one after the other, in a folder of its own."""
+
+    def __init__(self) -> None:
+        clock.load_program()
+        self.gateway = Gateway().start()
+        self.forks = Forks()
+        self.folder = Path(tempfile.mkdtemp(prefix="walks-"))
+        self.count = 0
+
+    def close(self) -> None:
+        self.gateway.close()
+        clock.restore()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def world(self) -> World:
+        """A new world, whose clock stands at now."""
+        self.count += 1
+        clock.offset_s = 0.0
+        return World(self.folder / str(self.count), self.gateway, self.forks)
+
+    def failure(self, steps: Sequence[Step]) -> tuple[str, list[str]] | None:
+        """Run steps; what was found wrong, with the story, or None."""
+        world = self.world()
+        try:
+            for step in steps:
+                action: Action = ACTIONS[step.action].act
+                action(world, step.a, step.b, step.c)
+        except Violation as found:
+            return str(found), world.story
+        finally:
+            shutil.rmtree(world.folder, ignore_errors=True)
+        return None
+
+    def walk(self, seed: int, *, shrink: bool = True) -> Failure | None:
+        """Walk; where it fails, cut the steps down to those that matter."""
+        steps = steps_of(seed)
+        found = self.failure(steps)
+        if found is None:
+            return None
+        if shrink:
+            steps, found = self._shrunk(steps, found)
+        return Failure(seed, steps, *found)
+
+    def _shrunk(self, steps: list[Step], found: tuple[str, list[str]]) -> tuple[list[Step], tuple[str, list[str]]]:
+        """Leave out steps, one at a time and from the end, as long as something is still found."""
+        deadline = time.monotonic() + _SHRINK_S
+        again = True
+        while again and time.monotonic() < deadline:
+            again = False
+            for place in reversed(range(len(steps))):
+                fewer = steps[:place] + steps[place + 1 :]
+                other = self.failure(fewer)
+                if other is not None:
+                    steps, found, again = fewer, other, True
+        return steps, found

@@ -1,0 +1,239 @@
+"""One walk's world: a home, its files, what the model knows, and the commands that are run in it.
+
+After every command the invariants are held (invariants.py): a walk ends at the first that does not hold.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.model import clock, invariants
+from tests.model.business import Batch, Row
+from tests.model.command import Call, Done, Forks, run_here
+from tests.model.files import write_file
+from tests.model.gateway import Gateway
+
+
+class Violation(AssertionError):
+    """An invariant does not hold: the program is wrong, or the model is."""
+
+
+@dataclass(slots=True)
+class File:
+    """A payment file in the home's folder."""
+
+    name: str
+    rows: list[Row]
+
+
+@dataclass(slots=True)
+class Command:
+    """What the model knows of one command."""
+
+    name: str
+    arguments: tuple[str, ...]
+    at_h: float
+    live: bool
+    rows: list[Row] = field(default_factory=list)
+    """The rows of the file, or of the batch, that the command is about."""
+    other_rows: list[Row] = field(default_factory=list)
+    """What the file holds after it was replaced while the command ran."""
+    known: Batch | None = None
+    """The batch that the command goes on with, as it stood before."""
+    batch: Batch | None = None
+    max_cents: int | None = None
+    forbidden: str = ""
+    """Why it must send nothing; empty where it may."""
+    killed: bool = False
+    disturbed: bool = False
+    """Whether something else happened while it ran: then its own summary may be about less than the whole."""
+
+    def has(self, option: str) -> bool:
+        return option in self.arguments
+
+    def value(self, option: str) -> str:
+        """The value that an option has; empty where it is not given."""
+        return self.arguments[self.arguments.index(option) + 1] if option in self.arguments else ""
+
+
+class World:
+    """A home with payment files, a ledger, and two gateways."""
+
+    def __init__(self, folder: Path, gateway: Gateway, forks: Forks) -> None:
+        self.folder, self.gateway, self.forks = folder, gateway, forks
+        self.home = folder / "home"
+        self.home.mkdir(parents=True)
+        gateway.begin()
+        self.hours = 0.0
+        self.files: list[File] = []
+        self.batches: dict[str, Batch] = {}
+        self.commands: dict[str, Command] = {}
+        self.numbers = 0
+        self.names = 0
+        self.max_cents: int | None = None
+        self.approvals = 0
+        self.live = True
+        self.forbidden = ""
+        """Why the ledger as it stands must send nothing."""
+        self.window_open = False
+        """Whether payments made since the backup are unknown to the ledger, and nobody has settled them yet."""
+        self.window_lost = False
+        self.backup: Any = None
+        self.story: list[str] = []
+        """What was done, for a person who reads about a violation."""
+        self.write_settings()
+        self.run("ledger", "init")
+
+    # The clock
+
+    def pass_hours(self, hours: float) -> None:
+        self.hours += hours
+        clock.offset_s = self.hours * 3600
+
+    # Files and settings
+
+    def write_settings(self) -> None:
+        """Write the settings file anew."""
+        text = "[submit]\nwait_s_max = 0.01\nattempts_max = 2\n"
+        if self.max_cents is not None:
+            text += f'[limits]\nmax_amount = "{self.max_cents // 100}.{self.max_cents % 100:02d}"\n'
+        if self.approvals:
+            text += f"[policy]\napprovals = {self.approvals}\n"
+        path = self.home / ".config" / "batchpay" / "batchpay.toml"
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_text(text, "utf-8")
+        path.chmod(0o600)
+
+    def new_name(self, suffix: str = ".csv") -> str:
+        self.names += 1
+        return f"f{self.names}{suffix}"
+
+    def save(self, name: str, rows: Sequence[Row]) -> File:
+        """Write a payment file; one of the same name is replaced."""
+        write_file(self.home / name, rows)
+        self.files = [file for file in self.files if file.name != name]
+        self.files.append(File(name, list(rows)))
+        self.story.append(f"write {name}: " + "; ".join(_told(row) for row in rows))
+        return self.files[-1]
+
+    def known_batch(self, rows: list[Row], *, live: bool) -> Batch | None:
+        """The latest batch with this content, in the ledger as it stands."""
+        found = [one for one in self.batches.values() if one.rows == rows and not one.lost and one.live == live]
+        return found[-1] if found else None
+
+    # Commands
+
+    def call(self, *arguments: str, live: bool | None = None, home: Path | None = None, **environment: str) -> Call:
+        """Put a call together; every command has an API id of its own."""
+        live = self.live if live is None else live
+        base = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(home or self.home),
+            "LANG": "C.UTF-8",
+            "BATCHPAY_BASE_URL": self.gateway.origin(live=live),
+            "BATCHPAY_API_ID": f"c{len(self.commands) + 1}",
+            "BATCHPAY_API_KEY": "sandbox-key",
+            "BATCHPAY_RATE": "5000",
+            "BATCHPAY_WORKERS": "1",
+            "BATCHPAY_ENVIRONMENT": "live" if live else "test",
+            "BATCHPAY_MACHINE": "machine-one",
+        }
+        return Call(tuple(arguments), str(self.home), {**base, **environment})
+
+    def begin(self, call: Call, **known: Any) -> Command:
+        """Note a command before it runs."""
+        name = call.environment["BATCHPAY_API_ID"]
+        live = call.environment["BATCHPAY_ENVIRONMENT"] == "live"
+        command = Command(name, call.arguments, self.hours, live, max_cents=self.max_cents, **known)
+        command.forbidden = command.forbidden or self.forbidden
+        if self.window_open and call.arguments[0] == "submit" and command.known is None:
+            command.forbidden = command.forbidden or "the ledger was restored, and what it lost is not settled"
+        self.commands[name] = command
+        self.story.append(f"[{self.hours:.0f} h] batchpay {' '.join(call.arguments)}{'' if live else '   (sandbox)'}")
+        return command
+
+    def end(self, command: Command, done: Done) -> Done:
+        """Note how it ended and hold the invariants."""
+        self.story[-1] += "" if command.disturbed else f" -> {done.code}"
+        invariants.hold_all(self, [(command, done)])
+        return done
+
+    def run(self, *arguments: str, output: str = "", **known: Any) -> Done:
+        """Run a command in this process."""
+        call = self.call(*arguments)
+        if output:
+            call = Call(call.arguments, call.folder, call.environment, output)
+        return self.end(self.begin(call, **known), run_here(call))
+
+    def ask(self, *arguments: str) -> Done:
+        """Run a command that only looks; no invariant is held."""
+        call = self.call(*arguments)
+        return run_here(Call(call.arguments, call.folder, {**call.environment, "BATCHPAY_API_ID": "look"}))
+
+    def run_with_hook(
+        self, call: Call, command: Command, act: Callable[[], list[tuple[Command, Done]]], moment: str
+    ) -> None:
+        """Run a command here while `act` happens at a moment: `lock`, or a request: `account`, `connection`, `payment`.
+
+        What `act` finds wrong is raised at the end: in the gateway's thread it would be lost.
+        """
+        raised: list[BaseException] = []
+        ended: list[tuple[Command, Done]] = []
+        acts = [act]
+
+        def once() -> None:
+            if acts:
+                try:
+                    ended.extend(acts.pop()())
+                except BaseException as error:
+                    raised.append(error)
+
+        self.gateway.hook = lambda kind, count: once() if kind == moment else None
+        command.disturbed = True
+        try:
+            done = run_here(call, once if moment == "lock" else None)
+        finally:
+            self.gateway.hook = None
+        if raised:
+            raise raised[0]
+        self.story.append(f"  {command.name} -> {done.code}; at its {moment}: {[end.code for _, end in ended]}")
+        invariants.hold_all(self, [(command, done), *ended])
+
+    def run_killed(self, call: Call, command: Command, payments: int) -> Done:
+        """Run a command in a process of its own, and kill it when so many payments have arrived."""
+        process = self.forks.start(call)
+        came = [0]
+
+        def kill(kind: str, count: int) -> None:
+            came[0] += kind == "payment"
+            if kind == "payment" and came[0] == payments:
+                process.kill()
+                process.join()
+
+        self.gateway.hook = kill
+        try:
+            done = self.forks.wait(process, call)
+        finally:
+            self.gateway.hook = None
+        command.killed = done.code < 0
+        return self.end(command, done)
+
+    @contextmanager
+    def another_home(self, name: str) -> Iterator[Path]:
+        """A copy of the home elsewhere: another machine, or another person's."""
+        path = self.folder / name
+        shutil.copytree(self.home, path, symlinks=True)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path)
+
+
+def _told(row: Row) -> str:
+    parts = (row.payment_id or "-", row.invoice or "-", row.amount, row.direction, row.start)
+    return f"E{row.number} " + " ".join(part for part in parts if part)
