@@ -1,6 +1,6 @@
 """The errors that stop a command, and the exit code of each.
 
-    BatchpayError                    1  a fault of the program
+    BatchpayError                    1  internal error
     ├── WrongUse                     2  wrong use of the command
     ├── FileRefused                  4  the file was refused whole; nothing was sent
     ├── NotUsable                    5  settings, credentials or ledger not usable; nothing was sent
@@ -56,7 +56,7 @@ class SettingsNotUsable(NotUsable):
 
 
 class CredentialsNotUsable(NotUsable):
-    """The gateway's id or key is not given, or its file is open to others."""
+    """The gateway's id or key is not given, or its file is readable by other users."""
 
 
 class LedgerNotUsable(NotUsable):

@@ -95,7 +95,7 @@ class Outcome:
 
     @property
     def recognised(self) -> bool:
-        """Whether the gateway gave an answer that the profile knows: it opens the canary and resets the fuse."""
+        """Whether the gateway gave an answer that the profile knows: it opens the canary, resets the breaker."""
         return self.state in (State.ACCEPTED, State.DECLINED)
 
 

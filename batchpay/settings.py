@@ -204,19 +204,19 @@ def load_settings(tables: dict[str, Any], environment: dict[str, str] | None = N
 
 
 def check_tables(tables: dict[str, Any], command_options: dict[str, set[str]]) -> None:
-    """Refuse what is no setting: `command_options` names the options that a command's own table may preset."""
+    """Refuse what is not a setting: `command_options` names the options that a command's own table may preset."""
     known_parts = {part.name: get_type_hints(Settings)[part.name] for part in fields(Settings)}
     for table, values in tables.items():
         if table not in known_parts and table not in command_options:
             known = [*known_parts, *command_options]
-            raise SettingsNotUsable(f"[{table}] is no table of the settings{did_you_mean(table, known)}")
+            raise SettingsNotUsable(f"[{table}] is not a table of the settings{did_you_mean(table, known)}")
         if not isinstance(values, dict):
             raise SettingsNotUsable(f"{table} must be a table: [{table}]")
         names = {item.name for item in fields(known_parts[table])} if table in known_parts else set()
         names |= command_options.get(table, set())
         for name in values:
             if name not in names:
-                raise SettingsNotUsable(f"{table}.{name} is no setting{did_you_mean(name, names)}")
+                raise SettingsNotUsable(f"{table}.{name} is not a setting{did_you_mean(name, names)}")
 
 
 def _load_part(table: str, cls: Any, values: dict[str, Any], environment: dict[str, str]) -> Any:
@@ -308,9 +308,9 @@ def read_secret_file(path: Path, name: str) -> Secret:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise CredentialsNotUsable(f"{name}: {path} is no regular file")
+            raise CredentialsNotUsable(f"{name}: {path} is not a regular file")
         if status.st_mode & _open_to_others(path, status):
-            raise CredentialsNotUsable(f"{name}: {path} is open to others; set its mode to 0600")
+            raise CredentialsNotUsable(f"{name}: {path} is readable by other users; set its mode to 0600")
         text = file.read(65_536).decode("utf-8", "replace").strip()
     if not text:
         raise CredentialsNotUsable(f"{name}: {path} is empty")

@@ -162,7 +162,7 @@ def _unexpected_where(attribute: str, where: pl.Expr, meant: str) -> Rule:
     return error(
         attribute,
         "unexpected",
-        "S",
+        "H",
         f"is for {meant}",
         f"is for {meant}, leave it out",
         where & pl.col(attribute).is_not_null(),

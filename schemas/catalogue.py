@@ -110,7 +110,7 @@ def typed_cell_rules() -> list[RuleFacts]:
 def typed_cell_message(column: str, code: str) -> str:
     """Give the words for a typed-cell fault, whatever its code."""
     if code == "format" and column in MONEY:
-        return f"has more than two decimals or is no amount, {MONEY_MESSAGE}"
+        return f"has more than two decimals or is not an amount, {MONEY_MESSAGE}"
     return _TYPED[code][1] if code in _TYPED else _TYPED_OTHERWISE
 
 

@@ -117,7 +117,7 @@ def trimmed(cell: pl.Expr) -> pl.Expr:
 
 
 def not_one_of(cell: pl.Expr, values: Sequence[str]) -> pl.Expr:
-    """Tell whether the cell is no member of a closed list, letter for letter."""
+    """Tell whether the cell is not a member of a closed list, letter for letter."""
     if len(values) <= 4:  # comparing short texts is cheaper than looking them up
         return reduce(and_, [cell != value for value in values])
     return ~cell.is_in(list(values))
@@ -163,7 +163,7 @@ def has_too_many_digits(cell: pl.Expr) -> pl.Expr:
 
 
 def is_above(cell: pl.Expr, other: pl.Expr) -> pl.Expr:
-    """Tell whether a well-written amount is more than another, of any length; null where either is no amount."""
+    """Tell whether a well-written amount is more than another, of any length; null where either is not an amount."""
     left, right = _significant(cell), _significant(other)
     longer = left.str.len_bytes() > right.str.len_bytes()
     as_long = left.str.len_bytes() == right.str.len_bytes()
@@ -274,7 +274,7 @@ def as_phone(cell: pl.Expr) -> pl.Expr:
 
 
 def is_no_email(cell: pl.Expr) -> pl.Expr:
-    """Tell whether an address of the list is no address.
+    """Tell whether an address of the list is not an address.
 
     An address is a dot-atom of at most 64 characters (RFC 5322 3.2.3, RFC 5321 4.5.3.1.1), `@`, two or more labels.
     """

@@ -24,6 +24,6 @@ class RuleOptions:
     past_start: bool = True
     """A recurring payment can't start before `as_of`."""
     max_amount_cents: int | None = None
-    """An amount above this is rejected; None is no limit."""
+    """An amount above this is rejected; None is not a limit."""
     rules_off: frozenset[str] = frozenset()
     """House rules (source H) switched off, as `column.code`."""

@@ -109,7 +109,7 @@ def required(column: str) -> Rule:
 
 
 def choice(column: str, values: Sequence[str], words: str, message: str, source: str = "S") -> Rule:
-    """Make the rule of a closed list; another letter case is no member, and is suggested."""
+    """Make the rule of a closed list; another letter case is not a member, and is suggested."""
     return error(
         column,
         "choice",

@@ -83,7 +83,9 @@ def read_account_file(path: Path, *, update: bool) -> list[AccountRow]:
     allowed = ("id", *ATTRIBUTES) if update else ATTRIBUTES
     rows = [_row(path, number, node, allowed) for number, node in enumerate(nodes, start=1)]
     if mode & 0o077 and any(row.cells.get(name) for row in rows for name in SECRETS):
-        raise CredentialsNotUsable(f"{path} holds pins or passwords and is open to others; set its mode to 0600")
+        raise CredentialsNotUsable(
+            f"{path} holds pins or passwords and is readable by other users; set its mode to 0600"
+        )
     return rows
 
 
@@ -103,7 +105,9 @@ def standing_problem(accounts: Mapping[int, GatewayAccount], deleted: Mapping[in
     """Say why an account can't be changed; empty where it can."""
     if number in accounts:
         return ""
-    return f"id: {number} is a deleted account" if number in deleted else f"id: {number} is no account at the gateway"
+    return (
+        f"id: {number} is a deleted account" if number in deleted else f"id: {number} is not an account at the gateway"
+    )
 
 
 def update_problem(account: GatewayAccount) -> str:
@@ -211,7 +215,7 @@ def _content(path: Path) -> tuple[str, int]:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > BYTES_MAX:
-                raise FileRefused(f"{path} is no regular file of at most {BYTES_MAX:,} bytes")
+                raise FileRefused(f"{path} is not a regular file of at most {BYTES_MAX:,} bytes")
             return file.read().decode("utf-8-sig"), status.st_mode
     except OSError as error:
         raise FileRefused(f"{path} can't be read: {error.strerror}") from None
@@ -237,9 +241,9 @@ def _nodes(path: Path, text: str) -> list[Any]:
 
 
 def _row(path: Path, number: int, node: Any, allowed: Sequence[str]) -> AccountRow:
-    """One account's cells as text; raises FileRefused for what is no account at all."""
+    """One account's cells as text; raises FileRefused for what is not an account at all."""
     if not isinstance(node, dict):
-        raise FileRefused(f"{path}, account {number}: is no table of attributes")
+        raise FileRefused(f"{path}, account {number}: is not a table of attributes")
     cells: dict[str, str | None] = {}
     for name, value in node.items():
         if name is None or (value is None and path.suffix == ".csv"):
@@ -247,7 +251,7 @@ def _row(path: Path, number: int, node: Any, allowed: Sequence[str]) -> AccountR
         if name not in allowed:
             close = difflib.get_close_matches(str(name), allowed, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
-            raise FileRefused(f"{path}, account {number}: {name} is no attribute of an account{hint}")
+            raise FileRefused(f"{path}, account {number}: {name} is not an attribute of an account{hint}")
         if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
             raise FileRefused(f"{path}, account {number}: {name} must be a text or a whole number")
         cells[name] = str(value) if value not in (None, "") else None

@@ -72,7 +72,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except Exception as error:  # its text may hold a row, so only its kind and place are told
-        code = _fail(context, f"a fault of the program: {_place_of(error)}", 1)
+        code = _fail(context, f"internal error: {_place_of(error)}", 1)
     sys.exit(code or 0)
 
 

@@ -58,7 +58,7 @@ class Outputs:
 def check_folder(folder: Path, wanted_for: Path) -> None:
     """Raise NotUsable where no file can be made in a folder."""
     if not folder.is_dir():
-        raise NotUsable(f"{wanted_for} can't be written: {folder} is no folder")
+        raise NotUsable(f"{wanted_for} can't be written: {folder} is not a folder")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise NotUsable(f"{wanted_for} can't be written: {folder} can't be written in")
 

@@ -23,7 +23,7 @@ def _option(name: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on; anything but loopback is open to others.",
+    help="Address to listen on; anything but loopback lets others in.",
 )
 @_option("--port", type=click.IntRange(0, 65_535), default=8780, show_default=True, help="Port; 0 takes a free one.")
 @_option("--db", metavar="FILE", help="Keep payments, accounts and journal in a SQLite file.")

@@ -18,7 +18,7 @@ from batchpay.errors import WrongUse
 def template(context: click.Context, path: Path, force: bool) -> None:
     """Write an empty payment file: XLSX with drop-downs, or CSV.
 
-    The example row is no payment as long as its _note cell says "example".
+    The example row is not a payment as long as its _note cell says "example".
 
     Example: batchpay template payments.xlsx
     """

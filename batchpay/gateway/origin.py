@@ -92,7 +92,7 @@ def _split(name: str, url: str, schemes: tuple[str, ...]) -> tuple[str, str, int
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise SettingsNotUsable(f"{name} is no address: write {schemes[0]}://host[:port]") from None
+        raise SettingsNotUsable(f"{name} is not an address: write {schemes[0]}://host[:port]") from None
     if parts.scheme not in schemes:
         raise SettingsNotUsable(f"{name} must begin with {' or '.join(scheme + '://' for scheme in schemes)}")
     if "@" in parts.netloc:
@@ -100,7 +100,7 @@ def _split(name: str, url: str, schemes: tuple[str, ...]) -> tuple[str, str, int
     if parts.path not in ("", "/") or "?" in url or "#" in url:
         raise SettingsNotUsable(f"{name} must be an origin alone, without path, query or fragment")
     if not (is_literal(host) and "%" not in host if ":" in host else _HOST.fullmatch(host)) or port == 0:
-        raise SettingsNotUsable(f"{name} is no address: write {schemes[0]}://host[:port]")
+        raise SettingsNotUsable(f"{name} is not an address: write {schemes[0]}://host[:port]")
     return parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme]
 
 

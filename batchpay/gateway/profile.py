@@ -122,7 +122,7 @@ class Profile:
             elif name in ("reference", "message", "response_code", "echo", "error", "success"):
                 parts[name] = tuple(_words(name, value))
             else:
-                raise SettingsNotUsable(f"gateway.profile.{name} is no part of a profile")
+                raise SettingsNotUsable(f"gateway.profile.{name} is not a part of a profile")
         profile = cls(
             http={key: _meaning(text) for key, text in http.items()},
             resend_after_429=settings.resend_after_429,
@@ -312,7 +312,7 @@ def _checked_http(changes: Any) -> dict[str, str]:
         raise SettingsNotUsable("gateway.profile.http must be a table")
     for key, text in changes.items():
         if not _HTTP_KEY.fullmatch(str(key)):
-            raise SettingsNotUsable(f"gateway.profile.http.{key} is no HTTP status (such as 409, or 5xx)")
+            raise SettingsNotUsable(f"gateway.profile.http.{key} is not an HTTP status (such as 409, or 5xx)")
         word, _, stop = (part.strip() for part in str(text).partition(","))
         if word not in _MEANINGS or stop not in ("", "stop"):
             raise SettingsNotUsable(

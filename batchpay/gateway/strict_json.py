@@ -30,7 +30,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     except ValueError:  # UnicodeDecodeError and JSONDecodeError are; so is a number of thousands of digits
         raise NotStrictJson("the answer is not JSON") from None
     if not isinstance(value, dict):
-        raise NotStrictJson("the answer is no JSON object")
+        raise NotStrictJson("the answer is not a JSON object")
     if body.count(b"{") + body.count(b"[") > DEPTH_MAX or b"\\u" in body:
         _look_over(value)
     return value

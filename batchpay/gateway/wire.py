@@ -1,7 +1,7 @@
 """HTTP/1.1 as bytes: the head of a request, and one answer read strictly under caps.
 
 Strict means: whatever could let two readers disagree about where an answer ends (two lengths, a length beside chunks,
-no length at all) is refused, and so is a body that would have to be unpacked. A refused answer is no answer: the
+no length at all) is refused, and so is a body that would have to be unpacked. A refused answer is not an answer: the
 payment is in doubt.
 """
 
@@ -27,7 +27,7 @@ _NO_BODY_STATUSES = frozenset({204, 304})
 
 
 class AnswerRefused(Exception):
-    """What came back is no single complete HTTP answer within the caps; the text is safe to show."""
+    """What came back is not a single complete HTTP answer within the caps; the text is safe to show."""
 
 
 def header_block(headers: Iterable[tuple[str, str]]) -> bytes:

@@ -136,4 +136,6 @@ def _texts(path: str, table: str, values: Any) -> dict[str, str]:
 def _known_columns(path: str, table: str, names: Iterable[str]) -> None:
     for name in names:
         if name not in COLUMNS:
-            raise FileRefused(f"map {path}: [{table}]: {column_name(name)} is no column{did_you_mean(name, COLUMNS)}")
+            raise FileRefused(
+                f"map {path}: [{table}]: {column_name(name)} is not a column{did_you_mean(name, COLUMNS)}"
+            )

@@ -11,7 +11,7 @@ from batchpay.schemas.columns import COLUMNS, REQUIRED
 from batchpay.text import column_name
 
 NOTE_COLUMN = "_note"
-"""Our own column: a row that says `example` there (the template's) is no payment."""
+"""Our own column: a row that says `example` there (the template's) is not a payment."""
 EXAMPLE_MARK = "example"
 UNNAMED = "_unnamed."
 """How columns without a name are called inside; every cell of theirs must be blank."""

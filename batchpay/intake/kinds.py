@@ -52,6 +52,6 @@ def kind_of(head: bytes, name: str, asked: str | None = None) -> tuple[Kind, str
             raise FileRefused(f"{name}: is {what}")
     kind = next((kind for magic, kind in _MAGIC if head.startswith(magic)), Kind.CSV)
     if asked is not None and kind != asked:
-        raise FileRefused(f"{name}: is no {asked} file" + ("" if kind is Kind.CSV else f" but {kind}"))
+        raise FileRefused(f"{name}: is not a {asked} file" + ("" if kind is Kind.CSV else f" but {kind}"))
     packing = next((packing for magic, packing in _PACKINGS if head.startswith(magic)), None)
     return kind, packing

@@ -24,7 +24,7 @@ def open_stored(url: str, asked: str | None = None) -> OpenFile:
     """Read an object once into a private copy; raises FileRefused."""
     parts, name = urlsplit(url), shown_url(url)
     if parts.scheme not in SCHEMES:
-        raise FileRefused(f"{name}: {parts.scheme}:// is no store that can be read")
+        raise FileRefused(f"{name}: {parts.scheme}:// is not a store that can be read")
     if parts.path.lower().endswith((".parquet", ".pq")):
         return OpenFile(name, _parquet(url))
     # A store shows an object only when it is whole, so the break of its last line, which polars does not give, is not
@@ -56,4 +56,4 @@ def _lines(url: str) -> Iterator[bytes]:
         for frame in pl.scan_lines(url, glob=False).collect_batches(chunk_size=50_000, maintain_order=True):
             yield "".join(f"{line}\n" for line in frame.to_series()).encode()
     except Exception:  # its text may hold a signed URL or a line of the file
-        raise FileRefused(f"{shown_url(url)}: can't be read from its store, or is no UTF-8 text") from None
+        raise FileRefused(f"{shown_url(url)}: can't be read from its store, or is not UTF-8 text") from None

@@ -27,7 +27,7 @@ class Source:
     """An opened payment file.
 
     A chunk has `_row` and `_line`, the known columns present, the carried ones, and only where they occur
-    `_fault.COLUMN` (the code of a typed cell's fault), `_suggest.COLUMN`, `_ragged` (why a row is no row of this
+    `_fault.COLUMN` (the code of a typed cell's fault), `_suggest.COLUMN`, `_ragged` (why a row is not a row of this
     table), `_surplus` (the cells beyond the header's) and `_missing` (how many are not there). All cells are text; a
     blank one is null.
     """

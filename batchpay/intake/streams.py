@@ -108,7 +108,7 @@ def _regular_file(path: str) -> int:
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise FileRefused(f"{path} is no file" + (" but a directory" if stat.S_ISDIR(mode) else ""))
+        raise FileRefused(f"{path} is not a file" + (" but a directory" if stat.S_ISDIR(mode) else ""))
     return descriptor
 
 
@@ -194,7 +194,7 @@ def recoded(blocks: Iterator[bytes], encoding: str | None, name: str) -> Iterato
         yield from blocks
         return
     try:
-        b"".decode(encoding)  # refuses what Python calls a codec and is no encoding of texts, such as zip
+        b"".decode(encoding)  # refuses what Python calls a codec and is not an encoding of texts, such as zip
         decoder = codecs.getincrementaldecoder(encoding)("strict")
     except LookupError:
         raise FileRefused(f"{name}: there is no encoding {encoding!r}") from None

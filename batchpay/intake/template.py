@@ -104,7 +104,7 @@ def _words() -> dict[str, str]:
         ):
             words[rule.column].append(rule.words.replace("`", ""))
     told = {name: "\n".join(lines) or "any text" for name, lines in words.items()}
-    told[NOTE_COLUMN] = f"not sent\na row that says {EXAMPLE_MARK} here is no payment"
+    told[NOTE_COLUMN] = f"not sent\na row that says {EXAMPLE_MARK} here is not a payment"
     told[CHECK_COLUMN] = "not sent\ntries the check digit of the routing number"
     return told
 

@@ -62,7 +62,7 @@ class Run(Protocol):
     def claim(self, limit: int) -> list[PendingPayment]:
         """Take the next pending rows in file order that this run has not claimed yet, at most `limit`.
 
-        A claim is no permission to send: only `commit` gives that. A row that comes back to pending stays claimed by
+        A claim is not a permission to send: only `commit` gives that. A row that comes back to pending stays claimed by
         its run, whose worker repeats it; nobody else is given it before the run has ended.
         """
 

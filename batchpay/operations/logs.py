@@ -138,7 +138,7 @@ def _open_file(path: Path) -> int:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         os.close(descriptor)
-        raise NotUsable(f"log file {path} is no regular file of this user")
+        raise NotUsable(f"log file {path} is not a regular file of this user")
     os.fchmod(descriptor, 0o600)
     return descriptor
 

@@ -67,7 +67,7 @@ def _checked(url: str) -> str:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError:
-        raise WrongUse("--ping-url is no address") from None
+        raise WrongUse("--ping-url is not an address") from None
     if not host or parts.scheme not in ("http", "https") or "@" in parts.netloc or "?" in url or "#" in url:
         raise WrongUse("--ping-url is an address https://host/path without user, query and fragment")
     if parts.scheme == "http" and not is_loopback(host):

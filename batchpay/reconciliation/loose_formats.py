@@ -87,7 +87,7 @@ def last_four_of(text: str) -> str:
 
 
 def day_comes_first(texts: Iterable[str]) -> bool:
-    """Whether a column writes 31/12/2026 rather than 12/31/2026: some first part is no month, and no second one is."""
+    """Whether a column writes 31/12/2026 rather than 12/31/2026: a first part is not a month, no second one is."""
     found = [match for match in map(_SLASHED.fullmatch, texts) if match]
     if any("." in match[0][:6] for match in found):
         return True

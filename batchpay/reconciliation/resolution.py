@@ -140,7 +140,7 @@ def read_decisions(path: str | Path, batch: str, doubts: Mapping[int, Doubt]) ->
     at = {name.strip().lower(): index for index, name in enumerate(header) if name}
     missing = [name for name in _READ if name not in at]
     if missing:
-        raise FileRefused(f"{path} is no sheet of rows in doubt: it has no column {', '.join(missing)}")
+        raise FileRefused(f"{path} is not a sheet of rows in doubt: it has no column {', '.join(missing)}")
     filled = FilledSheet()
     seen: dict[int, int] = {}
     for line, cells in lines:

@@ -42,7 +42,7 @@ def read_sheet(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     except OSError as error:
         raise FileRefused(f"{path} can't be read: {error.strerror}") from None
     if not regular:
-        raise FileRefused(f"{path} is no file")
+        raise FileRefused(f"{path} is not a file")
     if size == 0:
         raise FileRefused(f"{path} is empty")
     if size > BYTES_MAX:
@@ -80,7 +80,7 @@ def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
                 f"{path}: near line {at + 1}: not UTF-8; save it as 'CSV UTF-8' or as a workbook"
             ) from None
         except csv.Error:
-            raise FileRefused(f"{path}: line {at + 1} is no line of a CSV file") from None
+            raise FileRefused(f"{path}: line {at + 1} is not a line of a CSV file") from None
 
 
 def _separator(text: TextIO) -> str:
@@ -98,7 +98,7 @@ def _plain(cell: str) -> str:
 
 
 def _workbook_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    refused = FileRefused(f"{path} is no workbook that can be read")
+    refused = FileRefused(f"{path} is not a workbook that can be read")
     try:
         with zipfile.ZipFile(path) as packed:
             if sum(part.file_size for part in packed.infolist()) > UNPACKED_BYTES_MAX:

@@ -201,7 +201,7 @@ def _find_header(
 
 
 def _columns_of(cells: Sequence[str], mapping: ExportMap) -> dict[str, int] | None:
-    """Where each kind of column stands, or None where this line is no header."""
+    """Where each kind of column stands, or None where this line is not a header."""
     if any(name not in cells for name in mapping.columns.values()):
         return None
     at = {kind: cells.index(name) for kind, name in mapping.columns.items()}

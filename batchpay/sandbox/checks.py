@@ -95,12 +95,12 @@ def agreement(*texts: str) -> Look:
 
 def phone(value: Any) -> str | None:
     """One of the five ways of writing a phone number."""
-    return text(value) or (None if any(form.fullmatch(value) for form in _PHONES) else "is no phone number")
+    return text(value) or (None if any(form.fullmatch(value) for form in _PHONES) else "is not a phone number")
 
 
 def email(value: Any) -> str | None:
     """One e-mail address."""
-    return text(value) or (None if _ADDRESS.fullmatch(value) else "is no e-mail address")
+    return text(value) or (None if _ADDRESS.fullmatch(value) else "is not an e-mail address")
 
 
 def us_date(value: Any) -> str | None:
@@ -111,7 +111,7 @@ def us_date(value: Any) -> str | None:
     try:
         date(year, month, day)
     except ValueError:
-        return "is no day of the calendar"
+        return "is not a day of the calendar"
     return None
 
 
@@ -205,7 +205,7 @@ def _node_problems(
             problems.append(Problem(prefix + name, wrong))
     if not lenient:
         problems += [
-            Problem(prefix + name, "is no field of this interface")
+            Problem(prefix + name, "is not a field of this interface")
             for name in node
             if name not in fields and name not in allowed
         ]
@@ -223,7 +223,7 @@ def _state_problems(name: str, node: Mapping[str, Any]) -> list[Problem]:
         return []
     if not isinstance(state, str) or text(state) or state in states:
         return []
-    return [Problem(f"{name}.{name}State", "is no state of that country")]
+    return [Problem(f"{name}.{name}State", "is not a state of that country")]
 
 
 def _emails_problems(emails: Any) -> list[Problem]:
@@ -260,7 +260,9 @@ def account_problems(body: Mapping[str, Any], *, update: bool, lenient: bool) ->
     node = body.get("gateway")
     if not isinstance(node, dict):
         return [Problem("gateway", "is required" if node is None else "must be an object")]
-    problems = [] if lenient else [Problem(name, "is no field of this interface") for name in body if name != "gateway"]
+    problems = (
+        [] if lenient else [Problem(name, "is not a field of this interface") for name in body if name != "gateway"]
+    )
     names = UPDATED if update else CREATED
     fields: dict[str, Field] = {
         "enabled": Field(whole(1, 1), required=True),

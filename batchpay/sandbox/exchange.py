@@ -56,9 +56,9 @@ class Exchange:
                 self.body, object_pairs_hook=_without_doubles, parse_constant=_no_constant, parse_float=_number
             )
         except (ValueError, RecursionError):
-            raise Refused("syntax", Problem("", "the body is no JSON without doubled keys")) from None
+            raise Refused("syntax", Problem("", "the body is not JSON without doubled keys")) from None
         if not isinstance(value, dict):
-            raise Refused("syntax", Problem("", "the body is no JSON object"))
+            raise Refused("syntax", Problem("", "the body is not a JSON object"))
         return value
 
 
@@ -184,7 +184,7 @@ class Sandbox:
     def _check_query(self, request: Request) -> None:
         unknown = sorted(set(request.args) - _QUERY_NAMES.get(request.path, frozenset()))
         if unknown and not self.options.lenient:
-            raise Refused("fields", Problem(unknown[0], "is no parameter of this interface"))
+            raise Refused("fields", Problem(unknown[0], "is not a parameter of this interface"))
 
     def _with_limit_headers(self, reply: Reply) -> Reply:
         if not self.dialect.limit_headers:
@@ -259,4 +259,4 @@ def _number(text: str) -> int | float:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

@@ -84,7 +84,7 @@ class Fault:
 
 
 def fault_of_ending(ending: Ending) -> Fault:
-    """Turn a magic ending into its fault."""
+    """Turn a test account suffix into its fault."""
     return Fault(ending.fault, code=ending.code or "R01")
 
 

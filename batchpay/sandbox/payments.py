@@ -66,4 +66,4 @@ def _account_problems(sandbox: Sandbox, body: dict[str, Any]) -> list[Problem]:
     account = sandbox.store.account(number) if isinstance(number, int) else None
     if account is None or account.deleted:
         return [Problem("gatewayId", "no such gateway account")]
-    return [] if account.kind == "ach" else [Problem("gatewayId", "is no eCheck account")]
+    return [] if account.kind == "ach" else [Problem("gatewayId", "is not an eCheck account")]

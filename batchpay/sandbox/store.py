@@ -200,7 +200,7 @@ class Store:
         return number
 
     def update_account(self, number: int, attributes: Mapping[str, Any]) -> None:
-        """Put the submitted attributes in place of the old; an account that changes its kind is no default any more."""
+        """Put the submitted attributes in place of the old; one that changes its kind is not a default any more."""
         name = attributes["gateway_name"]
         with self._step():
             self._database.execute(
@@ -210,7 +210,7 @@ class Store:
             )
 
     def delete_account(self, number: int) -> None:
-        """Mark an account as deleted; its record stays. A deleted account is no default."""
+        """Mark an account as deleted; its record stays. A deleted account is not a default."""
         with self._step():
             self._database.execute(
                 "UPDATE account SET deleted = 1, is_default = 0, date_updated = ? WHERE id = ?", (self._stamp(), number)

@@ -313,7 +313,7 @@ class Submission:
             raise
         except Exception as error:  # a fault of ours: bytes may have left
             state = State.IN_DOUBT if granted else State.PENDING
-            fault = f"a fault of the program: {type(error).__name__}"
+            fault = f"internal error: {type(error).__name__}"
             outcome = Outcome(state, fault, stop=fault)
         if granted:
             self._recorder.record(payment.row, outcome)
@@ -330,7 +330,7 @@ class Submission:
         return bool(self._stop)
 
     def _judge(self, outcome: Outcome) -> None:
-        """Count a row's last outcome, and stop the run where it says so: canary, fuse, refusals."""
+        """Count a row's last outcome, and stop the run where it says so: canary, circuit breaker, refusals."""
         with self._lock:
             self.tally.outcomes[outcome.state] += 1
             if outcome.recognised:

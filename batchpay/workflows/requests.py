@@ -74,7 +74,7 @@ def file_request(path: str, rejects: Path | None, options: CheckOptions, setting
     not_ours = check_rules_off(rules.rules_off)
     if not_ours:
         raise SettingsNotUsable(
-            f"policy.rules_off names {', '.join(not_ours)}, which is no house rule (batchpay rules)"
+            f"policy.rules_off names {', '.join(not_ours)}, which is not a house rule (batchpay rules)"
         )
     return FileRequest(
         path=path,

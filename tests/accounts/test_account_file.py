@@ -75,12 +75,12 @@ def test_ids_are_read_for_updates(tmp_path: Path) -> None:
         ("a.json", "{", "JSON"),
         ("a.json", '{"mode": "dev", "mode": "live"}', "JSON"),
         ("a.json", "[]", "no account"),
-        ("a.json", "[1]", "no table"),
+        ("a.json", "[1]", "not a table"),
         ("a.json", '{"mode": true}', "mode must be a text"),
         ("a.json", '{"mode": ["dev"]}', "mode must be a text"),
         ("a.json", '{"account_id": 1.5}', "account_id must be a text"),
         ("a.json", '{"gatewayname": "x"}', "did you mean gateway_name"),
-        ("a.json", '{"id": 5}', "id is no attribute"),
+        ("a.json", '{"id": 5}', "id is not an attribute"),
         ("a.toml", "mode = ", "TOML"),
         ("a.csv", "mode,mode\n1,2\n", "twice"),
         ("a.csv", "mode\n", "no account"),
@@ -221,7 +221,7 @@ def test_updates_need_an_account_that_is_there(tmp_path: Path) -> None:
     gateway = Gateway()
     reject_not_there(gateway, rows)
     assert [row.state for row in rows] == ["not_sent", "rejected", "rejected", "rejected"]
-    assert ["processor B" in rows[1].message, "deleted" in rows[2].message, "no account" in rows[3].message] == [
+    assert ["processor B" in rows[1].message, "deleted" in rows[2].message, "is not an account" in rows[3].message] == [
         True
     ] * 3
     results = tmp_path / "r.json"

@@ -23,7 +23,7 @@ from batchpay.settings import check_tables, load_settings, read_settings_file
     ],
 )
 def test_malformed_files(tmp_path: Path, text: str, told: str) -> None:
-    """No shape of a file is a fault of the program. Four of these once were."""
+    """No shape of a file is an internal error. Four of these once were."""
     file = tmp_path / "batchpay.toml"
     file.write_text(text)
     with pytest.raises(SettingsNotUsable, match=told):

@@ -36,7 +36,7 @@ DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
     ],
 )
 def test_retry_after(text: str, seconds: float | None) -> None:
-    """Seconds and dates (against the answer's own date) are understood, nonsense is no time at all."""
+    """Seconds and dates (against the answer's own date) are understood, nonsense is not a time at all."""
     pace = read_pace(429, {"retry-after": text, "date": DATE})
     assert pace == Pace(retry_after_s=seconds, refused=True)
 

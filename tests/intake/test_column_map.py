@@ -99,7 +99,7 @@ def test_typed_cells_under_a_map(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ('[colums]\na = "amount"', r"\[colums\] is unknown \(did you mean columns\?\)"),
-        ('[columns]\na = "amuont"', r"amuont is no column \(did you mean amount\?\)"),
+        ('[columns]\na = "amuont"', r"amuont is not a column \(did you mean amount\?\)"),
         ('[defaults]\nshipping = "x"', 'can only be "billing"'),
         ("[fixed]\ngatewayId = 12", "must be a text"),
         ('[fixed]\ngatewayid = "12"', "did you mean gatewayId"),

@@ -35,7 +35,7 @@ def test_near_misses(name: str, meant: str | None) -> None:
     ],
 )  # fmt: skip
 def test_other_words_are_carried(name: str) -> None:
-    """Another word is no slip."""
+    """Another word is not a slip."""
     assert near_miss(name, COLUMNS) is None
 
 
@@ -69,7 +69,7 @@ def test_carried_and_ours(tmp_path: Path) -> None:
 
 
 def test_columns_without_a_name(tmp_path: Path) -> None:
-    """Trailing columns without a name are blank, or the row is no row of this table."""
+    """Trailing columns without a name are blank, or the row is not a row of this table."""
     text = (
         csv_text(0).rstrip("\n") + ",,\n" + csv_text(1).split("\n")[1] + ",,\n" + csv_text(1).split("\n")[1] + ",,x\n"
     )

@@ -140,7 +140,7 @@ def test_a_header_that_changes_before_the_rows_are_read(tmp_path: Path) -> None:
 
 
 def test_a_parquet_file_that_changes_its_columns(tmp_path: Path) -> None:
-    """A column of another type between opening and reading is a refusal, not a fault of the program."""
+    """A column of another type between opening and reading is a refusal, not internal error."""
     path = put(tmp_path, "parquet", ["1.00"])
     with open_source(path) as source:
         pl.read_parquet(path).with_columns(pl.col("amount").cast(pl.Float64)).write_parquet(path)

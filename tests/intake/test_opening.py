@@ -1,4 +1,4 @@
-"""Opening what is no ordinary file: pipes, devices, directories, standard input; and what a second process sees."""
+"""Opening what is not an ordinary file: pipes, devices, directories, standard input; and what a second process sees."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_standard_input(tmp_path: Path, kind: str) -> None:
 
 def test_standard_input_of_another_kind() -> None:
     """What is piped in must be of the kind that was said."""
-    assert "is no parquet file" in piped(csv_text(1).encode(), "parquet").stderr
+    assert "is not a parquet file" in piped(csv_text(1).encode(), "parquet").stderr
 
 
 def test_a_fifo_is_refused_without_waiting(tmp_path: Path) -> None:
     """A FIFO that nobody writes to does not hold up the run."""
     os.mkfifo(tmp_path / "fifo.csv")
-    with pytest.raises(FileRefused, match="is no file"):
+    with pytest.raises(FileRefused, match="is not a file"):
         read(str(tmp_path / "fifo.csv"))
 
 

@@ -113,7 +113,7 @@ def test_zero_formats(code: str, shown: str) -> None:
 
 @pytest.mark.parametrize("cell", [b'<c s="%s" r="K2" t="n">', b'<c r="K2" s="%s">', b'<c\nr="K2"\ns="%s">'])
 def test_zero_formats_wherever_they_stand(tmp_path: Path, cell: bytes) -> None:
-    """A number's format is found whatever the order of the cell's attributes, and a text is no number."""
+    """A number's format is found whatever the order of the cell's attributes, and a text is not a number."""
 
     def change(xml: bytes) -> bytes:
         return re.sub(rb'<c r="K2" s="([0-9]+)"[^>]*>', lambda found: cell % found[1], xml)
@@ -140,7 +140,7 @@ def test_error_cells(tmp_path: Path) -> None:
 
 
 def test_cached_formulas(tmp_path: Path) -> None:
-    """A formula's cached value is taken where it is no money and no account, and a fault where it is."""
+    """A formula's cached value is taken where it is not money and no account, and a fault where it is."""
 
     def change(xml: bytes) -> bytes:
         for place in (b"D2", b"E2"):
@@ -298,7 +298,7 @@ def test_other_kinds(tmp_path: Path, name: str, told: str) -> None:
 
 
 def test_a_zip_that_is_no_workbook(tmp_path: Path) -> None:
-    """A zip of something else is no XLSX, and a cut workbook is broken."""
+    """A zip of something else is not XLSX, and a cut workbook is broken."""
     path = tmp_path / "a.xlsx"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("payments.csv", b"x")

@@ -106,7 +106,7 @@ def test_a_file_that_is_no_ledger_is_refused_and_left_alone(closed: LedgerFactor
 
 
 def test_another_programs_database_is_refused(closed: LedgerFactory) -> None:
-    """A sound SQLite file that batchpay did not make is no ledger."""
+    """A sound SQLite file that batchpay did not make is not a ledger."""
     closed.path.unlink()
     edit(closed.path, "CREATE TABLE t (x)")
     edit(closed.path, "PRAGMA journal_mode = WAL")

@@ -90,7 +90,7 @@ def test_payment_names(name: str) -> None:
 
 
 def test_an_inbox_that_is_not_there_is_said(tmp_path: Path) -> None:
-    """A missing folder is no empty folder: a disk may not be mounted."""
+    """A missing folder is not an empty folder: a disk may not be mounted."""
     with pytest.raises(NotUsable, match="can't be read"):
         complete_files(tmp_path / "none", now_s=0)
 

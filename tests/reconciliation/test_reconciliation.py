@@ -182,7 +182,7 @@ def test_rows_that_share_an_invoice_are_paired_by_amount(tmp_path: Path) -> None
 
 
 def test_lines_of_other_batches_are_known_as_theirs(tmp_path: Path) -> None:
-    """A month's export holds other batches too: their lines are no difference, and their likeness is no match."""
+    """A month's export holds other batches too: their lines are no difference, and their likeness is not a match."""
     others = [Planned(1, reference="Z1", invoice="OLD-1"), Planned(2, amount_cents=800, invoice="OLD-2")]
     rows = [Planned(1, reference="R1"), Planned(2, State.IN_DOUBT, amount_cents=800)]
     result, verdicts, _ = held_against(

@@ -142,7 +142,7 @@ def test_a_wrong_recurring_field_is_named(url: str, name: str, value: Any) -> No
 
 
 def test_a_state_must_belong_to_its_country(url: str) -> None:
-    """Ontario is no state of the US."""
+    """Ontario is not a state of the US."""
     body = with_cell(with_cell(payment_body(), "billing.billingCountry", "US"), "billing.billingState", "ON")
     assert pay(url, body).json()["errorMessage"]["field"] == "billing.billingState"
 

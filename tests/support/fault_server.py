@@ -224,7 +224,7 @@ class FaultServer:
             self._start(lambda opened=opened: self._serve(opened))  # type: ignore[misc]
 
     def _serve(self, opened: socket.socket) -> None:
-        """Carry out the fault on one connection; whatever the client does to it is no concern of the test."""
+        """Carry out the fault on one connection; whatever the client does to it is not a concern of the test."""
         with contextlib.suppress(OSError, ConnectionError, ValueError):
             if self.armed and self.fault.on_connect is not None:
                 try:

@@ -39,7 +39,7 @@ class Description:
             name, _, text = part.partition("=")
             value = int(text) if text.isdigit() else text
             if name not in allowed:
-                problems.append(f"{name} is no described parameter")
+                problems.append(f"{name} is not a described parameter")
             else:
                 problems += self.schema_problems(allowed[name], value)
         wanted = operation.get("requestBody")

@@ -72,7 +72,7 @@ def test_warnings_let_a_row_pass_unless_told_otherwise() -> None:
 
 @pytest.mark.parametrize("height", [1, 2, 5, 100])
 def test_all_copies_of_a_payment_id_fail(height: int) -> None:
-    """Every row that shares its paymentId fails, in whatever chunk; an empty one is no paymentId."""
+    """Every row that shares its paymentId fails, in whatever chunk; an empty one is not a paymentId."""
     rows = [_row(1), _row(2), _row(1, amount="3.00"), _row(4), _row(1, gatewayId="x"), VALID, _row(6, paymentId=" P2")]
     verdict = check(TextChunks(rows, height=height), OPTIONS)
     assert _found(verdict) == [

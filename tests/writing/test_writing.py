@@ -247,7 +247,7 @@ def test_csv_results_need_no_polars(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["xlsx", "csv"])
 def test_template(tmp_path: Path, kind: str) -> None:
-    """The template is a payment file of every column whose example row is no payment."""
+    """The template is a payment file of every column whose example row is not a payment."""
     path = tmp_path / f"template.{kind}"
     write_blank(path)
     with open_source(str(path)) as source:

@@ -167,7 +167,7 @@ def _decode(name: str, raw: bytes, line: int) -> str:
 
 
 def refuse_wide(name: str, head: bytes) -> None:
-    """Refuse UTF-16 and UTF-32 by their marks, and what is no text at all."""
+    """Refuse UTF-16 and UTF-32 by their marks, and what is not a text at all."""
     for mark, encoding in _WIDE.items():
         if head.startswith(mark):
             raise FileRefused(f"{name}: is {encoding.upper()}, not UTF-8 (say --encoding {encoding})")

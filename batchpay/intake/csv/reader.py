@@ -227,7 +227,7 @@ class CsvReader:
             broken = [place for place, found in zip(self._places, with_breaks, strict=True) if found]
             inside = pl.sum_horizontal(pl.col(broken).str.count_matches("\n", literal=True)).cast(pl.UInt32)
             lines = (pl.int_range(rows, dtype=pl.UInt32) + inside.cum_sum() - inside + line).cast(pl.UInt32)
-        if has_doubled_marks(after):  # an empty cell in quotation marks is no null yet
+        if has_doubled_marks(after):  # an empty cell in quotation marks is not a null yet
             frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
         controls = ends + (len(self._places) - 1) * rows * (self._separator == "\t")
         plain = [pl.lit(value=True).alias(PLAIN)] if octets.is_plain(controls) else []
@@ -314,7 +314,7 @@ def finish_chunk(
         frame = kept
     own = [place for place, name in names.items() if name is not None]
     if not any(frame.get_column(place).null_count() == 0 for place in own):
-        # A cell whose value is not known, a formula never calculated for one, is no blank one.
+        # A cell whose value is not known, a formula never calculated for one, is not a blank one.
         marks = [name for name in frame.columns if name == "_ragged" or name.startswith("_fault.")]
         unlike_blank = pl.any_horizontal(pl.col([*own, *marks]).is_not_null())
         frame = frame.filter(unlike_blank)

@@ -155,14 +155,14 @@ def _open(place: LedgerPaths, *, read_only: bool, trusts_witness: bool, wait_s: 
 
 
 def _check_version(store: Store, *, read_only: bool) -> None:
-    """Refuse what is no ledger or a newer one; bring an older one up to date, after a backup."""
+    """Refuse what is not a ledger or a newer one; bring an older one up to date, after a backup."""
     path = store.place.ledger
     migrations = schema.scripts()
     with store.reading() as connection:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
     if application != schema.APPLICATION_ID or version < 1:
-        raise LedgerDamaged(f"{path} is no ledger of batchpay")
+        raise LedgerDamaged(f"{path} is not a ledger of batchpay")
     if version > len(migrations):
         raise LedgerNewer(f"the ledger {path} was written by a later version of batchpay; update batchpay")
     if version == len(migrations):

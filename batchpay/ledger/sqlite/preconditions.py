@@ -37,11 +37,11 @@ def check_file(path: Path) -> Path:
     except OSError as error:
         raise LedgerNotUsable(f"the ledger {path} can't be reached: {error.strerror}") from None
     if not stat.S_ISREG(status.st_mode):
-        raise LedgerNotUsable(f"the ledger {path} is no regular file")
+        raise LedgerNotUsable(f"the ledger {path} is not a regular file")
     if status.st_nlink > 1:
         raise LedgerNotUsable(f"the ledger {path} has a second name (hard link), which its journal does not know")
     if status.st_mode & 0o077:
-        raise LedgerNotUsable(f"the ledger {path} is open to others; set its mode to 0600")
+        raise LedgerNotUsable(f"the ledger {path} is readable by other users; set its mode to 0600")
     check_directory(path.parent)
     return path
 
@@ -113,7 +113,7 @@ def translate(error: BaseException, path: Path) -> BatchpayError:
 def _by_code(code: int, path: Path) -> BatchpayError:
     primary = code & 0xFF
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_MISMATCH):
-        return LedgerDamaged(f"the ledger {path} is damaged, or is no ledger; bring back a backup, nothing was sent")
+        return LedgerDamaged(f"the ledger {path} is damaged, or is not a ledger; bring back a backup, nothing was sent")
     if primary in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_TOOBIG):
         return LedgerDamaged(f"the ledger {path} lacks what batchpay wrote into it: damaged, or another program's file")
     words = {

@@ -135,7 +135,7 @@ class Store:
                 try:
                     mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
                     if mode != "wal":
-                        raise LedgerDamaged(f"the ledger {path} is damaged, or is no ledger: journal mode {mode}")
+                        raise LedgerDamaged(f"the ledger {path} is damaged, or is not a ledger: journal mode {mode}")
                     for pragma in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON",
                                    "secure_delete = ON", "wal_autocheckpoint = 0"):  # fmt: skip
                         connection.execute(f"PRAGMA {pragma}")
