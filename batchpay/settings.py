@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import stat
-import tomllib
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -155,42 +154,6 @@ def state_directory() -> Path:
 def config_directory() -> Path:
     """Where the settings file, the ledger's key and its witness live (XDG_CONFIG_HOME): not beside the ledger."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "batchpay"
-
-
-def settings_file(explicit: str | None) -> Path | None:
-    """Find the settings file: the one named, else `./batchpay.toml`, else the user's own; None where there is none."""
-    if explicit:
-        if not Path(explicit).is_file():
-            raise SettingsNotUsable(f"settings file {explicit} is not there")
-        return Path(explicit)
-    candidates = (Path("batchpay.toml"), config_directory() / "batchpay.toml")
-    return next((path for path in candidates if path.is_file()), None)
-
-
-def read_settings_file(path: Path | None, profile: str | None) -> dict[str, Any]:
-    """Read the tables of the settings file, those of `[profile.NAME]` laid over the rest."""
-    if path is None:
-        if profile:
-            raise SettingsNotUsable(f"profile {profile} was asked for, but there is no settings file")
-        return {}
-    try:
-        tables = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsNotUsable(f"settings file {path} can't be read: {error}") from None
-    profiles = _table(path, "profile", tables.pop("profile", {}))
-    if profile:
-        if profile not in profiles:
-            raise SettingsNotUsable(f"settings file {path} has no [profile.{profile}]{did_you_mean(profile, profiles)}")
-        for table, values in _table(path, f"profile.{profile}", profiles[profile]).items():
-            beneath = _table(path, table, tables.get(table, {}))
-            tables[table] = {**beneath, **_table(path, f"profile.{profile}.{table}", values)}
-    return tables
-
-
-def _table(path: Path, name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise SettingsNotUsable(f"settings file {path}: {name} must be a table: [{name}]")
-    return value
 
 
 def load_settings(tables: dict[str, Any], environment: dict[str, str] | None = None) -> Settings:

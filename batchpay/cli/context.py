@@ -15,7 +15,9 @@ import click
 from click.core import ParameterSource
 
 from batchpay.cli.commands import command_options, preset_name
-from batchpay.settings import Settings, check_tables, load_settings, read_settings_file, settings_file
+from batchpay.settings import Settings, check_tables, load_settings
+from batchpay.settings_file import read_settings_file, settings_file
+from batchpay.text import printable
 
 COMMON = ("config", "profile", "json", "quiet", "verbose", "color")
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -37,7 +39,10 @@ class Context:
     @cached_property
     def tables(self) -> dict[str, Any]:
         """The tables of the settings file, with the profile's laid over them."""
-        return read_settings_file(settings_file(self.config), self.profile)
+        path = settings_file(self.config)
+        if self.verbose and not self.quiet:
+            click.echo(f"settings {printable(str(path.absolute())) if path else 'of no file'}", err=True)
+        return read_settings_file(path, self.profile)
 
     @cached_property
     def settings(self) -> Settings:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import grp
+import os
+import pwd
 from pathlib import Path
 
 import pytest
 
 from batchpay.cli.commands import COMMANDS, command_options
 from batchpay.errors import SettingsNotUsable
-from batchpay.settings import check_tables, load_settings, read_settings_file
+from batchpay.settings import check_tables, load_settings
+from batchpay.settings_file import read_settings_file, settings_file
 
 
 @pytest.mark.parametrize(
@@ -45,3 +49,87 @@ def test_every_option_has_a_key() -> None:
     check_tables({"submit": {"map": "bank.toml", "format": "csv"}, "resolve": {"from": "sheet.csv"}}, options)
     with pytest.raises(SettingsNotUsable, match="did you mean map"):
         check_tables({"submit": {"mpa": "bank.toml"}}, options)
+
+
+def put(folder: Path, mode: int = 0o600, folder_mode: int = 0o700) -> Path:
+    """A settings file of this user."""
+    folder.mkdir(exist_ok=True)
+    file = folder / "batchpay.toml"
+    file.write_text('[gateway]\nbase_url = "https://elsewhere.example"\n')
+    file.chmod(mode)
+    folder.chmod(folder_mode)
+    return file
+
+
+@pytest.mark.parametrize(("mode", "folder_mode"), [(0o644, 0o755), (0o600, 0o700), (0o400, 0o500)])
+def test_a_file_that_only_its_owner_writes_is_obeyed(tmp_path: Path, mode: int, folder_mode: int) -> None:
+    """Others may read it."""
+    assert read_settings_file(put(tmp_path / "mine", mode, folder_mode), None)["gateway"]
+
+
+@pytest.mark.parametrize(("mode", "folder_mode"), [(0o646, 0o755), (0o644, 0o757), (0o644, 0o1777)])
+def test_a_file_that_others_may_write_is_not_obeyed(tmp_path: Path, mode: int, folder_mode: int) -> None:
+    """Nor one in a folder where others may put one: it would say where payments go."""
+    file = put(tmp_path / "shared", mode, folder_mode)
+    with pytest.raises(SettingsNotUsable, match=r"is not obeyed: .* can be written by others"):
+        read_settings_file(file, None)
+
+
+def test_a_group_may_write_where_it_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many systems give each user a group alone, and files that it may write; any other group is others."""
+    user, number = "ada", os.getuid()
+    record = pwd.struct_passwd((user, "", number, os.getgid(), "", "", ""))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: record)
+    file = put(tmp_path / "mine", 0o664, 0o775)
+    for name, members, obeyed in (("ada", [], True), ("ada", ["ada", "eve"], False), ("staff", ["ada"], False)):
+        group = grp.struct_group((name, "", os.getgid(), members))
+        monkeypatch.setattr(grp, "getgrgid", lambda _, group=group: group)
+        if obeyed:
+            assert read_settings_file(file, None)
+        else:
+            with pytest.raises(SettingsNotUsable, match="can be written by others"):
+                read_settings_file(file, None)
+
+
+def test_a_file_of_another_user_is_not_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner of the file, and the owner of its folder."""
+    file = put(tmp_path / "theirs")
+    others = os.getuid() + 1
+    if os.geteuid() == 0:
+        for owned in (file, file.parent):
+            os.chown(owned, others, -1)
+            with pytest.raises(SettingsNotUsable, match="belongs to another user"):
+                read_settings_file(file, None)
+            os.chown(owned, 0, -1)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: others)
+        with pytest.raises(SettingsNotUsable, match="belongs to another user"):
+            read_settings_file(file, None)
+
+
+def test_a_link_in_a_folder_of_others_is_not_obeyed(tmp_path: Path) -> None:
+    """Where others may put a link to one of the user's own files, they choose which."""
+    real, shared = put(tmp_path / "mine"), tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    (shared / "batchpay.toml").symlink_to(real)
+    with pytest.raises(SettingsNotUsable, match=r"its folder .*shared can be written"):
+        read_settings_file(shared / "batchpay.toml", None)
+
+
+def test_a_current_folder_that_can_not_be_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds no settings for this user: the user's own are taken. Once it was a fault of the program."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    own = put(tmp_path / "batchpay")
+    monkeypatch.chdir(tmp_path)
+    is_file = Path.is_file
+
+    def refused(path: Path) -> bool:
+        if not path.is_absolute():
+            raise PermissionError(13, "Permission denied")
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    assert settings_file(None) == own
+    with pytest.raises(SettingsNotUsable, match="Permission denied"):
+        settings_file("batchpay.toml")
