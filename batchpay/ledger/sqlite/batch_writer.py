@@ -101,7 +101,6 @@ class SqliteRegistering:
         self.finished = False
 
     def add_payments(self, payments: PaymentColumns) -> None:
-        """See contract.Registering."""
         with translated(self._store.place.ledger):
             self._writing.append(self._executor.submit(self._write, payments))
             self._wait(_WAITING_MAX)
@@ -130,7 +129,6 @@ class SqliteRegistering:
         self._count(_PENDING, payments.rows, payments.lines, payments.amounts_cents)
 
     def add_rejected(self, rejected: RejectedColumns) -> None:
-        """See contract.Registering."""
         with translated(self._store.place.ledger):
             self._wait()
             ids = [row_id(self._id, row) for row in rejected.rows]
@@ -144,7 +142,6 @@ class SqliteRegistering:
         self._count(_REJECTED, rejected.rows, rejected.lines, rejected.amounts_cents)
 
     def finish(self) -> str:
-        """See contract.Registering."""
         if self._meanwhile:
             raise RegisteredMeanwhile("another batch was registered meanwhile; look at earlier payments again")
         with translated(self._store.place.ledger):

@@ -49,55 +49,44 @@ class SqliteLedger:
         self.close()
 
     def close(self) -> None:
-        """See contract.Ledger."""
         for run in self._runs:
             run.close()
         self._store.close()
 
     def digest(self, purpose: str, texts: Sequence[str | None], size: int) -> list[bytes | None]:
-        """See contract.Ledger."""
         return self._store.keys.digest(purpose, texts, size)
 
     def digest_stream(self, purpose: str) -> Any:
-        """See contract.Ledger."""
         return self._store.keys.digest_stream(purpose)
 
     def batch_count(self) -> int:
-        """See contract.Ledger."""
         with self._store.reading() as connection:
             return int(connection.execute("SELECT count(*) FROM batch").fetchone()[0])
 
     def find_digest(self, digest: bytes, again_reason: str | None = None) -> BatchSummary | None:
-        """See contract.Ledger."""
         return reading.find_digest(self._store, digest, again_reason)
 
     def earlier(
         self, lookup: Lookup, *, days: int, now: datetime, exclude_digest: bytes | None = None
     ) -> list[Earlier]:
-        """See contract.Ledger."""
         return duplicate_lookup.earlier(self._store, lookup, days, now, exclude_digest)
 
     def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:
-        """See contract.Ledger."""
         return batch_writer.registering(self._store, batch, who)
 
     def release(
         self, batch: str, payments: Sequence[PaymentColumns], who: str, why: str, sign_off: SignOff | None = None
     ) -> int:
-        """See contract.Ledger."""
         number = reading.batch_number(self._store, batch)[0]
         return batch_writer.release(self._store, number, payments, who, why, sign_off)
 
     def use_plan(self, batch: str, who: str, sign_off: SignOff) -> None:
-        """See contract.Ledger."""
         plans.record_alone(self._store, reading.batch_number(self._store, batch)[0], who, sign_off)
 
     def batch_of_plan(self, plan: str) -> str | None:
-        """See contract.Ledger."""
         return plans.batch_of_plan(self._store, plan)
 
     def approvers(self, batch: str) -> int:
-        """See contract.Ledger."""
         return plans.approvers(self._store, reading.batch_number(self._store, batch)[0])
 
     @contextmanager
@@ -129,7 +118,6 @@ class SqliteLedger:
         return self._holding(digest)
 
     def start(self, batch: str, who: str) -> SqliteRun:
-        """See contract.Ledger."""
         number, digest = reading.batch_number(self._store, batch)
         if digest not in self._held:
             raise BatchpayError("a run was started on a batch that is not held")
@@ -138,41 +126,31 @@ class SqliteLedger:
         return run
 
     def find(self, reference: str | None) -> BatchSummary:
-        """See contract.Ledger."""
         return reading.find(self._store, reference)
 
     def batches(self) -> list[BatchSummary]:
-        """See contract.Ledger."""
         return reading.batches(self._store)
 
     def rows(self, batch: str, states: Sequence[State] | None = None) -> Iterator[LedgerRow]:
-        """See contract.Ledger."""
         return reading.rows(self._store, batch, states)
 
     def row_columns(self, batch: str, states: Sequence[State] | None = None) -> Iterator[RowColumns]:
-        """See contract.Ledger."""
         return reading.row_columns(self._store, batch, states)
 
     def rejected(self, batch: str) -> Iterator[RejectedRow]:
-        """See contract.Ledger."""
         return reading.rejected(self._store, batch)
 
     def events(self, batch: str | None = None) -> Iterator[Event]:
-        """See contract.Ledger."""
         return reading.events(self._store, batch)
 
     def payee_facts(self, payees: Sequence[bytes], exclude_digest: bytes | None = None) -> dict[bytes, PayeeFacts]:
-        """See contract.Ledger."""
         return payee_history.payee_facts(self._store, payees, exclude_digest)
 
     def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
-        """See contract.Ledger."""
         return resolution.resolve(self._store, reading.batch_number(self._store, batch)[0], decisions, who, why)
 
     def check(self) -> list[str]:
-        """See contract.Ledger."""
         return audit.check(self._store)
 
     def backup(self, target: Path) -> None:
-        """See contract.Ledger."""
         back_up(self._store, target)

@@ -57,7 +57,6 @@ def location(settings: LedgerSettings) -> LedgerPaths:
 
 
 def open_ledger(place: LedgerPaths, *, create_as: str | None = None, read_only: bool = False) -> SqliteLedger:
-    """See batchpay.ledger.open."""
     if create_as is not None and not read_only and not os.path.lexists(place.ledger):
         try:
             create_ledger(place, create_as)
@@ -97,7 +96,6 @@ def create_ledger(place: LedgerPaths, who: str) -> LedgerPaths:
 
 
 def accept_ledger(place: LedgerPaths, who: str, why: str) -> int:
-    """See batchpay.ledger.open."""
     ledger = _open(place, read_only=False, trusts_witness=False)
     try:
         return resolution.accept_witness(ledger._store, who, why)

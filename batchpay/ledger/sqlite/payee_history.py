@@ -28,7 +28,6 @@ def remember_payees(transaction: Transaction, batch: int) -> None:
 
 
 def payee_facts(store: Store, payees: Sequence[bytes], exclude_digest: bytes | None) -> dict[bytes, PayeeFacts]:
-    """See contract.Ledger."""
     counts: dict[bytes, list[int]] = {}
     accounts: dict[bytes, set[bytes]] = {}
     with store.reading() as connection:

@@ -40,13 +40,11 @@ def record(transaction: Transaction, batch: int, who: str, sign_off: SignOff, ad
 
 
 def record_alone(store: Store, batch: int, who: str, sign_off: SignOff) -> None:
-    """See contract.Ledger.use_plan."""
     with store.transaction() as transaction:
         record(transaction, batch, who, sign_off, Totals())
 
 
 def batch_of_plan(store: Store, plan: str) -> str | None:
-    """See contract.Ledger."""
     with store.reading() as connection:
         for name, detail in connection.execute(_USED, (PLAN_USED,)):
             if json.loads(detail)["plan"] == plan:
@@ -55,7 +53,6 @@ def batch_of_plan(store: Store, plan: str) -> str | None:
 
 
 def approvers(store: Store, batch: int) -> int:
-    """See contract.Ledger."""
     cleared = 0
     with store.reading() as connection:
         for kind, detail in connection.execute(

@@ -52,14 +52,12 @@ def _summary(connection: sqlite3.Connection, found: tuple[Any, ...]) -> BatchSum
 
 
 def batches(store: Store) -> list[BatchSummary]:
-    """See contract.Ledger."""
     with store.reading() as connection:
         found = connection.execute(f"{_BATCH} ORDER BY batch.id DESC").fetchall()
         return [_summary(connection, one) for one in found]
 
 
 def find_digest(store: Store, digest: bytes, again_reason: str | None) -> BatchSummary | None:
-    """See contract.Ledger."""
     with store.reading() as connection:
         found = connection.execute(
             f"{_BATCH} WHERE digest = ? AND again_reason IS coalesce(?, again_reason) ORDER BY batch.id DESC LIMIT 1",
@@ -69,7 +67,6 @@ def find_digest(store: Store, digest: bytes, again_reason: str | None) -> BatchS
 
 
 def find(store: Store, reference: str | None) -> BatchSummary:
-    """See contract.Ledger."""
     with store.reading() as connection:
         if reference is None:
             found = connection.execute(f"{_BATCH} ORDER BY batch.id DESC LIMIT 1").fetchall()
@@ -98,7 +95,6 @@ def batch_number(store: Store, name: str) -> tuple[int, bytes]:
 
 
 def rows(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[LedgerRow]:
-    """See contract.Ledger."""
     for columns in row_columns(store, batch, states):
         for (row, line, state, cents, direction, attempts, sent_at, finished_at, status, code, message, reference,
              reason, details) in zip(*(getattr(columns, name) for name in _COLUMNS), strict=True):  # fmt: skip
@@ -111,7 +107,6 @@ def rows(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[L
 
 
 def row_columns(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[RowColumns]:
-    """See contract.Ledger."""
     number, _ = batch_number(store, batch)
     wanted = [STATE_CODES[state] for state in (State if states is None else states) if state is not State.REJECTED]
     marks = ", ".join("?" * len(wanted))
@@ -168,7 +163,6 @@ def _details(store: Store, connection: sqlite3.Connection, batch: int, chunk: in
 
 
 def rejected(store: Store, batch: str) -> Iterator[RejectedRow]:
-    """See contract.Ledger."""
     number, _ = batch_number(store, batch)
     with store.reading() as connection:
         found = connection.execute(
@@ -180,7 +174,6 @@ def rejected(store: Store, batch: str) -> Iterator[RejectedRow]:
 
 
 def events(store: Store, batch: str | None) -> Iterator[Event]:
-    """See contract.Ledger."""
     number = None if batch is None else batch_number(store, batch)[0]
     with store.reading() as connection:
         found = connection.execute(

@@ -16,7 +16,6 @@ RESTORED_REASON = "the ledger was accepted without its witness: payments made si
 
 
 def resolve(store: Store, batch: int, decisions: Sequence[Decision], who: str, why: str) -> int:
-    """See contract.Ledger."""
     if not (who.strip() and why.strip()):
         raise WrongUse("rows in doubt are settled by a named person, with a reason")
     if not decisions:

@@ -128,7 +128,6 @@ class SqliteRun:
         return bodies[row]
 
     def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
-        """See contract.Run."""
         at = now_ms()
         self._refuse_if_dead()
         try:
@@ -152,7 +151,6 @@ class SqliteRun:
         return set(granted)
 
     def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
-        """See contract.Run."""
         self._store.check_process()
         self._dead = self._dead or "outcomes of this run were spilled; nothing more is sent by it"
         self._spill.write(
@@ -160,7 +158,6 @@ class SqliteRun:
         )
 
     def reject(self, rows: Sequence[int], reason: str) -> None:
-        """See contract.Run."""
         self._refuse_if_dead()
         with self._store.transaction() as transaction:
             self._check_token(transaction)
@@ -171,7 +168,6 @@ class SqliteRun:
             mover.finish()
 
     def finish(self, stopped: str | None) -> None:
-        """See contract.Run."""
         try:
             with self._store.transaction() as transaction:
                 self._check_token(transaction)
