@@ -27,6 +27,10 @@ COMMANDS = {
 """Module and short help of each command, so that help imports none of them. A test holds the texts together."""
 
 
+DECISIONS = frozenset({"accept_witness", "again", "reason", "release", "settle", "stale", "yes"})
+"""Options by which a person decides: they count on the command line alone, never out of a file or the environment."""
+
+
 def load_command(name: str) -> click.Command:
     """Import one command."""
     module = importlib.import_module(COMMANDS[name][0])
@@ -44,7 +48,7 @@ def command_options(tables: dict[str, Any]) -> dict[str, set[str]]:
     options: dict[str, set[str]] = {name: set() for name in COMMANDS}
     for name in COMMANDS:
         if name in tables:
-            parameters = load_command(name).params
+            parameters = [one for one in load_command(name).params if one.name not in DECISIONS]
             # Common options hand no value to the command: they can't be preset.
             options[name] = {preset_name(parameter.name) for parameter in parameters if parameter.expose_value}
     options["submit"] |= options["validate"]

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from batchpay.cli.commands import command_options, preset_name
+from batchpay.cli.commands import DECISIONS, command_options, preset_name
 from batchpay.settings import Settings, check_tables, load_settings
 from batchpay.settings_file import read_settings_file, settings_file
 from batchpay.text import printable
@@ -68,7 +68,7 @@ class Presets(MutableMapping[str, Any]):
         return values
 
     def __contains__(self, name: object) -> bool:
-        return name not in COMMON and preset_name(name) in self._values()
+        return name not in {*COMMON, *DECISIONS} and preset_name(name) in self._values()
 
     def __getitem__(self, name: str) -> Any:
         return self._values()[preset_name(name)]
@@ -136,9 +136,10 @@ class Group(click.Group):
 
 
 def option(*names: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
-    """Declare an option that also has an environment variable, BATCHPAY_ and its name."""
+    """Declare an option; it also has an environment variable, BATCHPAY_ and its name, unless a person decides by it."""
     long_name = next(name for name in names if name.startswith("--"))
-    variable = "BATCHPAY_" + long_name.split("/")[0].removeprefix("--").replace("-", "_").upper()
+    parameter = long_name.split("/")[0].removeprefix("--").replace("-", "_")
+    variable = None if parameter in DECISIONS else f"BATCHPAY_{parameter.upper()}"
     return click.option(*names, envvar=variable, **attributes)
 
 

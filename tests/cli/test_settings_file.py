@@ -7,9 +7,11 @@ import os
 import pwd
 from pathlib import Path
 
+import click
 import pytest
 
-from batchpay.cli.commands import COMMANDS, command_options
+from batchpay.cli.commands import COMMANDS, DECISIONS, command_options, load_command
+from batchpay.cli.context import Context, Presets
 from batchpay.errors import SettingsNotUsable
 from batchpay.settings import check_tables, load_settings
 from batchpay.settings_file import read_settings_file, settings_file
@@ -133,3 +135,24 @@ def test_a_current_folder_that_can_not_be_looked_into(tmp_path: Path, monkeypatc
     assert settings_file(None) == own
     with pytest.raises(SettingsNotUsable, match="Permission denied"):
         settings_file("batchpay.toml")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_persons_decision_has_no_other_place(command: str) -> None:
+    """Options by which a person decides have no variable, and no settings file may hold them."""
+    if command == "gateway":
+        return  # a group
+    parameters = [one for one in load_command(command).params if one.name in DECISIONS]
+    assert [one.envvar for one in parameters] == [None] * len(parameters)
+    for one in parameters:
+        with pytest.raises(SettingsNotUsable, match=f"{command}.{one.name} is not a setting"):
+            check_tables({command: {one.name: True}}, command_options({command: {}}))
+
+
+def test_a_preset_decision_is_never_read() -> None:
+    """A table that was not looked over decides nothing either."""
+    context = Context()
+    context.__dict__["tables"] = {"submit": {"again": True, "yes": True, "reason": "x", "limit": 3}}
+    with click.Context(click.Command("submit"), obj=context) as called:
+        presets = Presets(called, "submit")
+        assert [name for name in ("again", "yes", "reason", "limit") if name in presets] == ["limit"]
