@@ -214,3 +214,16 @@ def test_the_page_of_rules_is_what_the_schemas_say() -> None:
     """docs/rules.md ends with the table that `batchpay rules --markdown` prints."""
     printed = CliRunner().invoke(cli, ["rules", "--markdown"]).output
     assert (DOCS / "rules.md").read_text("utf-8").endswith(printed)
+
+
+def test_the_rooms_that_contributing_names_are_there() -> None:
+    """A file or folder that CONTRIBUTING.md sends a reader to exists: a stranger must not search."""
+    root = DOCS.parent
+    text = (root / "CONTRIBUTING.md").read_text("utf-8")
+    named = {
+        name
+        for name in INLINE.findall(text)
+        if re.fullmatch(r"[a-z_]+(/[a-z_]*)*(\.(py|md|yaml))?", name) and "/" in name
+    }
+    missing = {name for name in named if not (root / "batchpay" / name).exists() and not (root / name).exists()}
+    assert named and not missing
