@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from batchpay.errors import CredentialsNotUsable, LedgerDamaged, LedgerNotUsable
-from batchpay.ledger.sqlite.preconditions import make_private_directory
+from batchpay.ledger.folders import make_private_directory
 from batchpay.settings import read_secret_file
 from batchpay.writing.atomic import sync_directory
 

@@ -9,21 +9,19 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from typing import Any
 
 from batchpay.errors import LedgerBehind, LedgerDamaged
+from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
 from batchpay.ledger.payload import place_of, unseal_texts
-from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, read_ranges
-from batchpay.ledger.sqlite.store import FIRST_MAC, Store, event_mac
+from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS
+from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.sqlite.transitions import OPEN, PENDING, REJECTED, SENDING
 from batchpay.ledger.sqlite.witness import WitnessRecord
-from batchpay.ledger.states import STATE_CODES, STATES, befores
-from batchpay.payment import State
+from batchpay.ledger.states import STATES
 
 SMALL_BYTES = 4 << 20
 _EVENTS_AT_OPENING = 50
 _EVENT = "SELECT number, at, batch, kind, who, why, detail, mac FROM event"
-_STATE_WORDS = {state.value for state in State}
 
 
 def check(store: Store) -> list[str]:
@@ -34,7 +32,7 @@ def check(store: Store) -> list[str]:
     try:
         with store.reading() as connection:
             problems += _check_structure(connection)
-            replayed = _Replay()
+            replayed = Replay()
             problems += _check_history(store, connection, replayed)
             problems += _check_rows(store, connection, replayed)
             problems += _check_runs(connection, replayed)
@@ -90,41 +88,11 @@ def _check_structure(connection: sqlite3.Connection) -> list[str]:
     return problems
 
 
-class _Replay:
-    """The states that the history gives to the rows of every batch."""
-
-    def __init__(self) -> None:
-        self.states: dict[int, bytearray] = {}
-        self.registered: dict[int, dict[str, Any]] = {}
-        self.runs: dict[int, list[Any]] = {}
-
-    def apply(self, batch: int, kind: str, who: str, why: str | None, detail: dict[str, Any]) -> str | None:
-        """Apply an event; gives what is impossible about it."""
-        if kind == "started":
-            self.runs[detail["run"]] = [batch, who, detail["at"], None, None]
-        if kind == "finished":
-            self.runs[detail["run"]][3:] = [detail["at"], why]
-        states = self.states.setdefault(batch, bytearray())
-        if kind == "registered":
-            self.registered[batch] = detail
-        for word, ranges in detail.items():
-            if word not in _STATE_WORDS or not isinstance(ranges, str):
-                continue
-            after = STATE_CODES[State(word)]
-            for row in read_ranges(ranges):
-                if row >= len(states):
-                    states.extend(bytes(max(row + 1 - len(states), len(states))))
-                if states[row] not in befores(kind).get(after, ()):
-                    return f"row {row} can't become {word} by '{kind}'"
-                states[row] = after
-        return None
-
-
-def _check_history(store: Store, connection: sqlite3.Connection, replay: _Replay) -> list[str]:
+def _check_history(store: Store, connection: sqlite3.Connection, replay: Replay) -> list[str]:
     before, expected = FIRST_MAC, 1
     for *event, mac in connection.execute(f"{_EVENT} ORDER BY number"):
         number, _, batch, kind, who, why, detail = event
-        if number != expected or mac != event_mac(store.keys, before, tuple(event)):
+        if number != expected or mac != event_mac(store.keys, before, event):
             return [f"the ledger is damaged: the history's chain breaks at event {expected}"]
         if batch is not None:
             impossible = replay.apply(batch, kind, who, why, json.loads(detail))
@@ -139,7 +107,7 @@ def _check_tail(store: Store, connection: sqlite3.Connection) -> list[str]:
     found = connection.execute(f"{_EVENT} ORDER BY number DESC LIMIT ?", (_EVENTS_AT_OPENING + 1,)).fetchall()[::-1]
     before = FIRST_MAC if found and found[0][0] == 1 else None
     for *event, mac in found:
-        if before is not None and mac != event_mac(store.keys, before, tuple(event)):
+        if before is not None and mac != event_mac(store.keys, before, event):
             return [f"the ledger is damaged: the history's chain breaks at event {event[0]}"]
         before = mac
     return [] if found else ["the ledger is damaged: its history is empty"]
@@ -156,7 +124,7 @@ def _check_totals(connection: sqlite3.Connection) -> list[str]:
     ]
 
 
-def _check_rows(store: Store, connection: sqlite3.Connection, replay: _Replay) -> list[str]:
+def _check_rows(store: Store, connection: sqlite3.Connection, replay: Replay) -> list[str]:
     """Hold every row against the history, the totals against the rows, the rows against what was registered."""
     problems: list[str] = _check_totals(connection)
     counts: Counter[tuple[int, int, int]] = Counter()
@@ -198,7 +166,7 @@ def _check_rows(store: Store, connection: sqlite3.Connection, replay: _Replay) -
     return problems
 
 
-def _check_runs(connection: sqlite3.Connection, replay: _Replay) -> list[str]:
+def _check_runs(connection: sqlite3.Connection, replay: Replay) -> list[str]:
     """Hold the runs against the history."""
     stored = {
         run: values

@@ -13,14 +13,16 @@ from typing import Any
 
 from batchpay.errors import BatchpayError
 from batchpay.ledger.contract import RegisteredMeanwhile
+from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger.fingerprints import digest_numbers
 from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, place_of, seal_texts
 from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns, SignOff
 from batchpay.ledger.sqlite import plans
-from batchpay.ledger.sqlite.encoding import DIRECTION_CODES, digest_numbers, now_ms, row_id, write_ranges
+from batchpay.ledger.sqlite.encoding import DIRECTION_CODES, now_ms, row_id
 from batchpay.ledger.sqlite.preconditions import translated
 from batchpay.ledger.sqlite.store import Store, Transaction
-from batchpay.ledger.sqlite.totals import TotalsDelta
 from batchpay.ledger.states import NEW, STATE_CODES, require, require_person
+from batchpay.ledger.totals import TotalsDelta
 from batchpay.payment import State
 
 _REJECTED = STATE_CODES[State.REJECTED]
@@ -151,7 +153,7 @@ class SqliteRegistering:
             raise BatchpayError(f"the batch was to have {self._new.rows} rows, and {totals.rows} were written")
         with translated(self._store.place.ledger):
             self._chunks.write_identities()
-            self._changes.write(self._transaction, self._id)
+            self._transaction.write_totals(self._changes, self._id)
             self._transaction.execute(
                 "UPDATE batch SET row_count = ?, cents = ? WHERE id = ?", (totals.rows, totals.cents, self._id)
             )
@@ -244,7 +246,7 @@ def release(
             released += _release_columns(transaction, batch, columns, writer, changes)
         writer.write_identities()
         if released:
-            changes.write(transaction, batch)
+            transaction.write_totals(changes, batch)
             transaction.event("released", batch, who, why, {"pending": write_ranges(released)})
         if sign_off is not None:
             plans.record(transaction, batch, who, sign_off, changes.of(_PENDING))

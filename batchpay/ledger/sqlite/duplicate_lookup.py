@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from itertools import compress
 
+from batchpay.ledger.fingerprints import digest_numbers
 from batchpay.ledger.records import Earlier, Lookup
-from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, digest_numbers, to_ms
+from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, to_ms
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import STATE_CODES
 from batchpay.payment import State

@@ -12,6 +12,7 @@ from typing import Any
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable
 from batchpay.ledger.contract import Registering
+from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.records import (
     BatchSummary,
     Decision,
@@ -28,7 +29,7 @@ from batchpay.ledger.records import (
 )
 from batchpay.ledger.sqlite import audit, batch_writer, duplicate_lookup, payee_history, plans, reading, resolution
 from batchpay.ledger.sqlite.backup import back_up
-from batchpay.ledger.sqlite.preconditions import make_private_directory
+from batchpay.ledger.sqlite.batch_replay import check_batch
 from batchpay.ledger.sqlite.run import SqliteRun
 from batchpay.ledger.sqlite.store import Store
 from batchpay.payment import State
@@ -121,6 +122,7 @@ class SqliteLedger:
         number, digest = reading.batch_number(self._store, batch)
         if digest not in self._held:
             raise BatchpayError("a run was started on a batch that is not held")
+        check_batch(self._store, number)
         run = SqliteRun(self._store, number, batch, who)
         self._runs.append(run)
         return run

@@ -16,6 +16,8 @@ from batchpay.errors import (
     LedgerNewer,
     LedgerNotUsable,
 )
+from batchpay.ledger.event_chain import FIRST_MAC, event_mac
+from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
 from batchpay.ledger.records import LedgerPaths
 from batchpay.ledger.sqlite import resolution, schema
@@ -23,13 +25,8 @@ from batchpay.ledger.sqlite.audit import check_at_opening
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.encoding import now_ms
 from batchpay.ledger.sqlite.ledger import SqliteLedger
-from batchpay.ledger.sqlite.preconditions import (
-    check_directory,
-    check_file,
-    make_private_directory,
-    translated,
-)
-from batchpay.ledger.sqlite.store import FIRST_MAC, LOCK_WAIT_S, FileLock, Store, connect, event_mac, lock_path
+from batchpay.ledger.sqlite.preconditions import check_directory, check_file, translated
+from batchpay.ledger.sqlite.store import LOCK_WAIT_S, FileLock, Store, connect, lock_path
 from batchpay.ledger.sqlite.witness import Witness, WitnessRecord
 from batchpay.settings import LedgerSettings, config_directory, state_directory
 from batchpay.writing.atomic import sync_directory

@@ -11,7 +11,9 @@ from batchpay.payment import Totals
 from batchpay.text import instant
 
 PLAN_USED = "plan used"
-_USED = "SELECT batch.name, detail FROM event JOIN batch ON batch.id = event.batch WHERE kind = ?"
+_USED = (
+    "SELECT batch.name, detail FROM event JOIN batch ON batch.id = event.batch WHERE kind = ? AND kind <> 'progress'"
+)
 
 
 def record(transaction: Transaction, batch: int, who: str, sign_off: SignOff, adds: Totals) -> None:
@@ -56,7 +58,8 @@ def approvers(store: Store, batch: int) -> int:
     cleared = 0
     with store.reading() as connection:
         for kind, detail in connection.execute(
-            "SELECT kind, detail FROM event WHERE batch = ? AND kind IN (?, ?, ?) ORDER BY number",
+            "SELECT kind, detail FROM event WHERE batch = ? AND kind IN (?, ?, ?) AND kind <> 'progress'"
+            " ORDER BY number",
             (batch, "registered", "released", PLAN_USED),
         ):
             if kind != PLAN_USED:

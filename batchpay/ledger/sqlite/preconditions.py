@@ -81,15 +81,6 @@ def network_file_system(mounts: str, directory: Path) -> str | None:
     return best_kind if is_network else None
 
 
-def make_private_directory(directory: Path) -> None:
-    """Make a directory, and those above it that are missing, for the owner alone."""
-    try:
-        for missing in reversed([d for d in (directory, *directory.parents) if not d.exists()]):
-            missing.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise LedgerNotUsable(f"the directory {directory} can't be made: {error.strerror}") from None
-
-
 FOREIGN = (sqlite3.Error, OSError, UnicodeDecodeError, MemoryError)
 """What SQLite raises for a ledger's sake; text or sizes in a damaged file can reach us as the last two."""
 

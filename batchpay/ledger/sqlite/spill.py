@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.sqlite.preconditions import make_private_directory
 from batchpay.payment import Answer, Outcome, State
 from batchpay.writing.atomic import sync_directory
 

@@ -9,7 +9,6 @@ cannot checkpoint. The ledger's file itself is never opened outside SQLite: clos
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import sqlite3
 import threading
@@ -22,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
+from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.records import LedgerPaths
 from batchpay.ledger.sqlite.encoding import now_ms
 from batchpay.ledger.sqlite.preconditions import FOREIGN, translate, translated
 from batchpay.ledger.sqlite.witness import Witness, WitnessRecord
+from batchpay.ledger.totals import TotalsDelta
 
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another one: registering a million rows takes some ten seconds."""
@@ -36,7 +37,6 @@ _COMMITS_A_CHECKPOINT = 200
 _CACHE_KIB = 65_536
 _ROWS_A_STATEMENT = 128
 """Seven values each are fewer than the 999 that any SQLite takes."""
-FIRST_MAC = bytes(32)
 
 
 def lock_path(place: LedgerPaths) -> Path:
@@ -61,11 +61,6 @@ def connect(path: Path, mode: str, wait_s: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def event_mac(keys: Keys, before: bytes, event: tuple[Any, ...]) -> bytes:
-    """Authenticate an event (number, at, batch, kind, who, why, detail) together with the one before it."""
-    return keys.mac("event", before, json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 class FileLock:
@@ -288,14 +283,24 @@ class Transaction:
             some = flat[start * width : (start + _ROWS_A_STATEMENT) * width]
             self.connection.execute(f"{into} {', '.join(repeat(values, len(some) // width))}", some)
 
+    def write_totals(self, changes: TotalsDelta, batch: int) -> None:
+        """Write changes of totals; a count below zero is refused by the table and undoes the transaction."""
+        for state, direction, rows, cents in changes.changes():
+            updated = self.execute(
+                "UPDATE total SET row_count = row_count + ?, cents = cents + ?"
+                " WHERE batch = ? AND state = ? AND direction = ?",
+                (rows, cents, batch, state, direction),
+            )
+            if updated.rowcount == 0:
+                self.execute("INSERT INTO total VALUES (?, ?, ?, ?, ?)", (batch, state, direction, rows, cents))
+
     def event(self, kind: str, batch: int | None, who: str, why: str | None, detail: dict[str, Any]) -> None:
         """Append a line to the history, chained to the one before."""
         number, before = self.execute("SELECT number, mac FROM event ORDER BY number DESC LIMIT 1").fetchone() or (
             0,
             FIRST_MAC,
         )
-        text = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
-        event = (number + 1, now_ms(), batch, kind, who, why, text)
+        event = (number + 1, now_ms(), batch, kind, who, why, event_text(detail))
         mac = event_mac(self._store.keys, before, event)
         self.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*event, mac))
         self._last = WitnessRecord(self._store.ledger_id, number + 1, mac)

@@ -13,10 +13,11 @@ from itertools import chain, repeat
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
-from batchpay.ledger.sqlite.encoding import ROW_MASK, row_id, write_ranges
+from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger.sqlite.encoding import ROW_MASK, row_id
 from batchpay.ledger.sqlite.store import Transaction
-from batchpay.ledger.sqlite.totals import TotalsDelta
 from batchpay.ledger.states import STATE_CODES, STATES, IllegalMove, require, require_outcome, require_person
+from batchpay.ledger.totals import TotalsDelta
 from batchpay.payment import Outcome, State
 
 REJECTED = STATE_CODES[State.REJECTED]
@@ -189,7 +190,7 @@ class Mover:
 
         The event holds the rows moved, and `more` of its own.
         """
-        self._changes.write(self._transaction, self._batch)
+        self._transaction.write_totals(self._changes, self._batch)
         for chunk, rows in self._closed.items():
             left = self._transaction.execute(
                 "UPDATE chunk SET open_rows = open_rows - ? WHERE id = ? RETURNING open_rows", (rows, chunk)

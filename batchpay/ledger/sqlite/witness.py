@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.sqlite.preconditions import make_private_directory
 from batchpay.writing.atomic import sync_directory
 
 _SLOT_BYTES = 512

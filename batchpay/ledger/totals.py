@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 
-from batchpay.ledger.sqlite.store import Transaction
 from batchpay.payment import Totals
 
 
@@ -36,15 +36,8 @@ class TotalsDelta:
         changes = [change for (changed, _), change in self._changes.items() if changed == state]
         return Totals(sum(rows for rows, _ in changes), sum(cents for _, cents in changes))
 
-    def write(self, transaction: Transaction, batch: int) -> None:
-        """Write the changes; a count below zero is refused by the table and undoes the transaction."""
+    def changes(self) -> Iterator[tuple[int, int, int, int]]:
+        """Give state, direction, rows and cents of everything that changes."""
         for (state, direction), (rows, cents) in self._changes.items():
-            if rows == 0 and cents == 0:
-                continue
-            updated = transaction.execute(
-                "UPDATE total SET row_count = row_count + ?, cents = cents + ?"
-                " WHERE batch = ? AND state = ? AND direction = ?",
-                (rows, cents, batch, state, direction),
-            )
-            if updated.rowcount == 0:
-                transaction.execute("INSERT INTO total VALUES (?, ?, ?, ?, ?)", (batch, state, direction, rows, cents))
+            if rows or cents:
+                yield state, direction, rows, cents

@@ -1,0 +1,83 @@
+"""The history of a ledger, free of any database: how an event is authenticated, and what its history makes of rows.
+
+Each event is authenticated together with the one before it, so that none can be changed, left out or put in without the
+ledger's key. `Replay` goes through the events again and gives the state in which every row must stand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from batchpay.ledger.keys import Keys
+from batchpay.ledger.states import STATE_CODES, befores
+
+FIRST_MAC = bytes(32)
+"""What the first event is chained to."""
+_CODES_BY_WORD = {state.value: code for state, code in STATE_CODES.items()}
+
+
+def event_text(detail: dict[str, Any]) -> str:
+    """Write what an event tells, as it is stored and authenticated."""
+    return json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
+
+
+def event_mac(keys: Keys, before: bytes, event: Iterable[Any]) -> bytes:
+    """Authenticate an event (number, at, batch, kind, who, why, detail) together with the one before it."""
+    return keys.mac("event", before, json.dumps(list(event), ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def write_ranges(rows: Iterable[int]) -> str:
+    """Write row numbers compactly: 1, 2, 3, 7 -> `1-3,7`."""
+    parts: list[str] = []
+    first = last = -1
+    for row in sorted(rows):
+        if row == last + 1 and parts:
+            last = row
+            parts[-1] = f"{first}-{last}"
+        else:
+            first = last = row
+            parts.append(str(row))
+    return ",".join(parts)
+
+
+def read_ranges(text: str) -> Iterator[tuple[int, int]]:
+    """Read what `write_ranges` wrote, as pairs of a first and a last row; raises ValueError."""
+    for part in text.split(",") if text else ():
+        first, _, last = part.partition("-")
+        yield int(first), int(last or first)
+
+
+class Replay:
+    """The states that the history gives to the rows of every batch, and what it says of batches and runs."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, bytearray] = {}
+        """A byte a row: its state's code, by batch and row number."""
+        self.registered: dict[int, dict[str, Any]] = {}
+        """What was registered, by batch."""
+        self.runs: dict[int, list[Any]] = {}
+        """Batch, who, start, end and reason of the end, by run."""
+
+    def apply(self, batch: int, kind: str, who: str, why: str | None, detail: dict[str, Any]) -> str | None:
+        """Apply an event; gives what is impossible about it."""
+        if kind == "started":
+            self.runs[detail["run"]] = [batch, who, detail["at"], None, None]
+        elif kind == "finished":
+            self.runs[detail["run"]][3:] = [detail["at"], why]
+        elif kind == "registered":
+            self.registered[batch] = detail
+        states = self.states.setdefault(batch, bytearray())
+        for word, ranges in detail.items():
+            after = _CODES_BY_WORD.get(word)
+            if after is None or not isinstance(ranges, str):
+                continue
+            legal = befores(kind).get(after, frozenset())
+            for first, last in read_ranges(ranges):
+                if last >= len(states):
+                    states.extend(bytes(max(last + 1 - len(states), len(states))))
+                if not legal.issuperset(states[first : last + 1]):
+                    return f"rows {first} to {last} can't become {word} by '{kind}'"
+                states[first : last + 1] = bytes((after,)) * (last + 1 - first)
+        return None

@@ -1,0 +1,16 @@
+"""Folders of a ledger's files: its own, its key's and its witness's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from batchpay.errors import LedgerNotUsable
+
+
+def make_private_directory(directory: Path) -> None:
+    """Make a directory, and those above it that are missing, for the owner alone; raises LedgerNotUsable."""
+    try:
+        for missing in reversed([d for d in (directory, *directory.parents) if not d.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise LedgerNotUsable(f"the directory {directory} can't be made: {error.strerror}") from None

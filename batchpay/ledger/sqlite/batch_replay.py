@@ -1,0 +1,125 @@
+"""One batch held against its history before it is sent, however large the ledger is.
+
+Whoever edits rows with SQLite's own means can make a row that was sent look as if it were not. So a run first replays
+what the history says of its batch, and sends only where rows, attempts and totals say the same.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from operator import mul
+from typing import Any
+
+from batchpay.errors import LedgerDamaged
+from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
+from batchpay.ledger.sqlite.encoding import ROW_MASK, id_range
+from batchpay.ledger.sqlite.store import Store
+from batchpay.ledger.sqlite.transitions import PENDING, REJECTED
+
+_ROWS_AT_ONCE = 4096
+
+
+def check_batch(store: Store, batch: int) -> None:
+    """Raise LedgerDamaged where a batch is not what its history says; reads the history from its registration on."""
+    try:
+        with store.reading() as connection:
+            replay = _replay(store, connection, batch)
+            found = _rows_problem(connection, batch, replay) or _attempts_problem(store, connection, batch)
+        if found:
+            raise LedgerDamaged(f"the ledger is damaged: {found}")
+    except LedgerDamaged as error:
+        raise LedgerDamaged(f"{error}; nothing was sent (batchpay ledger check says more)") from None
+
+
+def _replay(store: Store, connection: sqlite3.Connection, batch: int) -> Replay:
+    """Follow the chain from the batch's registration to the ledger's last event, which its witness knows."""
+    first = connection.execute(
+        "SELECT number FROM event WHERE kind = 'registered' AND kind <> 'progress' AND batch = ?", (batch,)
+    ).fetchone()
+    if first is None:
+        raise LedgerDamaged("the ledger is damaged: its history does not know the batch")
+    before = connection.execute("SELECT mac FROM event WHERE number = ?", (first[0] - 1,)).fetchone()
+    mac_before, expected, replay = before[0] if before else FIRST_MAC, first[0], Replay()
+    for *event, mac in connection.execute(
+        "SELECT number, at, batch, kind, who, why, detail, mac FROM event WHERE number >= ? ORDER BY number", first
+    ):
+        number, _, of_batch, kind, who, why, detail = event
+        if number != expected or mac != event_mac(store.keys, mac_before, event):
+            raise LedgerDamaged(f"the ledger is damaged: the history's chain breaks at event {expected}")
+        if of_batch == batch:
+            impossible = replay.apply(batch, kind, who, why, json.loads(detail))
+            if impossible:
+                raise LedgerDamaged(f"the ledger is damaged: event {number}: {impossible}")
+        mac_before, expected = mac, expected + 1
+    return replay
+
+
+def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) -> str | None:
+    """Compare every row's state with the history's, the totals with the rows, and the batch with what was registered.
+
+    By column and some thousand at a time: a loop over single rows would cost several times as much.
+    """
+    states = replay.states[batch]
+    rows = weight = line_weight = 0
+    counts: Counter[tuple[int, int]] = Counter()
+    cents: Counter[tuple[int, int]] = Counter()
+    found = connection.execute(
+        "SELECT id, coalesce(line, 0), amount_cents, direction, state FROM row WHERE id >= ? AND id < ? ORDER BY id",
+        id_range(batch),
+    )
+    while some := found.fetchmany(_ROWS_AT_ONCE):
+        ids, lines, amounts, directions, codes = zip(*some, strict=True)
+        numbers = [identity & ROW_MASK for identity in ids]
+        if bytes(codes) != bytes(map(states.__getitem__, numbers)):
+            wrong = next(row for row, code in zip(numbers, codes, strict=True) if states[row] != code)
+            return f"row {wrong} does not stand where its history says"
+        rows += len(numbers)
+        weight += sum(map(mul, numbers, amounts))
+        line_weight += sum(map(mul, numbers, lines))
+        kinds = list(zip(codes, directions, strict=True))
+        counts.update(kinds)
+        for kind, amount in zip(kinds, amounts, strict=True):
+            cents[kind] += amount
+    name, digest, row_count, total, *about = connection.execute(
+        "SELECT name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason"
+        " FROM batch WHERE id = ?", (batch,)
+    ).fetchone()  # fmt: skip
+    seen: dict[str, Any] = {"name": name, "digest": digest.hex(), "rows": row_count, "cents": total, "about": about}
+    seen |= {"weight": str(weight), "line weight": str(line_weight)}
+    registered = replay.registered[batch]
+    if rows != row_count or any(registered.get(key) != value for key, value in seen.items()):
+        return f"batch {name} is not what was registered"
+    stored = {
+        (state, direction): (count, amount)
+        for state, direction, count, amount in connection.execute(
+            "SELECT state, direction, row_count, cents FROM total WHERE batch = ? AND (row_count <> 0 OR cents <> 0)",
+            (batch,),
+        )
+    }
+    if stored != {kind: (count, cents[kind]) for kind, count in counts.items()}:
+        return f"the control totals of batch {name} differ from its rows"
+    return None
+
+
+def _attempts_problem(store: Store, connection: sqlite3.Connection, batch: int) -> str | None:
+    """Look at what stands behind the rows that would be sent, and those that were not to be: attempts and seals."""
+    first, end = id_range(batch)
+    differing = connection.execute(
+        "SELECT count(*) FROM row LEFT JOIN attempt ON attempt.id = row.id WHERE row.id >= ? AND row.id < ?"
+        " AND row.state <> ? AND coalesce(attempt.state, ?) <> row.state",
+        (first, end, REJECTED, PENDING),
+    ).fetchone()[0]
+    if differing:
+        return f"{differing} rows differ from their latest attempt"
+    for kind, statement, state in (
+        ("attempt", "SELECT id, sent_at, state, finished_at, http_status, response_code, message, gateway_reference,"
+         " reason, seal FROM attempt WHERE id >= ? AND id < ? AND state = ?", PENDING),
+        ("rejected", "SELECT id, line, amount_cents, reasons, seal FROM row WHERE id >= ? AND id < ? AND state = ?",
+         REJECTED),
+    ):  # fmt: skip
+        for identity, *values, seal in connection.execute(statement, (first, end, state)):
+            if seal != store.keys.seal_values(kind, (identity, *values)):
+                return f"row {identity & ROW_MASK} is not what was recorded"
+    return None
