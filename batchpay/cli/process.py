@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from batchpay.payment import Actor
 
 if TYPE_CHECKING:
-    from batchpay.sending.sender import StopRequest
+    from batchpay.sending.limits import StopRequest
 
 
 def actor() -> Actor:

@@ -100,7 +100,7 @@ def sending_settings(settings: Settings, options: SendOptions) -> Settings:
 def run_request(settings: Settings, credentials: Credentials, options: SendOptions, owner: ProcessOwner) -> RunRequest:
     """Say how far a run may go, and what it asks the gateway first; the results' path comes later."""
     from batchpay.gateway.preflight import Preflight
-    from batchpay.sending.sender import Limits
+    from batchpay.sending.limits import Limits
     from batchpay.workflows.run import RunRequest
 
     preflight = None if options.preflight is False else Preflight(settings.gateway, credentials)

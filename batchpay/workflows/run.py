@@ -19,9 +19,10 @@ from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor, State
 from batchpay.reports.results import write_results
+from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
-from batchpay.sending.sender import Limits, StopRequest, Submission, Tally
+from batchpay.sending.sender import Sender, Tally
 from batchpay.settings import Credentials, Settings
 
 
@@ -167,8 +168,8 @@ def _send_pending(
     with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, request.owner.sending():
         throttle = Throttle.from_settings(settings.submit, stop.event)
         attempts = Attempts(settings.submit, stop.event)
-        submission = Submission(run, client.pay, throttle, attempts, settings.submit, stop)
-        submission.send_all(request.limits, lambda tally: progress.update(tally, throttle))
+        sender = Sender(run, client.pay, throttle, attempts, settings.submit, stop)
+        sender.send_all(request.limits, lambda tally: progress.update(tally, throttle))
 
 
 def _ask_before_sending(

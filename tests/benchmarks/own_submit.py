@@ -26,9 +26,10 @@ from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, PendingPayment
 from batchpay.payment import Actor, Answer, Outcome, State
 from batchpay.reports.results import write_results
+from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
-from batchpay.sending.sender import Limits, StopRequest, Submission, Tally
+from batchpay.sending.sender import Sender, Tally
 from batchpay.settings import Credentials, GatewaySettings, LedgerSettings, Secret, Settings, SubmitSettings
 from batchpay.workflows.run import RunRequest, run_batch
 
@@ -171,10 +172,10 @@ def bare(origin: str, path: Path, rows: int, workers: int) -> dict[str, Any]:
         client.test_connection()
         throttle = Throttle.from_settings(settings.submit, stop.event)
         attempts = Attempts(settings.submit, stop.event)
-        submission = Submission(GrantsAtOnce(bodies), client.pay, throttle, attempts, settings.submit, stop)
-        submission.send_all(Limits())
+        sender = Sender(GrantsAtOnce(bodies), client.pay, throttle, attempts, settings.submit, stop)
+        sender.send_all(Limits())
     elapsed_s, cpu_s = time.perf_counter() - started, _cpu_s() - cpu_before
-    assert submission.tally.outcomes[State.ACCEPTED] == rows, stop.reason
+    assert sender.tally.outcomes[State.ACCEPTED] == rows, stop.reason
     return {"job_s": elapsed_s, "cpu_s": cpu_s, "rows": rows}
 
 

@@ -14,9 +14,10 @@ import trustme
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Outcome, State
+from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
-from batchpay.sending.sender import Limits, StopRequest, Submission
+from batchpay.sending.sender import Sender
 from batchpay.settings import SubmitSettings
 from tests.campaign.trial import Findings
 from tests.support.fault_client import CREDENTIALS, body, settings_for, write_bundle
@@ -79,8 +80,8 @@ def _trial(ledger: Ledger, server: FaultServer, bundle: str, story: str, row: in
         run = ledger.start(name, "campaign")
         attempts = Attempts(_SETTINGS, stop.event)
         pay = _numbered(payer)
-        submission = Submission(run, pay, Throttle.from_settings(_SETTINGS, stop.event), attempts, _SETTINGS, stop)
-        submission.send_all(Limits())
+        sender = Sender(run, pay, Throttle.from_settings(_SETTINGS, stop.event), attempts, _SETTINGS, stop)
+        sender.send_all(Limits())
         run.finish(stop.reason)
     server.closing.set()
     found = Findings(trials=1, fired=int(payer.count >= row))

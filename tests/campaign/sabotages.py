@@ -66,13 +66,13 @@ SABOTAGES = (
         (
             (
                 "sending/sender.py",
-                "            self._recorder.intend(payment.row)\n            granted = True\n",
+                "            self._recorder.mark_sending(payment.row)\n            granted = True\n",
                 "            granted = True\n",
             ),
             (
                 "sending/sender.py",
                 "            self._recorder.record(payment.row, outcome)\n",
-                "            self._recorder.intend(payment.row)\n"
+                "            self._recorder.mark_sending(payment.row)\n"
                 "            self._recorder.record(payment.row, outcome)\n",
             ),
         ),
@@ -120,7 +120,7 @@ SABOTAGES = (
             (
                 "gateway/payments.py",
                 "        if outcome.state is State.IN_DOUBT:\n",
-                "        outcome = replace(outcome, state=State.ACCEPTED)\n"
+                "        outcome = Outcome(State.ACCEPTED, outcome.reason, outcome.answer, outcome.bytes_sent)\n"
                 "        if outcome.state is State.IN_DOUBT:\n",
             ),
         ),
@@ -135,8 +135,8 @@ SABOTAGES = (
     Sabotage(
         "sends before the commit has returned",
         (
-            ("sending/sender.py", "        intent.done.acquire()\n", ""),
-            ("sending/sender.py", "        if not intent.granted:\n            raise ClaimRefused\n", ""),
+            ("sending/recorder.py", "        intent.done.acquire()\n", ""),
+            ("sending/recorder.py", "        if not intent.granted:\n            raise ClaimRefused\n", ""),
         ),
         _power_cuts,
     ),

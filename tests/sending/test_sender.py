@@ -6,11 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+import pytest
+
 from batchpay.ledger.records import PendingPayment
 from batchpay.payment import Outcome, State
+from batchpay.sending.limits import CircuitBreaker, Limits, StopRequest
 from batchpay.sending.pacing import Throttle
+from batchpay.sending.recorder import Recorder
 from batchpay.sending.retry import Attempts
-from batchpay.sending.sender import Limits, Recorder, StopRequest, Submission
+from batchpay.sending.sender import Sender
 from batchpay.settings import SubmitSettings
 
 ACCEPTED = Outcome(State.ACCEPTED, "success")
@@ -93,10 +97,10 @@ def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves() -> None:
     run, stop, settings = Noting(rows=5), StopRequest(), SubmitSettings(rate="1000", workers=1)
     run.go_on.set()
     throttle = Paced.from_settings(settings, stop.event)
-    submission = Submission(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
-    submission.send_all(Limits())
+    sender = Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
+    sender.send_all(Limits())
     assert steps == ["slot", "sending is durable", "leave", "bytes"] * 5
-    assert submission.tally.outcomes[State.ACCEPTED] == 5
+    assert sender.tally.outcomes[State.ACCEPTED] == 5
 
 
 def test_until_is_held_by_rows_that_wait_already() -> None:
@@ -114,6 +118,27 @@ def test_until_is_held_by_rows_that_wait_already() -> None:
         return Outcome(State.ACCEPTED, "success")
 
     throttle = Throttle.from_settings(settings, stop.event)
-    Submission(run, pay, throttle, Attempts(settings, stop.event), settings, stop).send_all(limits)
+    Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop).send_all(limits)
     assert 5 <= paid <= 5 + settings.workers
     assert stop.reason == "the time given by --until is reached"
+
+
+DOUBT, DECLINED = Outcome(State.IN_DOUBT, "no answer"), Outcome(State.DECLINED, "HTTP 400")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "stops"),
+    [
+        ([DOUBT], "the first answer left a row in doubt: no answer"),
+        ([ACCEPTED, DOUBT, DOUBT], None),
+        ([DECLINED, DOUBT, DOUBT, DOUBT], "3 rows in doubt one after another"),
+        ([ACCEPTED, DOUBT, DOUBT, ACCEPTED, DOUBT, DECLINED, DOUBT], None),
+        ([ACCEPTED, DOUBT, DOUBT, ACCEPTED, DOUBT, DECLINED, DOUBT, ACCEPTED, DOUBT], "5 rows in doubt"),
+        ([ACCEPTED, Outcome(State.PENDING, "refused")], "refused"),
+        ([Outcome(State.DECLINED, "HTTP 404", stop="no such path")], "no such path"),
+    ],
+)
+def test_circuit_breaker(outcomes: list[Outcome], stops: str | None) -> None:
+    """It stops at the first doubt before any known answer, at 3 in a row, at 5 in all; a known answer ends a row."""
+    breaker = CircuitBreaker(SubmitSettings())
+    assert [breaker.reason_to_stop(outcome) for outcome in outcomes] == [None] * (len(outcomes) - 1) + [stops]

@@ -1,0 +1,86 @@
+"""What ends a run early: a person, a limit of the call, or answers that prove nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+from batchpay.payment import Outcome, State
+from batchpay.settings import SubmitSettings
+
+
+class StopRequest:
+    """Why a run must end early; the first reason stays. Shared by threads and signal handlers."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.reason: str | None = None
+
+    def ask(self, reason: str) -> None:
+        """Ask every thread to finish what is in flight and begin nothing new."""
+        if self.reason is None:
+            self.reason = reason
+        self.event.set()
+
+    def __bool__(self) -> bool:
+        return self.event.is_set()
+
+
+@dataclass(slots=True)
+class Limits:
+    """What ends a call early on purpose, over all files that it sends."""
+
+    rows_max: int | None = None
+    until: float | None = None
+    """Unix time after which no further row is begun."""
+    started: int = 0
+    """Rows begun so far."""
+
+    def allow_row(self) -> bool:
+        """Count one more row in, unless there were enough."""
+        if self.rows_max is not None and self.started >= self.rows_max:
+            return False
+        self.started += 1
+        return True
+
+    def is_too_late(self) -> bool:
+        """Whether the time is over."""
+        return self.until is not None and time.time() >= self.until
+
+
+class CircuitBreaker:
+    """Stops a run whose answers prove nothing, before much is in doubt; shared by all threads of a run.
+
+    One row in doubt is enough while the gateway has never given a recognised answer; afterwards so many in a row, or so
+    many in all, as the settings say.
+    """
+
+    def __init__(self, settings: SubmitSettings) -> None:
+        self._in_a_row_max = settings.max_in_doubt_in_a_row
+        self._in_all_max = settings.max_in_doubt
+        self._lock = threading.Lock()
+        self._in_a_row = 0
+        self._in_all = 0
+        self.ever_recognised = False
+        """Whether the gateway has given an answer that the profile knows: then more than one row may be under way."""
+
+    def reason_to_stop(self, outcome: Outcome) -> str | None:
+        """Count a row's last outcome; gives why the run must not go on, or None."""
+        with self._lock:
+            if outcome.recognised:
+                self.ever_recognised = True
+                self._in_a_row = 0
+            elif outcome.state is State.IN_DOUBT:
+                self._in_a_row += 1
+                self._in_all += 1
+            in_a_row, in_all = self._in_a_row, self._in_all
+        if outcome.stop is not None:
+            return outcome.stop
+        if outcome.state is State.PENDING:
+            return outcome.reason
+        if outcome.state is State.IN_DOUBT and not self.ever_recognised:
+            return f"the first answer left a row in doubt: {outcome.reason}"
+        if in_a_row >= self._in_a_row_max:
+            return f"{in_a_row} rows in doubt one after another"
+        return f"{in_all} rows in doubt" if in_all >= self._in_all_max else None

@@ -1,0 +1,125 @@
+"""The only writer to the ledger during a run: commits what waits in groups, and wakes the workers that wait for it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.contract import Run
+from batchpay.payment import Outcome
+from batchpay.sending.limits import StopRequest
+
+_GROUP_LEAST = 10
+_GROUP_SHARE = 4
+"""A commit takes a quarter of what waits. Rows of one commit are sent together, answered together and wait together for
+the next one: with all that waits in every commit, 64 workers came in two or three waves with idle time between them."""
+_COMPANY_S = 0.001
+"""So long an outcome waits for the next intent: with few workers each row then costs one commit instead of two."""
+
+
+class ClaimRefused(Exception):
+    """The ledger did not grant this row to this run: it must not be sent. Caught by the sender."""
+
+
+class _Intent:
+    """A worker's wait for the commit of `sending`."""
+
+    __slots__ = ("done", "error", "granted", "row")
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+        self.done = threading.Lock()  # held until the commit has returned: a third of what an Event costs
+        self.done.acquire()
+        self.granted = False
+        self.error: LedgerNotUsable | None = None
+
+
+_Item = _Intent | tuple[int, Outcome] | None
+"""What the recorder is handed: an intent, an outcome, or the end."""
+
+
+class Recorder:
+    """Commits what workers hand over in groups (group commit), in a thread of its own."""
+
+    def __init__(self, run: Run, stop: StopRequest) -> None:
+        self._run = run
+        self._stop = stop
+        self._waiting: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._taken: list[_Item] = []
+        self._failed: LedgerNotUsable | None = None
+        self._thread = threading.Thread(target=self._loop, name="recorder", daemon=True)
+        self._thread.start()
+
+    def mark_sending(self, row: int) -> None:
+        """Return once `sending` of the row is durable; raises where it must not be sent."""
+        intent = _Intent(row)
+        self._waiting.put(intent)
+        intent.done.acquire()
+        if intent.error is not None:
+            raise intent.error
+        if not intent.granted:
+            raise ClaimRefused
+
+    def record(self, row: int, outcome: Outcome) -> None:
+        """Hand over an outcome; it is durable when `close` has returned, or before."""
+        self._waiting.put((row, outcome))
+
+    def close(self) -> None:
+        """Write what waits and end; raises LedgerNotUsable if the ledger failed on the way."""
+        self._waiting.put(None)
+        self._thread.join()
+        if self._failed is not None:
+            raise self._failed
+
+    def _loop(self) -> None:
+        ended = False
+        while not ended:
+            group = self._next_group()
+            ended = None in group
+            intents = [item for item in group if isinstance(item, _Intent)]
+            outcomes = [item for item in group if isinstance(item, tuple)]
+            self._commit(intents, outcomes)
+
+    def _next_group(self) -> list[_Item]:
+        """Take the first of what waits. Nobody waits for an outcome's commit: one alone waits a moment for company."""
+        taken = self._taken
+        try:
+            if not taken:
+                taken.append(self._waiting.get())
+            if len(taken) == 1 and isinstance(taken[0], tuple):
+                taken.append(self._waiting.get(timeout=_COMPANY_S))
+            while True:
+                taken.append(self._waiting.get_nowait())
+        except queue.Empty:
+            pass
+        size = max(_GROUP_LEAST, len(taken) // _GROUP_SHARE)
+        group, self._taken = taken[:size], taken[size:]
+        return group
+
+    def _commit(self, intents: list[_Intent], outcomes: list[tuple[int, Outcome]]) -> None:
+        """Commit one group and wake its workers. After a failure nothing is granted any more."""
+        granted: set[int] = set()
+        if self._failed is None and (intents or outcomes):
+            try:
+                granted = self._run.commit([intent.row for intent in intents], outcomes)
+            except LedgerNotUsable as error:
+                self._fail(error)
+            except Exception as error:  # whatever it was, the ledger is not to be built on; its text may hold a row
+                self._fail(LedgerNotUsable(f"the ledger failed with {type(error).__name__}"))
+        if self._failed is not None and outcomes:
+            self._spill(outcomes)
+        for intent in intents:
+            intent.granted = intent.row in granted
+            intent.error = self._failed
+            intent.done.release()
+
+    def _fail(self, error: LedgerNotUsable) -> None:
+        self._failed = error
+        self._stop.ask(f"the ledger can't be written: {error}")
+
+    def _spill(self, outcomes: list[tuple[int, Outcome]]) -> None:
+        try:
+            self._run.spill(outcomes)
+        except Exception:  # then the rows stay in `sending`, which the next start calls in doubt: safe, if unknowing
+            self._stop.ask("the ledger and its spill file can't be written")
