@@ -9,6 +9,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context
+from batchpay.cli.process import interrupt_on_signals
 from batchpay.errors import BatchHeld, BatchpayError, FileRefused, WrongUse
 from batchpay.text import printable
 
@@ -41,6 +42,7 @@ def work_through(
                 told += [_ended(left, f"not begun: {reason}", 6) for left in paths[number:]]
                 break
             try:
+                interrupt_on_signals()
                 code, one = work(path)
             except (FileRefused, BatchHeld, WrongUse) as error:
                 code, one = error.exit_code, _refused(path, str(error), error.exit_code)

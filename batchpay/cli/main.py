@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
+from types import TracebackType
 
 import click
 
 from batchpay import __version__
 from batchpay.cli.commands import COMMANDS, load_command
 from batchpay.cli.context import Context, Group
+from batchpay.cli.process import ignore_signals, interrupt_on_signals, keep_output, open_standard_descriptors
 from batchpay.errors import BatchpayError
+
+_STOPPED = "stopped by a signal; safe to run again"
 
 
 class LazyGroup(Group):
@@ -50,35 +53,44 @@ def main() -> None:
     The only place where an error becomes a line on standard error and a process ends.
     """
     os.umask(0o077)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _interrupt)
+    open_standard_descriptors()
+    standard_output = keep_output()
+    sys.excepthook = _without_traceback
     context = Context()
+    try:
+        interrupt_on_signals()
+        code = _call(context)
+    except KeyboardInterrupt:  # between the command and its exit code
+        code = _fail(context, _STOPPED, 6)
+    ignore_signals()
+    sys.stdout.flush()
+    if standard_output.problem not in (None, os.strerror(errno.EPIPE)):
+        click.echo(f"batchpay: standard output can't be written: {standard_output.problem}", err=True)
+    sys.exit(code)
+
+
+def _call(context: Context) -> int:
+    """Run a command to its exit code."""
     try:
         code = cli.main(prog_name="batchpay", standalone_mode=False, obj=context)
     except click.exceptions.Abort as error:
         if isinstance(error.__cause__, KeyboardInterrupt):  # what click makes of a signal outside a prompt
-            code = _fail(context, "stopped by a signal; safe to run again", 6)
-        else:
-            code = _fail(context, "stopped at the prompt; nothing was done", 2)
+            return _fail(context, _STOPPED, 6)
+        return _fail(context, "stopped at the prompt; nothing was done", 2)
     except click.ClickException as error:
         error.show()
         _tell(context, error.format_message(), error.exit_code)
-        code = error.exit_code
+        return error.exit_code
     except BatchpayError as error:
-        code = _fail(context, str(error), error.exit_code)
-    except BrokenPipeError:
-        # Whoever read our output has gone; the ledger has all of it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
+        return _fail(context, str(error), error.exit_code)
     except Exception as error:  # its text may hold a row, so only its kind and place are told
-        code = _fail(context, f"internal error: {_place_of(error)}", 1)
-    sys.exit(code or 0)
+        return _fail(context, f"a fault of the program: {_place_of(error)}", 1)
+    return code or 0
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End as SIGINT does; while rows are being sent, cli/process.py puts a gentler handler in place."""
-    raise KeyboardInterrupt
+def _without_traceback(kind: type[BaseException], error: BaseException, place: TracebackType | None) -> None:
+    """What Python would say of an error that nothing caught, a signal's for one: never its text."""
+    click.echo(f"batchpay: ended by {_place_of(error)}", err=True)
 
 
 def _fail(context: Context, message: str, exit_code: int) -> int:

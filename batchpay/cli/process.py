@@ -1,16 +1,19 @@
-"""What the command line does as the owner of its process: who runs it, its signals, its processor."""
+"""What the command line does as the owner of its process: who runs it, its signals, its descriptors, its processor."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import platform
 import pwd
+import select
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from batchpay.payment import Actor
 
@@ -27,28 +30,89 @@ def actor() -> Actor:
     return Actor(user, platform.node())
 
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def interrupt_on_signals() -> None:
+    """Let SIGINT, SIGTERM and SIGHUP end what is done now, as Ctrl-C does; not those that the caller has ignored."""
+    _handle_signals(_interrupt)
+
+
+def ignore_signals() -> None:
+    """Heed no signal any more: the command has ended and its exit code stands."""
+    _handle_signals(signal.SIG_IGN)
+
+
+def _handle_signals(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    for number in _STOPPING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def open_standard_descriptors() -> None:
+    """Open descriptors 0 to 2 where the caller closed them: the next file that is opened would take their place."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+
+
+class OutputThatLasts(io.FileIO):
+    """A descriptor for output that raises nothing: what can't be written is lost, and the first reason is kept.
+
+    What a run did stands in the ledger and in the results. Who listens, or a full disk, may not decide how it ends.
+    """
+
+    problem: str | None = None
+
+    def write(self, data: Any) -> int:
+        """Write to the descriptor while that works."""
+        while self.problem is None:
+            try:
+                written = super().write(data)
+            except OSError as error:
+                self.problem = error.strerror or "unknown error"
+            else:
+                if written is not None:
+                    return written
+                select.select([], [self], [])  # the reader is slow, and the pipe doesn't wait for it
+        return len(data)
+
+
+def keep_output() -> OutputThatLasts:
+    """Put streams that raise nothing in the place of standard output and error; gives what stands behind output."""
+    raw = [OutputThatLasts(number, "w", closefd=False) for number in (1, 2)]
+    for name, one in zip(("stdout", "stderr"), raw, strict=True):
+        given = getattr(sys, name)
+        stream = io.TextIOWrapper(
+            io.BufferedWriter(one),
+            encoding=getattr(given, "encoding", "utf-8"),
+            errors=getattr(given, "errors", "backslashreplace"),
+            line_buffering=name == "stderr" or one.isatty(),
+        )
+        setattr(sys, name, stream)
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as the process
+    return raw[0]
+
+
 class CommandLine:
     """See workflows.run.ProcessOwner."""
 
     @contextlib.contextmanager
     def running(self, stop: StopRequest) -> Iterator[None]:
-        """Let SIGINT, SIGTERM and SIGHUP ask for an end, however often: rows in flight finish within their deadline."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
+        """Let signals ask for an end, however often: rows in flight finish within their deadline.
 
-        def ask(number: int, frame: FrameType | None) -> None:
-            stop.ask(f"stopped by {signal.Signals(number).name}")
-
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        # nohup ignores SIGHUP.
-        heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, ask) for number in heeded}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        They go on to ask after the run: what comes late must not hide how it ended. `interrupt_on_signals` ends that.
+        """
+        if threading.current_thread() is threading.main_thread():
+            _handle_signals(lambda number, frame: stop.ask(f"stopped by {signal.Signals(number).name}"))
+        yield
 
     @contextlib.contextmanager
     def sending(self) -> Iterator[None]:

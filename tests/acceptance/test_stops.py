@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +43,30 @@ def test_one_doubt_at_the_start_stops_the_files_after_it_too(home: Home) -> None
         assert done.returncode == 7
         assert "not begun: 2 files" in done.stderr
         assert len(oracle.entries()) == 1
+
+
+@pytest.mark.parametrize("output", ["full", "closed", "nobody reads"])
+def test_an_output_that_fails_hides_no_doubt(home: Home, output: str) -> None:
+    """A row in doubt and a standard output that can not be written: 7. Once it was 1, and hid the row."""
+    if output == "full" and not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    reading, writing = os.pipe()
+    os.close(reading)
+    target = os.open("/dev/full", os.O_WRONLY) if output == "full" else writing
+    with running_oracle(home.path / "garbage.log", "--garbage-every", "1") as oracle:
+        home.origin = oracle.origin
+        small_file(home.path / "a.csv", 2)
+        command = home.command("submit", "a.csv", "nowhere.csv")
+        done = subprocess.run(
+            ["sh", "-c", 'exec "$@" >&-', "sh", *command] if output == "closed" else command,
+            env=home.environment, cwd=home.path, stdout=target, stderr=subprocess.PIPE, text=True, check=False,
+            timeout=60,
+        )  # fmt: skip
+    for descriptor in {target, writing}:
+        os.close(descriptor)
+    assert done.returncode == 7
+    assert "not begun: 1 files" in done.stderr
+    assert ("No space left" in done.stderr) == (output == "full")
 
 
 def test_a_limit_holds_over_all_files(oracle_home: Home, oracle: Oracle) -> None:

@@ -1,0 +1,119 @@
+"""The edges of the process: output that can't be written, descriptors that are closed, signals that come late."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from batchpay.cli.process import CommandLine, OutputThatLasts
+from batchpay.sending.sender import StopRequest
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FULL = Path("/dev/full")
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """Handlers as they were, afterwards."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def command(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process where `code` was run before."""
+    start = f"import os, signal, sys\nfrom batchpay.cli import main\n{code}\nmain.main()"
+    return subprocess.run(
+        [sys.executable, "-c", start, *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+def test_a_full_output_raises_nothing() -> None:
+    """The first reason is kept, and nothing is tried again."""
+    descriptor = os.open(FULL, os.O_WRONLY)
+    with OutputThatLasts(descriptor, "w") as output:
+        assert [output.write(b"one"), output.write(b"two!")] == [3, 4]
+        assert output.problem == "No space left on device"
+
+
+def test_an_output_that_nobody_reads_raises_nothing() -> None:
+    """As `| head` leaves it behind."""
+    reading, writing = os.pipe()
+    with OutputThatLasts(writing, "w") as output:
+        assert output.write(b"one") == 3
+        assert os.read(reading, 9) == b"one"
+        os.close(reading)
+        assert output.write(b"two") == 3
+        assert output.problem == "Broken pipe"
+
+
+def test_a_slow_reader_gets_everything() -> None:
+    """A pipe that doesn't block is waited for, not given up."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    reader = subprocess.Popen(
+        [sys.executable, "-c", "import sys; print(len(sys.stdin.read()))"], stdin=reading, stdout=-1
+    )
+    os.close(reading)
+    with OutputThatLasts(writing, "w") as output:
+        sent = sum(output.write(b"x" * 65_536) for _ in range(8))
+    assert int(reader.communicate()[0]) == sent
+    assert output.problem is None
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_closed_descriptors_are_opened(tmp_path: Path, closed: tuple[int, ...]) -> None:
+    """No file that is opened later takes the place of standard output, where a message would be written into it."""
+    told = tmp_path / "told"
+    code = (
+        f"for one in {closed}: os.close(one)\n"
+        "def call(context):\n"
+        f"    with open({str(told)!r}, 'w') as file: file.write(str(file.fileno()))\n"
+        "    print('out'); print('err', file=sys.stderr); return len(sys.stdin.read())\n"
+        "main._call = call\n"
+    )
+    done = command(code)
+    assert int(told.read_text()) > 2
+    assert (done.returncode, done.stdout == "out\n", done.stderr == "err\n") == (0, 1 not in closed, 2 not in closed)
+
+
+def test_a_signal_after_the_end_changes_nothing() -> None:
+    """The exit code stands, and there is no traceback."""
+    at_exit = "import atexit\nfor number in (1, 2, 15): atexit.register(os.kill, os.getpid(), number)\n"
+    done = command(f"{at_exit}main._call = lambda _: 7")
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_a_signal_between_the_command_and_its_end_is_told_in_a_line() -> None:
+    """Where it came before the exit code was known."""
+    done = command("main._call = lambda _: os.kill(os.getpid(), 15)")
+    assert (done.returncode, done.stderr) == (6, "batchpay: stopped by a signal; safe to run again\n")
+
+
+@pytest.mark.usefixtures("own_signals")
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_after_a_run_only_asks(number: signal.Signals) -> None:
+    """What a run found, a row in doubt for one, is not hidden by a signal while its results are printed."""
+    stop = StopRequest()
+    with CommandLine().running(stop):
+        pass
+    os.kill(os.getpid(), number)
+    assert stop.reason == f"stopped by {number.name}"
+
+
+@pytest.mark.usefixtures("own_signals")
+def test_an_ignored_signal_stays_ignored() -> None:
+    """As nohup wants it."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    stop = StopRequest()
+    with CommandLine().running(stop):
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert stop.reason is None
