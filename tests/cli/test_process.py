@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.cli.process import CommandLine, OutputThatLasts
-from batchpay.sending.sender import StopRequest
+from batchpay.sending.limits import StopRequest
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FULL = Path("/dev/full")
