@@ -16,7 +16,7 @@ import polars as pl
 
 from batchpay.schemas import checks
 from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.rule import Rule, column_rules, error, node_schema, required
+from batchpay.schemas.rule import Rule, columns_of, error, required, rules_of, schema_of
 
 CREATED_NAMES = ("processorA_cc", "processorA_ach", "processorB_ach", "processorC_cc")
 UPDATED_NAMES = ("processorA_cc", "processorA_ach", "processorC_cc")
@@ -54,11 +54,11 @@ class AccountFailure:
 
 def account_schema(*, update: bool) -> pa.DataFrameSchema:
     """Make the pandera schema of accounts to create or to update."""
-    return node_schema("gateway", ATTRIBUTES, account_rules(update=update))
+    return schema_of("gateway", _columns(update=update))
 
 
-def account_rules(*, update: bool) -> list[Rule]:
-    """Rules of the gateway node, in the order of its attributes.
+def _columns(*, update: bool) -> dict[str, pa.Column]:
+    """Columns of the gateway node, with their rules.
 
     A rule that looks at the name is asked only where the name is one that the interface tells.
     """
@@ -95,14 +95,14 @@ def account_rules(*, update: bool) -> list[Rule]:
             checks.not_matching(pl.col("account_id"), _WHOLE_NUMBER),
         )
     )
-    return [rule for attribute in ATTRIBUTES for rule in column_rules(attribute, own[attribute], _OPTIONS)]
+    return columns_of(ATTRIBUTES, own, _OPTIONS)
 
 
 def check_accounts(accounts: Sequence[Mapping[str, str | None]], *, update: bool) -> list[AccountFailure]:
     """Ask every rule of every account at once; failures by account, then in the order of the rules."""
     columns = {name: [account.get(name) for account in accounts] for name in ATTRIBUTES}
     frame = pl.DataFrame(columns, schema=dict.fromkeys(ATTRIBUTES, pl.String))
-    rules = account_rules(update=update)
+    rules = rules_of(account_schema(update=update))
     # Two rules of one attribute never share a code, so their names tell them apart.
     failed = frame.select(rule.failed.alias(rule.name) for rule in rules)
     return [

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pandera.polars as pa
 import polars as pl
 
 from batchpay.schemas import checks
 from batchpay.schemas.columns import ACH
+from batchpay.schemas.forms import ACCOUNT, CHECK_NUMBER, ROUTING, closed_list
 from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.rule import Rule, choice, column_rules, copied_text, error, node_schema, required, warning
+from batchpay.schemas.rule import Rule, choice, columns_of, copied_text, error, required, schema_of, warning
 from batchpay.schemas.tables import (
     SEC_BUSINESS,
     SEC_CHECK,
@@ -23,15 +23,17 @@ from batchpay.schemas.tables import (
 
 SEC_DEFAULT = "PPD"
 """What the gateway takes where no code is given, and the only one that it documents."""
+_EITHER_WAY = closed_list([code for code in SEC_CODES if code not in (*SEC_DEBIT_ONLY, *SEC_CREDIT_ONLY, *SEC_CHECK)])
+"""Codes with which money may go either way, and which need no check."""
 
 
 def ach_schema(options: RuleOptions) -> pa.DataFrameSchema:
     """Make the pandera schema of the ach node; it also reads transactionType."""
-    return node_schema("ach", ACH, ach_rules(options))
+    return schema_of("ach", ach_columns(options))
 
 
-def ach_rules(options: RuleOptions) -> list[Rule]:
-    """Rules of the ach node, in the order of its columns."""
+def ach_columns(options: RuleOptions) -> dict[str, pa.Column]:
+    """Columns of the ach node, with its rules."""
     own = {
         "achBankName": [copied_text("achBankName")],
         "achNameOnCheck": _name(),
@@ -45,7 +47,7 @@ def ach_rules(options: RuleOptions) -> list[Rule]:
                 f"digits, at most {checks.CHECK_NUMBER_DIGITS_MAX}",
                 f"write the check's number with at most {checks.CHECK_NUMBER_DIGITS_MAX} digits and nothing else",
                 checks.not_matching(pl.col("achCheckNumber"), rf"^[0-9]{{1,{checks.CHECK_NUMBER_DIGITS_MAX}}}$"),
-                proves_clean=True,
+                form=CHECK_NUMBER,
             )
         ],
         "achAccountType": [
@@ -69,7 +71,7 @@ def ach_rules(options: RuleOptions) -> list[Rule]:
         "achSecCode": _sec_code(),
         "achAgreementFlag": _agreement(options),
     }
-    return [rule for column in ACH for rule in column_rules(column, own.get(column, []), options)]
+    return columns_of(ACH, own, options)
 
 
 def _name() -> list[Rule]:
@@ -84,7 +86,6 @@ def _name() -> list[Rule]:
             f"longer than {most} characters (the ACH record cuts it)",
             f"is longer than {most} characters, the bank will see only the first {most}",
             name.str.len_chars() > most,
-            screen=name.str.len_bytes() > most,
         ),
         copied_text("achNameOnCheck"),
     ]
@@ -101,8 +102,7 @@ def _account() -> list[Rule]:
             "1 to 17 letters or digits, nothing else, not all zeros",
             "write 1 to 17 digits or letters without blanks or hyphens, not all zeros",
             checks.is_no_account(account),
-            screen=checks.may_be_odd_account(account),
-            proves_clean=True,
+            form=ACCOUNT,
         ),
         warning(
             "achAccountNumber",
@@ -112,7 +112,7 @@ def _account() -> list[Rule]:
             "has letters or fewer than four characters, check it against the bank's papers",
             checks.is_unusual_account(account),
             after=("account",),
-            screen_shared=True,
+            form=ACCOUNT,
         ),
     ]
 
@@ -128,9 +128,8 @@ def _routing() -> list[Rule]:
             "nine digits",
             "write nine digits, a zero in front counts",
             checks.not_matching(routing, r"^[0-9]{9}$"),
-            screen=checks.has_unassigned_prefix(routing),
             suggestion=checks.with_leading_zero(routing),
-            proves_clean=True,
+            form=ROUTING,
         ),
         error(
             "achRoutingNumber",
@@ -140,7 +139,7 @@ def _routing() -> list[Rule]:
             "no bank has a routing number that begins so, look it up again",
             checks.has_unassigned_prefix(routing),
             after=("format",),
-            screen_shared=True,
+            form=ROUTING,
         ),
         error(
             "achRoutingNumber",
@@ -163,16 +162,16 @@ def _sec_code() -> list[Rule]:
     wrong_account = (checks.one_of(kind, SEC_PERSONAL) & (account == "BUSINESS")) | (
         checks.one_of(kind, SEC_BUSINESS) & (account == "PERSONAL")
     )
-    is_unusual = code != SEC_DEFAULT
     known = choice(
         "achSecCode",
         SEC_CODES,
         f"not given = `{SEC_DEFAULT}`, one of {' '.join(SEC_CODES)}",
         f"write one of {' '.join(SEC_CODES)}, or leave it empty for {SEC_DEFAULT}",
         source="S+N",
+        form=_EITHER_WAY,
     )
     return [
-        replace(known, screen=is_unusual),
+        known,
         error(
             "achSecCode",
             "direction",
@@ -182,7 +181,7 @@ def _sec_code() -> list[Rule]:
             "correct the code or transactionType",
             wrong_direction,
             after=("choice",),
-            screen_shared=True,
+            form=_EITHER_WAY,
             reads=("transactionType",),
         ),
         warning(
@@ -191,9 +190,8 @@ def _sec_code() -> list[Rule]:
             "S",
             f"other than {SEC_DEFAULT} (the gateway documents only {SEC_DEFAULT})",
             f"the gateway documents only {SEC_DEFAULT}, ask whether your account takes this code",
-            is_unusual,
+            code != SEC_DEFAULT,
             after=("choice",),
-            screen_shared=True,
         ),
         error(
             "achSecCode",
@@ -203,7 +201,7 @@ def _sec_code() -> list[Rule]:
             "this kind of payment is made from a paper check, fill in achCheckNumber",
             checks.one_of(code, SEC_CHECK) & pl.col("achCheckNumber").is_null(),
             after=("choice",),
-            screen_shared=True,
+            form=_EITHER_WAY,
             reads=("achCheckNumber",),
         ),
         warning(
@@ -215,17 +213,15 @@ def _sec_code() -> list[Rule]:
             "check achAccountType",
             wrong_account,
             after=("choice",),
-            screen=is_unusual | (account == "BUSINESS"),
             reads=("achAccountType",),
         ),
     ]
 
 
 def _agreement(options: RuleOptions) -> list[Rule]:
-    rules = [
-        required("achAgreementFlag"),
-        choice("achAgreementFlag", ("1", "0"), "one digit, `1` or `0`", "write 1 (the payer agrees) or 0"),
-    ]
+    agreed = closed_list(["1"])
+    words, message = "one digit, `1` or `0`", "write 1 (the payer agrees) or 0"
+    rules = [required("achAgreementFlag"), choice("achAgreementFlag", ("1", "0"), words, message, form=agreed)]
     if options.require_agreement:
         rules.append(
             error(
@@ -235,6 +231,7 @@ def _agreement(options: RuleOptions) -> list[Rule]:
                 "`0`: the payer does not agree (setting `policy.require_agreement`, on)",
                 "the payer does not agree to this payment, take the row out or get the agreement and write 1",
                 pl.col("achAgreementFlag") == "0",
+                form=agreed,
             )
         )
     return rules

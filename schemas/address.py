@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from batchpay.schemas import checks
+from batchpay.schemas.forms import PHONE
 from batchpay.schemas.rule import Rule, choice, copied_text, error, required, warning
 from batchpay.schemas.tables import COUNTRIES, STATES
 
@@ -41,8 +42,6 @@ def address_rules(node: str) -> dict[str, list[Rule]]:
                 "is not written as its country does, like 75001 or 75001-1234 (US), K1A 0B1 (CA)",
                 checks.is_no_zip(pl.col(zip_code), pl.col(country)),
                 reads=(country,),
-                screen=checks.may_be_no_zip(pl.col(zip_code), pl.col(country)),
-                proves_clean=True,
             )
         ],
         country: [
@@ -62,7 +61,7 @@ def address_rules(node: str) -> dict[str, list[Rule]]:
                 "write ten digits like 512-555-0100",
                 checks.is_no_phone(pl.col(phone)),
                 suggestion=checks.as_phone(pl.col(phone)),
-                proves_clean=True,
+                form=PHONE,
             )
         ],
     }

@@ -8,17 +8,18 @@ import polars as pl
 from batchpay.schemas import checks
 from batchpay.schemas.address import address_rules
 from batchpay.schemas.columns import BILLING
+from batchpay.schemas.forms import EMAILS
 from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.rule import Rule, column_rules, error, node_schema
+from batchpay.schemas.rule import columns_of, error, schema_of
 
 
 def billing_schema(options: RuleOptions) -> pa.DataFrameSchema:
     """Make the pandera schema of the billing node."""
-    return node_schema("billing", BILLING, billing_rules(options))
+    return schema_of("billing", billing_columns(options))
 
 
-def billing_rules(options: RuleOptions) -> list[Rule]:
-    """Rules of the billing node, in the order of its columns."""
+def billing_columns(options: RuleOptions) -> dict[str, pa.Column]:
+    """Columns of the billing node, with its rules."""
     email = pl.col("billingEmail")
     own = address_rules("billing")
     own["billingEmail"] = [
@@ -29,9 +30,8 @@ def billing_rules(options: RuleOptions) -> list[Rule]:
             "a valid address, several separated by `;`, each valid",
             "write an e-mail address like name@example.com, several with a semicolon and no blank between them",
             checks.is_no_email(email),
-            screen=checks.may_be_no_email(email),
             suggestion=checks.as_emails(email),
-            proves_clean=True,
+            form=EMAILS,
         )
     ]
-    return [rule for column in BILLING for rule in column_rules(column, own.get(column, []), options)]
+    return columns_of(BILLING, own, options)

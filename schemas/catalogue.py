@@ -7,8 +7,8 @@ from datetime import date
 
 from batchpay.schemas.columns import COLUMNS, MONEY, PAYMENT_ID
 from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.payment import payment_rules
-from batchpay.schemas.rule import MONEY_MESSAGE, Rule
+from batchpay.schemas.payment import payment_schema
+from batchpay.schemas.rule import MONEY_MESSAGE, Rule, rules_of
 
 ROW = "row"
 """Stands for a column where a rule concerns the row as a whole."""
@@ -89,7 +89,7 @@ def every_rule_on() -> RuleOptions:
 
 def rules() -> list[RuleFacts]:
     """All rules of cells and rows in the order of the columns, then those of the row as a whole."""
-    facts = [_facts(rule) for rule in payment_rules(every_rule_on())]
+    facts = [_facts(rule) for rule in rules_of(payment_schema(every_rule_on()))]
     facts.insert(sum(fact.column == PAYMENT_ID for fact in facts), PAYMENT_ID_DUPLICATE)
     return [*facts, ROW_DUPLICATE, ROW_RAGGED]
 

@@ -7,13 +7,13 @@ anchored at both ends. An expression is null where the cell is null.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, timedelta
 from functools import reduce
 from operator import add, and_, or_
 
 import polars as pl
 
 from batchpay.schemas import calendar
+from batchpay.schemas.forms import EMAILS, FORBIDDEN, NO_BREAK_SPACES, PHONE, UNSEEN, ZERO_WIDTH
 
 TEXT_CHARACTERS_MAX = 255
 AMOUNT_WHOLE_DIGITS_MAX = 8
@@ -25,26 +25,11 @@ NAME_CHARACTERS_MAX = 22
 CHECK_NUMBER_DIGITS_MAX = 15
 """Length of the ACH entry's check serial number field."""
 
-_FORBIDDEN = r"\p{Cc}\x{FFFD}\x{202A}-\x{202E}\x{2066}-\x{2069}"
-_NO_BREAK_SPACES = r"\x{A0}\x{2007}\x{202F}"
-_ZERO_WIDTH = r"\x{200B}-\x{200D}\x{2060}\x{FEFF}"
-_UNSEEN = rf"\p{{Cf}}\p{{Default_Ignorable_Code_Point}}{_NO_BREAK_SPACES}\x{{2011}}"
 _CONTINUED = r"\x{A0}-\x{BF}€‚ƒ„…†‡ˆ‰Š‹ŒŽ•˜™š›œžŸ"
 _DECODED_TWICE = rf"(?:[ÂÃ][{_CONTINUED}‘’“”–—]|[ÄÅ][{_CONTINUED}]|â€)"
 """Two bytes of UTF-8 read as two characters of Windows-1252; after `Ä` and `Å`, which end words, no quotation marks."""
 _MONEY = r"^[0-9]+\.[0-9]{2}$"
-_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_ADDRESS = rf"{_ATOM}(?:\.{_ATOM})*@(?:{_LABEL}\.)+[A-Za-z]{{2,}}"
-_ADDRESSES = rf"^{_ADDRESS}(?:;{_ADDRESS})*$"
 _LOCAL_CHARACTERS_MAX = 64
-_DAYS_OF_EVERY_MONTH = 28
-_DAYS_AHEAD = 3650
-"""So far ahead the first date of a payment hardly ever lies."""
-_PHONE = (
-    r"^(?:1-[0-9]{3}-[0-9]{3}-[0-9]{4}|[0-9]{3}-[0-9]{3}-[0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}"
-    r"|[0-9]{3} [0-9]{3} [0-9]{4}|\([0-9]{3}\) [0-9]{3}-[0-9]{4})$"
-)
 _WEIGHED = pl.Series(
     [3 * (three // 100) + 7 * (three // 10 % 10) + three % 10 for three in range(1000)], dtype=pl.UInt16
 )
@@ -65,17 +50,12 @@ def has_forbidden_characters(cell: pl.Expr) -> pl.Expr:
 
     The last are the embeddings, overrides and isolates of Unicode Standard Annex 9.
     """
-    return cell.str.contains(f"[{_FORBIDDEN}]")
+    return cell.str.contains(f"[{FORBIDDEN}]")
 
 
 def has_outer_whitespace(cell: pl.Expr) -> pl.Expr:
     """White space (Unicode White_Space) at either end."""
     return cell.str.contains(r"^\s|\s$")
-
-
-def has_unclean_characters(cell: pl.Expr) -> pl.Expr:
-    """Either of the two above, in one look."""
-    return cell.str.contains(rf"^\s|\s$|[{_FORBIDDEN}]")
 
 
 def has_unseen_characters(cell: pl.Expr) -> pl.Expr:
@@ -84,27 +64,17 @@ def has_unseen_characters(cell: pl.Expr) -> pl.Expr:
     Format characters (Unicode Cf), what is ignorable by default (Unicode Standard Annex 44), and the no-break forms of
     space and hyphen.
     """
-    return cell.str.contains(f"[{_FORBIDDEN}{_UNSEEN}]")
+    return cell.str.contains(f"[{FORBIDDEN}{UNSEEN}]")
 
 
 def has_copied_characters(cell: pl.Expr) -> pl.Expr:
     """What copying from a web page or decoding twice leaves in a name: no-break spaces, zero-width characters, `Ã©`."""
-    return cell.str.contains(f"[{_NO_BREAK_SPACES}{_ZERO_WIDTH}]|{_DECODED_TWICE}")
-
-
-def has_outer_blank(cell: pl.Expr) -> pl.Expr:
-    """Tell cheaply whether a cell without control characters has a blank at either end: no other is before `!`."""
-    return (cell < "!") | cell.str.ends_with(" ")
+    return cell.str.contains(f"[{NO_BREAK_SPACES}{ZERO_WIDTH}]|{_DECODED_TWICE}")
 
 
 def is_too_long(cell: pl.Expr) -> pl.Expr:
     """More characters than any field takes."""
     return cell.str.len_chars() > TEXT_CHARACTERS_MAX
-
-
-def may_be_too_long(cell: pl.Expr) -> pl.Expr:
-    """Tell cheaply whether a cell may be too long: it has as many bytes."""
-    return cell.str.len_bytes() > TEXT_CHARACTERS_MAX
 
 
 def trimmed(cell: pl.Expr) -> pl.Expr:
@@ -150,11 +120,6 @@ def is_no_money(cell: pl.Expr) -> pl.Expr:
 def is_zero(cell: pl.Expr) -> pl.Expr:
     """Tell whether a well-written amount is 0.00."""
     return _significant(cell) == ".00"
-
-
-def may_be_zero(cell: pl.Expr) -> pl.Expr:
-    """Tell cheaply where the above may hold."""
-    return cell.str.starts_with("0")
 
 
 def has_too_many_digits(cell: pl.Expr) -> pl.Expr:
@@ -247,11 +212,6 @@ def is_no_account(cell: pl.Expr) -> pl.Expr:
     return not_matching(cell, r"^[A-Za-z0-9]{1,17}$") | cell.str.contains(r"^0+$")
 
 
-def may_be_odd_account(cell: pl.Expr) -> pl.Expr:
-    """Tell where the above or the below may hold, in one look."""
-    return not_matching(cell, r"^[0-9]{4,17}$") | cell.str.starts_with("0000")
-
-
 def is_unusual_account(cell: pl.Expr) -> pl.Expr:
     """Letters in it, or under four characters: allowed, rarely meant."""
     return not_matching(cell, r"^[0-9]{4,}$")
@@ -262,7 +222,7 @@ def is_unusual_account(cell: pl.Expr) -> pl.Expr:
 
 def is_no_phone(cell: pl.Expr) -> pl.Expr:
     """None of the five ways in which the gateway takes a phone number."""
-    return not_matching(cell, _PHONE)
+    return not_matching(cell, PHONE.whole)
 
 
 def as_phone(cell: pl.Expr) -> pl.Expr:
@@ -279,12 +239,7 @@ def is_no_email(cell: pl.Expr) -> pl.Expr:
     An address is a dot-atom of at most 64 characters (RFC 5322 3.2.3, RFC 5321 4.5.3.1.1), `@`, two or more labels.
     """
     too_long = cell.str.contains(rf"(?:^|;)[^@;]{{{_LOCAL_CHARACTERS_MAX + 1},}}@")
-    return not_matching(cell, _ADDRESSES) | too_long
-
-
-def may_be_no_email(cell: pl.Expr) -> pl.Expr:
-    """Tell the same in a cheaper way, true for some addresses as well."""
-    return not_matching(cell, _ADDRESSES) | (cell.str.len_bytes() > _LOCAL_CHARACTERS_MAX)
+    return not_matching(cell, EMAILS.whole) | too_long
 
 
 def as_emails(cell: pl.Expr) -> pl.Expr:
@@ -315,15 +270,6 @@ def is_no_zip(zip_code: pl.Expr, country: pl.Expr) -> pl.Expr:
     return reduce(or_, wrong)
 
 
-def may_be_no_zip(zip_code: pl.Expr, country: pl.Expr) -> pl.Expr:
-    """Tell cheaply where the above may hold: wherever the code is written as in neither country, or in the other one.
-
-    Codes of the United States begin with a digit, those of Canada with a letter.
-    """
-    either = "|".join(f"(?:{pattern})" for pattern in _ZIP.values())
-    return not_matching(zip_code, either) | ((country == "CA") == (zip_code < "A"))
-
-
 # Dates
 
 
@@ -349,13 +295,6 @@ def date_from_iso(cell: pl.Expr) -> pl.Expr:
         pl.when(cell.str.contains(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")).then(cell).str.to_date("%Y-%m-%d", strict=False)
     )
     return parsed.dt.strftime("%m/%d/%Y")
-
-
-def may_be_odd_day(cell: pl.Expr, today: date) -> pl.Expr:
-    """Tell cheaply where a date may be none, lie before today, be no banking day or be missing from some month."""
-    days = pl.date_range(today, today + timedelta(days=_DAYS_AHEAD), eager=True)
-    unlike = (days.dt.weekday() >= 6) | days.is_in(calendar.HOLIDAYS) | (days.dt.day() > _DAYS_OF_EVERY_MONTH)
-    return ~cell.is_in(days.filter(~unlike).dt.strftime("%m/%d/%Y").implode())
 
 
 def is_no_banking_day(cell: pl.Expr) -> pl.Expr:

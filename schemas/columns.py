@@ -29,9 +29,6 @@ GATEWAY_COLUMNS = TOP + BILLING + SHIPPING + ACH + RECURRING
 PAYMENT_ID = "paymentId"
 """The caller's own unique key for a payment; never sent."""
 COLUMNS = (PAYMENT_ID, *GATEWAY_COLUMNS)
-PLAIN = "_plain"
-"""In a chunk of rows, true where a reader has seen that no cell of the row holds a character that the rules for every
-text forbid, nor white space other than the blank, nor what a name that was copied or decoded twice is known by."""
 
 REQUIRED = (
     "gatewayId", "transactionType", "recurringIndicator", "amount", "billingFirstName", "billingLastName",
@@ -43,3 +40,8 @@ REQUIRED = (
 MONEY = ("amount", "taxAmount", "shippingTax")
 FLAGS = ("achAgreementFlag", "recurringAgreementFlag")
 NUMBERS_ON_THE_WIRE = ("gatewayId", "achAgreementFlag", "recurringAgreementFlag")
+CASH_FLOW = (
+    "gatewayId", "transactionType", "recurringIndicator", "amount", "recurringStartDate", "recurringBillingCycle",
+    "recurringEndOfMonth", "recurringNumOfPayments",
+)  # fmt: skip
+"""Columns that tell what a row moves, and when."""

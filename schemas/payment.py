@@ -6,14 +6,17 @@ import pandera.polars as pa
 import polars as pl
 
 from batchpay.schemas import checks
-from batchpay.schemas.ach import ach_rules
-from batchpay.schemas.billing import billing_rules
-from batchpay.schemas.columns import COLUMNS, PAYMENT_ID, TOP
+from batchpay.schemas.ach import ach_columns
+from batchpay.schemas.billing import billing_columns
+from batchpay.schemas.columns import PAYMENT_ID, TOP
+from batchpay.schemas.forms import AMOUNT, GATEWAY_ID, MONEY, closed_list
 from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.recurring import recurring_rules
-from batchpay.schemas.rule import Rule, choice, column_rules, error, money_format, node_schema, required, warning
-from batchpay.schemas.shipping import shipping_rules
+from batchpay.schemas.recurring import recurring_columns
+from batchpay.schemas.rule import Rule, choice, columns_of, error, money_format, required, schema_of, warning
+from batchpay.schemas.shipping import shipping_columns
 from batchpay.schemas.tables import CURRENCIES
+
+_US_DOLLARS = closed_list(["USD"])
 
 
 def payment_schema(options: RuleOptions) -> pa.DataFrameSchema:
@@ -22,23 +25,14 @@ def payment_schema(options: RuleOptions) -> pa.DataFrameSchema:
     Validate an eager DataFrame with `lazy=True`: of a LazyFrame pandera looks at no cell. What concerns several rows
     (duplicates) and the reading of the file is beyond a schema.
     """
-    return node_schema("payment", COLUMNS, payment_rules(options))
+    columns = columns_of((PAYMENT_ID,), {}, options)
+    for of_node in (top_columns, billing_columns, shipping_columns, ach_columns, recurring_columns):
+        columns |= of_node(options)
+    return schema_of("payment", columns)
 
 
-def payment_rules(options: RuleOptions) -> list[Rule]:
-    """All rules of a payment row, in the order of the columns."""
-    return [
-        *column_rules(PAYMENT_ID, [], options),
-        *top_rules(options),
-        *billing_rules(options),
-        *shipping_rules(options),
-        *ach_rules(options),
-        *recurring_rules(options),
-    ]
-
-
-def top_rules(options: RuleOptions) -> list[Rule]:
-    """Rules of the fields that stand beside the nodes."""
+def top_columns(options: RuleOptions) -> dict[str, pa.Column]:
+    """Columns of the fields that stand beside the nodes, with their rules."""
     own = {
         "gatewayId": _gateway_id(),
         "transactionType": [
@@ -53,7 +47,7 @@ def top_rules(options: RuleOptions) -> list[Rule]:
         "amount": _amount(options),
         "taxAmount": _tax_amount(),
     }
-    return [rule for column in TOP for rule in column_rules(column, own.get(column, []), options)]
+    return columns_of(TOP, own, options)
 
 
 def _gateway_id() -> list[Rule]:
@@ -67,8 +61,7 @@ def _gateway_id() -> list[Rule]:
             "a positive whole number, digits only",
             "write the gateway's number with digits only, like 17",
             wrong,
-            screen=wrong | checks.may_be_too_long(pl.col("gatewayId")),
-            proves_clean=True,
+            form=GATEWAY_ID,
         ),
     ]
 
@@ -81,6 +74,7 @@ def _currency() -> list[Rule]:
             CURRENCIES,
             "an ISO 4217 code, not given = `USD`",
             "write a currency code of three capitals (ISO 4217), like USD, or leave it empty for USD",
+            form=_US_DOLLARS,
         ),
         warning(
             "currencyCode",
@@ -90,6 +84,7 @@ def _currency() -> list[Rule]:
             "ACH moves US dollars only, check whether this payment can be made",
             cell != "USD",
             after=("choice",),
+            form=_US_DOLLARS,
         ),
     ]
 
@@ -98,7 +93,7 @@ def _amount(options: RuleOptions) -> list[Rule]:
     cell = pl.col("amount")
     rules = [
         required("amount"),
-        money_format("amount"),
+        money_format("amount", AMOUNT),
         error(
             "amount",
             "range",
@@ -107,7 +102,7 @@ def _amount(options: RuleOptions) -> list[Rule]:
             "must be more than 0.00",
             checks.is_zero(cell),
             after=("format",),
-            screen=checks.may_be_zero(cell),
+            form=AMOUNT,
         ),
         error(
             "amount",
@@ -117,7 +112,7 @@ def _amount(options: RuleOptions) -> list[Rule]:
             "must be at most 99999999.99, an ACH payment can't carry more",
             checks.has_too_many_digits(cell),
             after=("format",),
-            screen=cell.str.len_bytes() > checks.AMOUNT_WHOLE_DIGITS_MAX + 3,
+            form=AMOUNT,
         ),
     ]
     if options.max_amount_cents is not None:
@@ -138,7 +133,7 @@ def _amount(options: RuleOptions) -> list[Rule]:
 
 def _tax_amount() -> list[Rule]:
     return [
-        money_format("taxAmount"),
+        money_format("taxAmount", MONEY),
         warning(
             "taxAmount",
             "range",
@@ -148,11 +143,5 @@ def _tax_amount() -> list[Rule]:
             checks.is_above(pl.col("taxAmount"), pl.col("amount")),
             after=("format",),
             reads=("amount",),
-            screen=_may_be_above(pl.col("taxAmount"), pl.col("amount")),
         ),
     ]
-
-
-def _may_be_above(cell: pl.Expr, other: pl.Expr) -> pl.Expr:
-    """Tell cheaply whether one amount may be more than another: compares 64-bit floats, whose rounding keeps order."""
-    return cell.cast(pl.Float64, strict=False) >= other.cast(pl.Float64, strict=False)

@@ -7,19 +7,21 @@ import polars as pl
 
 from batchpay.schemas import checks
 from batchpay.schemas.columns import RECURRING
+from batchpay.schemas.forms import DATE, NUMBER_OF_PAYMENTS, closed_list
 from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.rule import Rule, choice, column_rules, error, node_schema, warning
+from batchpay.schemas.rule import Rule, choice, columns_of, error, schema_of, warning
 
 INDICATOR = "recurringIndicator"
+_AGREED = closed_list(["1", "Y"])
 
 
 def recurring_schema(options: RuleOptions) -> pa.DataFrameSchema:
     """Make the pandera schema of the recurring node; it also reads recurringIndicator."""
-    return node_schema("recurring", RECURRING, recurring_rules(options))
+    return schema_of("recurring", recurring_columns(options))
 
 
-def recurring_rules(options: RuleOptions) -> list[Rule]:
-    """Rules of the recurring node, in the order of its columns."""
+def recurring_columns(options: RuleOptions) -> dict[str, pa.Column]:
+    """Columns of the recurring node, with its rules."""
     own = {
         "recurringStartDate": _start_date(options),
         "recurringBillingCycle": [
@@ -34,7 +36,7 @@ def recurring_rules(options: RuleOptions) -> list[Rule]:
         "recurringNumOfPayments": _number_of_payments(options),
         "recurringAgreementFlag": _agreement(options),
     }
-    return [rule for column in RECURRING for rule in column_rules(column, _given(column) + own[column], options)]
+    return columns_of(RECURRING, {column: _given(column) + own[column] for column in RECURRING}, options)
 
 
 def _given(column: str) -> list[Rule]:
@@ -72,9 +74,8 @@ def _start_date(options: RuleOptions) -> list[Rule]:
             "`MM/DD/YYYY`",
             "write the date as MM/DD/YYYY, like 01/31/2027",
             checks.is_no_date_format(cell),
-            screen=checks.may_be_odd_day(cell, options.as_of),
             suggestion=checks.date_from_iso(cell),
-            proves_clean=True,
+            form=DATE,
         ),
         error(
             "recurringStartDate",
@@ -84,7 +85,6 @@ def _start_date(options: RuleOptions) -> list[Rule]:
             "the calendar has no such day, write month/day/year",
             checks.is_no_date(cell),
             after=("format",),
-            screen_shared=True,
         ),
     ]
     if options.past_start:
@@ -97,7 +97,6 @@ def _start_date(options: RuleOptions) -> list[Rule]:
                 "lies before today, choose a later day",
                 checks.as_date(cell) < pl.lit(options.as_of),
                 after=("format", "date"),
-                screen_shared=True,
             )
         )
     rules += [
@@ -109,7 +108,6 @@ def _start_date(options: RuleOptions) -> list[Rule]:
             "is a weekend or a bank holiday, the payment will move to the next banking day",
             checks.is_no_banking_day(cell),
             after=("format", "date"),
-            screen_shared=True,
         ),
         warning(
             "recurringStartDate",
@@ -121,7 +119,6 @@ def _start_date(options: RuleOptions) -> list[Rule]:
             & (pl.col("recurringBillingCycle") == "MONTHLY")
             & (pl.col("recurringEndOfMonth") == "N"),
             after=("format", "date"),
-            screen_shared=True,
             reads=("recurringBillingCycle", "recurringEndOfMonth"),
         ),
     ]
@@ -154,7 +151,7 @@ def _number_of_payments(options: RuleOptions) -> list[Rule]:
             "digits, at most 5, `0` = until stopped",
             "write the number of payments with at most 5 digits",
             checks.not_matching(cell, r"^[0-9]{1,5}$"),
-            proves_clean=True,
+            form=NUMBER_OF_PAYMENTS,
         )
     ]
     if not options.allow_open_ended:
@@ -167,6 +164,7 @@ def _number_of_payments(options: RuleOptions) -> list[Rule]:
                 "0 goes on until stopped and nothing here can stop it, write a number or use --allow-open-ended",
                 cell.str.contains(r"^0+$"),
                 after=("format",),
+                form=NUMBER_OF_PAYMENTS,
             )
         )
     return rules
@@ -180,6 +178,7 @@ def _agreement(options: RuleOptions) -> list[Rule]:
             ("1", "0", "Y", "N"),
             "`1`, `0`, `Y` or `N`",
             "write 1 or Y (the payer agrees), 0 or N",
+            form=_AGREED,
         )
     ]
     if options.require_agreement:
@@ -191,6 +190,7 @@ def _agreement(options: RuleOptions) -> list[Rule]:
                 "`0` or `N`: the payer does not agree (setting `policy.require_agreement`, on)",
                 "the payer does not agree to further payments, take the row out or get the agreement",
                 checks.one_of(cell, ("0", "N")),
+                form=_AGREED,
             )
         )
     return rules

@@ -1,16 +1,17 @@
 """One rule of a cell: its code, its words, its expression, and the pandera check made of it.
 
-The rules of a column keep each other company: some stand alone, some are asked only after another has passed (RULES.md,
-'A missing value is `required` alone'). That order is part of each check, so that pandera's own validation and the
-compiled rules report the same failures.
+The schema holds the rules: each is a check of its column, and `rules_of` reads them out of a schema again, so that what
+the program asks is what the schema says. The rules of a column keep each other company: some stand alone, some are
+asked only after another has passed (RULES.md, 'A missing value is `required` alone'). That order is part of each check,
+so that pandera's own validation and the compiled rules report the same failures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from operator import and_, or_
+from operator import and_
 
 import pandera.polars as pa
 import polars as pl
@@ -18,6 +19,7 @@ from pandera.api.polars.types import PolarsData
 
 from batchpay.schemas import checks
 from batchpay.schemas.columns import PAYMENT_ID
+from batchpay.schemas.forms import IDENTIFIER, NAME, TEXT, Form, closed_list
 from batchpay.schemas.options import RuleOptions
 
 IDENTIFIERS = (PAYMENT_ID, "invoiceNumber")
@@ -48,18 +50,14 @@ class Rule:
     """Other columns it looks at: without a readable cell there it is not asked."""
     suggestion: pl.Expr | None = None
     """The right value where it is certain, else null."""
-    screen: pl.Expr | None = None
-    """A cheaper expression that is true at least wherever `fails` is, or None."""
-    screen_shared: bool = False
-    """Whether the look of the nearest rule before it that has one of its own is true wherever this rule fails."""
-    proves_clean: bool = False
-    """Whether a cell on which this rule's screen is not true can't break a rule for every text."""
-    plain_keeps: bool = False
-    """Whether plain text (batchpay.schemas.columns.PLAIN) can't break it."""
+    form: Form | None = None
+    """Cells so written keep this rule, whatever else stands in the row; a property test shows it of each rule."""
+    by_any_form: bool = False
+    """Whether a cell that is written in any form of its column keeps this rule."""
     is_for_every_text: bool = False
     """Whether it is one of RULES.md's 'every text', and not a column's own rule of the same code."""
     prerequisites: tuple[Rule, ...] = ()
-    """Rules of the same column that must be kept before this one is asked; set by `column_rules`."""
+    """Rules of the same column that must be kept before this one is asked."""
 
     @property
     def name(self) -> str:
@@ -71,6 +69,10 @@ class Rule:
         """Whether the row goes to the rejects."""
         return self.severity == "error"
 
+    def is_kept_by(self, form: Form) -> bool:
+        """Whether a cell in that form, its column's, can't break the rule."""
+        return self.by_any_form or self.form == form
+
     @property
     def failed(self) -> pl.Expr:
         """True where the rule is broken and none that goes before it: never null."""
@@ -78,19 +80,23 @@ class Rule:
         return reduce(and_, others, self.fails.fill_null(value=False))
 
     @property
-    def look(self) -> pl.Expr:
-        """The cheapest expression that is true at least wherever the rule is broken."""
-        return self.fails if self.screen is None else self.screen
-
-    @property
     def check(self) -> pa.Check:
-        """The rule as a check of pandera's, named by its code."""
-        kept = ~self.failed
+        """The rule as a check of pandera's, named by its code, which carries the rule; a broken warning only warns."""
 
         def keep(data: PolarsData) -> pl.LazyFrame:
-            return data.lazyframe.select(kept)
+            return data.lazyframe.select(~self.failed)
 
-        return pa.Check(keep, name=self.code, error=self.message, ignore_na=False)
+        return pa.Check(
+            keep,
+            name=self.code,
+            error=self.message,
+            ignore_na=False,
+            raise_warning=not self.is_error,
+            statistics={_RULE: self},
+        )
+
+
+_RULE = "rule"
 
 
 def error(column: str, code: str, source: str, words: str, message: str, fails: pl.Expr, **more: object) -> Rule:
@@ -105,11 +111,18 @@ def warning(column: str, code: str, source: str, words: str, message: str, fails
 
 def required(column: str) -> Rule:
     """Make the rule of a cell that every payment must have."""
-    return error(column, "required", "S", "required", "is missing, fill it in", pl.col(column).is_null())
+    return error(
+        column, "required", "S", "required", "is missing, fill it in", pl.col(column).is_null(), by_any_form=True
+    )
 
 
-def choice(column: str, values: Sequence[str], words: str, message: str, source: str = "S") -> Rule:
-    """Make the rule of a closed list; another letter case is not a member, and is suggested."""
+def choice(
+    column: str, values: Sequence[str], words: str, message: str, source: str = "S", form: Form | None = None
+) -> Rule:
+    """Make the rule of a closed list; another letter case is not a member, and is suggested.
+
+    `form` names fewer members where the column's other rules do not keep all of them.
+    """
     return error(
         column,
         "choice",
@@ -118,11 +131,11 @@ def choice(column: str, values: Sequence[str], words: str, message: str, source:
         message,
         checks.not_one_of(pl.col(column), values),
         suggestion=checks.member_in_capitals(pl.col(column), values),
-        proves_clean=True,
+        form=form or closed_list(values),
     )
 
 
-def money_format(column: str) -> Rule:
+def money_format(column: str, form: Form) -> Rule:
     """Make the rule of how an amount of money is written."""
     cell = pl.col(column)
     return error(
@@ -132,9 +145,8 @@ def money_format(column: str) -> Rule:
         MONEY_WORDS,
         MONEY_MESSAGE,
         checks.is_no_money(cell),
-        screen=checks.is_no_money(cell) | checks.may_be_too_long(cell),
         suggestion=checks.as_money(cell),
-        proves_clean=True,
+        form=form,
     )
 
 
@@ -155,6 +167,8 @@ def text_rules(column: str) -> list[Rule]:
             words,
             "holds characters that can't be shown, type it anew instead of pasting it",
             failed,
+            form=IDENTIFIER if column in IDENTIFIERS else None,
+            by_any_form=column not in IDENTIFIERS,
         ),
         error(
             column,
@@ -164,6 +178,7 @@ def text_rules(column: str) -> list[Rule]:
             "begins or ends with white space, remove it",
             checks.has_outer_whitespace(cell),
             suggestion=trimmed,
+            by_any_form=True,
         ),
         error(
             column,
@@ -172,7 +187,7 @@ def text_rules(column: str) -> list[Rule]:
             f"over {checks.TEXT_CHARACTERS_MAX} characters",
             f"is longer than {checks.TEXT_CHARACTERS_MAX} characters, shorten it",
             checks.is_too_long(cell),
-            screen=checks.may_be_too_long(cell),
+            by_any_form=True,
         ),
     ]
     return [replace(rule, is_for_every_text=True) for rule in rules]
@@ -187,20 +202,52 @@ def copied_text(column: str) -> Rule:
         "a no-break space, a zero-width character, or text that looks decoded twice (`RenÃ©e`)",
         "holds a character that can't be seen, or was garbled on its way (like RenÃ©e), type it anew",
         checks.has_copied_characters(pl.col(column)),
-        plain_keeps=True,
+        form=NAME,
     )
 
 
-def column_rules(column: str, own: Iterable[Rule], options: RuleOptions) -> list[Rule]:
-    """All rules of a column in the order of the table, as the options want them, each with its prerequisites."""
-    first, own = text_rules(column), list(own)
-    kept = [rule for rule in first + own if not (rule.source == "H" and rule.name in options.rules_off)]
+def columns_of(names: Sequence[str], own: Mapping[str, Sequence[Rule]], options: RuleOptions) -> dict[str, pa.Column]:
+    """Make the columns of a schema: text, each with its rules in the order of the table, as the options want them."""
+    return {name: _column(name, own.get(name, ()), options) for name in names}
+
+
+def _column(name: str, own: Sequence[Rule], options: RuleOptions) -> pa.Column:
+    kept = [rule for rule in (*text_rules(name), *own) if not (rule.source == "H" and rule.name in options.rules_off)]
     if options.warnings_as_errors:
         kept = [replace(rule, severity="error") for rule in kept]
+    return pa.Column(pl.String, [rule.check for rule in _in_company(kept)], nullable=True)
+
+
+def schema_of(name: str, columns: dict[str, pa.Column]) -> pa.DataFrameSchema:
+    """Make a pandera schema of columns; those that a rule reads beside them must be in the frame as well."""
+    reads = {read for column in columns.values() for rule in _rules_of_column(column) for read in rule.reads}
+    outside = {read: pa.Column(pl.String, nullable=True) for read in sorted(reads - columns.keys())}
+    return pa.DataFrameSchema({**columns, **outside}, name=name, strict=False)
+
+
+def rules_of(schema: pa.DataFrameSchema) -> list[Rule]:
+    """Read the rules out of a schema's columns and checks, in their order.
+
+    A check that carries no rule can't be asked chunk by chunk: rather than leaving it out in silence this is refused.
+    """
+    if schema.checks:
+        raise TypeError("a check of the whole frame carries no rule: rules are checks of a column")
+    return [rule for column in schema.columns.values() for rule in _in_company(_rules_of_column(column))]
+
+
+def _rules_of_column(column: pa.Column) -> list[Rule]:
+    rules = [check.statistics.get(_RULE) for check in column.checks]
+    if not all(isinstance(rule, Rule) for rule in rules):
+        raise TypeError(f"a check of {column.name} carries no rule: make it with batchpay.schemas.rule")
+    return rules
+
+
+def _in_company(rules: Iterable[Rule]) -> list[Rule]:
+    """Give each rule of a column its prerequisites: those of the column as it is, and no other."""
     finished: list[Rule] = []
-    for rule in kept:
-        before = [other for other in finished if _goes_before(other, rule)]
-        finished.append(replace(rule, prerequisites=tuple(before)))
+    for rule in rules:
+        before = tuple(other for other in finished if _goes_before(other, rule))
+        finished.append(replace(rule, prerequisites=before))
     return finished
 
 
@@ -211,36 +258,6 @@ def _goes_before(other: Rule, rule: Rule) -> bool:
     return other.is_for_every_text or other.code == "unexpected" or other.code in rule.after
 
 
-def breaks_text_rules(rules: Iterable[Rule], *, plain: bool = False) -> pl.Expr | None:
-    """One expression, true at least where a column's rules for every text are broken, or None where all are off.
-
-    In `plain` text (batchpay.schemas.columns.PLAIN) less has to be looked for.
-    """
-    own = [rule for rule in rules if rule.is_for_every_text]
-    if not own:
-        return None
-    cell, codes = pl.col(own[0].column), {rule.code for rule in own}
-    looks = []
-    if codes & {"characters", "whitespace"}:
-        looks.append(checks.has_outer_blank(cell) if plain else checks.has_unclean_characters(cell))
-    if "characters" in codes and own[0].column in IDENTIFIERS:
-        looks.append(checks.has_unseen_characters(cell))
-    if "length" in codes:
-        looks.append(checks.may_be_too_long(cell))
-    return reduce(or_, looks)
-
-
-def node_schema(name: str, columns: Sequence[str], rules: Sequence[Rule]) -> pa.DataFrameSchema:
-    """Make the pandera schema of a node: text columns with the checks of their errors.
-
-    Columns that a rule reads outside the node must be in the frame as well. Warnings have no place in a validation
-    that passes or fails: they are checks only where the options turn them into errors.
-    """
-    outside = {read for rule in rules for read in rule.reads if read not in columns}
-    made = {
-        column: pa.Column(
-            pl.String, [rule.check for rule in rules if rule.column == column and rule.is_error], nullable=True
-        )
-        for column in [*columns, *sorted(outside)]
-    }
-    return pa.DataFrameSchema(made, name=name, strict=False)
+def form_of(rules: Iterable[Rule]) -> Form:
+    """Give the form of a column: that of the rule which has one, else that of every text."""
+    return next((rule.form for rule in rules if rule.form is not None), TEXT)

@@ -6,17 +6,18 @@ import pandera.polars as pa
 
 from batchpay.schemas.address import address_rules
 from batchpay.schemas.columns import SHIPPING
+from batchpay.schemas.forms import MONEY
 from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.rule import Rule, column_rules, money_format, node_schema
+from batchpay.schemas.rule import columns_of, money_format, schema_of
 
 
 def shipping_schema(options: RuleOptions) -> pa.DataFrameSchema:
     """Make the pandera schema of the shipping node."""
-    return node_schema("shipping", SHIPPING, shipping_rules(options))
+    return schema_of("shipping", shipping_columns(options))
 
 
-def shipping_rules(options: RuleOptions) -> list[Rule]:
-    """Rules of the shipping node, in the order of its columns."""
+def shipping_columns(options: RuleOptions) -> dict[str, pa.Column]:
+    """Columns of the shipping node, with its rules."""
     own = address_rules("shipping")
-    own["shippingTax"] = [money_format("shippingTax")]
-    return [rule for column in SHIPPING for rule in column_rules(column, own.get(column, []), options)]
+    own["shippingTax"] = [money_format("shippingTax", MONEY)]
+    return columns_of(SHIPPING, own, options)

@@ -13,10 +13,10 @@ from batchpay.intake.source import open_source
 from batchpay.sandbox.magic import ending_of
 from batchpay.schemas.columns import COLUMNS
 from batchpay.schemas.options import RuleOptions
-from batchpay.validation.verdict import check
 from tests.support import sample_files
 from tests.support.independent_checker import ERROR, check_rows
 from tests.support.sample_plan import BUSY_ONCE, DECLINED, ODD_CELLS, ODDITIES, PLANTED, SILENT, SPECIAL_ACCOUNTS
+from tests.support.whole_check import check
 
 
 def _rows() -> list[dict[str, str]]:

@@ -19,15 +19,11 @@ import polars as pl
 from batchpay.payment import Direction, Totals
 from batchpay.schemas import checks
 from batchpay.schemas.calendar import is_banking_day
+from batchpay.schemas.columns import CASH_FLOW
 
 MONTHS = 12
 """How far ahead recurring payments are laid out, unless a caller says otherwise."""
 _LAST_DAY = date(9998, 12, 31)  # a year before Python's calendar ends, so that no step leaves it
-_PATTERN = (
-    "transactionType", "recurringStartDate", "recurringBillingCycle", "recurringEndOfMonth", "recurringNumOfPayments",
-)  # fmt: skip
-SCHEDULE_COLUMNS = ("gatewayId", "recurringIndicator", "amount", *_PATTERN)
-"""All that a schedule looks at."""
 
 
 @dataclass(slots=True)
@@ -106,7 +102,7 @@ class Schedule:
 
     def add(self, frame: pl.DataFrame) -> None:
         """Count rows that passed every rule, with all known columns as text."""
-        counted = frame.select(SCHEDULE_COLUMNS).with_columns(cents=checks.cents_of_plain(pl.col("amount")))
+        counted = frame.select(CASH_FLOW).with_columns(cents=checks.cents_of_plain(pl.col("amount")))
         is_recurring = pl.col("recurringIndicator") == "TRUE"
         by_gateway = (
             counted.group_by("gatewayId", "transactionType", is_recurring.alias("recurring"))

@@ -17,7 +17,7 @@ import polars as pl
 from batchpay.errors import FileRefused, did_you_mean
 from batchpay.intake.header import UNNAMED, Header
 from batchpay.intake.small_tables import read_toml
-from batchpay.schemas.columns import COLUMNS, PLAIN
+from batchpay.schemas.columns import COLUMNS
 from batchpay.text import column_name
 
 OWN = "_own."
@@ -81,8 +81,7 @@ class Mapping:
                     if target is not None and target not in self.fixed:
                         faults.append(pl.col(name).alias(kind + target))
         expressions = [expression.alias(name) for name, expression in columns.items()]
-        # What a map puts in was not seen by the reader.
-        return chunk.with_columns(*expressions, *faults).drop(*dropped, PLAIN, strict=False)
+        return chunk.with_columns(*expressions, *faults).drop(*dropped)
 
     def _mapped(self, name: str, own: str | None) -> pl.Expr:
         if name in self.fixed:

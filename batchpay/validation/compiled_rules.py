@@ -1,23 +1,26 @@
-"""The rules, compiled: one cheap look at every row of a chunk, the full rules for the few rows that may break one.
+"""The rules, compiled out of the schema: what a cell's form proves is not asked, everything else is asked as it stands.
 
-The cheap look is one select of every rule's screen. Only rules with a hit in the chunk go on, and only for the rows
-that were hit: there the rules keep the order that their pandera checks have (batchpay.schemas.rule).
+A row whose cells all have the form of their columns (batchpay.schemas.forms) keeps the rules that the form stands for.
+The other rules are asked of it one by one. Where one of them is an error that fails, and of every row with a cell that
+has not the form, all rules of the schema are asked. Warnings alone keep no row from being proven: they are flags.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import or_
 
+import pandera.polars as pa
 import polars as pl
 
+from batchpay.schemas import payment
 from batchpay.schemas.catalogue import ROW_RAGGED, RuleFacts, typed_cell_message
-from batchpay.schemas.columns import COLUMNS, PLAIN
+from batchpay.schemas.columns import COLUMNS
+from batchpay.schemas.forms import Form
 from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.payment import payment_rules
-from batchpay.schemas.rule import breaks_text_rules
+from batchpay.schemas.rule import Rule, form_of, rules_of
 
 FAULT, SUGGEST, RAGGED = "_fault.", "_suggest.", "_ragged"
 """How a reader of files marks a typed cell that is no faithful text, and a row that is ragged."""
@@ -38,188 +41,173 @@ class Hit:
     """What the person is told; a series where each row has words of its own."""
     suggestion: pl.Expr | None
     flag: pl.Series
-    """True for each row of `Findings.rows` that breaks it."""
+    """True for each row that breaks it."""
 
     @property
     def name(self) -> str:
         """The rule's public name."""
         return f"{self.column}.{self.code}"
 
+    def only(self, kept: pl.Series) -> Hit:
+        """Leave out the other rows."""
+        message = self.message if isinstance(self.message, str) else self.message.filter(kept)
+        return replace(self, flag=self.flag.filter(kept), message=message)
+
+    def spread(self, among: pl.Series) -> Hit:
+        """Lay the rows out among others, where `among` is true."""
+        places, height = among.arg_true(), len(among)
+        message = self.message
+        if not isinstance(message, str):
+            message = pl.Series([None], dtype=pl.String).new_from_index(0, height).scatter(places, message)
+        return replace(self, flag=constant_mask(height, value=False).scatter(places, self.flag), message=message)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """What is wrong with a chunk."""
+    """What is wrong with some rows, of which every rule was asked."""
 
-    mask: pl.Series
-    """True for each row of the chunk that is among `rows`."""
     rows: pl.DataFrame
-    """The rows that may break a rule."""
     hits: Sequence[Hit]
     """In the order of the table."""
 
     def broken(self, *, errors: bool) -> pl.Series:
-        """Tell for each row of `rows` whether it breaks a rule of that severity."""
-        return _any([hit.flag for hit in self.hits if hit.is_error is errors], self.rows.height)
+        """Tell for each row whether it breaks a rule of that severity."""
+        return any_of([hit.flag for hit in self.hits if hit.is_error is errors], self.rows.height)
 
     def with_hits(self, more: Sequence[Hit]) -> Findings:
         """Add what was found elsewhere."""
-        return Findings(self.mask, self.rows, sorted([*self.hits, *more], key=lambda hit: hit.order))
+        return Findings(self.rows, sorted([*self.hits, *more], key=lambda hit: hit.order))
+
+    def only(self, kept: pl.Series) -> Findings:
+        """Leave out the other rows, and the rules that none of the rows left breaks."""
+        if kept.all():
+            return self
+        hits = [hit.only(kept) for hit in self.hits]
+        return Findings(self.rows.filter(kept), [hit for hit in hits if hit.flag.any()])
 
 
-def alike(height: int, *, value: bool) -> pl.Series:
+@dataclass(frozen=True, slots=True, eq=False)
+class Proof:
+    """What is known of the rows of a chunk before all rules are asked of some."""
+
+    unproven: pl.Series
+    """True for each row that may break a rule for errors, or has a cell that is not in its column's form."""
+    warnings: Sequence[Hit]
+    """Every warning of the other rows; flags for all rows of the chunk. In the order of the table."""
+
+
+def constant_mask(height: int, *, value: bool) -> pl.Series:
     """Make so many flags that are all the same."""
     return pl.Series([value]).new_from_index(0, height)
 
 
-def _any(flags: Sequence[pl.Series], height: int) -> pl.Series:
+def any_of(flags: Sequence[pl.Series], height: int) -> pl.Series:
     """Join flags by `or`; null counts as false. Series by series: a query would wait for the threads that read."""
-    return reduce(or_, flags, alike(height, value=False)).fill_null(value=False)
+    return reduce(or_, flags, constant_mask(height, value=False)).fill_null(value=False)
 
 
 class RuleBook:
-    """The rules of one call, ready to be asked chunk by chunk."""
+    """The rules of a schema, ready to be asked chunk by chunk."""
 
-    def __init__(self, options: RuleOptions) -> None:
-        self.rules = payment_rules(options)
-        self._order = {id(rule): _order(rule.column, index) for index, rule in enumerate(self.rules)}
+    def __init__(self, schema: pa.DataFrameSchema) -> None:
+        self.rules = rules_of(schema)
+        self._order = [_order(rule.column, index) for index, rule in enumerate(self.rules)]
         self._index = {id(rule): index for index, rule in enumerate(self.rules)}
-        text_screens, self._texts = self._plan_text_rules()
-        own = [index for index, rule in enumerate(self.rules) if index not in self._all_text_rules()]
-        self._sharing = {index: self._leader(index) for index in own if self.rules[index].screen_shared}
-        looks = {index: self.rules[index].look.alias(str(index)) for index in own if index not in self._sharing}
-        self._screens = {
-            plain: [look for index, look in looks.items() if not (plain and self.rules[index].plain_keeps)]
-            + text_screens[plain]
-            for plain in (False, True)
-        }
-
-    def _leader(self, index: int) -> int:
-        """Find the rule whose look a rule shares."""
-        return next(before for before in range(index - 1, -1, -1) if not self.rules[before].screen_shared)
-
-    def _plan_text_rules(self) -> tuple[dict[bool, list[pl.Expr]], dict[str, tuple[list[int], pl.Expr]]]:
-        """Make the looks at the columns whose texts need one, not plain and plain; and each column's rules for texts.
-
-        Where another rule of the column proves the cell clean, a broken text rule can't go unnoticed without one.
-        """
-        screens: dict[bool, list[pl.Expr]] = {False: [], True: []}
-        texts: dict[str, tuple[list[int], pl.Expr]] = {}
-        for column in COLUMNS:
+        self._prerequisites = [[str(self._index[id(other)]) for other in rule.prerequisites] for rule in self.rules]
+        self._by_form: dict[str, list[int]] = {}
+        """Indices of the rules that the form of their column stands for, by column."""
+        self._asked: list[int] = []
+        """Indices of all other rules."""
+        self.forms: dict[str, Form] = {}
+        looks = []
+        for column in schema.columns:
             rules = [rule for rule in self.rules if rule.column == column]
-            for plain, kept in screens.items():
-                screen = breaks_text_rules(rules, plain=plain)
-                if screen is None:
-                    continue
-                if not plain:
-                    texts[column] = ([self._index[id(rule)] for rule in rules if rule.is_for_every_text], screen)
-                if not any(rule.proves_clean for rule in rules):
-                    kept.append(screen.alias(column))
-        return screens, texts
-
-    def _all_text_rules(self) -> set[int]:
-        return {index for indices, _ in self._texts.values() for index in indices}
+            form = self.forms[column] = form_of(rules)
+            kept = [rule for rule in rules if rule.is_kept_by(form)]
+            self._by_form[column] = [self._index[id(rule)] for rule in kept]
+            self._asked += [self._index[id(rule)] for rule in rules if not rule.is_kept_by(form)]
+            if kept:
+                looks.append(_has_not_form(pl.col(column), form, kept).alias(column))
+        self._looks = looks + [self._fails(index) for index in self._asked]
 
     def keeps_all(self, column: str) -> pl.Expr:
         """Tell whether a cell breaks no rule of its column."""
         failed = [rule.failed for rule in self.rules if rule.column == column]
         return ~pl.any_horizontal(failed) if failed else pl.lit(value=True)
 
-    def evaluate(self, frame: pl.DataFrame, *, every_row: bool = False) -> Findings | None:
-        """Find every broken rule of a chunk that has all known columns, or None where there is none.
+    def prove(self, frame: pl.DataFrame) -> Proof:
+        """Sort the rows of a chunk, which has all known columns: proven to break no rule for errors, or not."""
+        looks = frame.select(self._looks)
+        hit = [look for look in looks.iter_columns() if look.any()]
+        marks = [frame[name].is_not_null() for name in marks_of(frame)]
+        warnings = {
+            look.name: look for look in hit if look.name.isdecimal() and not self.rules[int(look.name)].is_error
+        }
+        unproven = any_of([*marks, *(look for look in hit if look.name not in warnings)], frame.height)
+        hits = []
+        for name, flag in warnings.items():
+            silenced = [warnings[other] for other in self._prerequisites[int(name)] if other in warnings]
+            flag = flag & ~any_of([unproven, *silenced], frame.height)
+            if flag.any():
+                hits.append(self._hit(int(name), flag))
+        return Proof(unproven, sorted(hits, key=lambda hit: hit.order))
 
-        With `every_row` all rows are among the findings', broken or not.
-        """
-        plain = PLAIN in frame.columns and bool(frame[PLAIN].all(ignore_nulls=False))
-        screened = frame.select(self._screens[plain])
-        hit = [screen.name for screen in screened.iter_columns() if screen.any()]
-        marks = [name for name in frame.columns if name == RAGGED or name.startswith(FAULT)]
-        marks = [name for name in marks if frame[name].null_count() < frame.height]
-        if not hit and not marks and not every_row:
-            return None
-        flagged = [screened[name] for name in hit] + [frame[name].is_not_null() for name in marks]
-        mask = alike(frame.height, value=True) if every_row else _any(flagged, frame.height)
-        rows = frame.filter(mask)
-        flags = pl.DataFrame([screened[name].filter(mask) for name in hit if name.isdecimal()])
-        raw = self._raw(rows, flags, {name for name in hit if not name.isdecimal()})
-        hits = self._judge(rows, raw, marks)
-        if every_row:
-            return Findings(mask, rows, hits)
-        return _narrowed(Findings(mask, rows, hits)) if hits else None
-
-    def _raw(self, rows: pl.DataFrame, flags: pl.DataFrame, unclean: set[str]) -> pl.DataFrame:
-        """Ask the rules that were hit, each alone, of the rows that were hit."""
-        indices = [int(name) for name in flags.columns]
-        ask = [index for index in indices if self.rules[index].screen is not None]
-        ask += [index for index, first in self._sharing.items() if first in indices]
-        for column in unclean | self._unclean_after_all(rows, indices):
-            ask += self._texts[column][0]
-        exact = flags.select(pl.col(str(index)).fill_null(value=False) for index in indices if index not in ask)
-        asked = rows.select(self.rules[index].fails.fill_null(value=False).alias(str(index)) for index in ask)
-        return exact.hstack(asked) if exact.width else asked
-
-    def _unclean_after_all(self, rows: pl.DataFrame, indices: Sequence[int]) -> set[str]:
-        """Find the columns without a look of their own of which a cell breaks a rule for every text."""
-        columns = {self.rules[index].column for index in indices if self.rules[index].proves_clean}
-        looks = {column: self._texts[column][1] for column in columns if column in self._texts}
-        if not looks:
-            return set()
-        found = rows.select(look.any().alias(column) for column, look in looks.items()).row(0, named=True)
-        return {column for column, unclean in found.items() if unclean}
-
-    def _judge(self, rows: pl.DataFrame, raw: pl.DataFrame, marks: Sequence[str]) -> list[Hit]:
-        """Let the rules that stand alone silence the others, then add what the reader of the file found."""
+    def judge(self, rows: pl.DataFrame) -> Findings:
+        """Ask every rule of these rows, which have all known columns."""
+        raw = rows.select(self._fails(index) for index in range(len(self.rules)))
+        raw = raw.select(flag for flag in raw.iter_columns() if flag.any())
+        marks = marks_of(rows)
         faults = {name.removeprefix(FAULT): rows[name] for name in marks if name != RAGGED}
         ragged = rows[RAGGED] if RAGGED in marks else None
         even = ragged.is_null() if ragged is not None else None
-        effective = raw.select(self._silenced(int(name), raw.columns) for name in raw.columns)
         hits = []
-        for flag in effective.iter_columns():
-            rule = self.rules[int(flag.name)]
+        for flag in raw.iter_columns():
+            rule, index = self.rules[int(flag.name)], int(flag.name)
+            before = [raw[name] for name in self._prerequisites[index] if name in raw.columns]
+            effective = flag & ~any_of(before, rows.height) if before else flag
             for column in (rule.column, *rule.reads):
                 if column in faults:
-                    flag &= faults[column].is_null()
+                    effective &= faults[column].is_null()
             if even is not None:
-                flag &= even
-            if flag.any():
-                hits.append(
-                    Hit(
-                        self._order[id(rule)],
-                        rule.column,
-                        rule.code,
-                        rule.is_error,
-                        rule.message,
-                        rule.suggestion,
-                        flag,
-                    )
-                )
+                effective &= even
+            if effective.any():
+                hits.append(self._hit(index, effective))
         hits += _fault_hits(faults, even)
         if ragged is not None:
             hits.append(row_hit(ROW_RAGGED, ragged.is_not_null(), ragged))
-        return sorted(hits, key=lambda hit: hit.order)
+        return Findings(rows, sorted(hits, key=lambda hit: hit.order))
 
-    def _silenced(self, index: int, active: Sequence[str]) -> pl.Expr:
-        prerequisites = [str(self._index[id(guard)]) for guard in self.rules[index].prerequisites]
-        prerequisites = [name for name in prerequisites if name in active]
-        flag = pl.col(str(index))
-        return flag & ~pl.any_horizontal(prerequisites) if prerequisites else flag
+    def _fails(self, index: int) -> pl.Expr:
+        return self.rules[index].fails.fill_null(value=False).alias(str(index))
+
+    def _hit(self, index: int, flag: pl.Series) -> Hit:
+        rule = self.rules[index]
+        return Hit(self._order[index], rule.column, rule.code, rule.is_error, rule.message, rule.suggestion, flag)
 
 
-def _narrowed(findings: Findings) -> Findings:
-    """Leave out the rows that were asked and break nothing: texts and suggestions are made for each row of it."""
-    broken = _any([hit.flag for hit in findings.hits], findings.rows.height)
-    if broken.all():
-        return findings
-    kept = findings.mask.arg_true().filter(broken)
-    hits = [
-        replace(
-            hit,
-            flag=hit.flag.filter(broken),
-            message=hit.message if isinstance(hit.message, str) else hit.message.filter(broken),
-        )
-        for hit in findings.hits
-    ]
-    mask = alike(len(findings.mask), value=False).scatter(kept, values=True)
-    return Findings(mask, findings.rows.filter(broken), hits)
+def rule_book(options: RuleOptions) -> RuleBook:
+    """Compile the schema of a payment row as the options want it."""
+    return _compiled(payment.payment_schema, options)
+
+
+@lru_cache(maxsize=4)
+def _compiled(schema: Callable[[RuleOptions], pa.DataFrameSchema], options: RuleOptions) -> RuleBook:
+    """Compile a schema once for all files of a process that are checked alike."""
+    return RuleBook(schema(options))
+
+
+def _has_not_form(cell: pl.Expr, form: Form, kept: Sequence[Rule]) -> pl.Expr:
+    """Tell whether a cell is not written in the form; a blank one has it unless a rule of the column asks for more."""
+    has = cell.str.contains(form.whole)
+    if form.bytes_max is not None:
+        has &= cell.str.len_bytes() <= form.bytes_max
+    return ~has.fill_null(value=not any(rule.code == "required" for rule in kept))
+
+
+def marks_of(frame: pl.DataFrame) -> list[str]:
+    """Name the columns in which a reader of files has marked a row of the frame."""
+    marks = [name for name in frame.columns if name == RAGGED or name.startswith(FAULT)]
+    return [name for name in marks if frame[name].null_count() < frame.height]
 
 
 def _order(column: str, index: int) -> int:
@@ -246,7 +234,7 @@ def _fault_hits(faults: dict[str, pl.Series], even: pl.Series | None) -> list[Hi
     return hits
 
 
-# PackedTexts for people
+# Texts for people
 
 
 def messages(findings: Findings, *, errors: bool) -> pl.Series:

@@ -17,7 +17,7 @@ import polars as pl
 
 from batchpay.schemas.columns import GATEWAY_COLUMNS, PAYMENT_ID
 
-_TELLING = (
+TELLING = (
     "transactionType", "amount", "invoiceNumber", "billingInternalId", "billingEmail", "achNameOnCheck",
     "achAccountNumber", "achRoutingNumber", "recurringStartDate",
 )  # fmt: skip
@@ -35,7 +35,9 @@ class FrameSpool:
         self._ends: list[int] = [0]
 
     def append(self, frame: pl.DataFrame) -> None:
-        """Keep one more frame."""
+        """Keep one more frame, if it has a row."""
+        if not frame.height:
+            return
         piece = io.BytesIO()
         frame.write_ipc_stream(piece)
         self._file.write(piece.getbuffer())
@@ -85,7 +87,7 @@ class Uniqueness:
 
     def __init__(self, storage: ExitStack, *, payment_ids: bool, rows: bool) -> None:
         self._ids = Digests(pl.col(PAYMENT_ID), storage) if payment_ids else None
-        self._rows = Digests(pl.struct(_TELLING), storage) if rows else None
+        self._rows = Digests(pl.struct(TELLING), storage) if rows else None
         self._whole_rows = Digests(pl.struct(GATEWAY_COLUMNS), storage)
 
     def add(self, frame: pl.DataFrame, unfit_ids: pl.Series | None, unfit_rows: pl.Series | None) -> None:

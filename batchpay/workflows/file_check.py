@@ -5,6 +5,7 @@ Nothing is registered or sent here. Files are read whole before anything that wa
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from batchpay.approval.anomalies import Variance, variances
-from batchpay.approval.cash_flow import SCHEDULE_COLUMNS, Schedule
+from batchpay.approval.cash_flow import Schedule
 from batchpay.errors import FileRefused, RunStopped
 from batchpay.intake.column_map import load_mapping
 from batchpay.intake.control_totals import require_totals, stated_totals
@@ -22,10 +23,15 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, Earlier, RejectedColumns
 from batchpay.payment import State, format_cents
 from batchpay.registration import request_body
+from batchpay.schemas.columns import CASH_FLOW
 from batchpay.schemas.options import RuleOptions
 from batchpay.summary import Summary
+from batchpay.validation.check import Check, valid_rows
+from batchpay.validation.chunk_result import ChunkResult
+from batchpay.validation.duplicates import FrameSpool
+from batchpay.validation.late_failures import merged
 from batchpay.validation.rejects import Rejects, open_rejects
-from batchpay.validation.verdict import Verdict, check, valid_rows
+from batchpay.validation.verdict import Verdict
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.gateway.preflight import Preflight
@@ -140,15 +146,15 @@ def check_file(request: FileRequest, around: CheckContext) -> FileCheck:
         mapping=load_mapping(request.map_file) if request.map_file else None,
         totals_stated=expected.stated,
     )
-    look = _Look(source, request, around)
-    checked = look.checked
+    reading = _Reading(source, request, around)
+    checked = reading.checked
     if request.rejects is None:
-        look.run(None)
+        reading.run(None)
         require_totals(expected, checked.verdict.total, source.name)
         return checked
     rejects = open_rejects(request.rejects, source)
     try:
-        look.run(rejects)
+        reading.run(rejects)
         require_totals(expected, checked.verdict.total, source.name)
     except BaseException:
         rejects.abandon()
@@ -160,14 +166,14 @@ def check_file(request: FileRequest, around: CheckContext) -> FileCheck:
     return checked
 
 
-class _Look:
+class _Reading:
     """One reading of a file, and what is asked about its rows on the way and at the end."""
 
     def __init__(self, source: Source, request: FileRequest, around: CheckContext) -> None:
         self._request = request
         self._around = around
         self._content = request_body.Content(source.chunks, around.ledger) if around.ledger else None
-        self.checked = FileCheck(source, Verdict(), datetime.now(UTC))
+        self.checked = FileCheck(source, Verdict(failures_max=request.max_errors), datetime.now(UTC))
         asked = around.ledger or around.history
         if asked is not None:
             self.checked.batch_count_seen = asked.batch_count()
@@ -176,25 +182,41 @@ class _Look:
 
     def run(self, rejects: Rejects | None) -> None:
         """Read the file; afterwards `checked` holds all that was found."""
-        self.checked.verdict = check(
-            self._content or self.checked.source,
-            self._request.rules,
-            rejects=rejects,
-            watch=self._watch,
-            late=self._late,
-            on_rejected=lambda rows: self.checked.rejected.append(_rejected_columns(rows)),
-            max_failures=self._request.max_errors,
-        )
-        if abs(self.checked.verdict.total.cents) > _TOTAL_CENTS_MAX:
+        checked, verdict = self.checked, self.checked.verdict
+        with ExitStack() as storage:
+            check = Check(self._content or checked.source, self._request.rules, storage)
+            rejected, late_rejected = FrameSpool(storage), FrameSpool(storage)
+            for result in check.results():
+                verdict.add(result)
+                self._count(result)
+                if result.as_read is not None:
+                    self._keep(result, rejected)
+                    if rejects is not None:
+                        rejects.add(result.rejects())
+                del result  # a chunk, while the next one is waited for
+            verdict.end(check.duplicates)
+            verdict.end(self._late(verdict))
+            for result in check.finish(checked.held):
+                verdict.add_late(result)
+                self._keep(result, late_rejected)
+                if rejects is not None:
+                    rejects.late(result.rejects())
+            checked.rejected = [_rejected_columns(rows) for rows in merged(rejected, late_rejected)]
+        if abs(verdict.total.cents) > _TOTAL_CENTS_MAX:
             most = format_cents(_TOTAL_CENTS_MAX)
-            raise FileRefused(f"{self.checked.source.name}: the amounts add up to more than {most}")
+            raise FileRefused(f"{checked.source.name}: the amounts add up to more than {most}")
 
-    def _watch(self, rows: pl.DataFrame, passed: pl.Series) -> None:
-        """Take in a chunk as it was read."""
-        checked = self.checked
-        checked.gateway_ids.update(rows["gatewayId"].filter(passed).unique().to_list())
-        if checked.laid_out is not None:
-            checked.laid_out.add(rows.select(SCHEDULE_COLUMNS).filter(passed))
+    def _count(self, result: ChunkResult) -> None:
+        """Count what the rows that passed name and move."""
+        rows = result.findings.rows.select(CASH_FLOW).filter(result.passed)
+        self.checked.gateway_ids.update(rows["gatewayId"].unique().to_list())
+        if self.checked.laid_out is not None:
+            self.checked.laid_out.add(rows)
+
+    def _keep(self, result: ChunkResult, spool: FrameSpool) -> None:
+        """Keep why rows were rejected, where a ledger is to know it."""
+        if self._around.ledger is not None:
+            spool.append(result.rejected())
 
     def _late(self, verdict: Verdict) -> dict[int, tuple[str, str, str]]:
         """Ask, once the file was read whole, what only the gateway and the ledger know."""
@@ -269,7 +291,13 @@ def _without_payments(
     rejects = open_rejects(path, checked.source)
     try:
         only = _OnlyRows(rejects, registered)
-        check(checked.source, request.rules, rejects=only, late=lambda verdict: checked.held)
+        with ExitStack() as storage:
+            check = Check(checked.source, request.rules, storage)
+            for result in check.results():
+                if result.as_read is not None:
+                    only.add(result.rejects())
+            for result in check.finish(checked.held):
+                only.late(result.rejects())
     except BaseException:
         rejects.abandon()
         raise

@@ -26,7 +26,8 @@ from batchpay.payment import Actor, State
 from batchpay.registration import request_body
 from batchpay.settings import Credentials, LedgerSettings, Settings
 from batchpay.summary import Summary, summary_of_batch
-from batchpay.validation.verdict import Verdict, all_rows, valid_rows
+from batchpay.validation.check import all_rows, valid_rows
+from batchpay.validation.verdict import Verdict
 from batchpay.workflows.file_check import CheckContext, FileCheck, FileRequest, check_file
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket

@@ -98,8 +98,9 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
     from batchpay.ledger.records import NewBatch
     from batchpay.registration import request_body
     from batchpay.schemas.options import RuleOptions
-    from batchpay.validation.verdict import all_rows, check
+    from batchpay.validation.check import all_rows
     from tests.benchmarks.data import AS_OF
+    from tests.support.whole_check import check
 
     settings, rules = settings_for(folder, origin, FULL_SPEED, 1), RuleOptions(as_of=AS_OF)
     spent = dict.fromkeys(("columns_s", "read_s", "write_s"), 0.0)

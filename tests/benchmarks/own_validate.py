@@ -11,32 +11,30 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pandera.polars as pa
+
 from batchpay.intake.source import open_source
+from batchpay.schemas import payment
 from batchpay.schemas.catalogue import PAYMENT_ID_DUPLICATE, ROW_DUPLICATE
 from batchpay.schemas.options import RuleOptions
-from batchpay.schemas.payment import payment_rules
-from batchpay.schemas.rule import Rule
-from batchpay.validation import compiled_rules
+from batchpay.schemas.payment import payment_schema
 from batchpay.validation.rejects import open_rejects
-from batchpay.validation.verdict import check
 from tests.benchmarks.data import AS_OF
 from tests.benchmarks.rules import SHARED_RULES
+from tests.support.whole_check import check
 
 SHARED = {rule.name for rule in SHARED_RULES}
 
 
-def only_the_shared(options: RuleOptions) -> list[Rule]:
-    """Leave out all rules but the shared ones that are errors; what leant on a rule left out stands by itself."""
-    kept: dict[int, Rule] = {}
-    leader: Rule | None = None
-    for rule in payment_rules(options):
-        if rule.name in SHARED and rule.is_error:
-            prerequisites = tuple(kept[id(guard)] for guard in rule.prerequisites if id(guard) in kept)
-            shared = rule.screen_shared and id(leader) in kept
-            kept[id(rule)] = replace(rule, prerequisites=prerequisites, screen_shared=shared)
-        leader = leader if rule.screen_shared else rule
-    assert len(kept) == len(SHARED_RULES), "each shared rule is one of batchpay's"
-    return list(kept.values())
+def only_the_shared(options: RuleOptions) -> pa.DataFrameSchema:
+    """Leave out of the schema all checks but those of the shared rules that are errors."""
+    schema = payment_schema(options)
+    for name, column in schema.columns.items():
+        column.checks[:] = [
+            check for check in column.checks if f"{name}.{check.name}" in SHARED and not check.raise_warning
+        ]
+    assert sum(len(column.checks) for column in schema.columns.values()) == len(SHARED_RULES), "each is one of ours"
+    return schema
 
 
 def main() -> None:
@@ -45,7 +43,7 @@ def main() -> None:
     options = RuleOptions(as_of=AS_OF)
     if which == "fifteen":
         options = replace(options, rules_off=frozenset({PAYMENT_ID_DUPLICATE.name, ROW_DUPLICATE.name}))
-        vars(compiled_rules)["payment_rules"] = only_the_shared
+        vars(payment)["payment_schema"] = only_the_shared
     started = time.perf_counter()
     with open_source(path) as source:
         rejects = open_rejects(target, source)

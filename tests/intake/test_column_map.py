@@ -15,8 +15,8 @@ from batchpay.payment import Totals
 from batchpay.schemas.columns import REQUIRED
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation.rejects import open_rejects
-from batchpay.validation.verdict import check
 from tests.support.payment_files import csv_text, line, read, rejected, workbook, write
+from tests.support.whole_check import check
 
 BANK = """\
 [columns]

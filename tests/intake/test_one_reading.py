@@ -25,7 +25,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
 from batchpay.schemas.options import RuleOptions
 from batchpay.settings import Credentials, GatewaySettings, LedgerSettings, Secret, Settings
-from batchpay.validation.verdict import all_rows
+from batchpay.validation.check import all_rows
 from batchpay.workflows import submit as flow
 from batchpay.workflows.file_check import FileRequest
 from batchpay.workflows.run import RunRequest

@@ -20,8 +20,9 @@ from batchpay.registration.request_body import payment_columns, request_form, sh
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, NUMBERS_ON_THE_WIRE, RECURRING, SHIPPING, TOP
 from batchpay.schemas.options import RuleOptions
 from batchpay.settings import GatewaySettings
-from batchpay.validation.verdict import check, valid_rows
+from batchpay.validation.check import valid_rows
 from tests.support.ledger_factory import ledger_settings
+from tests.support.whole_check import check
 
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=40)
 """Any text but NUL, for which the file is refused whole."""

@@ -17,11 +17,11 @@ from batchpay.schemas.account import (
     CREATED_NAMES,
     INTEGERS,
     UPDATED_NAMES,
-    account_rules,
     account_schema,
     check_accounts,
     wire_node,
 )
+from batchpay.schemas.rule import rules_of
 from tests.support.openapi import Description
 from tests.support.sandbox_requests import account_node
 
@@ -106,7 +106,7 @@ def test_processor_b_can_not_be_updated() -> None:
 
 def test_no_message_quotes_a_value() -> None:
     """Messages are of fixed words, so that a pin can't get into one, and hold no semicolon."""
-    rules = [*account_rules(update=False), *account_rules(update=True)]
+    rules = [*rules_of(account_schema(update=False)), *rules_of(account_schema(update=True))]
     assert all(";" not in rule.message for rule in rules)
     (failure,) = check_accounts([cells(pin="secret\x00")], update=False)
     assert "secret" not in str(failure)

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from batchpay.schemas.catalogue import rules
 from batchpay.schemas.options import RuleOptions
-from batchpay.validation.verdict import check
 from tests.support.banking_days import is_banking_day
 from tests.support.independent_checker import ALL_COLUMNS, ERROR, Finding, Options, check_rows
 from tests.support.row_factory import AS_OF, MUTATIONS, ODD_VALUES, Row, mutated_rows, valid_row, valid_rows
+from tests.support.whole_check import check
 
 _BEYOND_A_ROW = {("row", "ragged", ERROR), ("amount", "limit", ERROR)}
 """Rules that no mutation of a row breaks: one is the file's, the other has no default."""

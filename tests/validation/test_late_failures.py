@@ -13,9 +13,9 @@ from batchpay.intake.source import open_source
 from batchpay.payment import State
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation.rejects import OURS, open_rejects
-from batchpay.validation.verdict import check
 from batchpay.workflows.file_check import CheckContext, FileRequest, check_file
 from tests.support.command import small_file
+from tests.support.whole_check import check
 
 AS_OF = datetime.date(2026, 11, 21)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date
 
@@ -13,8 +14,10 @@ from batchpay.payment import Totals
 from batchpay.schemas.columns import COLUMNS
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation import duplicates
-from batchpay.validation.verdict import Verdict, all_rows, check, valid_rows
+from batchpay.validation.check import Check, all_rows, valid_rows
+from batchpay.validation.verdict import Verdict
 from tests.support.text_chunks import RECURRING, VALID, Cells, Kept, TextChunks
+from tests.support.whole_check import check
 
 OPTIONS = RuleOptions(as_of=date(2026, 11, 21))
 
@@ -113,7 +116,7 @@ def test_digests_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_equal_digests_of_different_texts_are_no_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Candidates are compared whole: rows that agree in the telling columns alone pass."""
-    monkeypatch.setattr(duplicates, "_TELLING", ("amount",))
+    monkeypatch.setattr(duplicates, "TELLING", ("amount",))
     verdict = check(TextChunks([VALID, VALID | {"billingCity": "Paris"}, VALID | {"billingCity": "Rome"}]), OPTIONS)
     assert verdict.valid.rows == 3
 
@@ -129,7 +132,7 @@ def test_rows_held_by_earlier_batches_fail_late() -> None:
         seen.extend(verdict.is_rejected(row) for row in range(1, 6))
         return {3: ("paymentId", "duplicate", "this paymentId was used before in row 9 of batch abc")}
 
-    verdict = check(TextChunks(rows, height=2), OPTIONS, rejects=kept, late=late, on_rejected=rejected.append)
+    verdict = check(TextChunks(rows, height=2), OPTIONS, rejects=kept, late=late, rejected=rejected)
     assert seen == [False, True, False, True, True]
     assert (verdict.valid, verdict.rejected) == (Totals(1, 1250), Totals(4, 4450))
     assert _found(verdict) == [(2, "gatewayId.format")] + [(row, "paymentId.duplicate") for row in (3, 4, 5)]
@@ -149,7 +152,7 @@ def test_a_row_that_fails_early_and_late_is_one_rejected_row() -> None:
     rows = [_row(1, gatewayId="x"), _row(1)]
     kept = Kept()
     rejected: list[pl.DataFrame] = []
-    verdict = check(TextChunks(rows), OPTIONS, rejects=kept, on_rejected=rejected.append)
+    verdict = check(TextChunks(rows), OPTIONS, rejects=kept, rejected=rejected)
     assert verdict.rejected == verdict.total == Totals(2, 2500)
     assert [row["_row"] for row in kept.added] == [1]
     assert [row["_errors"].count("; ") for row in kept.came_late] == [1, 0]
@@ -169,15 +172,13 @@ def test_second_pass_gives_the_rows_that_passed() -> None:
     assert pl.concat(list(all_rows(source, OPTIONS)))["_row"].to_list() == [1, 2, 3]
 
 
-def test_watch_sees_every_chunk_once_in_order() -> None:
-    """The caller sees all rows as the rules see them, and which passed so far."""
-    seen: list[tuple[list[int], list[bool]]] = []
-    check(
-        TextChunks([_row(1), _row(2, amount="x"), _row(3)], height=2),
-        OPTIONS,
-        watch=lambda rows, passed: seen.append((rows["_row"].to_list(), passed.to_list())),
-    )
-    assert seen == [([1, 2], [True, False]), ([3], [True])]
+def test_every_row_is_in_one_result() -> None:
+    """Rows that are proven come at once, the others some at a time; each shows which rows passed."""
+    rows = [_row(1), _row(2, amount="x"), _row(3), _row(4, achAccountNumber="AB12")]
+    with ExitStack() as storage:
+        results = list(Check(TextChunks(rows, height=2), OPTIONS, storage).results())
+    seen = [(result.rows["_row"].to_list(), result.passed.to_list()) for result in results]
+    assert seen == [([1], [True]), ([3], [True]), ([2, 4], [False, True])]
 
 
 def test_normalize_repairs_what_is_unambiguous_and_counts_it() -> None:
@@ -274,7 +275,9 @@ def test_no_account_number_in_what_people_read() -> None:
 
 def test_empty_file_has_an_empty_verdict() -> None:
     """A header without rows is nothing to do."""
-    verdict = check(TextChunks([]), OPTIONS, on_rejected=lambda frame: pytest.fail("nothing is rejected"))
+    rejected: list[pl.DataFrame] = []
+    verdict = check(TextChunks([]), OPTIONS, rejected=rejected)
+    assert not rejected
     assert (verdict.rows, verdict.total) == (0, Totals())
 
 

@@ -29,7 +29,6 @@ from batchpay.intake.header import EXAMPLE_MARK, UNNAMED, Examples, Header
 from batchpay.intake.one_content import changed_meanwhile
 from batchpay.intake.prefetch import ahead
 from batchpay.intake.streams import OpenFile, in_blocks, recoded, unpacked
-from batchpay.schemas.columns import PLAIN
 
 CHUNK_ROWS = 50_000
 BLOCK_BYTES = (1 << 20, 24 << 20)
@@ -229,9 +228,7 @@ class CsvReader:
             lines = (pl.int_range(rows, dtype=pl.UInt32) + inside.cum_sum() - inside + line).cast(pl.UInt32)
         if has_doubled_marks(after):  # an empty cell in quotation marks is not a null yet
             frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
-        controls = ends + (len(self._places) - 1) * rows * (self._separator == "\t")
-        plain = [pl.lit(value=True).alias(PLAIN)] if octets.is_plain(controls) else []
-        return frame.with_columns(lines.alias("_line"), *plain)
+        return frame.with_columns(lines.alias("_line"))
 
     def _empty(self) -> pl.DataFrame:
         return pl.DataFrame(schema={**self._schema, "_line": pl.UInt32})

@@ -1,0 +1,213 @@
+"""Chunks of a payment file in, results out: every broken rule of every row, and which rows are not unique.
+
+It reads no file and writes none. What a result holds is counted, kept and written by whoever asks for it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Protocol
+
+import polars as pl
+
+from batchpay.errors import SettingsNotUsable
+from batchpay.intake.prefetch import ahead
+from batchpay.schemas import checks
+from batchpay.schemas.catalogue import PAYMENT_ID_DUPLICATE, ROW_DUPLICATE, check_rules_off
+from batchpay.schemas.columns import CASH_FLOW, COLUMNS, PAYMENT_ID
+from batchpay.schemas.forms import AMOUNT
+from batchpay.schemas.normal import normalize
+from batchpay.schemas.options import RuleOptions
+from batchpay.validation.chunk_result import ChunkResult, without_marks
+from batchpay.validation.compiled_rules import (
+    FAULT,
+    RAGGED,
+    Findings,
+    Hit,
+    constant_mask,
+    marks_of,
+    rule_book,
+)
+from batchpay.validation.duplicates import TELLING, Uniqueness
+from batchpay.validation.late_failures import Late, LateRows
+from batchpay.validation.verdict import Verdict
+
+_ROWS_AT_ONCE = 25_000
+"""So many rows are handed on: what is made of them takes little memory."""
+_JUDGED_AT_ONCE = 5_000
+"""So many rows wait before all rules are asked of them: a few at a time cost five times as much a row."""
+_PROVEN_COLUMNS = ("_row", "_line", *(name for name in COLUMNS if name in (PAYMENT_ID, *CASH_FLOW, *TELLING)))
+"""All that is counted and compared of a row that keeps every rule."""
+
+
+class ChunkSource(Protocol):
+    """A payment file that can be read again and again, chunk by chunk, in the same order."""
+
+    def chunks(self) -> Iterator[pl.DataFrame]:
+        """Read the file from its beginning: `_row`, `_line`, its known columns as text, then its unknown ones.
+
+        Where they can occur: `_fault.<column>` and `_suggest.<column>` for a typed cell that is no faithful text, and
+        `_ragged` for a row whose cells can't be told apart.
+        """
+
+
+class RejectsSink(Protocol):
+    """Takes the rows that failed, as read, with `_errors`, `_warnings` and `_suggestions`."""
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Take rows of one chunk, in row order."""
+
+    def late(self, frame: pl.DataFrame) -> None:
+        """Take rows in row order that only the whole file showed to fail; one that was added before replaces it."""
+
+
+class Check:
+    """One file's way through the rules: first `results`, to the end, then `finish`."""
+
+    def __init__(self, source: ChunkSource, options: RuleOptions, storage: ExitStack) -> None:
+        unknown = check_rules_off(options.rules_off)
+        if unknown:
+            raise SettingsNotUsable(f"no house rule that can be switched off: {', '.join(unknown)}")
+        self._source, self._options = source, options
+        self._book = rule_book(options)
+        self._unique = Uniqueness(
+            storage,
+            payment_ids=PAYMENT_ID_DUPLICATE.name not in options.rules_off,
+            rows=not options.allow_duplicates and ROW_DUPLICATE.name not in options.rules_off,
+        )
+        self._rows = 0
+        self._duplicates = (pl.Series(dtype=pl.UInt32), pl.Series(dtype=pl.UInt32))
+
+    def results(self) -> Iterator[ChunkResult]:
+        """Read the file and give each row once; those that are not proven at first come some thousand later.
+
+        Reads the source a second time where rows agree in what two payments hardly share.
+        """
+        for result in ahead(self._results()):
+            unfit = (None, None) if result.as_read is None else self._incomparable(result.findings)
+            self._unique.add(result.findings.rows, *unfit)
+            yield result
+            del result  # a chunk, while the next one is waited for
+        self._duplicates = self._unique.duplicates(self._rows, lambda: all_rows(self._source, self._options))
+
+    @property
+    def duplicates(self) -> pl.Series:
+        """Numbers of the rows that are not unique in the file; known once `results` came to its end."""
+        return pl.concat(self._duplicates)
+
+    def finish(self, late: Mapping[int, Late]) -> Iterator[ChunkResult]:
+        """Read the rows once more that fail for what stands elsewhere, in the file or as `late` tells by row number."""
+        late_rows = LateRows(self._rows, *self._duplicates, late)
+        for chunk in self._source.chunks() if late_rows.any else ():
+            is_late = late_rows.among(chunk["_row"])
+            if not is_late.any():
+                continue
+            as_read = chunk.filter(is_late)
+            frame, _ = prepared(as_read, self._options)
+            findings = self._findings(frame)
+            passed = ~findings.broken(errors=True)
+            hits = late_rows.hits(frame["_row"])
+            yield ChunkResult(findings.with_hits(hits), passed, _careful_cents(frame), as_read, late=hits)
+
+    def _results(self) -> Iterator[ChunkResult]:
+        """Ask the rules chunk by chunk, all that needs no other chunk."""
+        waiting: list[bytes] = []
+        waiting_rows = 0
+        for chunk in filter(len, self._source.chunks()):
+            assert chunk["_row"].first() == self._rows + 1, "rows are numbered without a gap"
+            self._rows += chunk.height
+            frame, repairs = prepared(chunk, self._options)
+            proof = self._book.prove(frame)
+            if not proof.unproven.any():
+                yield self._proven(frame, proof.warnings, repairs)
+                continue
+            odd = chunk.filter(proof.unproven)
+            proven = ~proof.unproven
+            frame = frame.select(_PROVEN_COLUMNS).filter(proven)
+            yield self._proven(frame, [hit.only(proven) for hit in proof.warnings], repairs)
+            waiting_rows += odd.height
+            if waiting_rows < _JUDGED_AT_ONCE:
+                waiting.append(_packed(odd))
+                continue
+            yield self._judged(pl.concat([*map(_unpacked, waiting), odd], how="diagonal"))
+            waiting, waiting_rows = [], 0
+        if waiting:
+            yield self._judged(pl.concat(map(_unpacked, waiting), how="diagonal"))
+
+    def _proven(self, frame: pl.DataFrame, warnings: Sequence[Hit], repairs: Mapping[str, int]) -> ChunkResult:
+        cents_of = checks.cents_of_plain if self._book.forms["amount"] == AMOUNT else checks.cents
+        cents = frame.select(_cents=cents_of(pl.col("amount"))).to_series()
+        passed = constant_mask(frame.height, value=True)
+        return ChunkResult(Findings(frame, warnings), passed, cents, repairs=repairs)
+
+    def _judged(self, chunk: pl.DataFrame) -> ChunkResult:
+        frame, _ = prepared(chunk, self._options)
+        findings = self._book.judge(frame)
+        return ChunkResult(findings, ~findings.broken(errors=True), _careful_cents(frame), chunk)
+
+    def _findings(self, frame: pl.DataFrame) -> Findings:
+        """Tell all that rows break, asking every rule only of those that are not proven."""
+        proof = self._book.prove(frame)
+        judged = self._book.judge(frame.filter(proof.unproven))
+        return Findings(frame, proof.warnings).with_hits([hit.spread(proof.unproven) for hit in judged.hits])
+
+    def _incomparable(self, findings: Findings) -> tuple[pl.Series, pl.Series]:
+        """Tell for each row of a chunk whether its paymentId, and whether its cells, can't be compared with others'."""
+        faults = marks_of(findings.rows)
+        of_id = [name for name in faults if name in (RAGGED, FAULT + PAYMENT_ID)]
+        unfit = findings.rows.select(
+            pl.any_horizontal(*more, *(pl.col(name).is_not_null() for name in marks)).alias(of)
+            for of, marks, more in (
+                ("id", of_id, [~self._book.keeps_all(PAYMENT_ID)]),
+                ("cells", faults, [pl.lit(value=False)]),
+            )
+        )
+        return unfit["id"], unfit["cells"]
+
+
+def all_rows(source: ChunkSource, options: RuleOptions) -> Iterator[pl.DataFrame]:
+    """Read the file as the rules see it: `_row`, `_line`, all known columns, repaired if asked, the carried ones."""
+    for chunk in source.chunks():
+        frame = without_marks(prepared(chunk, options)[0])
+        del chunk
+        yield from frame.iter_slices(_ROWS_AT_ONCE)
+        del frame
+
+
+def valid_rows(source: ChunkSource, options: RuleOptions, verdict: Verdict) -> Iterator[pl.DataFrame]:
+    """Read the file once more and give the rows that passed; the rules are not asked again."""
+    for frame in all_rows(source, options):
+        passed = frame.filter(~verdict.rejected_mask(frame["_row"]))
+        if passed.height:
+            yield passed
+
+
+def prepared(chunk: pl.DataFrame, options: RuleOptions) -> tuple[pl.DataFrame, dict[str, int]]:
+    """Give a chunk all known columns, in their order, and repair it if asked."""
+    repairs: dict[str, int] = {}
+    if options.normalize:
+        chunk, repairs = normalize(chunk)
+    known = [pl.col(name) if name in chunk.columns else pl.lit(None, pl.String).alias(name) for name in COLUMNS]
+    others = [name for name in chunk.columns if name not in COLUMNS and name not in ("_row", "_line")]
+    return chunk.select("_row", "_line", *known, *others), repairs
+
+
+def _careful_cents(frame: pl.DataFrame) -> pl.Series:
+    """Give the cents of amounts however they are written, null where one can't be read."""
+    amounts = frame["amount"]
+    cents = frame.select(_cents=checks.cents_of_money(pl.col("amount"))).to_series()
+    odd = (cents.is_null() & amounts.is_not_null()).arg_true()
+    return cents.scatter(odd, pl.select(checks.cents(pl.lit(amounts[odd]))).to_series())
+
+
+def _packed(frame: pl.DataFrame) -> bytes:
+    """Rows as bytes: a filtered frame would keep the whole block that it was taken from alive."""
+    out = io.BytesIO()
+    frame.write_ipc(out, compression="lz4")
+    return out.getvalue()
+
+
+def _unpacked(data: bytes) -> pl.DataFrame:
+    return pl.read_ipc(io.BytesIO(data))

@@ -1,0 +1,67 @@
+"""What the rules say of some rows of a file, and what of it goes on: totals, rejects, the ledger's reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from batchpay.validation.compiled_rules import (
+    FAULT,
+    RAGGED,
+    SUGGEST,
+    Findings,
+    Hit,
+    messages,
+    reasons,
+    suggestions,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkResult:
+    """Some rows of a file, in row order, with all that the rules say of them."""
+
+    findings: Findings
+    """The rows as the rules see them (rows that are proven: the columns that are counted and compared), and what each
+    breaks."""
+    passed: pl.Series
+    """Which of the rows passed; of rows that came back for what stands elsewhere, which had passed before."""
+    cents: pl.Series
+    """Null where the amount can't be read."""
+    as_read: pl.DataFrame | None = None
+    """The rows before any repair; None where none of them can have failed."""
+    repairs: Mapping[str, int] = field(default_factory=dict)
+    """Cells that were repaired, by column."""
+    late: Sequence[Hit] = ()
+    """What the rows break for what stands elsewhere; among the findings, too."""
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """The rows as the rules see them, without what a reader of files has marked."""
+        return without_marks(self.findings.rows)
+
+    def rejects(self) -> pl.DataFrame:
+        """Give the rows that failed, as read, with `_errors`, `_warnings` and `_suggestions`."""
+        assert self.as_read is not None, "a row that fails is there as it was read"
+        failed = self.findings.broken(errors=True)
+        findings = self.findings.only(failed)
+        return without_marks(self.as_read.filter(failed)).with_columns(
+            messages(findings, errors=True).alias("_errors"),
+            messages(findings, errors=False).alias("_warnings"),
+            suggestions(findings).alias("_suggestions"),
+        )
+
+    def rejected(self) -> pl.DataFrame:
+        """Give `_row`, `_line`, `_cents` and `_reasons` of the rows that failed."""
+        failed = self.findings.broken(errors=True)
+        findings = self.findings.only(failed)
+        return findings.rows.select("_row", "_line").with_columns(
+            self.cents.filter(failed).fill_null(0).alias("_cents"), reasons(findings).alias("_reasons")
+        )
+
+
+def without_marks(frame: pl.DataFrame) -> pl.DataFrame:
+    """Leave out what a reader of files has marked."""
+    return frame.drop(name for name in frame.columns if name == RAGGED or name.startswith((FAULT, SUGGEST)))

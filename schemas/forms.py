@@ -1,0 +1,79 @@
+"""Forms: regular expressions of cells that certainly keep the rules of their column.
+
+A form is narrower than its rules: what it matches is proven good, what it does not match is asked every rule. It lies
+beside the rule it stands for; that no matching cell breaks a rule is shown by a property test, rule by rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TEXT_BYTES_MAX = 255
+"""A text of so many bytes has no more characters than any field takes."""
+FORBIDDEN = r"\p{Cc}\x{FFFD}\x{202A}-\x{202E}\x{2066}-\x{2069}"
+"""Control characters (Unicode Cc: NUL too), U+FFFD, and the characters that reorder text on a screen: the embeddings,
+overrides and isolates of Unicode Standard Annex 9. To stand in a class of characters."""
+
+NO_BREAK_SPACES = r"\x{A0}\x{2007}\x{202F}"
+ZERO_WIDTH = r"\x{200B}-\x{200D}\x{2060}\x{FEFF}"
+UNSEEN = rf"\p{{Cf}}\p{{Default_Ignorable_Code_Point}}{NO_BREAK_SPACES}\x{{2011}}"
+"""Format characters (Unicode Cf), what is ignorable by default (Unicode Standard Annex 44), and the no-break forms of
+space and hyphen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way in which the cells of a column may be written."""
+
+    pattern: str
+    """Matches the whole cell; no bounded repetition of a large class of characters, which makes matching slow."""
+    bytes_max: int | None = None
+    """The most bytes of a cell, where the pattern alone allows more than the rules do."""
+    punctuation: str | None = ""
+    """All that it may hold beside letters and digits; None is anything."""
+
+    @property
+    def whole(self) -> str:
+        """The pattern, anchored."""
+        return f"^(?:{self.pattern})$"
+
+
+TEXT = Form(rf"[^\s{FORBIDDEN}](?:[^{FORBIDDEN}]*[^\s{FORBIDDEN}])?", TEXT_BYTES_MAX, None)
+IDENTIFIER = Form(
+    rf"[^\s{FORBIDDEN}{UNSEEN}](?:[^{FORBIDDEN}{UNSEEN}]*[^\s{FORBIDDEN}{UNSEEN}])?", TEXT_BYTES_MAX, None
+)
+_LEADS = "ÂÃÄÅâ"
+"""Letters with which text decoded twice begins: the first bytes of UTF-8 in Windows-1252."""
+_UNCOPIED = rf"{FORBIDDEN}{NO_BREAK_SPACES}{ZERO_WIDTH}{_LEADS}"
+_NAME_END = rf"(?:[^\s{_UNCOPIED}]|[{_LEADS}][A-Za-z])"
+NAME = Form(rf"{_NAME_END}(?:(?:[^{_UNCOPIED}]|[{_LEADS}][A-Za-z])*{_NAME_END})?", TEXT_BYTES_MAX, None)
+"""A text that was not copied from elsewhere, nor decoded twice."""
+MONEY = Form(r"[0-9]{1,8}\.[0-9]{2}", punctuation=".")
+AMOUNT = Form(r"[1-9][0-9]{0,7}\.[0-9]{2}|0\.(?:[1-9][0-9]|0[1-9])", punctuation=".")
+"""More than 0.00, and no more than an ACH entry can carry."""
+GATEWAY_ID = Form(r"0{0,2}[1-9][0-9]{0,17}")
+ACCOUNT = Form(r"[1-9][0-9]{3,16}|0[1-9][0-9]{2,15}|00[1-9][0-9]{1,14}|000[1-9][0-9]{0,13}")
+"""Four to 17 digits that do not begin with four zeros."""
+ROUTING = Form(r"(?:0(?:[1-9][0-9]|0[1-9])|(?:1[0-2]|2[1-9]|3[0-2]|6[1-9]|7[0-2]|80)[0-9])[0-9]{6}")
+"""Nine digits with an assigned prefix that do not begin with three zeros."""
+CHECK_NUMBER = Form(r"[0-9]{1,15}")
+DATE = Form(r"[0-9]{2}/[0-9]{2}/[0-9]{4}", punctuation="/")
+NUMBER_OF_PAYMENTS = Form(r"[1-9][0-9]{0,4}")
+PHONE = Form(
+    r"1-[0-9]{3}-[0-9]{3}-[0-9]{4}|[0-9]{3}-[0-9]{3}-[0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}"
+    r"|[0-9]{3} [0-9]{3} [0-9]{4}|\([0-9]{3}\) [0-9]{3}-[0-9]{4}",
+    punctuation="-. ()",
+)
+
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_ADDRESS = rf"{_ATOM}(?:\.{_ATOM})*@(?:{_LABEL}\.)+[A-Za-z]{{2,}}"
+EMAILS = Form(rf"{_ADDRESS}(?:;{_ADDRESS})*", 64, ".@;-!#$%&'*+/=?^_`{|}~")
+"""In so few bytes the part before the `@` can't be too long."""
+
+
+def closed_list(values: Sequence[str]) -> Form:
+    """Make the form of a closed list of letters and digits."""
+    return Form("|".join(map(re.escape, values)))

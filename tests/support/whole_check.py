@@ -1,0 +1,47 @@
+"""A whole file through the rules, as the use cases drive it: for tests that need the verdict alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+
+import polars as pl
+
+from batchpay.schemas.options import RuleOptions
+from batchpay.validation.check import Check, ChunkSource, RejectsSink
+from batchpay.validation.duplicates import FrameSpool
+from batchpay.validation.late_failures import Late, merged
+from batchpay.validation.verdict import FAILURES_MAX, Verdict
+
+
+def check(
+    source: ChunkSource,
+    options: RuleOptions,
+    *,
+    rejects: RejectsSink | None = None,
+    late: Callable[[Verdict], Mapping[int, Late]] = lambda verdict: {},
+    rejected: list[pl.DataFrame] | None = None,
+    max_failures: int = FAILURES_MAX,
+) -> Verdict:
+    """Ask every rule of every row; `rejected` gets, in row order, what the ledger would know of each rejected row."""
+    verdict = Verdict(failures_max=max_failures)
+    with ExitStack() as storage:
+        asked = Check(source, options, storage)
+        early, came_late = FrameSpool(storage), FrameSpool(storage)
+        for result in asked.results():
+            verdict.add(result)
+            if result.as_read is not None:
+                early.append(result.rejected())
+                if rejects is not None:
+                    rejects.add(result.rejects())
+        verdict.end(asked.duplicates)
+        elsewhere = late(verdict)
+        verdict.end(elsewhere)
+        for result in asked.finish(elsewhere):
+            verdict.add_late(result)
+            came_late.append(result.rejected())
+            if rejects is not None:
+                rejects.late(result.rejects())
+        if rejected is not None:
+            rejected.extend(merged(early, came_late))
+    return verdict
