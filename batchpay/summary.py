@@ -34,6 +34,12 @@ class Summary:
     finished_at: datetime | None = None
     by_direction: dict[str, Totals] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    held_back: Totals = Totals()
+    """Of the pending rows those that fail today's rules: they stay pending and are not sent."""
+    released: Totals = Totals()
+    """Rows rejected earlier that this call let through."""
+    in_doubt_elsewhere: dict[str, Totals] = field(default_factory=dict)
+    """Other batches with rows in doubt, by name: a person must look at them."""
     checked_only: bool = False
     """Whether nothing was to be sent: then rows that wait are no reason for exit code 6."""
 
@@ -65,12 +71,12 @@ class Summary:
     @property
     def exit_code(self) -> int:
         """CONTRACT's exit code: of several that hold, the first of 7, 6, 3."""
-        if self.of(State.IN_DOUBT).rows:
+        if self.of(State.IN_DOUBT).rows or self.in_doubt_elsewhere:
             return 7
-        waiting = self.of(State.PENDING).rows + self.of(State.SENDING).rows
+        waiting = self.of(State.PENDING).rows + self.of(State.SENDING).rows - self.held_back.rows
         if self.stopped or (waiting and not self.checked_only):
             return 6
-        return 3 if self.of(State.REJECTED).rows + self.of(State.DECLINED).rows else 0
+        return 3 if self.of(State.REJECTED).rows + self.of(State.DECLINED).rows + self.held_back.rows else 0
 
     def as_json(self) -> dict[str, Any]:
         """Give the JSON object of CONTRACT.md; the same keys for every command that handles a batch."""
@@ -85,6 +91,11 @@ class Summary:
             "amount": {name: format_cents(totals.cents) for name, totals in amounts.items()},
             "debit": totals_json(self.by_direction.get("DEBIT", Totals())),
             "credit": totals_json(self.by_direction.get("CREDIT", Totals())),
+            "held_back": totals_json(self.held_back),
+            "released": totals_json(self.released),
+            "in_doubt_elsewhere": [
+                {"batch": name, **totals_json(totals)} for name, totals in self.in_doubt_elsewhere.items()
+            ],
             "results": self.results,
             "rejects": self.rejects,
             "stopped": self.stopped,
@@ -97,6 +108,7 @@ class Summary:
 
 def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
     """Read a batch's summary off the ledger."""
+    pending = batch.by_state[State.PENDING]
     return Summary(
         file=batch.file,
         total=batch.total,
@@ -107,4 +119,5 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         started_at=batch.started_at,
         finished_at=batch.finished_at,
         by_direction=batch.by_direction,
+        held_back=batch.held_back if batch.held_back.rows <= pending.rows else pending,  # some are in doubt since
     )

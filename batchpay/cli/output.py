@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -55,6 +55,9 @@ def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
     for direction, totals in sorted(summary.by_direction.items(), reverse=True):
         if totals.rows:
             click.echo(f"  of the valid rows, {direction}: {totals.rows:,} rows, {money(totals.cents)}")
+    if summary.held_back.rows:
+        held = summary.held_back
+        click.echo(f"  of the pending rows, held back by today's rules: {held.rows:,} rows, {money(held.cents)}")
     if summary.warnings:
         click.echo(f"  warnings: {summary.warnings:,}")
     for note in summary.notes:
@@ -66,13 +69,30 @@ def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
         click.echo(f"  stopped: {printable(summary.stopped)}; run the same command again to go on")
     if summary.of(State.IN_DOUBT).rows and summary.batch:
         click.echo(f"  a person must look: batchpay resolve {summary.batch}")
+    print_in_doubt_elsewhere(summary.in_doubt_elsewhere)
+
+
+def print_in_doubt_elsewhere(in_doubt: Mapping[str, Totals]) -> None:
+    """Name the other batches that a person must look at."""
+    for batch, totals in in_doubt.items():
+        click.echo(
+            f"  rows in doubt of an earlier call, a person must look: batchpay resolve {batch}"
+            f" ({totals.rows:,} rows, {money(totals.cents)})"
+        )
 
 
 def grand_total(summaries: Sequence[Summary]) -> Summary:
     """Add up several files."""
     by_state = {state: sum((one.of(state) for one in summaries), Totals()) for state in State}
     total = sum((one.total for one in summaries), Totals())
-    return Summary(f"{len(summaries)} files in all", total, by_state, warnings=sum(one.warnings for one in summaries))
+    return Summary(
+        f"{len(summaries)} files in all",
+        total,
+        by_state,
+        warnings=sum(one.warnings for one in summaries),
+        held_back=sum((one.held_back for one in summaries), Totals()),
+        released=sum((one.released for one in summaries), Totals()),
+    )
 
 
 def _cells(row: tuple[str, Totals, str | None]) -> tuple[str, str, str]:

@@ -13,7 +13,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context
-from batchpay.payment import State
+from batchpay.payment import State, Totals
 from batchpay.settings import Settings
 from batchpay.text import money
 
@@ -35,9 +35,9 @@ class QuietProgress:
         self._pending = 0
         self._said_at = time.monotonic()
 
-    def begin(self, batch: BatchSummary) -> None:
+    def begin(self, batch: BatchSummary, to_send: Totals) -> None:
         """Remember how much there is to do."""
-        self._pending = batch.by_state[State.PENDING].rows
+        self._pending = to_send.rows
 
     def update(self, tally: Tally, throttle: Throttle) -> None:
         """Say how far the run is, now and then."""
@@ -62,14 +62,13 @@ class TerminalProgress(QuietProgress):
         self._mark = (time.monotonic(), 0)
         self._rate_now = 0.0
 
-    def begin(self, batch: BatchSummary) -> None:
+    def begin(self, batch: BatchSummary, to_send: Totals) -> None:
         """Ask whether to send, then show the bar."""
-        super().begin(batch)
-        pending = batch.by_state[State.PENDING]
+        super().begin(batch, to_send)
         if self._ask:
-            _confirm(f"Send {pending.rows:,} payments, {money(pending.cents)}, to {batch.origin}?")
+            _confirm(f"Send {to_send.rows:,} payments, {money(to_send.cents)}, to {batch.origin}?")
         self._bar.start()
-        self._task = self._bar.add_task("sending", total=pending.rows, detail="")
+        self._task = self._bar.add_task("sending", total=to_send.rows, detail="")
 
     def update(self, tally: Tally, throttle: Throttle) -> None:
         """Move the bar."""

@@ -10,7 +10,7 @@ fingerprint, and the request body, which is encrypted at rest and erased when ev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
@@ -33,11 +33,11 @@ from batchpay.ledger.records import (
     RowColumns,
     SignOff,
 )
-from batchpay.payment import Outcome, State
+from batchpay.payment import Outcome, State, Totals
 
 
 class RegisteredMeanwhile(LedgerNotUsable):
-    """Another batch was registered since the look for earlier payments: look again (NewBatch.batch_count_seen)."""
+    """Rows were registered or released since the look for earlier payments: look again (registration_count)."""
 
 
 class Registering(Protocol):
@@ -50,7 +50,7 @@ class Registering(Protocol):
         """Write rows as rejected."""
 
     def finish(self) -> str:
-        """Commit; returns the batch's name. Raises RegisteredMeanwhile (see NewBatch.batch_count_seen)."""
+        """Commit; returns the batch's name. Raises RegisteredMeanwhile (see NewBatch.registration_count_seen)."""
 
 
 class Run(Protocol):
@@ -79,8 +79,11 @@ class Run(Protocol):
     def reject(self, rows: Sequence[int], reason: str) -> None:
         """Reject pending rows before anything of them was sent (an unknown gatewayId); `reason` is column.code."""
 
-    def finish(self, stopped: str | None) -> None:
-        """Record the run's end; `stopped` names why it ended early. Closes the run."""
+    def finish(self, stopped: str | None, held_back: Totals | None = None) -> None:
+        """Record the run's end; `stopped` names why it ended early. Closes the run.
+
+        `held_back` are the rows and cents that stay pending because they fail today's rules.
+        """
 
     def close(self) -> None:
         """Give back what the run holds, without a word in the ledger; harmless after `finish`."""
@@ -102,8 +105,8 @@ class Ledger(Protocol):
 
     # Registering
 
-    def batch_count(self) -> int:
-        """How many batches were ever registered; compared by NewBatch.batch_count_seen."""
+    def registration_count(self) -> int:
+        """How many registrations and releases there ever were: what may be sent has grown if this has."""
 
     def find_digest(self, digest: bytes, again_reason: str | None = None) -> BatchSummary | None:
         """Find the latest batch with this content, or of those the latest that pays it again for that reason."""
@@ -121,11 +124,19 @@ class Ledger(Protocol):
         """Begin to write a batch."""
 
     def release(
-        self, batch: str, payments: Sequence[PaymentColumns], who: str, why: str, sign_off: SignOff | None = None
+        self,
+        batch: str,
+        payments: Iterable[PaymentColumns],
+        who: str,
+        why: str,
+        *,
+        registration_count_seen: int,
+        sign_off: SignOff | None = None,
     ) -> int:
         """Turn rejected rows of a batch to pending, with their bodies; rows in another state stay. Returns how many.
 
-        A `sign_off` is recorded in the same transaction.
+        It counts like a registration: raises RegisteredMeanwhile where `registration_count` has grown since the look
+        for earlier payments. A `sign_off` is recorded in the same transaction.
         """
 
     # Plans: register and release use one up in their own transaction
@@ -144,8 +155,11 @@ class Ledger(Protocol):
     def lock(self, digest: bytes) -> AbstractContextManager[None]:
         """Hold a batch's content for one run; raises BatchHeld at once if another process does."""
 
-    def start(self, batch: str, who: str) -> Run:
-        """Begin a run on a held batch: merge the spill file, make rows found in `sending` in doubt."""
+    def start(self, batch: str, who: str, why: str | None = None) -> Run:
+        """Begin a run on a held batch: merge the spill file, make rows found in `sending` in doubt.
+
+        `why` is recorded where a person had to say it.
+        """
 
     # Reading
 
@@ -154,6 +168,9 @@ class Ledger(Protocol):
 
     def batches(self) -> list[BatchSummary]:
         """All batches, the latest first."""
+
+    def last_event_at(self, batch: str) -> datetime:
+        """When anything was last recorded of a batch: a run, a release, a person's decision."""
 
     def rows(self, batch: str, states: Sequence[State] | None = None) -> Iterator[LedgerRow]:
         """Rows that passed the rules, in file order, in constant memory."""

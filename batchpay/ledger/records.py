@@ -148,8 +148,8 @@ class NewBatch:
     """JSON values: the rules it was checked under, and `gateway_ids`, the accounts that its valid rows name."""
     origin: str
     """The gateway's origin it is meant for."""
-    batch_count_seen: int
-    """`Ledger.batch_count()` at the time of the look-up; a batch registered since then makes the writing fail."""
+    registration_count_seen: int
+    """`Ledger.registration_count()` at the time of the look-up; if it has grown since then, the writing fails."""
     again_reason: str | None = None
     """Why the same content is paid once more, or None."""
     sign_off: SignOff | None = None
@@ -179,6 +179,8 @@ class BatchSummary:
     """Why this batch pays the same content once more; None for the first."""
     options: dict[str, Any] = field(default_factory=dict)
     """As in NewBatch."""
+    held_back: Totals = Totals()
+    """Of the pending rows those that the last run did not send because they failed its rules."""
 
 
 @dataclass(frozen=True, slots=True)

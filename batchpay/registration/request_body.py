@@ -31,8 +31,11 @@ _ESCAPES = {character: json.dumps(character)[1:-1] for character in map(chr, (*r
 
 _ROWS_AT_ONCE = 8192
 
-_SHOWN = (PAYMENT_ID, "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "amount", "currencyCode")
-"""Columns of the payment file that the results show as they are."""
+_SHOWN = (
+    PAYMENT_ID, "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "recurringStartDate", "amount",
+    "currencyCode",
+)  # fmt: skip
+"""Columns of the payment file that the ledger keeps as they are, for results and for a later look at the rules."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 
 from batchpay.errors import LedgerNotUsable
@@ -63,8 +63,15 @@ class Sender:
         self._breaker = CircuitBreaker(settings)
         self.tally = Tally()
 
-    def send_all(self, limits: Limits, progress: Callable[[Tally], None] = lambda tally: None) -> None:
+    def send_all(
+        self,
+        limits: Limits,
+        progress: Callable[[Tally], None] = lambda tally: None,
+        held_back: Container[int] = frozenset(),
+    ) -> None:
         """Send pending rows in file order until none is left or the run must stop; `stop.reason` tells why.
+
+        Rows of `held_back` stay pending.
 
         Raises LedgerNotUsable if the ledger failed: then nothing was sent that it does not know of.
         """
@@ -72,7 +79,7 @@ class Sender:
         limit_reached = False
         self._limits = limits
         try:
-            for count, payment in enumerate(self._pending(), start=1):
+            for count, payment in enumerate(self._pending(held_back), start=1):
                 limit_reached = not limits.allow_row()
                 if self._stop or limit_reached:
                     break
@@ -87,10 +94,10 @@ class Sender:
         if limit_reached:  # only now: rows that were handed over before the limit are sent
             self._stop.ask(f"the limit of {limits.rows_max} rows is reached")
 
-    def _pending(self) -> Iterator[PendingPayment]:
+    def _pending(self, held_back: Container[int]) -> Iterator[PendingPayment]:
         """Rows to send, in file order. A row that an answer put back is repeated by its worker, not fed again."""
         while payments := self._run.claim(_FEED_ROWS):
-            yield from payments
+            yield from (payment for payment in payments if payment.row not in held_back)
 
     def _send_canary(self, payment: PendingPayment) -> None:
         """Send the first row alone: while its answer is not recognised, no other row is begun."""

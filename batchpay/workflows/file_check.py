@@ -87,7 +87,7 @@ class FileCheck:
     digest: bytes = b""
     known: BatchSummary | None = None
     """The batch that this content is already."""
-    batch_count_seen: int = 0
+    registration_count_seen: int = 0
     """How many batches the ledger held when it was asked."""
     held: dict[int, tuple[str, str, str]] = field(default_factory=dict)
     """Rows that an earlier batch holds or whose account the gateway refuses: column, code, message."""
@@ -176,7 +176,7 @@ class _Reading:
         self.checked = FileCheck(source, Verdict(failures_max=request.max_errors), datetime.now(UTC))
         asked = around.ledger or around.history
         if asked is not None:
-            self.checked.batch_count_seen = asked.batch_count()
+            self.checked.registration_count_seen = asked.registration_count()
         if around.wants_schedule:
             self.checked.laid_out = Schedule(request.rules.as_of)
 
@@ -226,7 +226,7 @@ class _Reading:
         if around.ledger is not None and self._content is not None:
             checked.digest = self._content.digest
             checked.known = around.ledger.find_digest(checked.digest)
-        if checked.batch_count_seen > (checked.known is not None):  # else everybody would be new
+        if checked.registration_count_seen > (checked.known is not None):  # else everybody would be new
             self._hold_against_ledger(None if rules.allow_duplicates else around.ledger, around.history, verdict)
         return checked.held
 

@@ -17,20 +17,21 @@ from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.preflight import Preflight
 from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.records import BatchSummary
-from batchpay.payment import Actor, State
+from batchpay.payment import Actor, State, Totals
 from batchpay.reports.results import write_results
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Sender, Tally
 from batchpay.settings import Credentials, Settings
+from batchpay.workflows.held_back import Fails, HeldBack, find_held_back
 
 
 class Progress(Protocol):
     """What a run tells while it goes on; the command line draws it."""
 
-    def begin(self, batch: BatchSummary) -> None:
-        """Sending starts."""
+    def begin(self, batch: BatchSummary, to_send: Totals) -> None:
+        """Sending starts: so many rows and cents of the batch."""
 
     def update(self, tally: Tally, throttle: Throttle) -> None:
         """Some rows went, or some time passed."""
@@ -72,6 +73,10 @@ class RunRequest:
     stop: StopRequest = field(default_factory=StopRequest)
     """What stopped one file of a call stops those after it: one object for all of them."""
     owner: ProcessOwner = field(default_factory=LibraryProcess)
+    fails: Fails | None = None
+    """Which pending rows fail today's rules and are held back; None where none can."""
+    why: str | None = None
+    """Why this run was asked for, where a person had to say it."""
 
 
 def run_batch(
@@ -85,9 +90,10 @@ def run_batch(
 ) -> BatchSummary:
     """Send what is pending of a batch that this process holds, and write its results; returns the batch as it is now.
 
-    Rows that an earlier run left in `sending` become in doubt first, whether or not anything is left to send. What
-    stops the run early stands in the returned batch's `stopped`, so that the results are written all the same; so does
-    what kept them from being written. Raises LedgerNotUsable only where nothing was sent.
+    Rows that an earlier run left in `sending` become in doubt first, whether or not anything is left to send. Rows
+    that fail today's rules (`request.fails`) stay pending, and are counted in the batch's `held_back`. What stops the
+    run early stands in the returned batch's `stopped`, so that the results are written all the same; so does what kept
+    them from being written. Raises LedgerNotUsable only where nothing was sent.
     """
     if check_origin(batch.origin) != check_origin(settings.gateway.base_url):
         raise SettingsNotUsable(
@@ -95,24 +101,28 @@ def run_batch(
         )
     stop, sending = request.stop, False
     with request.owner.running(stop):
-        run = ledger.start(batch.batch, str(actor))
+        run = ledger.start(batch.batch, str(actor), request.why)
         if run.recovered:
             progress.say(f"{run.recovered} rows were being sent when an earlier run ended: they are in doubt")
+        held_back = HeldBack()
         try:
-            if _pending_rows(ledger, batch):
-                progress.begin(batch)
-                if request.preflight is not None:
-                    _ask_before_sending(ledger, run, batch, request.preflight, progress)
+            held_back = find_held_back(ledger, batch.batch, request.fails)
+            if (to_send := _to_send(ledger, batch, held_back)).rows:
+                progress.begin(batch, to_send)
+                if request.preflight is not None and _ask_before_sending(
+                    ledger, run, batch, request.preflight, progress
+                ):
+                    held_back = find_held_back(ledger, batch.batch, request.fails)
                 sending = True
-                _send_pending(run, settings, credentials, request, progress, stop)
+                _send_pending(run, settings, credentials, request, held_back, progress)
             else:
                 progress.say(f"batch {batch.batch}: nothing is left to send")
             # A signal that came while the last row was under way has stopped nothing of this batch.
-            run.finish(stop.reason if _pending_rows(ledger, batch) else None)
+            run.finish(stop.reason if _to_send(ledger, batch, held_back).rows else None, held_back.totals)
             finished = ledger.find(batch.batch)
         except RunStopped as error:
             stop.ask(str(error))
-            run.finish(stop.reason)
+            run.finish(stop.reason, held_back.totals)
             finished = ledger.find(batch.batch)
         except LedgerNotUsable as error:
             run.close()
@@ -125,9 +135,10 @@ def run_batch(
         return _with_results(ledger, finished, request.results)
 
 
-def _pending_rows(ledger: Ledger, batch: BatchSummary) -> int:
+def _to_send(ledger: Ledger, batch: BatchSummary, held_back: HeldBack) -> Totals:
     """Count what is left to send by the ledger as it is now: a run's start may have put rows back."""
-    return ledger.find(batch.batch).by_state[State.PENDING].rows
+    pending, held = ledger.find(batch.batch).by_state[State.PENDING], held_back.totals
+    return Totals(pending.rows - held.rows, pending.cents - held.cents)
 
 
 def _after_ledger_failed(
@@ -161,30 +172,33 @@ def _send_pending(
     settings: Settings,
     credentials: Credentials,
     request: RunRequest,
+    held_back: HeldBack,
     progress: Progress,
-    stop: StopRequest,
 ) -> None:
     """Send under the throttle until nothing is left or the run must stop."""
     with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, request.owner.sending():
+        stop = request.stop
         throttle = Throttle.from_settings(settings.submit, stop.event)
         attempts = Attempts(settings.submit, stop.event)
         sender = Sender(run, client.pay, throttle, attempts, settings.submit, stop)
-        sender.send_all(request.limits, lambda tally: progress.update(tally, throttle))
+        sender.send_all(request.limits, lambda tally: progress.update(tally, throttle), held_back)
 
 
 def _ask_before_sending(
     ledger: Ledger, run: Run, batch: BatchSummary, preflight: Preflight, progress: Progress
-) -> None:
-    """Stop unless the gateway knows us; reject pending rows whose gateway account no payment can go through."""
+) -> bool:
+    """Stop unless the gateway knows us; reject pending rows whose gateway account no payment can go through.
+
+    Tells whether there were any.
+    """
     preflight.check_connection()
     refused = preflight.refused(batch.options.get("gateway_ids", ()))
-    if not refused:
-        return
     rows: dict[str, list[int]] = {}
-    for row in ledger.rows(batch.batch, [State.PENDING]):
+    for row in ledger.rows(batch.batch, [State.PENDING]) if refused else ():
         code = refused.get(row.details["gatewayId"])
         if code is not None:
             rows.setdefault(code, []).append(row.row)
     for code, numbers in rows.items():
         run.reject(numbers, f"gatewayId.{code}")
         progress.say(f"{len(numbers)} rows are rejected: gatewayId.{code}")
+    return bool(rows)

@@ -214,7 +214,7 @@ def _write_batch(
             "gateway_ids": sorted(checked.gateway_ids),
         },
         origin=settings.gateway.base_url,
-        batch_count_seen=checked.batch_count_seen,
+        registration_count_seen=checked.registration_count_seen,
         again_reason=submission.reason if submission.again else None,
     )
     with ledger.register(batch, str(actor)) as registering:
@@ -257,7 +257,9 @@ def _release(
     if not payments:
         return 0
     why = submission.reason or "the file was submitted again under other rules"
-    return ledger.release(known.batch, payments, str(actor), why)
+    return ledger.release(
+        known.batch, payments, str(actor), why, registration_count_seen=checked.registration_count_seen
+    )
 
 
 def _first_requests(request: FileRequest, settings: Settings, checked: FileCheck, count: int) -> list[str]:

@@ -24,7 +24,7 @@ from batchpay.cli.process import CommandLine
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, PendingPayment
-from batchpay.payment import Actor, Answer, Outcome, State
+from batchpay.payment import Actor, Answer, Outcome, State, Totals
 from batchpay.reports.results import write_results
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
@@ -51,7 +51,7 @@ def settings_for(folder: Path, origin: str, rate: str, workers: int) -> Settings
 class Quiet:
     """A progress that tells nobody."""
 
-    def begin(self, batch: BatchSummary) -> None:
+    def begin(self, batch: BatchSummary, to_send: Totals) -> None:
         """Sending starts."""
 
     def update(self, tally: Tally, throttle: Throttle) -> None:
@@ -84,7 +84,7 @@ class GrantsAtOnce:
     def reject(self, rows: Sequence[int], reason: str) -> None:
         """Forget."""
 
-    def finish(self, stopped: str | None) -> None:
+    def finish(self, stopped: str | None, held_back: Totals | None = None) -> None:
         """End."""
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
         form = request_body.request_form(settings.gateway)
         new = NewBatch(
             digest=first.digest, file=source.name, columns=source.carried, rows=verdict.rows, options={},
-            origin=origin, batch_count_seen=ledger.batch_count(),
+            origin=origin, registration_count_seen=ledger.registration_count(),
         )  # fmt: skip
         assert not verdict.rejected.rows, "the benchmark registers clean files"
         with ledger.register(new, "benchmark") as registering:

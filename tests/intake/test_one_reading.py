@@ -180,7 +180,7 @@ def test_nothing_is_registered_of_a_file_that_changes(
     with pytest.raises(FileRefused, match="changed while it was being read; nothing was registered"):
         flow.submit(request, submission, settings, credentials, Actor("a", "b"), _Silent(), make_ledger=True)
     with closing(open_ledger(ledger)) as opened:
-        assert opened.batch_count() == 0
+        assert opened.registration_count() == 0
 
 
 class _Silent:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns
+from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns, SignOff
 from batchpay.payment import Answer, Outcome, State
 
 CANARY = "4929871003216789"
@@ -70,7 +70,7 @@ def new_batch(ledger: Ledger, rows: int, *, content: bytes = b"one", again: str 
     stream.update(content)
     return NewBatch(
         digest=stream.digest(), file="payments.csv", columns=("memo", "Größe"), rows=rows, options={"normalize": False},
-        origin="http://127.0.0.1:9", batch_count_seen=ledger.batch_count(), again_reason=again,
+        origin="http://127.0.0.1:9", registration_count_seen=ledger.registration_count(), again_reason=again,
     )  # fmt: skip
 
 
@@ -94,3 +94,16 @@ def register(
 def states(ledger: Ledger, batch: str) -> dict[int, State]:
     """The state of every row that passed the rules."""
     return {row.row: row.state for row in ledger.rows(batch)}
+
+
+def release(
+    ledger: Ledger,
+    name: str,
+    payments: Sequence[PaymentColumns],
+    who: str,
+    why: str,
+    sign_off: SignOff | None = None,
+) -> int:
+    """Release rows right after the look for earlier payments."""
+    seen = ledger.registration_count()
+    return ledger.release(name, payments, who, why, registration_count_seen=seen, sign_off=sign_off)

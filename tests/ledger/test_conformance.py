@@ -23,6 +23,7 @@ from tests.ledger.batches import (
     new_batch,
     register,
     rejected,
+    release,
     states,
 )
 from tests.ledger.conftest import LedgerFactory
@@ -30,7 +31,7 @@ from tests.ledger.conftest import LedgerFactory
 
 def test_a_new_ledger_is_empty_and_in_order(ledger: Ledger) -> None:
     """Nothing is registered, nothing is wrong, and the history tells of its creation."""
-    assert ledger.batch_count() == 0
+    assert ledger.registration_count() == 0
     assert ledger.batches() == []
     assert ledger.check() == []
     assert [event.kind for event in ledger.events()] == ["created"]
@@ -62,7 +63,7 @@ def test_a_registered_batch_is_found_with_its_totals(ledger: Ledger) -> None:
     assert batch.by_state[State.REJECTED] == Totals(2, 2302)
     assert batch.by_direction == {"DEBIT": Totals(7, 3707), "CREDIT": Totals(3, 1803)}
     assert (batch.started_at, batch.finished_at, batch.stopped) == (None, None, None)
-    assert ledger.batch_count() == 1
+    assert ledger.registration_count() == 1
     assert next(iter(ledger.rejected(name))) == RejectedRow(
         11, 12, 1101, ("amount.format", "achRoutingNumber.checksum")
     )
@@ -135,7 +136,7 @@ def test_leaving_a_registration_early_undoes_all_of_it(ledger: Ledger) -> None:
     assert ledger.batches() == []
     assert ledger.check() == []
     register(ledger, columns(ledger, [1, 2, 3]))
-    assert ledger.batch_count() == 1
+    assert ledger.registration_count() == 1
 
 
 def test_a_registration_fails_if_another_came_between(ledger: Ledger) -> None:
@@ -145,7 +146,7 @@ def test_a_registration_fails_if_another_came_between(ledger: Ledger) -> None:
     with pytest.raises(RegisteredMeanwhile), ledger.register(stale, "ada") as registering:
         registering.add_payments(columns(ledger, [1]))
         registering.finish()
-    assert ledger.batch_count() == 1
+    assert ledger.registration_count() == 1
 
 
 def test_the_same_content_again_has_its_own_name_and_reason(ledger: Ledger) -> None:
@@ -334,8 +335,8 @@ def test_a_run_can_reject_rows_before_they_are_sent(ledger: Ledger) -> None:
 def test_released_rows_are_pending_with_their_bodies(ledger: Ledger) -> None:
     """Only rejected rows are released, in the place they have in the file, and why is recorded."""
     name = register(ledger, columns(ledger, [1, 3, 5]), rejected([2, 4]))
-    assert ledger.release(name, [columns(ledger, [1, 2]), columns(ledger, [4, 9])], "ben", "no duplicates") == 2
-    assert ledger.release(name, [columns(ledger, [2])], "ben", "twice") == 0
+    assert release(ledger, name, [columns(ledger, [1, 2]), columns(ledger, [4, 9])], "ben", "no duplicates") == 2
+    assert release(ledger, name, [columns(ledger, [2])], "ben", "twice") == 0
     with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
         assert [(p.row, p.body) for p in run.claim(9)] == [(r, body_of(r).encode()) for r in range(1, 6)]

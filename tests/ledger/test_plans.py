@@ -12,7 +12,7 @@ from batchpay.errors import FileRefused, LedgerNotUsable
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import Approval, NewBatch, SignOff
 from batchpay.payment import Totals
-from tests.ledger.batches import columns, new_batch, register, rejected
+from tests.ledger.batches import columns, new_batch, register, rejected, release
 
 MORNING = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
 BEN, EVE = Approval("ben@desk", MORNING), Approval("eve@desk", MORNING)
@@ -70,7 +70,7 @@ def test_a_plan_is_used_once(ledger: Ledger) -> None:
     with pytest.raises(FileRefused, match=f"used already, for batch {name}"):
         write(ledger, again)
     with pytest.raises(FileRefused, match="used already"):
-        ledger.release(name, [columns(ledger, [3])], "cron", "right now", sign_off(THIRD, BEN))
+        release(ledger, name, [columns(ledger, [3])], "cron", "right now", sign_off(THIRD, BEN))
     with pytest.raises(FileRefused, match="used already"):
         ledger.use_plan(name, "cron", sign_off(Totals(), BEN))
     assert [batch.batch for batch in ledger.batches()] == [name]
@@ -83,8 +83,8 @@ def test_a_release_has_a_plan_of_its_own(ledger: Ledger) -> None:
     name = write(ledger, replace(new_batch(ledger, 3), sign_off=sign_off(FIRST_TWO, BEN, EVE)))
     assert ledger.approvers(name) == 2
     with pytest.raises(LedgerNotUsable, match="not what the plan approved"):
-        ledger.release(name, [columns(ledger, [3])], "cron", "right now", sign_off(FIRST_TWO, EVE, plan="p2"))
-    assert ledger.release(name, [columns(ledger, [3])], "cron", "right now", sign_off(THIRD, EVE, plan="p2")) == 1
+        release(ledger, name, [columns(ledger, [3])], "cron", "right now", sign_off(FIRST_TWO, EVE, plan="p2"))
+    assert release(ledger, name, [columns(ledger, [3])], "cron", "right now", sign_off(THIRD, EVE, plan="p2")) == 1
     assert ledger.approvers(name) == 1
     assert ledger.check() == []
 
@@ -92,7 +92,7 @@ def test_a_release_has_a_plan_of_its_own(ledger: Ledger) -> None:
 def test_rows_released_without_a_plan_are_approved_by_nobody(ledger: Ledger) -> None:
     """A release under a looser policy takes the batch's approvals away."""
     name = write(ledger, replace(new_batch(ledger, 3), sign_off=sign_off(FIRST_TWO, BEN, EVE)))
-    ledger.release(name, [columns(ledger, [3])], "cron", "right now")
+    release(ledger, name, [columns(ledger, [3])], "cron", "right now")
     assert ledger.approvers(name) == 0
 
 

@@ -136,7 +136,7 @@ def test_writers_of_several_processes_take_turns(ledger_factory: LedgerFactory) 
         said = [words(process)[-1][0] for process in (one, two, three)]
     assert said == ["registered"] * 3
     ledger = ledger_factory.open()
-    assert ledger.batch_count() == 60
+    assert ledger.registration_count() == 60
     assert all(batch.by_state[State.ACCEPTED].rows == 2 for batch in ledger.batches())
     assert ledger.check() == []
 

@@ -63,7 +63,7 @@ def test_a_symbolic_link_is_followed_to_the_one_canonical_name(closed: LedgerFac
     closed.path.rename(real)
     closed.path.symlink_to(real.name)
     ledger = closed.open()
-    assert ledger.batch_count() == 1
+    assert ledger.registration_count() == 1
     assert real.with_name("real.db-wal").exists()
 
 
@@ -133,7 +133,7 @@ def test_an_older_ledger_is_migrated_in_one_transaction_after_a_backup(
     with pytest.raises(LedgerNotUsable, match="older version"):
         closed.open(read_only=True)
     monkeypatch.setattr(schema, "scripts", lambda: [*scripts, "CREATE TABLE more (x);\n-- done\n"])
-    assert closed.open().batch_count() == 1
+    assert closed.open().registration_count() == 1
     backups = list(closed.path.parent.glob("ledger.db.version-*"))
     assert backups
     assert all(backup.stat().st_mode & 0o777 == 0o600 for backup in backups)
@@ -227,7 +227,7 @@ def test_a_ledger_locked_by_another_program_is_refused(closed: LedgerFactory) ->
         with pytest.raises(LedgerNotUsable, match="locked"):
             opening._open(place, read_only=False, trusts_witness=True, wait_s=0.05)
         process.kill()
-    assert closed.open().batch_count() == 1
+    assert closed.open().registration_count() == 1
 
 
 def test_network_file_systems_are_known_by_their_mount() -> None:
@@ -275,12 +275,12 @@ def test_a_forked_process_can_not_use_the_ledger(ledger_factory: LedgerFactory) 
     child = os.fork()
     if child == 0:
         try:
-            ledger.batch_count()
+            ledger.registration_count()
         except LedgerNotUsable:
             os._exit(7)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    assert ledger.batch_count() == 0
+    assert ledger.registration_count() == 0
 
 
 def test_a_restored_backup_is_refused_until_a_person_accepts_it(closed: LedgerFactory, tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_a_torn_witness_record_leaves_the_one_before(closed: LedgerFactory) -> N
     whole = closed.witness.read_bytes()
     for slot in (0, 512):
         closed.witness.write_bytes(whole[: slot + 20] + b"?" * 60 + whole[slot + 80 :])
-        assert closed.open().batch_count() == 1
+        assert closed.open().registration_count() == 1
         closed.close()
         closed.witness.write_bytes(whole)
 

@@ -16,7 +16,7 @@ from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.sqlite.transitions import Mover
 from batchpay.ledger.states import MOVES, STATE_CODES, IllegalMove, Need
 from batchpay.payment import Answer, Outcome, State
-from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, rejected, states
+from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, rejected, release, states
 from tests.ledger.conftest import LedgerFactory
 from tests.ledger.docs_states import PAGE, written_page
 
@@ -169,7 +169,7 @@ def _reject(ledger: Ledger, name: str, run: Run, row: int) -> None:
 
 
 def _release(ledger: Ledger, name: str, run: Run, row: int) -> None:
-    if not ledger.release(name, [columns(ledger, [row])], "ben", "looked"):
+    if not release(ledger, name, [columns(ledger, [row])], "ben", "looked"):
         raise WrongUse("nothing was released")
 
 
@@ -207,7 +207,7 @@ def test_what_a_person_decides_names_the_person_and_a_reason(
         Mover(transaction, 1, event, who, why)
     if event == "released":
         with pytest.raises(IllegalMove):
-            ledger.release(name, [columns(ledger, [ROW_IN[State.REJECTED]])], who, why or "")
+            release(ledger, name, [columns(ledger, [ROW_IN[State.REJECTED]])], who, why or "")
 
 
 def test_a_row_whose_attempt_proved_nothing_is_not_rejected(running: tuple[Ledger, str, Run]) -> None:

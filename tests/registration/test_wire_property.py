@@ -172,7 +172,7 @@ def test_the_ledger_keeps_a_body_byte_for_byte(tmp_path: Path) -> None:
     with closing(open_ledger(ledger_settings(tmp_path), create_as="tester")) as ledger:
         (frame,) = valid_rows(source, options, verdict)
         (columns,) = payment_columns(ledger, frame, (), request_form(GatewaySettings()))
-        new = NewBatch(bytes(32), "a.csv", (), 1, {}, "http://127.0.0.1:9", ledger.batch_count())
+        new = NewBatch(bytes(32), "a.csv", (), 1, {}, "http://127.0.0.1:9", ledger.registration_count())
         with ledger.register(new, "tester") as registering:
             registering.add_payments(columns)
             name = registering.finish()

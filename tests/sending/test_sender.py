@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from batchpay.ledger.records import PendingPayment
-from batchpay.payment import Outcome, State
+from batchpay.payment import Outcome, State, Totals
 from batchpay.sending.limits import CircuitBreaker, Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.recorder import Recorder
@@ -46,7 +46,7 @@ class _Groups:
     def reject(self, rows: Sequence[int], reason: str) -> None:
         raise AssertionError
 
-    def finish(self, stopped: str | None) -> None:
+    def finish(self, stopped: str | None, held_back: Totals | None = None) -> None:
         pass
 
     def close(self) -> None:

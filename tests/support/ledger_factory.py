@@ -73,7 +73,7 @@ def add_batch(
     digest = content.digest()
     new = NewBatch(
         digest=digest, file=file, columns=tuple(carried), rows=len(rows) + len(rejected), options={}, origin=ORIGIN,
-        batch_count_seen=ledger.batch_count(),
+        registration_count_seen=ledger.registration_count(),
     )  # fmt: skip
     with ledger.register(new, "tester") as registering:
         if rows:

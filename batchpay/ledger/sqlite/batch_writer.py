@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,6 +32,7 @@ _IDENTITIES_MAX = 100_000
 """Digests are gathered up to this many, then inserted in sorted order: several times faster than one by one."""
 _WAITING_MAX = 3
 """Sets of rows that may wait for the writing thread: it bounds the memory."""
+_MEANWHILE = "other rows were registered or released meanwhile; look at earlier payments again"
 
 
 class ChunkWriter:
@@ -88,7 +90,7 @@ class SqliteRegistering:
         self._transaction = transaction
         self._new = batch
         self._who = who
-        self._meanwhile = transaction.execute("SELECT count(*) FROM batch").fetchone()[0] != batch.batch_count_seen
+        self._meanwhile = registration_count(transaction.connection) != batch.registration_count_seen
         self._name = self._free_name()
         for state in (_PENDING, _REJECTED):
             require("registered", NEW, state)
@@ -145,7 +147,7 @@ class SqliteRegistering:
 
     def finish(self) -> str:
         if self._meanwhile:
-            raise RegisteredMeanwhile("another batch was registered meanwhile; look at earlier payments again")
+            raise RegisteredMeanwhile(_MEANWHILE)
         with translated(self._store.place.ledger):
             self._wait()
         totals = self._changes.total()
@@ -232,14 +234,31 @@ def registering(store: Store, batch: NewBatch, who: str) -> Iterator[SqliteRegis
         writing.close()
 
 
+def registration_count(connection: sqlite3.Connection) -> int:
+    """Count registrations and releases; see contract.Ledger."""
+    found = connection.execute(
+        "SELECT (SELECT count(*) FROM batch)"
+        " + (SELECT count(*) FROM event WHERE kind = 'released' AND kind <> 'progress')"
+    ).fetchone()
+    return int(found[0])
+
+
 def release(
-    store: Store, batch: int, payments: Sequence[PaymentColumns], who: str, why: str, sign_off: SignOff | None
+    store: Store,
+    batch: int,
+    payments: Iterable[PaymentColumns],
+    who: str,
+    why: str,
+    registration_count_seen: int,
+    sign_off: SignOff | None,
 ) -> int:
     """Turn rejected rows to pending; see contract.Ledger.release."""
     released: list[int] = []
     require("released", _REJECTED, _PENDING)
     require_person("released", who, why)
     with store.transaction() as transaction:
+        if registration_count(transaction.connection) != registration_count_seen:
+            raise RegisteredMeanwhile(_MEANWHILE)
         writer = ChunkWriter(store, transaction, batch)
         changes = TotalsDelta()
         for columns in payments:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -60,9 +60,9 @@ class SqliteLedger:
     def digest_stream(self, purpose: str) -> Any:
         return self._store.keys.digest_stream(purpose)
 
-    def batch_count(self) -> int:
+    def registration_count(self) -> int:
         with self._store.reading() as connection:
-            return int(connection.execute("SELECT count(*) FROM batch").fetchone()[0])
+            return batch_writer.registration_count(connection)
 
     def find_digest(self, digest: bytes, again_reason: str | None = None) -> BatchSummary | None:
         return reading.find_digest(self._store, digest, again_reason)
@@ -76,10 +76,17 @@ class SqliteLedger:
         return batch_writer.registering(self._store, batch, who)
 
     def release(
-        self, batch: str, payments: Sequence[PaymentColumns], who: str, why: str, sign_off: SignOff | None = None
+        self,
+        batch: str,
+        payments: Iterable[PaymentColumns],
+        who: str,
+        why: str,
+        *,
+        registration_count_seen: int,
+        sign_off: SignOff | None = None,
     ) -> int:
         number = reading.batch_number(self._store, batch)[0]
-        return batch_writer.release(self._store, number, payments, who, why, sign_off)
+        return batch_writer.release(self._store, number, payments, who, why, registration_count_seen, sign_off)
 
     def use_plan(self, batch: str, who: str, sign_off: SignOff) -> None:
         plans.record_alone(self._store, reading.batch_number(self._store, batch)[0], who, sign_off)
@@ -118,12 +125,12 @@ class SqliteLedger:
         """See contract.Ledger. The kernel gives the lock back when its holder dies."""
         return self._holding(digest)
 
-    def start(self, batch: str, who: str) -> SqliteRun:
+    def start(self, batch: str, who: str, why: str | None = None) -> SqliteRun:
         number, digest = reading.batch_number(self._store, batch)
         if digest not in self._held:
             raise BatchpayError("a run was started on a batch that is not held")
         check_batch(self._store, number)
-        run = SqliteRun(self._store, number, batch, who)
+        run = SqliteRun(self._store, number, batch, who, why)
         self._runs.append(run)
         return run
 
@@ -132,6 +139,9 @@ class SqliteLedger:
 
     def batches(self) -> list[BatchSummary]:
         return reading.batches(self._store)
+
+    def last_event_at(self, batch: str) -> datetime:
+        return reading.last_event_at(self._store, reading.batch_number(self._store, batch)[0])
 
     def rows(self, batch: str, states: Sequence[State] | None = None) -> Iterator[LedgerRow]:
         return reading.rows(self._store, batch, states)

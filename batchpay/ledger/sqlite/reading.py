@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from datetime import datetime
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, WrongUse
@@ -18,7 +19,9 @@ from batchpay.payment import Answer, Direction, State, Totals
 
 _BATCH = (
     "SELECT batch.id, name, digest, file, origin, columns, registered_at, row_count, cents, again_reason,"
-    " options, run.started_at, run.finished_at, run.stopped"
+    " options, run.started_at, run.finished_at, run.stopped,"
+    " (SELECT detail FROM event WHERE kind = 'finished' AND kind <> 'progress' AND event.batch = batch.id"
+    " ORDER BY number DESC LIMIT 1)"
     " FROM batch LEFT JOIN run ON run.id = (SELECT max(id) FROM run WHERE run.batch = batch.id)"
 )
 _COLUMNS = tuple(field.name for field in fields(RowColumns))
@@ -31,7 +34,7 @@ _MASK = "****"
 
 def _summary(connection: sqlite3.Connection, found: tuple[Any, ...]) -> BatchSummary:
     identity, name, digest, file, origin, columns, registered_at, rows, cents, again, options, *run = found
-    started, finished, stopped = run
+    started, finished, stopped, end = run
     by_state = dict.fromkeys(State, Totals())
     by_direction = {direction.value: Totals() for direction in Direction}
     for state, direction, count, sum_cents in connection.execute(
@@ -48,6 +51,7 @@ def _summary(connection: sqlite3.Connection, found: tuple[Any, ...]) -> BatchSum
         started_at=maybe_datetime(started), finished_at=maybe_datetime(finished), stopped=stopped,
         columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction,
         again_reason=again, options=json.loads(options),
+        held_back=Totals(*json.loads(end or "{}").get("held back", (0, 0))),
     )  # fmt: skip
 
 
@@ -92,6 +96,13 @@ def batch_number(store: Store, name: str) -> tuple[int, bytes]:
     if not found:
         raise WrongUse(f"no batch is called {name}")
     return int(found[0]), found[1]
+
+
+def last_event_at(store: Store, batch: int) -> datetime:
+    """Look at all that seldom happens; a run's progress lies between its start and its end."""
+    with store.reading() as connection:
+        found = connection.execute("SELECT max(at) FROM event WHERE batch = ? AND kind <> 'progress'", (batch,))
+        return to_datetime(found.fetchone()[0])
 
 
 def rows(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[LedgerRow]:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.payload import place_of, unseal_texts
@@ -19,7 +20,7 @@ from batchpay.ledger.sqlite.spill import Spill, Spilled, read_spill, spill_files
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, REJECTED, SENDING, Mover
 from batchpay.ledger.states import IllegalMove
-from batchpay.payment import Outcome
+from batchpay.payment import Outcome, Totals
 from batchpay.writing.atomic import sync_directory
 
 RECOVERED_REASON = "the run ended before an answer was recorded"
@@ -29,10 +30,11 @@ _CHUNKS_KEPT = 4
 class SqliteRun:
     """See contract.Run. `commit` and `claim` may be called from different threads."""
 
-    def __init__(self, store: Store, batch: int, name: str, who: str) -> None:
+    def __init__(self, store: Store, batch: int, name: str, who: str, why: str | None = None) -> None:
         self._store = store
         self._batch = batch
         self._who = who
+        self._why = why
         self._token = os.urandom(16)
         self._dead: str | None = None
         self._attempts: dict[int, int] = {}
@@ -73,7 +75,7 @@ class SqliteRun:
         run = transaction.execute(
             "INSERT INTO run (batch, who, started_at) VALUES (?, ?, ?)", (self._batch, self._who, at)
         ).lastrowid
-        transaction.event("started", self._batch, self._who, None, {"run": run, "at": at, "process": os.getpid()})
+        transaction.event("started", self._batch, self._who, self._why, {"run": run, "at": at, "process": os.getpid()})
         return len(found), int(run or 0)
 
     def _merge(self, transaction: Transaction, merging: Mover, spilled: Spilled, at: int) -> bool:
@@ -167,7 +169,7 @@ class SqliteRun:
                     raise LedgerNotUsable(f"row {row} is not pending, so it is not rejected any more")
             mover.finish()
 
-    def finish(self, stopped: str | None) -> None:
+    def finish(self, stopped: str | None, held_back: Totals | None = None) -> None:
         try:
             with self._store.transaction() as transaction:
                 self._check_token(transaction)
@@ -175,7 +177,10 @@ class SqliteRun:
                 remember_payees(transaction, self._batch)
                 at = now_ms()
                 transaction.execute("UPDATE run SET finished_at = ?, stopped = ? WHERE id = ?", (at, stopped, self._id))
-                transaction.event("finished", self._batch, self._who, stopped, {"run": self._id, "at": at})
+                detail: dict[str, Any] = {"run": self._id, "at": at}
+                if held_back is not None and held_back.rows:
+                    detail["held back"] = [held_back.rows, held_back.cents]
+                transaction.event("finished", self._batch, self._who, stopped, detail)
             self._store.witness.sync()
             self._store.checkpoint()
         finally:

@@ -1,0 +1,69 @@
+"""Pending rows that fail today's rules: they stay pending, are not sent, and are reported.
+
+Plain Python: what sends imports neither polars nor pandera.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from datetime import date
+
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import RowColumns
+from batchpay.payment import State, Totals
+
+Fails = Callable[[RowColumns], Sequence[bool]]
+"""Tells of rows of a batch, one by one, whether each fails today's rules."""
+
+
+class HeldBack:
+    """Row numbers in file order, four bytes each: a Container of those that must not be sent now."""
+
+    def __init__(self) -> None:
+        self._rows = array("I")
+        self.totals = Totals()
+
+    def __contains__(self, row: object) -> bool:
+        if not isinstance(row, int):
+            return False
+        index = bisect_left(self._rows, row)
+        return index < len(self._rows) and self._rows[index] == row
+
+    def add(self, row: int, cents: int) -> None:
+        """Take in a row; rows come in file order."""
+        self._rows.append(row)
+        self.totals += Totals(1, cents)
+
+
+def find_held_back(ledger: Ledger, batch: str, fails: Fails | None) -> HeldBack:
+    """Look through the pending rows of a batch; `fails` is None where nothing can have changed since it was checked."""
+    held = HeldBack()
+    if fails is None:
+        return held
+    for columns in ledger.row_columns(batch, [State.PENDING]):
+        for row, cents, failed in zip(columns.rows, columns.amounts_cents, fails(columns), strict=True):
+            if failed:
+                held.add(row, cents)
+    return held
+
+
+def start_has_passed(today: date) -> Fails:
+    """Tell which rows are recurring payments whose first day lies before today: they would start too late."""
+
+    def fails(columns: RowColumns) -> list[bool]:
+        return [
+            details.get("recurringIndicator") == "TRUE" and _start(details.get("recurringStartDate")) < today
+            for details in columns.details
+        ]
+
+    return fails
+
+
+def _start(text: object) -> date:
+    """Read a start date as RULES.md writes it; one that is not recorded lies before every other."""
+    if not isinstance(text, str):
+        return date.min
+    month, day, year = text.split("/")
+    return date(int(year), int(month), int(day))

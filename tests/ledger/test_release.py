@@ -1,0 +1,46 @@
+"""Released rows and rows held back, by the ledger's contract."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
+from batchpay.payment import State, Totals
+from tests.ledger.batches import columns, new_batch, register, rejected, release
+
+
+def test_a_release_counts_like_a_registration(ledger: Ledger) -> None:
+    """One paymentId was paid twice: two commands looked, one registered it, the other released it in another batch.
+
+    Whoever looked before rows were added must look again, whichever of the two comes first.
+    """
+    first = register(ledger, columns(ledger, [1]), rejected([2]))
+    seen = ledger.registration_count()
+    new = new_batch(ledger, 1, content=b"two")
+    register(ledger, columns(ledger, [1], salt="c"), content=b"three")
+    with pytest.raises(RegisteredMeanwhile):
+        ledger.release(first, [columns(ledger, [2])], "ben", "right now", registration_count_seen=seen)
+    assert ledger.find(first).by_state[State.REJECTED].rows == 1
+    assert release(ledger, first, [columns(ledger, [2])], "ben", "right now") == 1
+    with (
+        pytest.raises(RegisteredMeanwhile),
+        ledger.register(replace(new, registration_count_seen=seen + 1), "ada") as writing,
+    ):
+        writing.add_payments(columns(ledger, [1], salt="b"))
+        writing.finish()
+    assert ledger.registration_count() == seen + 2
+
+
+def test_what_a_run_held_back_stands_beside_its_end(ledger: Ledger) -> None:
+    """Rows that failed the rules of the last run are counted with the batch, until a run says otherwise."""
+    name = register(ledger, columns(ledger, [1, 2, 3]))
+    for held in (Totals(2, 205), Totals()):
+        with ledger.lock(ledger.find(name).digest):
+            run = ledger.start(name, "ada", "looked at it")
+            run.finish(None, held)
+        assert ledger.find(name).held_back == held
+        assert ledger.check() == []
+    assert [event.why for event in ledger.events(name) if event.kind == "started"] == ["looked at it"] * 2
+    assert ledger.last_event_at(name) == [event.at for event in ledger.events(name)][-1]
