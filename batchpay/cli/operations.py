@@ -88,6 +88,8 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
             click.echo(f"batchpay: {printable(problem)}", err=True)
             codes.append(6)
         exit_code = output.exit_code_of(codes)
+        if problem := _write_last_call(context, options, exit_code):
+            click.echo(f"batchpay: {printable(problem)}", err=True)
         log("call ended", exit_code=exit_code)
         if ping is not None and (problem := ping.finish(exit_code)):
             output.say(context, problem)
@@ -117,6 +119,19 @@ def _write_metrics(path: Path, account: Account, exit_code: int) -> str | None:
 
     try:
         write_metrics(path, account.summaries, exit_code, account.started_at, datetime.now(UTC))
+    except NotUsable as error:
+        return str(error)
+    return None
+
+
+def _write_last_call(context: Context, options: dict[str, Any], exit_code: int) -> str | None:
+    """Leave word beside the ledger that a call ended, for `health`; tells what kept it from being written."""
+    from batchpay.workflows.health import record_call
+
+    if options.get("dry_run"):
+        return None
+    try:
+        record_call(context.settings, datetime.now(UTC), exit_code)
     except NotUsable as error:
         return str(error)
     return None

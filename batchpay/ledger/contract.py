@@ -184,6 +184,9 @@ class Ledger(Protocol):
     def events(self, batch: str | None = None) -> Iterator[Event]:
         """History, the oldest first."""
 
+    def latest_event(self, kind: str) -> Event | None:
+        """Find the latest event of a kind that is written seldom (any but `progress`)."""
+
     def payee_facts(self, payees: Sequence[bytes], exclude_digest: bytes | None = None) -> Mapping[bytes, PayeeFacts]:
         """Look payees up by keyed digest; those without an accepted payment are left out.
 

@@ -28,12 +28,8 @@ def complete_files(folder: str | Path, *, now_s: float, settle_s: float = SETTLE
     `now_s` is the Unix time. Not looked at: folders within, links, names that begin with a point or end as unfinished
     uploads do, other kinds of files, and our own results and rejects.
     """
-    found: list[tuple[float, str]] = []
-    try:
-        with os.scandir(folder) as entries:
-            names = {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
-    except OSError as error:
-        raise NotUsable(f"inbox {folder} can't be read: {error.strerror}") from None
+    names = _entries(folder)
+    found = []
     for name, status in names.items():
         if not stat.S_ISREG(status.st_mode) or not is_payment_name(name):
             continue
@@ -41,6 +37,28 @@ def complete_files(folder: str | Path, *, now_s: float, settle_s: float = SETTLE
         if (control is not None and stat.S_ISREG(control.st_mode)) or _is_settled(status, now_s, settle_s):
             found.append((status.st_mtime, name))
     return [Path(folder) / name for _, name in sorted(found)]
+
+
+def waiting_files(folder: str | Path) -> list[tuple[Path, float]]:
+    """Every file of an inbox that somebody may expect to be paid, with the Unix time since when it is there.
+
+    Wider than `complete_files`: an upload that never ended, a link or an unknown ending waits as well, and nobody may
+    have noticed. Raises NotUsable.
+    """
+    found = [
+        (max(status.st_mtime, status.st_ctime), name)
+        for name, status in _entries(folder).items()
+        if not stat.S_ISDIR(status.st_mode) and not name.startswith(".") and not name.endswith(CONTROL_SUFFIX)
+    ]
+    return [(Path(folder) / name, since) for since, name in sorted(found)]
+
+
+def _entries(folder: str | Path) -> dict[str, os.stat_result]:
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
+    except OSError as error:
+        raise NotUsable(f"inbox {folder} can't be read: {error.strerror}") from None
 
 
 def is_payment_name(name: str) -> bool:

@@ -201,7 +201,7 @@ def test_what_seldom_happens_is_found_without_reading_the_history(used: LedgerFa
     with closing(connect(used.path, "ro", 1)) as connection:
         for condition in ("kind = 'registered' AND batch = 1", "kind IN ('registered', 'released') AND batch = 1"):
             plan = connection.execute(
-                f"EXPLAIN QUERY PLAN SELECT number FROM event WHERE {condition} AND kind <> 'progress'"  # noqa: S608 - our own words
+                f"EXPLAIN QUERY PLAN SELECT number FROM event WHERE {condition} AND kind <> 'progress'"  # noqa: S608
             ).fetchall()
             assert all("event_seldom" in step for *_, step in plan), plan
 

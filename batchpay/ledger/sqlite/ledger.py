@@ -155,6 +155,9 @@ class SqliteLedger:
     def events(self, batch: str | None = None) -> Iterator[Event]:
         return reading.events(self._store, batch)
 
+    def latest_event(self, kind: str) -> Event | None:
+        return reading.latest_event(self._store, kind)
+
     def payee_facts(self, payees: Sequence[bytes], exclude_digest: bytes | None = None) -> dict[bytes, PayeeFacts]:
         return payee_history.payee_facts(self._store, payees, exclude_digest)
 

@@ -184,13 +184,23 @@ def rejected(store: Store, batch: str) -> Iterator[RejectedRow]:
             yield RejectedRow(identity & ROW_MASK, line, cents, tuple(reasons.split()))
 
 
+_EVENT = "SELECT number, at, batch.name, kind, who, why, detail FROM event LEFT JOIN batch ON batch.id = event.batch"
+
+
 def events(store: Store, batch: str | None) -> Iterator[Event]:
     number = None if batch is None else batch_number(store, batch)[0]
     with store.reading() as connection:
-        found = connection.execute(
-            "SELECT number, at, batch.name, kind, who, why, detail FROM event LEFT JOIN batch ON batch.id = event.batch"
-            " WHERE ?1 IS NULL OR event.batch = ?1 ORDER BY number",
-            (number,),
-        )
-        for event_number, at, name, kind, who, why, detail in found:
-            yield Event(event_number, to_datetime(at), name, kind, who, why, detail)
+        for row in connection.execute(f"{_EVENT} WHERE ?1 IS NULL OR event.batch = ?1 ORDER BY number", (number,)):
+            yield _event(row)
+
+
+def latest_event(store: Store, kind: str) -> Event | None:
+    with store.reading() as connection:
+        latest = f"{_EVENT} WHERE kind = ? AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
+        row = connection.execute(latest, (kind,)).fetchone()
+    return _event(row) if row else None
+
+
+def _event(row: tuple[int, int, str | None, str, str, str | None, str]) -> Event:
+    number, at, batch, kind, who, why, detail = row
+    return Event(number, to_datetime(at), batch, kind, who, why, detail)

@@ -1,0 +1,68 @@
+"""`batchpay health`: one look for monitoring."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from batchpay.cli import output
+from batchpay.cli.context import Command, Context, option
+from batchpay.text import printable
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+class Duration(click.ParamType[timedelta]):
+    """A length of time: 90m, 26h, 8d."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """Read the number and its unit."""
+        if isinstance(value, timedelta):
+            return value
+        match = re.fullmatch("([0-9]{1,5})([mhd])", str(value).strip(), re.ASCII)
+        if not match:
+            self.fail("a length of time is written 90m, 26h or 8d", param, ctx)
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+@click.command(cls=Command, short_help="One look for monitoring: doubts, stops, overdue runs, disk, backups.")
+@option("--inbox", metavar="DIR", help="Look for files that wait in this folder.")
+@option("--inbox-age", type=Duration(), default="1h", show_default=True, help="How long a file may wait there.")
+@option("--expect-every", type=Duration(), metavar="26h", help="A call must complete so often, on banking days.")
+@option("--backup-every", type=Duration(), metavar="8d", help="The ledger must be backed up so often.")
+@click.pass_obj
+def health(
+    context: Context,
+    inbox: str | None,
+    inbox_age: timedelta,
+    expect_every: timedelta | None,
+    backup_every: timedelta | None,
+) -> int:
+    """Say whether anything needs a person, in one look; nothing is sent and no account number is read.
+
+    The ledger opens and is the right one; rows in doubt, with their age; batches stopped with rows to send; files that
+    wait in the inbox; the last completed call; room on the disk; the last backup. Exit code 0 if all is well, 7 if a
+    row is in doubt, 6 if something waits or is overdue, 5 if the ledger, disk or inbox is not usable, 8 if a restored
+    or copied ledger waits for a person.
+
+    Example: batchpay health --inbox /srv/payments/inbox --expect-every 26h --json
+    """
+    from batchpay.workflows.health import Limits
+    from batchpay.workflows.health import health as look
+
+    limits = Limits(expect_every, backup_every, Path(inbox) if inbox else None, inbox_age)
+    found = look(context.settings, limits, datetime.now(UTC))
+    code = output.exit_code_of([one.exit_code for one in found.findings])
+    if context.json:
+        output.print_json(context, {**found.as_json(), "exit_code": code})
+        return code
+    for one in found.findings:
+        if one.exit_code or not context.quiet:
+            click.echo(printable(f"{'FAIL' if one.exit_code else 'ok':<5}{one.check:<10} {one.message}"))
+    return code

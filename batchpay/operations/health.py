@@ -1,0 +1,158 @@
+"""One look for monitoring: whether anything is in doubt, stopped, waiting, overdue or about to fail.
+
+Every finding says what was checked, whether it is good, in one sentence for a person, and what exit code it makes. A
+check that can't be made is a finding that is not good: monitoring must not stay green because nobody could look.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from batchpay.errors import NotUsable
+from batchpay.operations.inbox import waiting_files
+from batchpay.operations.last_call import LastCall
+from batchpay.operations.ledger_state import LedgerState, OpenBatch
+from batchpay.payment import State
+from batchpay.schemas.calendar import is_banking_day
+from batchpay.text import instant, local_time, money, totals_json
+
+DISK_FREE_BYTES_MIN = 128 << 20
+"""Below this a run may find no room for its outcomes: 500,000 rows of a ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found."""
+
+    check: str
+    message: str
+    exit_code: int = 0
+    """0 where all is well, otherwise the exit code that this finding alone would make."""
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the finding as a JSON object."""
+        return {"check": self.check, "ok": not self.exit_code, "message": self.message, **self.details}
+
+
+def doubts(state: LedgerState, now: datetime) -> Finding:
+    """Whether a row is in doubt, anywhere."""
+    if not state.in_doubt:
+        return Finding("doubts", "no row is in doubt")
+    total = state.by_state[State.IN_DOUBT]
+    names = _named(state.in_doubt)
+    text = f"{_rows(total.rows)} in doubt, {money(total.cents)}, the oldest for {_age(now - state.in_doubt[0].since)}"
+    return Finding("doubts", f"{text}: batchpay resolve {names}", 7, _batches(state.in_doubt, now) | totals_json(total))
+
+
+def waiting_batches(state: LedgerState, running: frozenset[str], now: datetime) -> Finding:
+    """Whether a batch has rows that wait, and no run is sending them now; `running` names those that one is."""
+    stopped = [one for one in state.waiting if one.batch not in running]
+    if not stopped:
+        return Finding("batches", "no batch is stopped with rows to send", details={"running": sorted(running)})
+    rows, cents = sum(one.totals.rows for one in stopped), sum(one.totals.cents for one in stopped)
+    why = f" ({stopped[0].stopped})" if stopped[0].stopped else ""
+    text = f"{_rows(rows)} wait to be sent, {money(cents)}, the oldest for {_age(now - stopped[0].since)}{why}"
+    return Finding("batches", f"{text}: batchpay resume {_named(stopped)}", 6, _batches(stopped, now))
+
+
+def inbox(folder: Path, inbox_age: timedelta, now: datetime) -> Finding:
+    """Whether a payment file lies in the inbox for longer than it should, whole or not."""
+    try:
+        files = waiting_files(folder)
+    except NotUsable as error:
+        return Finding("inbox", str(error), 5)
+    old = [(path, since) for path, since in files if now.timestamp() - since > inbox_age.total_seconds()]
+    details = {"files": [{"file": str(path), "age_s": round(now.timestamp() - since)} for path, since in files]}
+    if not old:
+        return Finding("inbox", f"{len(files)} files wait in the inbox", 0, details)
+    path, since = old[0]
+    age = _age(timedelta(seconds=now.timestamp() - since))
+    return Finding("inbox", f"{len(old)} files wait in the inbox, {path.name} for {age}", 6, details)
+
+
+def last_call(last: LastCall | None, expect_every: timedelta | None, now: datetime) -> Finding:
+    """Whether a call completed within the time expected, on banking days."""
+    if last is None:
+        code = 6 if expect_every is not None else 0
+        return Finding("last call", "no call that sends has ended yet", code, {"ended_at": None, "completed_at": None})
+    details = {"ended_at": instant(last.ended_at), "exit_code_of_call": last.exit_code}
+    details["completed_at"] = instant(last.completed_at)
+    completed = f"the last completed call ended {local_time(last.completed_at)}"
+    if expect_every is None:
+        return Finding("last call", completed, 0, details)
+    waited = None if last.completed_at is None else banking_time(last.completed_at.astimezone(), now.astimezone())
+    if waited is None or waited > expect_every:
+        text = f"{completed}, expected every {_age(expect_every)} of banking days; exit code then {last.exit_code}"
+        return Finding("last call", text, 6, details)
+    return Finding("last call", completed, 0, details)
+
+
+def disk(folder: Path) -> Finding:
+    """Whether the ledger's disk has room."""
+    try:
+        status = os.statvfs(folder)
+    except OSError as error:
+        return Finding("disk", f"the ledger's folder {folder} can't be looked at: {error.strerror}", 5)
+    free = status.f_bavail * status.f_frsize
+    text = f"{free >> 20:,} MiB free on the ledger's disk"
+    return Finding("disk", text, 5 if free < DISK_FREE_BYTES_MIN else 0, {"free_bytes": free})
+
+
+def backup(last: datetime | None, backup_every: timedelta | None, now: datetime) -> Finding:
+    """Whether the ledger was backed up within the time expected."""
+    details = {"backed_up_at": instant(last)}
+    text = "the ledger was never backed up" if last is None else f"the ledger was backed up {local_time(last)}"
+    if backup_every is not None and (last is None or now - last > backup_every):
+        return Finding("backup", f"{text}, expected every {_age(backup_every)}", 6, details)
+    return Finding("backup", text, 0, details)
+
+
+def banking_time(begin: datetime, end: datetime) -> timedelta:
+    """How much of a stretch of time lies on banking days of the calendar in the zone of its ends."""
+    total = timedelta()
+    for first, last in _days(begin, end):
+        if is_banking_day(first.date()):
+            total += last - first
+    return total
+
+
+def _days(begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """Part a stretch of time at midnights."""
+    while begin < end:
+        midnight = (begin + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+        yield begin, min(midnight, end)
+        begin = midnight
+
+
+def _batches(batches: Sequence[OpenBatch], now: datetime) -> dict[str, Any]:
+    return {
+        "batches": [
+            {"batch": one.batch, "file": one.file, **totals_json(one.totals), "since": instant(one.since),
+             "age_s": round((now - one.since).total_seconds()), "stopped": one.stopped}
+            for one in batches
+        ]
+    }  # fmt: skip
+
+
+def _named(batches: Sequence[OpenBatch]) -> str:
+    more = f" and {len(batches) - 3} more" if len(batches) > 3 else ""
+    return ", ".join(one.batch for one in batches[:3]) + more
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+def _age(age: timedelta) -> str:
+    """Write a length of time for people: 3 d 4 h, 26 h, 12 min."""
+    minutes = max(0, int(age.total_seconds() // 60))
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h" if hours < 72 else f"{hours // 24} d {hours % 24} h"

@@ -1,0 +1,75 @@
+"""What the ledger holds that somebody must know of: rows and cents by state, doubts with their age, batches that wait.
+
+Read for `health`, for the metrics and for the end of every call, so that all of them tell the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import BatchSummary
+from batchpay.payment import State, Totals
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBatch:
+    """A batch with rows in doubt, or with rows that wait to be sent."""
+
+    batch: str
+    file: str
+    totals: Totals
+    since: datetime
+    """When the oldest of the doubts was sent; for rows that wait, when the batch last made progress."""
+    stopped: str | None = None
+    """Why the last run ended early."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """All batches together."""
+
+    batches: int
+    by_state: dict[State, Totals]
+    in_doubt: Sequence[OpenBatch]
+    """Those with rows in doubt, the oldest doubt first."""
+    waiting: Sequence[OpenBatch]
+    """Those with pending rows, the one that has waited longest first."""
+
+    @property
+    def oldest_doubt(self) -> datetime | None:
+        """When the oldest row in doubt was sent."""
+        return self.in_doubt[0].since if self.in_doubt else None
+
+
+def read_ledger_state(ledger: Ledger) -> LedgerState:
+    """Read it off the ledger's totals; only batches with doubts are read row by row."""
+    by_state = dict.fromkeys(State, Totals())
+    in_doubt: list[OpenBatch] = []
+    waiting: list[OpenBatch] = []
+    batches = ledger.batches()
+    for batch in batches:
+        for state, totals in batch.by_state.items():
+            by_state[state] += totals
+        if batch.by_state[State.IN_DOUBT].rows:
+            doubts = batch.by_state[State.IN_DOUBT]
+            in_doubt.append(OpenBatch(batch.batch, batch.file, doubts, _oldest_doubt(ledger, batch)))
+        if batch.by_state[State.PENDING].rows:
+            since = batch.finished_at or batch.started_at or batch.registered_at
+            waiting.append(OpenBatch(batch.batch, batch.file, batch.by_state[State.PENDING], since, batch.stopped))
+    in_doubt.sort(key=lambda one: one.since)
+    waiting.sort(key=lambda one: one.since)
+    return LedgerState(len(batches), by_state, in_doubt, waiting)
+
+
+def _oldest_doubt(ledger: Ledger, batch: BatchSummary) -> datetime:
+    """Give when the first of a batch's doubts was sent; rows whose sending a restored ledger forgot have no time."""
+    times = [
+        time
+        for columns in ledger.row_columns(batch.batch, [State.IN_DOUBT])
+        for time in columns.sent_at
+        if time is not None
+    ]
+    return min(times, default=batch.registered_at)

@@ -1,0 +1,96 @@
+"""Health: every check of operations/health.py over the ledger that the settings name."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from batchpay.errors import BatchHeld, BatchpayError
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import location, open_ledger
+from batchpay.operations import health as checks
+from batchpay.operations.health import Finding
+from batchpay.operations.last_call import last_call_path, read_last_call, write_last_call
+from batchpay.operations.ledger_state import LedgerState, read_ledger_state
+from batchpay.settings import Settings
+
+BACKUP_EVENT = "backed up"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What monitoring expects; None is not checked."""
+
+    expect_every: timedelta | None = None
+    """A call must have completed within so long, counting banking days alone."""
+    backup_every: timedelta | None = None
+    inbox: Path | None = None
+    inbox_age: timedelta = timedelta(hours=1)
+    """A file may wait in the inbox for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """All findings of one look."""
+
+    findings: list[Finding]
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the JSON object of `health --json`, without the exit code."""
+        return {
+            "healthy": not any(one.exit_code for one in self.findings),
+            "checks": [f.as_json() for f in self.findings],
+        }
+
+
+def health(settings: Settings, limits: Limits, now: datetime) -> Health:
+    """Make every check; a ledger that can't be opened, or is the wrong one, is the first finding, not an error."""
+    findings: list[Finding] = []
+    try:
+        place = location(settings.ledger).ledger
+        findings += _ledger_findings(settings, limits, now)
+        findings.append(checks.last_call(read_last_call(last_call_path(place)), limits.expect_every, now))
+        findings.append(checks.disk(place.parent))
+    except BatchpayError as error:
+        findings.append(Finding("ledger", str(error), error.exit_code))
+    if limits.inbox is not None:
+        findings.append(checks.inbox(limits.inbox, limits.inbox_age, now))
+    return Health(findings)
+
+
+def record_call(settings: Settings, ended_at: datetime, exit_code: int) -> None:
+    """Leave word that a call that sends has ended, for the next look; raises NotUsable.
+
+    Without a ledger there is no place for it: that there is none was the call's own error.
+    """
+    path = last_call_path(location(settings.ledger).ledger)
+    if path.parent.is_dir():
+        write_last_call(path, ended_at, exit_code)
+
+
+def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[Finding]:
+    # Opened as a run opens it: what would keep a run from sending must show here.
+    with closing(open_ledger(settings.ledger)) as ledger:
+        state = read_ledger_state(ledger)
+        last_backup = max((one.at for one in ledger.events() if one.kind == BACKUP_EVENT), default=None)
+        return [
+            Finding("ledger", f"the ledger opens and holds {state.batches} batches"),
+            checks.doubts(state, now),
+            checks.waiting_batches(state, _running(ledger, state), now),
+            checks.backup(last_backup, limits.backup_every, now),
+        ]
+
+
+def _running(ledger: Ledger, state: LedgerState) -> frozenset[str]:
+    """Name the waiting batches that a run holds right now."""
+    running = set()
+    for one in state.waiting:
+        try:
+            with ledger.lock(ledger.find(one.batch).digest):
+                pass
+        except BatchHeld:
+            running.add(one.batch)
+    return frozenset(running)

@@ -1,0 +1,132 @@
+"""Health: each check in its good and its bad case, over real ledgers, and the exit code that monitoring sees."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from batchpay.operations import health as checks
+from batchpay.operations.health import banking_time
+from batchpay.operations.last_call import LastCall, last_call_path, read_last_call, write_last_call
+from batchpay.payment import State
+from batchpay.settings import GatewaySettings, Settings
+from batchpay.workflows.health import Limits, health
+from tests.support.ledger_factory import ORIGIN, Planned, add_batch, ledger_in, ledger_settings
+
+NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(gateway=GatewaySettings(base_url=ORIGIN), ledger=ledger_settings(tmp_path))
+
+
+def found(settings: Settings, limits: Limits | None = None, now: datetime | None = None) -> dict[str, checks.Finding]:
+    looked = health(settings, limits or Limits(), now or datetime.now(UTC))
+    return {one.check: one for one in looked.findings}
+
+
+def test_all_is_well(settings: Settings, tmp_path: Path) -> None:
+    """A ledger whose rows are all final: every check is good."""
+    with ledger_in(tmp_path) as ledger:
+        add_batch(ledger, [Planned(1), Planned(2, State.DECLINED)])
+    findings = found(settings)
+    assert {name: one.exit_code for name, one in findings.items()} == {
+        "ledger": 0, "doubts": 0, "batches": 0, "backup": 0, "last call": 0, "disk": 0,
+    }  # fmt: skip
+
+
+def test_a_doubt_is_told_with_its_age_rows_and_amount(settings: Settings, tmp_path: Path) -> None:
+    """One row in doubt in one of two batches: 7, with the batch to settle."""
+    with ledger_in(tmp_path) as ledger:
+        add_batch(ledger, [Planned(1)])
+        name = add_batch(ledger, [Planned(1, State.IN_DOUBT, 123456), Planned(2)], file="b.csv")
+    doubts = found(settings, now=datetime.now(UTC) + 3 * HOUR)["doubts"]
+    assert doubts.exit_code == 7
+    assert doubts.message == f"1 row in doubt, 1,234.56, the oldest for 3 h: batchpay resolve {name}"
+    assert doubts.details["batches"][0]["batch"] == name
+
+
+def test_a_stopped_batch_is_told_and_a_running_one_is_not(settings: Settings, tmp_path: Path) -> None:
+    """Pending rows: 6, unless a run holds their batch at this moment."""
+    with ledger_in(tmp_path) as ledger:
+        name = add_batch(ledger, [Planned(1), Planned(2, State.PENDING, 500)], stopped="the gateway is unreachable")
+        stopped = found(settings)["batches"]
+        assert stopped.exit_code == 6
+        assert "1 row wait to be sent, 5.00" in stopped.message or "1 row waits to be sent, 5.00" in stopped.message
+        assert "(the gateway is unreachable)" in stopped.message
+        with ledger.lock(ledger.find(name).digest):
+            running = found(settings)["batches"]
+        assert (running.exit_code, running.details["running"]) == (0, [name])
+
+
+def test_no_ledger_is_a_finding(settings: Settings) -> None:
+    """A ledger that is not there makes 5, and does not keep the other checks from being made."""
+    findings = found(settings, Limits(inbox=Path("/nowhere/inbox")))
+    assert (findings["ledger"].exit_code, findings["inbox"].exit_code) == (5, 5)
+
+
+def test_a_file_that_waits_in_the_inbox(tmp_path: Path) -> None:
+    """Whole or not, known ending or not: a file that lies there for two hours is told; control files are not."""
+    for name in ("pay.csv", "pay.csv.control.toml", "cut.part", ".hidden", "new.csv"):
+        (tmp_path / name).write_text("x")
+    for name in ("pay.csv", "cut.part"):
+        os.utime(tmp_path / name, (1, 1))
+    now = datetime.now(UTC) + timedelta(minutes=90)
+    waits = checks.inbox(tmp_path, HOUR, now)
+    assert (waits.exit_code, len(waits.details["files"])) == (6, 3)
+    assert checks.inbox(tmp_path, 2 * HOUR, now).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "hours"),
+    [
+        ("2026-11-20T22:00", "2026-11-23T08:00", 10),  # Friday to Monday: the weekend does not count
+        ("2026-11-23T02:00", "2026-11-24T02:00", 24),
+        ("2026-11-25T22:00", "2026-11-27T02:00", 4),  # over Thanksgiving
+        ("2026-11-21T10:00", "2026-11-21T11:00", 0),
+    ],
+)
+def test_time_on_banking_days(begin: str, end: str, hours: int) -> None:
+    """No alarm each weekend: only hours of banking days count."""
+    stretch = [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in (begin, end)]
+    assert banking_time(stretch[0], stretch[1]) == hours * HOUR
+
+
+def test_a_call_that_is_overdue() -> None:
+    """Never, too long ago, and lately; a call that ended with 6 is no completed one."""
+    late = LastCall(NOW, 6, NOW - 27 * HOUR)
+    assert checks.last_call(None, 26 * HOUR, NOW).exit_code == 6
+    assert checks.last_call(None, None, NOW).exit_code == 0
+    assert checks.last_call(late, 26 * HOUR, NOW).exit_code == 6
+    assert checks.last_call(late, 28 * HOUR, NOW).exit_code == 0
+    assert checks.last_call(LastCall(NOW, 6, None), 26 * HOUR, NOW).exit_code == 6
+
+
+def test_the_last_completed_call_is_kept_over_one_that_failed(tmp_path: Path) -> None:
+    """Codes 0, 3 and 7 complete; 6 keeps the time of the one before. A damaged file says that nothing is known."""
+    path = last_call_path(tmp_path / "ledger.db")
+    write_last_call(path, NOW - HOUR, 3)
+    write_last_call(path, NOW, 6)
+    assert read_last_call(path) == LastCall(NOW, 6, NOW - HOUR)
+    path.write_text("{")
+    assert read_last_call(path) is None
+
+
+def test_a_backup_that_is_overdue() -> None:
+    """Never backed up is told only where somebody expects a backup."""
+    assert checks.backup(None, None, NOW).exit_code == 0
+    assert checks.backup(None, 24 * HOUR, NOW).exit_code == 6
+    assert checks.backup(NOW - 25 * HOUR, 24 * HOUR, NOW).exit_code == 6
+    assert checks.backup(NOW - 23 * HOUR, 24 * HOUR, NOW).exit_code == 0
+
+
+def test_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Too little room for the outcomes of a run: 5."""
+    assert checks.disk(tmp_path).exit_code == 0
+    monkeypatch.setattr(checks, "DISK_FREE_BYTES_MIN", 1 << 60)
+    assert checks.disk(tmp_path).exit_code == 5
