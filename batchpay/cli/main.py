@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from pathlib import Path
@@ -13,8 +14,15 @@ import click
 from batchpay import __version__
 from batchpay.cli.commands import COMMANDS, load_command
 from batchpay.cli.context import Context, Group
-from batchpay.cli.process import ignore_signals, interrupt_on_signals, keep_output, open_standard_descriptors
+from batchpay.cli.process import (
+    ignore_signals,
+    interrupt_on_signals,
+    keep_memory_private,
+    keep_output,
+    open_standard_descriptors,
+)
 from batchpay.errors import BatchpayError
+from batchpay.text import printable
 
 _STOPPED = "stopped by a signal; safe to run again"
 
@@ -53,6 +61,7 @@ def main() -> None:
     The only place where an error becomes a line on standard error and a process ends.
     """
     os.umask(0o077)
+    keep_memory_private()
     open_standard_descriptors()
     standard_output = keep_output()
     sys.excepthook = _without_traceback
@@ -78,7 +87,9 @@ def _call(context: Context) -> int:
             return _fail(context, _STOPPED, 6)
         return _fail(context, "stopped at the prompt; nothing was done", 2)
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        click.echo(printable(shown.getvalue(), keep="\n"), err=True, nl=False)
         _tell(context, error.format_message(), error.exit_code)
         return error.exit_code
     except BatchpayError as error:
@@ -94,7 +105,7 @@ def _without_traceback(kind: type[BaseException], error: BaseException, place: T
 
 
 def _fail(context: Context, message: str, exit_code: int) -> int:
-    click.echo(f"batchpay: {' '.join(message.split())}", err=True)
+    click.echo(f"batchpay: {printable(' '.join(message.split()))}", err=True)
     _tell(context, message, exit_code)
     return exit_code
 

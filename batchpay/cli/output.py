@@ -34,7 +34,10 @@ def detail(context: Context, text: str) -> None:
 def print_json(context: Context, value: dict[str, Any]) -> None:
     """One JSON object on standard output: what the call says there, and all of it."""
     context.json_printed = True
-    click.echo(json.dumps(value, ensure_ascii=False))
+    text = json.dumps(value, ensure_ascii=False)
+    if not text.isprintable():  # JSON itself escapes only the oldest control characters, and names may hold any
+        text = "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in text)
+    click.echo(text)
 
 
 def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:

@@ -1,0 +1,100 @@
+"""What reaches a terminal: no control character of any name, whatever is printed; and what stays in memory."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from batchpay.cli import process
+from tests.support.command import Home, small_file
+
+WILD = "a\x1b]0;owned\x07\x9b31m\u202eb"
+"""A name that sets a terminal's title, its color by the eight-bit control, and turns the reading direction."""
+
+
+def steers(text: str) -> set[str]:
+    """Characters that a terminal acts on; line breaks are ours."""
+    return {character for character in text if character != "\n" and unicodedata.category(character) in ("Cc", "Cf")}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("validate", f"{WILD}.csv"),
+        ("validate", f"{WILD}.csv", "--json"),
+        ("validate", f"not-there-{WILD}.csv"),
+        ("validate", f"{WILD}.csv", f"--{WILD}"),
+        ("validate", f"{WILD}.csv", "--config", f"bad-{WILD}.toml"),
+        ("status", WILD),
+        (WILD,),
+    ],
+)
+def test_no_name_steers_the_terminal(home: Home, arguments: tuple[str, ...]) -> None:
+    """Names of files, columns, options and batches come out escaped: in results, errors, usage and JSON."""
+    small_file(home.path / f"{WILD}.csv", 3)
+    table = (home.path / f"{WILD}.csv").read_text("utf-8").replace("amount", WILD, 1)
+    (home.path / f"{WILD}.csv").write_text(table, "utf-8")
+    (home.path / f"bad-{WILD}.toml").write_text(f'["{WILD}', "utf-8")
+    home.origin = "http://127.0.0.1:9"
+    done = home.run(*arguments)
+    assert done.stdout + done.stderr
+    assert not steers(done.stdout)
+    assert not steers(done.stderr)
+    if "--json" in arguments:
+        assert isinstance(json.loads(done.stdout), dict)
+
+
+def dumps_core(*command: str, cwd: Path) -> bool:
+    """Whether a command that is killed by SIGSEGV once it says it is ready leaves a core."""
+    limits = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    reader, writer = os.pipe()
+    child = subprocess.Popen(  # its status is asked of the system below: subprocess forgets whether there was a core
+        command,
+        cwd=cwd,
+        stdout=writer,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (limits, limits)),
+    )
+    os.close(writer)
+    with os.fdopen(reader, "rb") as output:
+        assert output.readline()
+        child.send_signal(signal.SIGSEGV)
+        _, status = os.waitpid(child.pid, 0)
+        child.returncode = -os.WTERMSIG(status)
+    assert os.WTERMSIG(status) == signal.SIGSEGV
+    return os.WCOREDUMP(status)
+
+
+def test_a_crash_leaves_no_core(home: Home) -> None:
+    """A core of a crashed run held 300 account numbers and the key; now there is none, whatever the limit was."""
+    waits = "print(1, flush=True); import time; time.sleep(30)"
+    if not dumps_core(sys.executable, "-c", waits, cwd=home.path):
+        pytest.skip("this system leaves no core of any process")
+    assert not dumps_core(*home.command("sandbox", "--port", "0"), cwd=home.path)
+    assert not list(home.path.glob("core.batchpay*"))
+
+
+def test_memory_is_closed_to_other_processes() -> None:
+    """The process can't be dumped or traced, and may leave no core: each alone would not be enough everywhere."""
+    code = (
+        "import ctypes, resource; from batchpay.cli.process import keep_memory_private; keep_memory_private();"
+        "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "0 (0, 0)\n"
+
+
+def test_a_system_without_prctl_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere than on Linux the limit has to do."""
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: None)
+    process.keep_memory_private()
