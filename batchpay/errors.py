@@ -10,7 +10,9 @@
     │       ├── LedgerMissing            no ledger where one is expected
     │       ├── LedgerDamaged            not a ledger, bit rot, a broken hash chain
     │       ├── LedgerNewer              written by a later version of batchpay
-    │       └── LedgerBehind             older than its witness: a restored backup
+    │       ├── LedgerBehind             older than its witness: a restored backup
+    │       ├── LedgerOnAnotherMachine   a copy, or a ledger that was moved
+    │       └── LedgerBesideAnother      a new one would not know what the other paid
     ├── RunStopped                   6  stopped early, safe to run again
     │   ├── GatewayUnreachable
     │   └── CredentialsRefused
@@ -77,6 +79,14 @@ class LedgerNewer(LedgerNotUsable):
 
 class LedgerBehind(LedgerNotUsable):
     """The ledger is older than its witness: a restored backup that does not know of later payments."""
+
+
+class LedgerOnAnotherMachine(LedgerNotUsable):
+    """The ledger was last used on another machine: a copy would not know what the original sends."""
+
+
+class LedgerBesideAnother(LedgerNotUsable):
+    """A new ledger was to be made where another one has payments: it would not know of them."""
 
 
 class RunStopped(BatchpayError):

@@ -86,6 +86,9 @@ class LedgerSettings:
     url: str = _setting("", "path of the ledger; default in the user's state directory", environment="BATCHPAY_LEDGER")
     key_file: str = _setting("", "key of digests and encryption, mode 0600", environment="BATCHPAY_LEDGER_KEY_FILE")
     witness: str = _setting("", "append-only file apart from the ledger; default beside the key")
+    machine: str = _setting(
+        "", "this machine's identity for the ledger; else `/etc/machine-id`", environment="BATCHPAY_MACHINE"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ class PolicySettings:
     require_agreement: bool = _setting(True, "a payer who does not agree is not charged")
     past_start: bool = _setting(True, "a recurring payment can't start before today")
     duplicate_days: int = _setting(5, "days in which an equal payment of another batch is held back", least=0)
+    clock_ahead_days: int = _setting(60, "warn where the clock is so many days after the ledger's last event", least=1)
     variance: bool = _setting(True, "warn of new payees, changed accounts and unusual amounts")
     rules_off: list[str] = _setting([], "house rules (source H) switched off, as column.code")
 

@@ -28,7 +28,12 @@ COMMANDS = {
 """Module and short help of each command, so that help imports none of them. A test holds the texts together."""
 
 
-DECISIONS = frozenset({"accept_witness", "again", "reason", "release", "settle", "stale", "yes"})
+DECISIONS = frozenset(
+    {
+        "accept_machine", "accept_witness", "again", "beside_another", "lost_window_settled", "paid_elsewhere_checked",
+        "reason", "release", "settle", "stale", "yes",
+    }
+)  # fmt: skip
 """Options by which a person decides: they count on the command line alone, never out of a file or the environment."""
 
 

@@ -10,7 +10,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Context, Group, option
 from batchpay.cli.process import actor
-from batchpay.errors import WrongUse
+from batchpay.errors import LedgerBesideAnother, WrongUse
 from batchpay.text import printable
 
 
@@ -23,17 +23,33 @@ def ledger() -> None:
 
 
 @ledger.command(short_help="Make a new, empty ledger with its key and witness.")
+@option("--beside-another", is_flag=True, help="Make it though another ledger with payments is known here.")
+@option("--reason", metavar="TEXT", help="Why a second ledger is meant; needed with --beside-another.")
 @click.pass_obj
-def init(context: Context) -> int:
+def init(context: Context, beside_another: bool, reason: str | None) -> int:
     """Make a new, empty ledger, its key if there is none yet, and its witness.
 
     Keep copies of the key apart from the ledger: without it pending payments can't be read and duplicates not found.
+    A second ledger beside the witness of one with payments does not know what that one paid: on a terminal you are
+    asked, without one it takes --beside-another --reason TEXT.
 
     Example: batchpay ledger init
     """
     from batchpay.ledger.open import create_ledger
 
-    place = create_ledger(context.settings.ledger, str(actor()))
+    if beside_another:
+        _require_reason("--beside-another", reason)
+    why = reason if beside_another else None
+    try:
+        place = create_ledger(context.settings.ledger, str(actor()), why)
+    except LedgerBesideAnother as error:
+        if not output.is_terminal():
+            raise LedgerBesideAnother(f"{error} If a second ledger is meant: --beside-another --reason TEXT") from None
+        click.echo(printable(str(error)), err=True)
+        why = click.prompt("Why a second ledger is meant (nothing ends here)", default="", show_default=False, err=True)
+        if not why.strip():
+            raise
+        place = create_ledger(context.settings.ledger, str(actor()), why)
     if context.json:
         output.print_json(context, {"ledger": str(place.ledger), "key": str(place.key), "witness": str(place.witness)})
         return 0
@@ -44,34 +60,53 @@ def init(context: Context) -> int:
 
 @ledger.command(short_help="Look over the whole ledger.")
 @option("--accept-witness", is_flag=True, help="Accept a ledger that is older than its witness, or has none.")
-@option("--reason", metavar="TEXT", help="Why it is accepted; needed with --accept-witness.")
+@option("--accept-machine", is_flag=True, help="Accept a ledger that was last used on another machine.")
+@option("--lost-window-settled", is_flag=True, help="Say that what a restored ledger lost was looked up and is known.")
+@option("--reason", metavar="TEXT", help="Why, or how it is known; needed with each of these.")
 @click.pass_obj
-def check(context: Context, accept_witness: bool, reason: str | None) -> int:
+def check(
+    context: Context, accept_witness: bool, accept_machine: bool, lost_window_settled: bool, reason: str | None
+) -> int:
     """Look over the whole ledger: structure, history, totals, payloads, witness. Exit code 5 if anything is wrong.
 
     --accept-witness is for a ledger brought back from a backup, or moved without its witness. It may not know of
-    payments made since: every row that it would send becomes a row in doubt, for a person to look at.
+    payments made since: every row that it would send becomes a row in doubt, for a person to look at, and no new file
+    is registered (exit code 8) until --lost-window-settled. --accept-machine is for one that was moved to this machine;
+    where the other machine may have gone on sending, give --accept-witness as well.
 
     Example: batchpay ledger check
     """
-    from batchpay.ledger.open import accept_ledger, open_ledger
+    from batchpay.ledger import open as door
 
-    marked_in_doubt = 0
+    settings, who, marked_in_doubt = context.settings.ledger, str(actor()), 0
     if accept_witness:
-        if not reason:
-            raise WrongUse("--accept-witness needs --reason TEXT: it stays in the ledger's history")
-        marked_in_doubt = accept_ledger(context.settings.ledger, str(actor()), reason)
+        accepted = door.accept_witness(settings, who, _require_reason("--accept-witness", reason))
+        marked_in_doubt = accepted.marked_in_doubt
         output.say(context, f"accepted; rows that are in doubt now: {marked_in_doubt}")
-    with closing(open_ledger(context.settings.ledger, read_only=True)) as opened:
-        problems = opened.check()
+        output.say(context, f"{accepted.lost}; new files wait until somebody says --lost-window-settled")
+    if accept_machine:
+        door.accept_machine(settings, who, _require_reason("--accept-machine", reason))
+        output.say(context, "accepted as this machine's own; the other machine must send no more from it")
+    if lost_window_settled:
+        door.settle_lost_window(settings, who, _require_reason("--lost-window-settled", reason))
+        output.say(context, "settled; new files are registered again")
+    with closing(door.open_ledger(settings, read_only=True)) as opened:
+        problems, lost = opened.check(), opened.lost_window()
+    code = 5 if problems else 8 if lost and not accept_witness else 0
     if context.json:
-        output.print_json(
-            context, {"problems": problems, "doubted": marked_in_doubt, "exit_code": 5 if problems else 0}
-        )
+        document = {"problems": problems, "doubted": marked_in_doubt, "lost": str(lost) if lost else None}
+        output.print_json(context, document | {"exit_code": code})
     else:
-        for problem in problems or ["the ledger is in order"]:
-            click.echo(printable(problem))
-    return 5 if problems else 0
+        waiting = [f"new files wait for a person: {lost}"] if lost else []
+        for line in [*problems, *waiting] or ["the ledger is in order"]:
+            click.echo(printable(line))
+    return code
+
+
+def _require_reason(name: str, reason: str | None) -> str:
+    if not (reason or "").strip():
+        raise WrongUse(f"{name} needs --reason TEXT: it stays in the ledger's history")
+    return str(reason)
 
 
 @ledger.command(short_help="Write a consistent copy of the ledger.")

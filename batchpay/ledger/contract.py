@@ -24,6 +24,7 @@ from batchpay.ledger.records import (
     Event,
     LedgerRow,
     Lookup,
+    LostWindow,
     NewBatch,
     PayeeFacts,
     PaymentColumns,
@@ -199,6 +200,12 @@ class Ledger(Protocol):
         """Settle rows in doubt, all or none, as one event; raises WrongUse if one isn't in doubt."""
 
     # Care
+
+    opened_after_s: float
+    """Seconds between the ledger's last event and this opening: a clock that is far ahead shows here."""
+
+    def lost_window(self) -> LostWindow | None:
+        """Tell what a restored ledger may not know, while no person has settled it: nothing new is registered then."""
 
     def check(self) -> list[str]:
         """Look over the whole ledger: what is wrong with it, a line each; empty when all is well."""

@@ -70,6 +70,10 @@ class Keys:
         message = b"".join(len(part).to_bytes(8) + part for part in parts)
         return hmac.digest(self._subkey(f"mac {purpose}"), message, "sha256")
 
+    def machine_mark(self, machine: str) -> str:
+        """Keyed digest of a machine's identity, which systemd asks not to hand around."""
+        return self.mac("machine", machine.encode()).hex()[:16]
+
     def seal_values(self, kind: str, values: tuple[int | str | None, ...]) -> bytes:
         """Authenticate what a record holds: 16 bytes of keyed BLAKE2b."""
         return hashlib.blake2b(repr(values).encode(), key=self._subkey(f"values {kind}"), digest_size=16).digest()

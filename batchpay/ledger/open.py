@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from batchpay.errors import SettingsNotUsable
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import LedgerPaths
+from batchpay.ledger.machine import machine_name
+from batchpay.ledger.records import AcceptedWitness, LedgerPaths
 from batchpay.ledger.sqlite import opening
 from batchpay.settings import LedgerSettings
 
@@ -26,17 +27,32 @@ def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_
     `create_as` names who makes one where there is none (for a gateway on loopback only). A ledger opened `read_only`
     can be looked at even if it is older than its witness. Raises LedgerNotUsable.
     """
-    return opening.open_ledger(location(settings), create_as=create_as, read_only=read_only)
+    return opening.open_ledger(location(settings), machine_name(settings), create_as=create_as, read_only=read_only)
 
 
-def create_ledger(settings: LedgerSettings, who: str) -> LedgerPaths:
+def create_ledger(settings: LedgerSettings, who: str, beside_another: str | None = None) -> LedgerPaths:
     """Make a new, empty ledger, its key if there is none yet, and its witness; returns where they are.
 
-    Never over an existing ledger, and never where a witness remembers one with payments. Raises LedgerNotUsable.
+    Never over an existing ledger, and never where a witness remembers one with payments. Where another ledger's witness
+    lies beside the key it takes a person's reason, `beside_another`; else it raises LedgerBesideAnother before it has
+    written anything. Raises LedgerNotUsable.
     """
-    return opening.create_ledger(location(settings), who)
+    return opening.create_ledger(location(settings), machine_name(settings), who, beside_another)
 
 
-def accept_ledger(settings: LedgerSettings, who: str, why: str) -> int:
-    """Accept a ledger without, or older than, its witness: rows it would send become in doubt. Returns how many."""
-    return opening.accept_ledger(location(settings), who, why)
+def accept_witness(settings: LedgerSettings, who: str, why: str) -> AcceptedWitness:
+    """Accept a ledger without, or older than, its witness: rows that it would send become in doubt.
+
+    From then on nothing new is registered until `settle_lost_window`.
+    """
+    return opening.accept_witness(location(settings), machine_name(settings), who, why)
+
+
+def accept_machine(settings: LedgerSettings, who: str, why: str) -> None:
+    """Accept a ledger that was last used on another machine, as this machine's; raises WrongUse where it was not."""
+    opening.accept_machine(location(settings), machine_name(settings), who, why)
+
+
+def settle_lost_window(settings: LedgerSettings, who: str, why: str) -> None:
+    """Record a person's word that what a restored ledger lost is known; raises WrongUse where nothing is open."""
+    opening.settle_lost_window(location(settings), machine_name(settings), who, why)

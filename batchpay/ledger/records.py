@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.payment import Answer, State, Totals
+from batchpay.text import instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,32 @@ class LedgerPaths:
     ledger: Path
     key: Path
     witness: Path
+
+
+@dataclass(frozen=True, slots=True)
+class LostWindow:
+    """What a restored ledger may not know."""
+
+    since: datetime
+    """Time of its last event: what was done later is lost."""
+    first_event: int
+    last_event: int | None
+    """None: nobody knows how many events are lost."""
+
+    def __str__(self) -> str:
+        since = f"what was done since {instant(self.since)}"
+        if self.last_event is None:
+            return f"{since} may be lost, and nobody knows how many events"
+        return f"events {self.first_event} to {self.last_event} are lost: {since}"
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedWitness:
+    """What came of accepting a ledger that its witness does not confirm."""
+
+    marked_in_doubt: int
+    """Rows that it would have sent, which are in doubt now."""
+    lost: LostWindow
 
 
 @dataclass(frozen=True, slots=True)

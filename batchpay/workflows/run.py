@@ -100,6 +100,7 @@ def run_batch(
             f"batch {batch.batch} is meant for {batch.origin}, the settings name {settings.gateway.base_url}"
         )
     stop, sending = request.stop, False
+    _warn_of_clock(ledger, settings, progress)
     with request.owner.running(stop):
         run = ledger.start(batch.batch, str(actor), request.why)
         if run.recovered:
@@ -133,6 +134,12 @@ def run_batch(
             run.close()
             raise
         return _with_results(ledger, finished, request.results)
+
+
+def _warn_of_clock(ledger: Ledger, settings: Settings, progress: Progress) -> None:
+    days = int(ledger.opened_after_s // 86_400)
+    if days > settings.policy.clock_ahead_days:
+        progress.say(f"the clock is {days} days after the ledger's last event: is the date right?")
 
 
 def _to_send(ledger: Ledger, batch: BatchSummary, held_back: HeldBack) -> Totals:

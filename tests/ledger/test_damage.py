@@ -10,7 +10,7 @@ import pytest
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import accept_ledger
+from batchpay.ledger.open import accept_witness
 from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite import audit
 from batchpay.ledger.sqlite.store import connect
@@ -278,7 +278,7 @@ def test_a_lost_acceptance_needs_name_and_reason(used: LedgerFactory) -> None:
     """Nobody accepts a ledger anonymously."""
     for who, why in (("", "x"), ("ada", " ")):
         with pytest.raises(WrongUse, match="named person"):
-            accept_ledger(used.settings, who, why)
+            accept_witness(used.settings, who, why)
 
 
 def test_a_spilled_outcome_counts_for_its_own_attempt_only(ledger_factory: LedgerFactory) -> None:

@@ -252,4 +252,4 @@ def test_the_command_line_cares_for_the_ledger(registered: LedgerFactory, argume
     )  # fmt: skip
     assert done.returncode == code, done.stderr
     if "--json" in arguments:
-        assert json.loads(done.stdout) == {"problems": [], "doubted": 0, "exit_code": 0}
+        assert json.loads(done.stdout) == {"problems": [], "doubted": 0, "lost": None, "exit_code": 0}

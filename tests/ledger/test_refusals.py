@@ -18,7 +18,7 @@ from batchpay.errors import (
     LedgerNotUsable,
     SettingsNotUsable,
 )
-from batchpay.ledger.open import accept_ledger, create_ledger, location, open_ledger
+from batchpay.ledger.open import accept_witness, create_ledger, location, open_ledger
 from batchpay.ledger.sqlite import opening, schema
 from batchpay.ledger.sqlite.preconditions import network_file_system
 from batchpay.ledger.sqlite.store import lock_path
@@ -214,7 +214,7 @@ def test_a_ledger_locked_by_another_program_is_refused(closed: LedgerFactory) ->
     holder = sqlite3.connect(closed.path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerNotUsable, match="locked"):
-        opening._open(place, read_only=False, trusts_witness=True, wait_s=0.05)
+        opening._open(place, None, wait_s=0.05)
     holder.close()
     script = (
         "import fcntl,sys; f=open(sys.argv[1],'a'); fcntl.flock(f, fcntl.LOCK_EX); print('held',flush=True); input()"
@@ -225,7 +225,7 @@ def test_a_ledger_locked_by_another_program_is_refused(closed: LedgerFactory) ->
         assert process.stdout is not None
         process.stdout.readline()
         with pytest.raises(LedgerNotUsable, match="locked"):
-            opening._open(place, read_only=False, trusts_witness=True, wait_s=0.05)
+            opening._open(place, None, wait_s=0.05)
         process.kill()
     assert closed.open().registration_count() == 1
 
@@ -298,7 +298,7 @@ def test_a_restored_backup_is_refused_until_a_person_accepts_it(closed: LedgerFa
         closed.open()
     assert closed.open(read_only=True).check() != []
     closed.close()
-    assert accept_ledger(closed.settings, "ben", "the disk died") == 3
+    assert accept_witness(closed.settings, "ben", "the disk died").marked_in_doubt == 3
     ledger = closed.open()
     assert ledger.find(name).by_state[State.IN_DOUBT].rows == 3
     assert ledger.check() == []

@@ -21,6 +21,7 @@ from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, Rejec
 from batchpay.ledger.sqlite import plans
 from batchpay.ledger.sqlite.encoding import DIRECTION_CODES, now_ms, row_id
 from batchpay.ledger.sqlite.preconditions import translated
+from batchpay.ledger.sqlite.restoring import require_settled
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.states import NEW, STATE_CODES, require, require_person
 from batchpay.ledger.totals import TotalsDelta
@@ -224,6 +225,7 @@ def registering(store: Store, batch: NewBatch, who: str) -> Iterator[SqliteRegis
     transaction = store.begin()
     try:
         with translated(store.place.ledger):
+            require_settled(transaction.connection)
             writing = SqliteRegistering(store, transaction, batch, who)
     except BaseException:
         transaction.rollback()
@@ -257,6 +259,7 @@ def release(
     require("released", _REJECTED, _PENDING)
     require_person("released", who, why)
     with store.transaction() as transaction:
+        require_settled(transaction.connection)
         if registration_count(transaction.connection) != registration_count_seen:
             raise RegisteredMeanwhile(_MEANWHILE)
         writer = ChunkWriter(store, transaction, batch)

@@ -20,6 +20,7 @@ from batchpay.ledger.records import (
     Event,
     LedgerRow,
     Lookup,
+    LostWindow,
     NewBatch,
     PayeeFacts,
     PaymentColumns,
@@ -27,7 +28,16 @@ from batchpay.ledger.records import (
     RowColumns,
     SignOff,
 )
-from batchpay.ledger.sqlite import audit, batch_writer, duplicate_lookup, payee_history, plans, reading, resolution
+from batchpay.ledger.sqlite import (
+    audit,
+    batch_writer,
+    duplicate_lookup,
+    payee_history,
+    plans,
+    reading,
+    resolution,
+    restoring,
+)
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.batch_replay import check_batch
 from batchpay.ledger.sqlite.run import SqliteRun
@@ -38,7 +48,8 @@ from batchpay.payment import State
 class SqliteLedger:
     """See contract.Ledger."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, opened_after_s: float) -> None:
+        self.opened_after_s = opened_after_s
         self._store = store
         self._held: set[bytes] = set()
         self._runs: list[SqliteRun] = []
@@ -163,6 +174,10 @@ class SqliteLedger:
 
     def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
         return resolution.resolve(self._store, reading.batch_number(self._store, batch)[0], decisions, who, why)
+
+    def lost_window(self) -> LostWindow | None:
+        with self._store.reading() as connection:
+            return restoring.open_lost_window(connection)
 
     def check(self) -> list[str]:
         return audit.check(self._store)

@@ -6,33 +6,48 @@ import hashlib
 import os
 import secrets
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 
 from batchpay.errors import (
     BatchpayError,
+    LedgerBesideAnother,
     LedgerDamaged,
     LedgerMissing,
     LedgerNewer,
     LedgerNotUsable,
+    LedgerOnAnotherMachine,
 )
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
-from batchpay.ledger.records import LedgerPaths
-from batchpay.ledger.sqlite import resolution, schema
+from batchpay.ledger.records import AcceptedWitness, LedgerPaths
+from batchpay.ledger.sqlite import restoring, schema
 from batchpay.ledger.sqlite.audit import check_at_opening
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.encoding import now_ms
 from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.sqlite.preconditions import check_directory, check_file, translated
 from batchpay.ledger.sqlite.store import LOCK_WAIT_S, FileLock, Store, connect, lock_path
-from batchpay.ledger.sqlite.witness import Witness, WitnessRecord
+from batchpay.ledger.sqlite.witness import Witness, WitnessRecord, witnesses_of_others
 from batchpay.settings import LedgerSettings, config_directory, state_directory
 from batchpay.writing.atomic import sync_directory
 
+LOOPBACK = "made by itself for a gateway on loopback"
+"""Why a ledger for rehearsals needs nobody's word to stand beside another one."""
+CLOCK_BEHIND_S_MAX = 3600.0
 SQLITE_LEAST = (3, 38, 0)
 """STRICT tables, RETURNING, and JSON functions in every build."""
+
+
+class Check(Enum):
+    """What is looked at before a ledger is written to, unless a person accepts it."""
+
+    WITNESS = "witness"
+    MACHINE = "machine"
+    CLOCK = "clock"
 
 
 def location(settings: LedgerSettings) -> LedgerPaths:
@@ -53,24 +68,27 @@ def location(settings: LedgerSettings) -> LedgerPaths:
     return LedgerPaths(ledger, key, witness)
 
 
-def open_ledger(place: LedgerPaths, *, create_as: str | None = None, read_only: bool = False) -> SqliteLedger:
+def open_ledger(
+    place: LedgerPaths, machine: str | None, *, create_as: str | None = None, read_only: bool = False
+) -> SqliteLedger:
     if create_as is not None and not read_only and not os.path.lexists(place.ledger):
         try:
-            create_ledger(place, create_as)
+            create_ledger(place, machine, create_as, LOOPBACK)
         except LedgerNotUsable:
             # Another process may have made it at the same moment.
             if not os.path.lexists(place.ledger):
                 raise
-    return _open(place, read_only=read_only, trusts_witness=True)
+    return _open(place, machine, read_only=read_only)
 
 
-def create_ledger(place: LedgerPaths, who: str) -> LedgerPaths:
+def create_ledger(place: LedgerPaths, machine: str | None, who: str, beside_another: str | None) -> LedgerPaths:
     """See batchpay.ledger.open; a witness that remembers payments says that the ledger's disk may not be mounted."""
+    keys = _look_before_creation(place, beside_another)
     make_private_directory(place.ledger.parent)
     check_directory(place.ledger.parent)
-    if not os.path.lexists(place.key):
+    if keys is None:
         create_key_file(place.key)
-    keys = load_keys(place.key)
+        keys = load_keys(place.key)
     with translated(place.ledger):
         lock = FileLock(lock_path(place))
     try:
@@ -86,28 +104,54 @@ def create_ledger(place: LedgerPaths, who: str) -> LedgerPaths:
         if remembered is None and os.path.lexists(place.witness):
             raise LedgerNotUsable(f"the witness {place.witness} is of another key; to begin anew, move it away")
         with translated(place.ledger):
-            _write_new(place, keys, who)
+            _write_new(place, keys, machine, who, beside_another)
     finally:
         lock.close()
     return place
 
 
-def accept_ledger(place: LedgerPaths, who: str, why: str) -> int:
-    ledger = _open(place, read_only=False, trusts_witness=False)
-    try:
-        return resolution.accept_witness(ledger._store, who, why)
-    finally:
-        ledger.close()
+def accept_witness(place: LedgerPaths, machine: str | None, who: str, why: str) -> AcceptedWitness:
+    with closing(_open(place, machine, unchecked=frozenset(Check))) as ledger:
+        return restoring.accept_witness(ledger._store, who, why)
 
 
-def _write_new(place: LedgerPaths, keys: Keys, who: str) -> None:
+def accept_machine(place: LedgerPaths, machine: str | None, who: str, why: str) -> None:
+    with closing(_open(place, machine, unchecked=frozenset({Check.MACHINE, Check.CLOCK}))) as ledger:
+        restoring.accept_machine(ledger._store, who, why)
+
+
+def settle_lost_window(place: LedgerPaths, machine: str | None, who: str, why: str) -> None:
+    with closing(_open(place, machine)) as ledger:
+        restoring.settle_lost_window(ledger._store, who, why)
+
+
+def _look_before_creation(place: LedgerPaths, beside_another: str | None) -> Keys | None:
+    """Refuse a new ledger where another one has payments; gives the key if there is one. Writes nothing."""
+    if os.path.lexists(place.ledger):
+        raise LedgerNotUsable(f"there is a ledger at {place.ledger} already")
+    keys = load_keys(place.key) if os.path.lexists(place.key) else None
+    if keys is None and os.path.lexists(place.witness):
+        raise LedgerNotUsable(
+            f"the witness {place.witness} remembers a ledger, and its key {place.key} is not there: is its disk "
+            "mounted? Without the key nobody can tell what was paid; to begin anew, move the witness away"
+        )
+    others = witnesses_of_others(place, keys)
+    if others and beside_another is None:
+        raise LedgerBesideAnother(
+            f"{others[0]} is the witness of another ledger with payments, and a new one at {place.ledger} would not "
+            "know what that one paid: does ledger.url name the right place?"
+        )
+    return keys
+
+
+def _write_new(place: LedgerPaths, keys: Keys, machine: str | None, who: str, why: str | None) -> None:
     """Write under another name and rename, the witness first: a crash leaves either no ledger or a whole one."""
     temporary = place.ledger.with_name(place.ledger.name + ".new")
     for left_over in ("", "-wal", "-shm", "-journal"):
         Path(f"{temporary}{left_over}").unlink(missing_ok=True)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     ledger_id = secrets.token_hex(16)
-    event = (1, now_ms(), None, "created", who, None, "{}")
+    event = (1, now_ms(), None, "created", who, why, "{}")
     mac = event_mac(keys, FIRST_MAC, event)
     connection = connect(temporary, "rw", 0)
     try:
@@ -120,12 +164,20 @@ def _write_new(place: LedgerPaths, keys: Keys, who: str) -> None:
         connection.execute("COMMIT")
     finally:
         connection.close()
-    Witness(place.witness, keys).replace(WitnessRecord(ledger_id, 1, mac))
+    mark = keys.machine_mark(machine) if machine else None
+    Witness(place.witness, keys).replace(WitnessRecord(ledger_id, 1, mac, mark))
     temporary.replace(place.ledger)
     sync_directory(place.ledger.parent)
 
 
-def _open(place: LedgerPaths, *, read_only: bool, trusts_witness: bool, wait_s: float = LOCK_WAIT_S) -> SqliteLedger:
+def _open(
+    place: LedgerPaths,
+    machine: str | None,
+    *,
+    read_only: bool = False,
+    unchecked: frozenset[Check] = frozenset(),
+    wait_s: float = LOCK_WAIT_S,
+) -> SqliteLedger:
     if sqlite3.sqlite_version_info < SQLITE_LEAST:
         least = ".".join(map(str, SQLITE_LEAST[:2]))
         raise LedgerNotUsable(f"SQLite {sqlite3.sqlite_version} is too old; {least} is needed")
@@ -136,17 +188,40 @@ def _open(place: LedgerPaths, *, read_only: bool, trusts_witness: bool, wait_s: 
         _check_version(store, read_only=read_only)
         with store.reading() as connection:
             meta = dict(connection.execute("SELECT name, value FROM meta"))
+            last_at = connection.execute("SELECT at FROM event ORDER BY number DESC LIMIT 1").fetchone()
         if meta.get("key id") != keys.key_id:
             raise LedgerNotUsable(f"the key {place.key} is not the key of the ledger {place.ledger}")
         store.ledger_id = meta.get("ledger id", "")
+        store.machine = keys.machine_mark(machine) if machine else None
+        opened_after_s = (now_ms() - last_at[0]) / 1000 if last_at else 0.0
         if not read_only:
-            if trusts_witness:
+            if Check.WITNESS not in unchecked:
                 check_at_opening(store)
+            if Check.MACHINE not in unchecked:
+                _check_machine(store)
+            if Check.CLOCK not in unchecked and opened_after_s < -CLOCK_BEHIND_S_MAX:
+                raise LedgerNotUsable(
+                    f"the clock of this machine is {-opened_after_s / 3600:.0f} hours before the ledger's last event; "
+                    "set the clock, nothing was sent"
+                )
             _probe(store)
     except BaseException:
         store.close()
         raise
-    return SqliteLedger(store)
+    return SqliteLedger(store, opened_after_s)
+
+
+def _check_machine(store: Store) -> None:
+    """Refuse a ledger that was last used on another machine; a machine without an identity leaves what is known."""
+    record = store.witness.read()
+    known = record.machine if record else None
+    if store.machine is None:
+        store.machine = known
+    elif known is not None and known != store.machine:
+        raise LedgerOnAnotherMachine(
+            f"the ledger {store.place.ledger} was last used on another machine, nothing was sent: if that one sends no "
+            'more from it, a named person may accept this one: batchpay ledger check --accept-machine --reason "…"'
+        )
 
 
 def _check_version(store: Store, *, read_only: bool) -> None:

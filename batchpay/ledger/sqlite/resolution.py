@@ -1,4 +1,4 @@
-"""What named persons do to rows: settle those in doubt, and accept a ledger whose witness disagrees."""
+"""What named persons do to rows in doubt: they settle them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite.encoding import now_ms
 from batchpay.ledger.sqlite.payee_history import remember_payees
 from batchpay.ledger.sqlite.store import Store
-from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, SENDING, Mover
+from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, Mover
 from batchpay.ledger.states import STATE_CODES, IllegalMove
-
-RESTORED_REASON = "the ledger was accepted without its witness: payments made since may be unknown to it"
 
 
 def resolve(store: Store, batch: int, decisions: Sequence[Decision], who: str, why: str) -> int:
@@ -41,28 +39,3 @@ def resolve(store: Store, batch: int, decisions: Sequence[Decision], who: str, w
         references = {str(one.row): one.gateway_reference for one in decisions if one.gateway_reference}
         mover.finish(**({"references": references} if references else {}))
     return len(decisions)
-
-
-def accept_witness(store: Store, who: str, why: str) -> int:
-    """Accept the ledger as it stands and make its witness agree.
-
-    It may be a restored backup that does not know of payments made since: every row that it would send becomes a row in
-    doubt, for a person to look at. Returns how many.
-    """
-    if not who.strip() or not why.strip():
-        raise WrongUse("a ledger is accepted by a named person, with a reason")
-    marked_in_doubt = 0
-    testimony = store.witness.read()
-    with store.transaction() as transaction:
-        for (batch,) in transaction.execute("SELECT id FROM batch ORDER BY id").fetchall():
-            mover = Mover(transaction, batch, "doubted", who, RESTORED_REASON)
-            for state in (PENDING, SENDING):
-                for row in mover.ids_in(state):
-                    mover.move(row, state, IN_DOUBT)
-                    mover.note_attempt(row, IN_DOUBT, RESTORED_REASON, at=None)
-                    marked_in_doubt += 1
-            mover.finish()
-        witnessed = testimony.number if testimony else None
-        transaction.event("witness accepted", None, who, why, {"doubted": marked_in_doubt, "witnessed": witnessed})
-        transaction.replaces_witness = True
-    return marked_in_doubt

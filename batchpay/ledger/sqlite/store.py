@@ -105,6 +105,8 @@ class Store:
         self.witness = Witness(place.witness, keys)
         self.wait_s = wait_s
         self.ledger_id = ""
+        self.machine: str | None = None
+        """What the witness remembers of the machine: this one's identity, or the last known where it has none."""
         self._process = os.getpid()
         self._turn = threading.Lock()
         self._broken: str | None = None
@@ -303,7 +305,7 @@ class Transaction:
         event = (number + 1, now_ms(), batch, kind, who, why, event_text(detail))
         mac = event_mac(self._store.keys, before, event)
         self.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*event, mac))
-        self._last = WitnessRecord(self._store.ledger_id, number + 1, mac)
+        self._last = WitnessRecord(self._store.ledger_id, number + 1, mac, self._store.machine)
 
     def commit(self) -> None:
         """Make it durable, then tell the witness; on an error nothing more may be written by this ledger object."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys
+from batchpay.ledger.records import LedgerPaths
 from batchpay.writing.atomic import sync_directory
 
 _SLOT_BYTES = 512
@@ -27,6 +28,8 @@ class WitnessRecord:
     ledger_id: str
     number: int
     mac: bytes
+    machine: str | None = None
+    """Keyed digest of the machine that wrote it; None where that machine has no identity."""
 
 
 class Witness:
@@ -104,12 +107,41 @@ class Witness:
 
     def _record(self, testimony: WitnessRecord) -> bytes:
         text = f"{_WORD} {testimony.ledger_id} {testimony.number} {testimony.mac.hex()}"
+        if testimony.machine is not None:
+            text += f" {testimony.machine}"
         proof = self._keys.mac("witness", text.encode()).hex()
         return f"{text} {proof}\n".encode().ljust(_SLOT_BYTES, b"\0")
 
     def _parse(self, record: bytes) -> WitnessRecord | None:
         text, _, proof = record.rstrip(b"\0").rstrip(b"\n").rpartition(b" ")
         words = text.decode("ascii", "replace").split(" ")
-        if proof != self._keys.mac("witness", text).hex().encode() or len(words) != 4:
+        if proof != self._keys.mac("witness", text).hex().encode() or len(words) not in (4, 5):
             return None
-        return WitnessRecord(words[1], int(words[2]), bytes.fromhex(words[3]))
+        return WitnessRecord(words[1], int(words[2]), bytes.fromhex(words[3]), *words[4:])
+
+
+def witnesses_of_others(place: LedgerPaths, keys: Keys | None) -> list[Path]:
+    """Find, where key and witness lie, the witnesses of other ledgers that have payments.
+
+    Without a key, or under another one, nobody can tell what a witness remembers: it counts.
+    """
+    found: list[Path] = []
+    for folder in sorted({place.key.parent, place.witness.parent}):
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if path == place.witness or not _is_witness(path):
+                continue
+            record = Witness(path, keys).read() if keys else None
+            if record is None or record.number > 1:
+                found.append(path)
+    return found
+
+
+def _is_witness(path: Path) -> bool:
+    try:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size != 2 * _SLOT_BYTES:
+            return False
+        with path.open("rb") as file:
+            slots = (file.read(_SLOT_BYTES), file.read(_SLOT_BYTES))
+    except OSError as error:
+        raise LedgerNotUsable(f"{path} can't be read: {error.strerror}") from None
+    return any(slot.startswith(_WORD.encode()) for slot in slots)

@@ -1,0 +1,100 @@
+"""A ledger that may not be the one that knows: restored from a backup, copied to another machine, brought back.
+
+Each such ledger sends nothing until a named person has said so, and a restored one registers nothing new until a person
+has said that what it lost is known.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from batchpay.errors import WaitingForPerson, WrongUse
+from batchpay.ledger.records import AcceptedWitness, LostWindow
+from batchpay.ledger.sqlite.encoding import to_datetime
+from batchpay.ledger.sqlite.store import Store
+from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, SENDING, Mover
+
+RESTORED_REASON = "the ledger was accepted without its witness: payments made since may be unknown to it"
+ACCEPTED = "witness accepted"
+SETTLED = "lost window settled"
+_LAST = "SELECT number, at FROM event ORDER BY number DESC LIMIT 1"
+_LATEST = "SELECT kind, detail FROM event WHERE kind IN (?, ?) AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
+
+
+def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
+    """Accept the ledger as it stands and make its witness agree.
+
+    It may be a restored backup that does not know of payments made since: every row that it would send becomes a row in
+    doubt, for a person to look at, and what it lost is written down. The machine that the witness names stays.
+    """
+    _require_person(who, why)
+    marked_in_doubt = 0
+    record = store.witness.read()
+    of_this_ledger = record is not None and record.ledger_id == store.ledger_id
+    if record is not None and of_this_ledger and record.machine is not None:
+        store.machine = record.machine
+    with store.transaction() as transaction:
+        last, at = transaction.execute(_LAST).fetchone()
+        for (batch,) in transaction.execute("SELECT id FROM batch ORDER BY id").fetchall():
+            mover = Mover(transaction, batch, "doubted", who, RESTORED_REASON)
+            for state in (PENDING, SENDING):
+                for row in mover.ids_in(state):
+                    mover.move(row, state, IN_DOUBT)
+                    mover.note_attempt(row, IN_DOUBT, RESTORED_REASON, at=None)
+                    marked_in_doubt += 1
+            mover.finish()
+        witnessed = record.number if record is not None and of_this_ledger and record.number > last else None
+        transaction.event(
+            ACCEPTED, None, who, why,
+            {"doubted": marked_in_doubt, "last": last, "since": at, "witnessed": witnessed},
+        )  # fmt: skip
+        transaction.replaces_witness = True
+    return AcceptedWitness(marked_in_doubt, LostWindow(to_datetime(at), last + 1, witnessed))
+
+
+def accept_machine(store: Store, who: str, why: str) -> None:
+    """See batchpay.ledger.open."""
+    _require_person(who, why)
+    record = store.witness.read()
+    if store.machine is None or record is None or record.machine in (None, store.machine):
+        raise WrongUse("the ledger was not last used on another machine; there is nothing to accept")
+    with store.transaction() as transaction:
+        transaction.event("machine accepted", None, who, why, {"before": record.machine, "after": store.machine})
+        transaction.replaces_witness = True
+
+
+def settle_lost_window(store: Store, who: str, why: str) -> None:
+    """See batchpay.ledger.open."""
+    _require_person(who, why)
+    with store.transaction() as transaction:
+        if open_lost_window(transaction.connection) is None:
+            raise WrongUse("no part of this ledger is lost that nobody has settled; there is nothing to settle")
+        transaction.event(SETTLED, None, who, why, {})
+
+
+def open_lost_window(connection: sqlite3.Connection) -> LostWindow | None:
+    """Find what the ledger may not know and no person has settled yet.
+
+    An acceptance by an earlier version did not write down what was lost; it holds nothing back.
+    """
+    kind, detail = connection.execute(_LATEST, (ACCEPTED, SETTLED)).fetchone() or (SETTLED, "{}")
+    known = json.loads(detail)
+    if kind == SETTLED or "since" not in known:
+        return None
+    return LostWindow(to_datetime(known["since"]), known["last"] + 1, known["witnessed"])
+
+
+def require_settled(connection: sqlite3.Connection) -> None:
+    """Raise WaitingForPerson where a restored ledger may not know that what is to be registered was paid."""
+    lost = open_lost_window(connection)
+    if lost is not None:
+        raise WaitingForPerson(
+            f"the ledger was restored: {lost}; nothing new is registered before a person has looked what was paid: "
+            'batchpay ledger check --lost-window-settled --reason "…"'
+        )
+
+
+def _require_person(who: str, why: str) -> None:
+    if not who.strip() or not why.strip():
+        raise WrongUse("a ledger is accepted by a named person, with a reason")

@@ -1,0 +1,364 @@
+"""A ledger that was copied, restored or replaced sends nothing new until a named person has said so."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from batchpay.cli.main import cli
+from batchpay.errors import (
+    LedgerBehind,
+    LedgerBesideAnother,
+    LedgerNotUsable,
+    LedgerOnAnotherMachine,
+    WaitingForPerson,
+    WrongUse,
+)
+from batchpay.ledger import machine
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import accept_machine, accept_witness, create_ledger, open_ledger, settle_lost_window
+from batchpay.ledger.records import BatchSummary
+from batchpay.ledger.sqlite import opening
+from batchpay.payment import Actor, State, Totals
+from batchpay.sending.pacing import Throttle
+from batchpay.sending.sender import Tally
+from batchpay.settings import Credentials, GatewaySettings, LedgerSettings, Secret, Settings
+from batchpay.workflows.run import RunRequest, run_batch
+from tests.ledger.batches import ACCEPTED, columns, register, rejected
+from tests.ledger.conftest import LedgerFactory
+
+_ACTOR = Actor("ada", "test")
+
+
+class _Said:
+    """A progress that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def begin(self, batch: BatchSummary, to_send: Totals) -> None:
+        """Sending starts."""
+
+    def update(self, tally: Tally, throttle: Throttle) -> None:
+        """Some rows went."""
+
+    def say(self, text: str) -> None:
+        """Keep it."""
+        self.lines.append(text)
+
+
+@pytest.fixture
+def closed(ledger_factory: LedgerFactory) -> LedgerFactory:
+    """A closed ledger of machine `one` with a batch of three pending rows and a rejected one."""
+    ledger_factory.settings = as_machine(ledger_factory, "one")
+    register(ledger_factory.create(), columns(ledger_factory.open(), [1, 2, 3]), rejected([4]))
+    ledger_factory.close()
+    return ledger_factory
+
+
+def as_machine(factory: LedgerFactory, name: str) -> LedgerSettings:
+    """The same ledger's settings on another machine."""
+    old = factory.settings
+    return LedgerSettings(url=old.url, key_file=old.key_file, witness=old.witness, machine=name)
+
+
+def send(ledger: Ledger, rows: list[int]) -> None:
+    """Send some rows of the latest batch."""
+    batch = ledger.find(None)
+    with ledger.lock(batch.digest):
+        run = ledger.start(batch.batch, "ada")
+        run.commit(rows, [])
+        run.commit([], [(row, ACCEPTED) for row in rows])
+        run.finish("stopped")
+
+
+def restored(factory: LedgerFactory, tmp_path: Path) -> int:
+    """Copy the ledger, send a row, bring the copy back; gives how many events it lost."""
+    ledger = factory.open()
+    ledger.backup(tmp_path / "copy.db")
+    before = len(list(ledger.events()))
+    send(ledger, [1])
+    lost = len(list(ledger.events())) - before
+    factory.close()
+    (tmp_path / "copy.db").replace(factory.path)
+    return lost
+
+
+# Another machine
+
+
+def test_a_copy_on_another_machine_is_not_written_to_until_a_person_accepts_it(closed: LedgerFactory) -> None:
+    """Ledger, key and witness cloned together agree with each other: only the machine tells them apart."""
+    closed.settings = as_machine(closed, "two")
+    with pytest.raises(LedgerOnAnotherMachine, match="--accept-machine"):
+        closed.open()
+    assert closed.open(read_only=True).check() == []
+    closed.close()
+    accept_machine(closed.settings, "ben", "the old server is switched off")
+    ledger = closed.open()
+    send(ledger, [1])
+    events = [event for event in ledger.events() if event.kind == "machine accepted"]
+    assert [(event.who, event.why) for event in events] == [("ben", "the old server is switched off")]
+    assert "two" not in events[0].detail
+    closed.close()
+    closed.settings = as_machine(closed, "one")
+    with pytest.raises(LedgerOnAnotherMachine):
+        closed.open()
+
+
+def test_a_machine_is_accepted_with_name_and_reason_and_only_where_it_is_another(closed: LedgerFactory) -> None:
+    """On its own machine there is nothing to accept, and nobody accepts anonymously."""
+    with pytest.raises(WrongUse, match="nothing to accept"):
+        accept_machine(closed.settings, "ben", "because")
+    closed.settings = as_machine(closed, "two")
+    for who, why in (("", "x"), ("ben", " ")):
+        with pytest.raises(WrongUse, match="named person"):
+            accept_machine(closed.settings, who, why)
+    with pytest.raises(LedgerOnAnotherMachine):
+        closed.open()
+
+
+def test_a_machine_without_an_identity_compares_nothing_and_forgets_nothing(
+    closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a container the check is off; what the witness knows of the machine stays for the next one that has a name."""
+    monkeypatch.setattr(machine, "MACHINE_ID", tmp_path / "machine-id")
+    closed.settings = as_machine(closed, "")
+    for row, content in enumerate((None, "", "uninitialized\n"), start=1):
+        if content is not None:
+            (tmp_path / "machine-id").write_text(content)
+        assert machine.machine_name(closed.settings) is None
+        send(closed.open(), [row])
+        closed.close()
+    (tmp_path / "machine-id").write_text("0f" * 16 + "\n")
+    assert machine.machine_name(closed.settings) == "0f" * 16
+    with pytest.raises(LedgerOnAnotherMachine):
+        closed.open()
+    closed.settings = as_machine(closed, "one")
+    assert len(closed.open().batches()) == 1
+
+
+def test_a_witness_of_an_earlier_version_learns_the_machine(closed: LedgerFactory) -> None:
+    """A record without a machine is taken over by the next event."""
+    unnamed = LedgerFactory(closed.folder / "second")
+    unnamed.settings = as_machine(unnamed, "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "MACHINE_ID", closed.folder / "none")
+        register(unnamed.create(), columns(unnamed.open(), [1, 2]))
+        unnamed.close()
+    unnamed.settings = as_machine(unnamed, "one")
+    send(unnamed.open(), [1])
+    unnamed.close()
+    unnamed.settings = as_machine(unnamed, "two")
+    with pytest.raises(LedgerOnAnotherMachine):
+        unnamed.open()
+
+
+# A second ledger
+
+
+def second(closed: LedgerFactory) -> LedgerSettings:
+    """Settings that name another place for the ledger, under the same key."""
+    return LedgerSettings(url=str(closed.folder / "elsewhere" / "ledger.db"), key_file=str(closed.key), machine="one")
+
+
+def test_a_ledger_beside_the_witness_of_another_takes_a_reason(closed: LedgerFactory) -> None:
+    """A mistyped ledger.url would pay everything again; the reason stands in the new ledger's history."""
+    settings = second(closed)
+    with pytest.raises(LedgerBesideAnother, match="would not know"):
+        create_ledger(settings, "ben")
+    assert not Path(settings.url).parent.exists()
+    create_ledger(settings, "ben", "a ledger of its own for the subsidiary")
+    with closing(open_ledger(settings)) as ledger:
+        assert [(event.kind, event.why) for event in ledger.events()] == [
+            ("created", "a ledger of its own for the subsidiary")
+        ]
+
+
+def test_a_witness_without_payments_asks_for_nothing(ledger_factory: LedgerFactory) -> None:
+    """Two ledgers that never paid may stand side by side."""
+    ledger_factory.create()
+    create_ledger(second(ledger_factory), "ben")
+
+
+def test_no_new_key_is_written_where_a_witness_lies(closed: LedgerFactory) -> None:
+    """Without its key a witness proves nothing: a new key would make the ledger, wherever it is, unreadable."""
+    closed.key.unlink()
+    for settings in (second(closed), closed.settings):
+        for path in (closed.path, *closed.path.parent.glob("ledger.db-*")):
+            path.unlink(missing_ok=True)
+        with pytest.raises(LedgerNotUsable):
+            create_ledger(settings, "ben")
+        assert not closed.key.exists()
+
+
+def test_init_without_a_terminal_names_the_option(closed: LedgerFactory) -> None:
+    """Nothing is asked where nobody answers; with the option and a reason the second ledger is made."""
+    settings = second(closed)
+    environment = {"BATCHPAY_LEDGER": settings.url, "BATCHPAY_LEDGER_KEY_FILE": settings.key_file}
+    asked = CliRunner().invoke(cli, ["ledger", "init"], env=environment)
+    assert isinstance(asked.exception, LedgerBesideAnother)
+    assert "--beside-another --reason" in str(asked.exception)
+    unexplained = CliRunner().invoke(cli, ["ledger", "init", "--beside-another"], env=environment)
+    assert isinstance(unexplained.exception, WrongUse)
+    by_variable = environment | {"BATCHPAY_BESIDE_ANOTHER": "1", "BATCHPAY_REASON": "x"}
+    assert isinstance(CliRunner().invoke(cli, ["ledger", "init"], env=by_variable).exception, LedgerBesideAnother)
+    made = CliRunner().invoke(cli, ["ledger", "init", "--beside-another", "--reason", "a subsidiary"], env=environment)
+    assert made.exception is None or made.exit_code == 0
+
+
+@pytest.mark.parametrize(("answer", "is_made"), [("a subsidiary\n", True), ("\n", False)])
+def test_init_on_a_terminal_asks(
+    closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch, answer: str, is_made: bool
+) -> None:
+    """The answer is the reason; none ends the command with nothing made."""
+    settings = second(closed)
+    monkeypatch.setenv("BATCHPAY_LEDGER", settings.url)
+    monkeypatch.setenv("BATCHPAY_LEDGER_KEY_FILE", settings.key_file)
+    monkeypatch.setattr("batchpay.cli.output.is_terminal", lambda: True)
+    CliRunner().invoke(cli, ["ledger", "init"], input=answer)
+    assert Path(settings.url).exists() is is_made
+
+
+# A restored ledger
+
+
+def test_a_restored_ledger_says_what_is_lost_and_registers_nothing_new(closed: LedgerFactory, tmp_path: Path) -> None:
+    """New content waits for a person, exit code 8; so does a release. Settled, it goes on."""
+    lost = restored(closed, tmp_path)
+    with pytest.raises(LedgerBehind):
+        closed.open()
+    accepted = accept_witness(closed.settings, "ben", "the disk died")
+    assert accepted.marked_in_doubt == 3
+    assert (accepted.lost.first_event, accepted.lost.last_event) == (3, 2 + lost)
+    assert timedelta() <= datetime.now(UTC) - accepted.lost.since < timedelta(minutes=5)
+    assert str(accepted.lost).startswith(f"events 3 to {2 + lost} are lost: what was done since 20")
+    ledger = closed.open()
+    assert ledger.lost_window() == accepted.lost
+    with pytest.raises(WaitingForPerson, match="--lost-window-settled") as refused:
+        register(ledger, columns(ledger, [1], salt="new"), content=b"new")
+    assert refused.value.exit_code == 8
+    with pytest.raises(WaitingForPerson):
+        ledger.release(
+            ledger.find(None).batch, [columns(ledger, [4])], "ben", "looked",
+            registration_count_seen=ledger.registration_count(),
+        )  # fmt: skip
+    assert len(ledger.batches()) == 1
+    closed.close()
+    settle_lost_window(closed.settings, "ben", "held against the bank's list of Friday")
+    ledger = closed.open()
+    assert ledger.lost_window() is None
+    register(ledger, columns(ledger, [1], salt="new"), content=b"new")
+    event = next(event for event in ledger.events() if event.kind == "lost window settled")
+    assert (event.who, event.why) == ("ben", "held against the bank's list of Friday")
+    assert ledger.check() == []
+
+
+def test_a_lost_window_is_settled_with_name_and_reason_once(closed: LedgerFactory, tmp_path: Path) -> None:
+    """There must be something to settle; nobody settles anonymously; a later restore opens it anew."""
+    with pytest.raises(WrongUse, match="nothing to settle"):
+        settle_lost_window(closed.settings, "ben", "x")
+    for _ in range(2):
+        closed.witness.unlink()
+        lost = accept_witness(closed.settings, "ben", "the witness is gone").lost
+        assert lost.last_event is None
+        assert "nobody knows" in str(lost)
+        with pytest.raises(WrongUse, match="named person"):
+            settle_lost_window(closed.settings, "ben", "")
+        settle_lost_window(closed.settings, "ben", "looked")
+        with pytest.raises(WrongUse, match="nothing to settle"):
+            settle_lost_window(closed.settings, "ben", "looked again")
+
+
+def test_a_run_of_a_known_batch_goes_on_in_a_restored_ledger(closed: LedgerFactory, tmp_path: Path) -> None:
+    """Only new content waits: what a person has put back to pending is sent."""
+    restored(closed, tmp_path)
+    accept_witness(closed.settings, "ben", "the disk died")
+    ledger = closed.open()
+    batch = ledger.find(None)
+    with ledger.lock(batch.digest):
+        run = ledger.start(batch.batch, "ada")
+        assert run.claim(9) == []
+        run.finish(None)
+    assert ledger.find(None).by_state[State.IN_DOUBT].rows == 3
+
+
+def test_accepting_a_witness_does_not_accept_the_machine(closed: LedgerFactory, tmp_path: Path) -> None:
+    """A copy restored on another machine takes both words; the machine that the witness names is kept."""
+    restored(closed, tmp_path)
+    closed.settings = as_machine(closed, "two")
+    accept_witness(closed.settings, "ben", "the disk died")
+    with pytest.raises(LedgerOnAnotherMachine):
+        closed.open()
+    accept_machine(closed.settings, "ben", "the old server died with it")
+    assert closed.open().lost_window() is not None
+
+
+def test_check_tells_of_a_restored_ledger_by_its_exit_code(closed: LedgerFactory, tmp_path: Path) -> None:
+    """`ledger check` ends with 8 while a person must still look, with 0 afterwards; no variable settles it."""
+    (closed.folder / "batchpay.toml").write_text(
+        f"[ledger]\nwitness = {json.dumps(str(closed.witness))}\nmachine = 'one'\n"
+    )
+    environment = {
+        "BATCHPAY_LEDGER": closed.settings.url, "BATCHPAY_LEDGER_KEY_FILE": closed.settings.key_file,
+        "BATCHPAY_CONFIG": str(closed.folder / "batchpay.toml"),
+    }  # fmt: skip
+
+    def check(*options: str, **more: str) -> int:
+        done = CliRunner().invoke(cli, ["ledger", "check", *options], env=environment | more, standalone_mode=False)
+        return int(done.return_value) if done.exception is None else int(getattr(done.exception, "exit_code", 1))
+
+    lost = restored(closed, tmp_path)
+    assert lost
+    assert check("--accept-witness") == 2
+    assert check("--accept-witness", "--reason", "the disk died") == 0
+    assert check() == 8
+    assert check(BATCHPAY_LOST_WINDOW_SETTLED="1", BATCHPAY_REASON="x") == 8
+    assert check("--lost-window-settled", "--reason", "looked at every line") == 0
+    assert check() == 0
+
+
+# The clock
+
+
+def move_last_event(factory: LedgerFactory, hours: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the clock stand so many hours after the ledger's last event."""
+    with closing(sqlite3.connect(factory.path)) as connection:
+        last = connection.execute("SELECT at FROM event ORDER BY number DESC LIMIT 1").fetchone()[0]
+    monkeypatch.setattr(opening, "now_ms", lambda: last + int(hours * 3_600_000))
+
+
+@pytest.mark.parametrize(("hours", "refused"), [(-1.1, True), (-0.9, False), (0, False), (24 * 900, False)])
+def test_a_clock_before_the_last_event_is_refused(
+    closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch, hours: float, refused: bool
+) -> None:
+    """More than an hour before it every date would be wrong: nothing is written, reading goes on."""
+    move_last_event(closed, hours, monkeypatch)
+    closed.open(read_only=True)
+    if refused:
+        with pytest.raises(LedgerNotUsable, match="set the clock"):
+            closed.open()
+    else:
+        assert abs(closed.open().opened_after_s - hours * 3600) < 1
+
+
+@pytest.mark.parametrize(("days", "warned"), [(59, False), (61, True)])
+def test_a_run_warns_of_a_clock_far_after_the_last_event(
+    ledger_factory: LedgerFactory, monkeypatch: pytest.MonkeyPatch, days: int, warned: bool
+) -> None:
+    """Months without a payment are rare: the date may be wrong. Only a warning."""
+    register(ledger_factory.create(), columns(ledger_factory.open(), []), rejected([1]))
+    ledger_factory.close()
+    move_last_event(ledger_factory, 24 * days + 1, monkeypatch)
+    ledger, said = ledger_factory.open(), _Said()
+    batch = ledger.find(None)
+    settings = Settings(gateway=GatewaySettings(base_url=batch.origin))
+    with ledger.lock(batch.digest):
+        run_batch(ledger, batch, settings, Credentials("id", Secret("key")), RunRequest(None), _ACTOR, said)
+    assert any(f"{days} days after the ledger's last event" in line for line in said.lines) is warned
