@@ -73,6 +73,10 @@ class LedgerDamaged(LedgerNotUsable):
     """The ledger's content contradicts itself or its key."""
 
 
+class LedgerOlder(LedgerNotUsable):
+    """The ledger is of an older version of batchpay, and was opened for reading only."""
+
+
 class LedgerNewer(LedgerNotUsable):
     """The ledger was written by a later version of batchpay."""
 

@@ -52,6 +52,13 @@ class Actor:
         return f"{self.name}@{self.host}{suffix}"
 
 
+class Environment(StrEnum):
+    """The two worlds that a batch, its duplicates and its gateway belong to, and that never mix."""
+
+    LIVE = "live"
+    TEST = "test"
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What the gateway answered to one request, as far as it could be read: safe to store and to show."""

@@ -41,6 +41,11 @@ class GatewaySettings:
 
     base_url: str = _setting("", "origin of both APIs", environment="BATCHPAY_BASE_URL")
     api_id: str = _setting("", "sent in SERVICE-API-ID and svs-api-id", environment="BATCHPAY_API_ID")
+    environment: str = _setting(
+        "",
+        "`live` or `test`, which never mix; by default `test` where the gateway is on loopback, else `live`",
+        environment="BATCHPAY_ENVIRONMENT",
+    )
     service_header: str = _setting(
         "SERVICE", "the word for SERVICE in the payment API's header names", environment="BATCHPAY_SERVICE_HEADER"
     )

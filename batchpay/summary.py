@@ -11,7 +11,7 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.records import BatchSummary
-from batchpay.payment import State, Totals, format_cents
+from batchpay.payment import Environment, State, Totals, format_cents
 from batchpay.text import instant, totals_json
 
 SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
@@ -26,6 +26,7 @@ class Summary:
     total: Totals
     by_state: dict[State, Totals]
     batch: str | None = None
+    environment: Environment | None = None
     warnings: int = 0
     results: str | None = None
     rejects: str | None = None
@@ -83,6 +84,7 @@ class Summary:
         amounts = {"total": self.total, "valid": self.valid} | {str(state): self.of(state) for state in State}
         return {
             "batch": self.batch,
+            "environment": self.environment,
             "file": self.file,
             "rows": self.total.rows,
             "valid": self.valid.rows,
@@ -114,6 +116,7 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         total=batch.total,
         by_state=batch.by_state,
         batch=batch.batch,
+        environment=batch.environment,
         warnings=warnings,
         stopped=batch.stopped,
         started_at=batch.started_at,

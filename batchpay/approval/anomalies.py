@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from batchpay.ledger.records import PayeeFacts
-from batchpay.payment import format_cents
+from batchpay.payment import Environment, format_cents
 
 UNUSUAL_TIMES = 3
 """An amount over so many times the payee's usual one is unusual."""
@@ -20,7 +20,9 @@ UNUSUAL_TIMES = 3
 class PayeeHistory(Protocol):
     """The part of a ledger (ledger/contract.py) that remembers payees."""
 
-    def payee_facts(self, payees: Sequence[bytes], exclude_digest: bytes | None = None) -> Mapping[bytes, PayeeFacts]:
+    def payee_facts(
+        self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
+    ) -> Mapping[bytes, PayeeFacts]:
         """See contract.Ledger."""
 
 
@@ -52,12 +54,14 @@ CODES = {
 """Column and meaning of every warning of this look."""
 
 
-def variances(history: PayeeHistory, columns: PayeeColumns, *, exclude_digest: bytes | None = None) -> list[Variance]:
+def variances(
+    history: PayeeHistory, columns: PayeeColumns, environment: Environment, *, exclude_digest: bytes | None = None
+) -> list[Variance]:
     """Hold rows against the history, in row order; a new payee gets that warning alone.
 
     Not to be asked while the ledger holds no other batch: then everybody would be new.
     """
-    known = history.payee_facts(list(dict.fromkeys(columns.payees)), exclude_digest)
+    known = history.payee_facts(list(dict.fromkeys(columns.payees)), environment, exclude_digest)
     found: list[Variance] = []
     for row, payee, account, cents in zip(
         columns.rows, columns.payees, columns.accounts, columns.amounts_cents, strict=True

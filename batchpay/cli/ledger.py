@@ -69,6 +69,8 @@ def check(
 ) -> int:
     """Look over the whole ledger: structure, history, totals, payloads, witness. Exit code 5 if anything is wrong.
 
+    A ledger that an older version of batchpay wrote is brought up to date first; a backup is left beside it.
+
     --accept-witness is for a ledger brought back from a backup, or moved without its witness. It may not know of
     payments made since: every row that it would send becomes a row in doubt, for a person to look at, and no new file
     is registered (exit code 8) until --lost-window-settled. --accept-machine is for one that was moved to this machine;
@@ -90,6 +92,7 @@ def check(
     if lost_window_settled:
         door.settle_lost_window(settings, who, _require_reason("--lost-window-settled", reason))
         output.say(context, "settled; new files are registered again")
+    door.bring_up_to_date(settings)
     with closing(door.open_ledger(settings, read_only=True)) as opened:
         problems, lost = opened.check(), opened.lost_window()
     code = 5 if problems else 8 if lost and not accept_witness else 0

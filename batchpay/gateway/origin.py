@@ -1,4 +1,4 @@
-"""Where requests may go: one origin, https or loopback, and nothing that the environment says."""
+"""Where requests may go: one origin, https or loopback, live or test, and nothing that the environment says."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from batchpay.errors import SettingsNotUsable
+from batchpay.payment import Environment
+from batchpay.settings import GatewaySettings
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -71,6 +73,22 @@ def check_origin(base_url: str) -> Origin:
     if scheme == "http" and not is_loopback(host):
         raise SettingsNotUsable(f"gateway.base_url must be https; http goes to this machine only, not to {host}")
     return Origin(scheme, host, port)
+
+
+def environment_of(gateway: GatewaySettings) -> Environment:
+    """Tell whether payments go to a live or a test gateway: as the setting says, else by whether it is on loopback.
+
+    An address that is missing or can't be read is nobody's test gateway. Raises SettingsNotUsable for another word.
+    """
+    if gateway.environment:
+        if gateway.environment not in list(Environment):
+            raise SettingsNotUsable("gateway.environment (BATCHPAY_ENVIRONMENT) must be live or test")
+        return Environment(gateway.environment)
+    try:
+        on_loopback = check_origin(gateway.base_url).is_loopback
+    except SettingsNotUsable:
+        on_loopback = False
+    return Environment.TEST if on_loopback else Environment.LIVE
 
 
 def check_proxy(proxy: str) -> Proxy | None:

@@ -34,7 +34,7 @@ from batchpay.ledger.records import (
     RowColumns,
     SignOff,
 )
-from batchpay.payment import Outcome, State, Totals
+from batchpay.payment import Environment, Outcome, State, Totals
 
 
 class RegisteredMeanwhile(LedgerNotUsable):
@@ -109,13 +109,24 @@ class Ledger(Protocol):
     def registration_count(self) -> int:
         """How many registrations and releases there ever were: what may be sent has grown if this has."""
 
-    def find_digest(self, digest: bytes, again_reason: str | None = None) -> BatchSummary | None:
-        """Find the latest batch with this content, or of those the latest that pays it again for that reason."""
+    def batch_count(self, environment: Environment) -> int:
+        """How many batches an environment has."""
+
+    def find_digest(
+        self, digest: bytes, environment: Environment, again_reason: str | None = None
+    ) -> BatchSummary | None:
+        """Find an environment's latest batch with this content, or the latest that pays it again for that reason."""
 
     def earlier(
-        self, lookup: Lookup, *, days: int, now: datetime, exclude_digest: bytes | None = None
+        self,
+        lookup: Lookup,
+        environment: Environment,
+        *,
+        days: int,
+        now: datetime,
+        exclude_digest: bytes | None = None,
     ) -> list[Earlier]:
-        """Find rows that an earlier batch holds as sent, pending or in doubt.
+        """Find rows that an earlier batch of the environment holds as sent, pending or in doubt.
 
         The same paymentId ever; or, where either row has no paymentId, the same fingerprint within `days`. Rejected
         rows and declined ones don't count. Batches with the digest `exclude_digest` are left out.
@@ -164,8 +175,8 @@ class Ledger(Protocol):
 
     # Reading
 
-    def find(self, reference: str | None) -> BatchSummary:
-        """Find a batch by name or unique beginning; None is the latest. Raises WrongUse."""
+    def find(self, reference: str | None, environment: Environment | None = None) -> BatchSummary:
+        """Find a batch by name or unique beginning; None is the latest (of one environment). Raises WrongUse."""
 
     def batches(self) -> list[BatchSummary]:
         """All batches, the latest first."""
@@ -188,8 +199,10 @@ class Ledger(Protocol):
     def latest_event(self, kind: str) -> Event | None:
         """Find the latest event of a kind that is written seldom (any but `progress`)."""
 
-    def payee_facts(self, payees: Sequence[bytes], exclude_digest: bytes | None = None) -> Mapping[bytes, PayeeFacts]:
-        """Look payees up by keyed digest; those without an accepted payment are left out.
+    def payee_facts(
+        self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
+    ) -> Mapping[bytes, PayeeFacts]:
+        """Look payees up by keyed digest; those without an accepted payment in the environment are left out.
 
         Batches with the digest `exclude_digest` don't count: submitting a file again must not find itself.
         """

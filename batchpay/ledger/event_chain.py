@@ -15,6 +15,8 @@ from batchpay.ledger.states import STATE_CODES, befores
 
 FIRST_MAC = bytes(32)
 """What the first event is chained to."""
+_ORIGIN, _ABOUT_BEFORE_VERSION_3 = 1, 6
+"""Where the origin stands in what an event says about its batch, and how much events said of it at first."""
 _CODES_BY_WORD = {state.value: code for state, code in STATE_CODES.items()}
 
 
@@ -49,6 +51,12 @@ def read_ranges(text: str) -> Iterator[tuple[int, int]]:
         yield int(first), int(last or first)
 
 
+def environment_before_version_3(origin: str) -> str:
+    """Tell the environment of a batch that was registered before there were any, by where its gateway was."""
+    on_loopback = ("http://", "https://localhost", "https://127.", "https://[::1]")
+    return "test" if origin.lower().startswith(on_loopback) else "live"
+
+
 class Replay:
     """The states that the history gives to the rows of every batch, and what it says of batches and runs."""
 
@@ -67,7 +75,11 @@ class Replay:
         elif kind == "finished":
             self.runs[detail["run"]][3:] = [detail["at"], why]
         elif kind == "registered":
+            if len(detail["about"]) == _ABOUT_BEFORE_VERSION_3:
+                detail["about"].append(environment_before_version_3(detail["about"][_ORIGIN]))
             self.registered[batch] = detail
+        elif kind == "gateway moved":
+            self.registered[batch]["about"][_ORIGIN] = detail["to"]
         states = self.states.setdefault(batch, bytearray())
         for word, ranges in detail.items():
             after = _CODES_BY_WORD.get(word)

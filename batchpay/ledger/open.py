@@ -30,6 +30,14 @@ def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_
     return opening.open_ledger(location(settings), machine_name(settings), create_as=create_as, read_only=read_only)
 
 
+def bring_up_to_date(settings: LedgerSettings) -> None:
+    """Bring a ledger of an older version up to date, after a backup; leaves any other as it is.
+
+    Opening for writing does the same; reading alone refuses an older ledger. Raises LedgerNotUsable.
+    """
+    opening.bring_up_to_date(location(settings), machine_name(settings))
+
+
 def create_ledger(settings: LedgerSettings, who: str, beside_another: str | None = None) -> LedgerPaths:
     """Make a new, empty ledger, its key if there is none yet, and its witness; returns where they are.
 

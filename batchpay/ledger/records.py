@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from batchpay.payment import Answer, State, Totals
+from batchpay.payment import Answer, Environment, State, Totals
 from batchpay.text import instant
 
 
@@ -175,6 +175,7 @@ class NewBatch:
     """JSON values: the rules it was checked under, and `gateway_ids`, the accounts that its valid rows name."""
     origin: str
     """The gateway's origin it is meant for."""
+    environment: Environment
     registration_count_seen: int
     """`Ledger.registration_count()` at the time of the look-up; if it has grown since then, the writing fails."""
     again_reason: str | None = None
@@ -192,6 +193,7 @@ class BatchSummary:
     digest: bytes
     file: str
     origin: str
+    environment: Environment
     registered_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

@@ -16,7 +16,7 @@ from batchpay.writing.table import write_table
 HEADER = (
     "row", "line", "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "amount",
     "currencyCode", "name", "account", "state", "http_status", "response_code", "message", "gateway_reference",
-    "attempts", "sent_at", "finished_at", "batch",
+    "attempts", "sent_at", "finished_at", "batch", "environment",
 )  # fmt: skip
 """CONTRACT.md, 'Files'; the file's unknown columns follow."""
 _SHOWN = (
@@ -68,6 +68,7 @@ def _lines(columns: RowColumns, batch: BatchSummary) -> Iterator[tuple[str | Non
         _instants(columns.sent_at),
         _instants(columns.finished_at),
         repeat(batch.batch, len(details)),
+        repeat(str(batch.environment), len(details)),
         *carried,
         strict=True,
     )

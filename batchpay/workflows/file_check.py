@@ -21,7 +21,7 @@ from batchpay.intake.control_totals import require_totals, stated_totals
 from batchpay.intake.source import Source, open_source
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, Earlier, RejectedColumns
-from batchpay.payment import State, format_cents
+from batchpay.payment import Environment, State, format_cents
 from batchpay.registration import request_body
 from batchpay.schemas.columns import CASH_FLOW
 from batchpay.schemas.options import RuleOptions
@@ -68,6 +68,8 @@ class FileRequest:
 class CheckContext:
     """What a file is held against beyond its own rules; each may be missing."""
 
+    environment: Environment = Environment.LIVE
+    """The world whose earlier payments count."""
     ledger: Ledger | None = None
     duplicate_days: int = 0
     preflight: Preflight | None = None
@@ -225,8 +227,9 @@ class _Reading:
             checked.held |= _refused_by_gateway(checked, rules, verdict, around.preflight)
         if around.ledger is not None and self._content is not None:
             checked.digest = self._content.digest
-            checked.known = around.ledger.find_digest(checked.digest)
-        if checked.registration_count_seen > (checked.known is not None):  # else everybody would be new
+            checked.known = around.ledger.find_digest(checked.digest, around.environment)
+        asked = around.ledger or around.history
+        if asked and asked.batch_count(around.environment) > (checked.known is not None):  # else everybody would be new
             self._hold_against_ledger(None if rules.allow_duplicates else around.ledger, around.history, verdict)
         return checked.held
 
@@ -238,11 +241,13 @@ class _Reading:
             if payments is not None:
                 lookup = request_body.lookup_columns(payments, frame)
                 days = self._around.duplicate_days
-                for earlier in payments.earlier(lookup, days=days, now=now, exclude_digest=checked.digest):
+                for earlier in payments.earlier(
+                    lookup, self._around.environment, days=days, now=now, exclude_digest=checked.digest
+                ):
                     checked.held[earlier.row] = _duplicate_of(earlier)
             if payees is not None:
                 columns = request_body.payee_columns(payees, frame)
-                found = variances(payees, columns, exclude_digest=checked.digest)
+                found = variances(payees, columns, self._around.environment, exclude_digest=checked.digest)
                 self._note_variances([one for one in found if one.row not in checked.held], verdict)
 
     def _note_variances(self, found: list[Variance], verdict: Verdict) -> None:

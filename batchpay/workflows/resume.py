@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from batchpay.gateway.origin import environment_of
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor
@@ -26,7 +27,7 @@ def resume(
 ) -> Summary:
     """Send what is pending of a batch, the latest where none is named, and write its results to `output_path`."""
     with closing(open_ledger(settings.ledger)) as ledger:
-        found = ledger.find(reference)
+        found = ledger.find(reference, None if reference else environment_of(settings.gateway))
         request = replace(request, results=output_path(found))
         with ledger.lock(found.digest):
             finished = run_batch(ledger, found, settings, credentials, request, actor, progress)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from batchpay.errors import BatchpayError, LedgerNotUsable, RunStopped, SettingsNotUsable
-from batchpay.gateway.origin import check_origin
+from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.preflight import Preflight
 from batchpay.ledger.contract import Ledger, Run
@@ -95,10 +95,7 @@ def run_batch(
     run early stands in the returned batch's `stopped`, so that the results are written all the same; so does what kept
     them from being written. Raises LedgerNotUsable only where nothing was sent.
     """
-    if check_origin(batch.origin) != check_origin(settings.gateway.base_url):
-        raise SettingsNotUsable(
-            f"batch {batch.batch} is meant for {batch.origin}, the settings name {settings.gateway.base_url}"
-        )
+    _refuse_other_gateway(batch, settings)
     stop, sending = request.stop, False
     _warn_of_clock(ledger, settings, progress)
     with request.owner.running(stop):
@@ -140,6 +137,22 @@ def _warn_of_clock(ledger: Ledger, settings: Settings, progress: Progress) -> No
     days = int(ledger.opened_after_s // 86_400)
     if days > settings.policy.clock_ahead_days:
         progress.say(f"the clock is {days} days after the ledger's last event: is the date right?")
+
+
+def _refuse_other_gateway(batch: BatchSummary, settings: Settings) -> None:
+    """Refuse a batch of the other environment, or of another gateway than the settings name."""
+    environment = environment_of(settings.gateway)
+    if batch.environment is not environment:
+        raise SettingsNotUsable(
+            f"batch {batch.batch} belongs to the {batch.environment} environment, these settings to the {environment} "
+            f"one (gateway.environment); test and live never mix"
+        )
+    known, named = check_origin(batch.origin), check_origin(settings.gateway.base_url)
+    if known != named:
+        raise SettingsNotUsable(
+            f"batch {batch.batch} is meant for the gateway {known}, the settings name {named}; if it is the same "
+            f'gateway at a new address: batchpay ledger move-gateway {known} {named} --reason "…"'
+        )
 
 
 def _to_send(ledger: Ledger, batch: BatchSummary, held_back: HeldBack) -> Totals:

@@ -18,11 +18,12 @@ from batchpay.approval.anomalies import Variance
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.plan import Plan
 from batchpay.errors import LedgerMissing, LedgerNotUsable, WrongUse
+from batchpay.gateway.origin import environment_of
 from batchpay.intake.prefetch import ahead
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, NewBatch, PaymentColumns
-from batchpay.payment import Actor, State
+from batchpay.payment import Actor, Environment, State
 from batchpay.registration import request_body
 from batchpay.settings import Credentials, LedgerSettings, Settings
 from batchpay.summary import Summary, summary_of_batch
@@ -71,19 +72,22 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
     The ledger, if there is one, is asked only for payees that it knows (policy.variance); payments of earlier batches
     are no fault of a file.
     """
+    environment = environment_of(settings.gateway)
     with _ledger_to_read(settings.ledger) if settings.policy.variance else nullcontext() as ledger:
-        return _preview(check_file(request, CheckContext(history=ledger, wants_schedule=True)), request)
+        around = CheckContext(environment, history=ledger, wants_schedule=True)
+        return _preview(check_file(request, around), request, environment)
 
 
 def dry_run(
     request: FileRequest, settings: Settings, actor: Actor, *, requests_shown: int, plan: str | None
 ) -> Preview:
     """Do all that `submit` does before it registers: nothing is written to the ledger and no socket is opened."""
+    environment = environment_of(settings.gateway)
     with _ledger_to_read(settings.ledger) as ledger:
         history = ledger if settings.policy.variance else None
-        around = CheckContext(ledger, settings.policy.duplicate_days, history=history, wants_schedule=True)
+        around = CheckContext(environment, ledger, settings.policy.duplicate_days, history=history, wants_schedule=True)
         checked = check_file(request, around)
-        preview = _preview(checked, request)
+        preview = _preview(checked, request, environment)
         if ledger is None:
             preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
         if plan is not None:
@@ -109,10 +113,13 @@ def submit(
     """
     from batchpay.workflows.run import run_batch
 
+    environment = environment_of(settings.gateway)
     with closing(open_ledger(settings.ledger, create_as=str(actor) if make_ledger else None)) as ledger:
         for _ in range(_REGISTER_TRIES):
             history = ledger if settings.policy.variance else None
-            around = CheckContext(ledger, settings.policy.duplicate_days, submission.run.preflight, history)
+            around = CheckContext(
+                environment, ledger, settings.policy.duplicate_days, submission.run.preflight, history
+            )
             checked = check_file(request, around)
             if submission.plan is not None:
                 approved = Plan.read(submission.plan, ledger)
@@ -139,9 +146,10 @@ def _ledger_to_read(settings: LedgerSettings) -> Iterator[Ledger | None]:
         yield ledger
 
 
-def _preview(checked: FileCheck, request: FileRequest) -> Preview:
+def _preview(checked: FileCheck, request: FileRequest, environment: Environment) -> Preview:
     summary = checked.summary(request)
     summary.batch = checked.known.batch if checked.known else None
+    summary.environment = environment
     return Preview(summary, checked.verdict, checked.schedule(request.rules), checked.variances, checked.known)
 
 
@@ -171,7 +179,7 @@ def _register(
     progress: Progress,
 ) -> BatchSummary:
     """Write the batch, or find it and release what an earlier call rejected and this one lets through."""
-    known = ledger.find_digest(checked.digest)
+    known = ledger.find_digest(checked.digest, environment_of(settings.gateway))
     if known is not None and submission.again:
         known = _paid_again_already(ledger, known, submission)
     if known is None:
@@ -184,7 +192,7 @@ def _register(
 
 def _paid_again_already(ledger: Ledger, known: BatchSummary, submission: SubmitRequest) -> BatchSummary | None:
     """Find the batch that the same request to pay again made: one reason pays once more, however often it is run."""
-    made = ledger.find_digest(known.digest, submission.reason)
+    made = ledger.find_digest(known.digest, known.environment, submission.reason)
     if made is not None:
         return made
     unsettled = [state for state in (State.PENDING, State.SENDING, State.IN_DOUBT) if known.by_state[state].rows]
@@ -214,6 +222,7 @@ def _write_batch(
             "gateway_ids": sorted(checked.gateway_ids),
         },
         origin=settings.gateway.base_url,
+        environment=environment_of(settings.gateway),
         registration_count_seen=checked.registration_count_seen,
         again_reason=submission.reason if submission.again else None,
     )

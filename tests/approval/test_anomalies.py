@@ -8,6 +8,7 @@ import pytest
 
 from batchpay.approval.anomalies import CODES, PayeeColumns, Variance, variances
 from batchpay.ledger.records import PayeeFacts
+from batchpay.payment import Environment
 
 
 class Remembered:
@@ -18,7 +19,10 @@ class Remembered:
         self.asked: list[tuple[bytes, ...]] = []
         self.but: bytes | None = None
 
-    def payee_facts(self, payees: Sequence[bytes], exclude_digest: bytes | None = None) -> Mapping[bytes, PayeeFacts]:
+    def payee_facts(
+        self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
+    ) -> Mapping[bytes, PayeeFacts]:
+        assert environment is Environment.LIVE
         self.asked.append(tuple(payees))
         self.but = exclude_digest
         return {payee: self._facts[payee] for payee in payees if payee in self._facts}
@@ -32,7 +36,7 @@ HISTORY = {ANN: PayeeFacts(10_000, frozenset({FIRST, SECOND}))}
 def look(*rows: tuple[bytes, bytes, int]) -> list[Variance]:
     payees, accounts, cents = zip(*rows, strict=True)
     columns = PayeeColumns(range(1, len(rows) + 1), payees, accounts, cents)
-    return variances(Remembered(HISTORY), columns)
+    return variances(Remembered(HISTORY), columns, Environment.LIVE)
 
 
 def test_what_is_usual_gives_no_warning() -> None:
@@ -66,14 +70,14 @@ def test_the_multiple_is_never_overstated(cents: int, times: int) -> None:
 def test_a_payee_that_only_ever_got_nothing_has_no_usual_amount() -> None:
     """Where amounts of 0.00 were let through there is nothing to multiply."""
     columns = PayeeColumns([1], [ANN], [FIRST], [5])
-    assert variances(Remembered({ANN: PayeeFacts(0, frozenset({FIRST}))}), columns) == []
+    assert variances(Remembered({ANN: PayeeFacts(0, frozenset({FIRST}))}), columns, Environment.LIVE) == []
 
 
 def test_the_history_is_asked_once_for_each_payee() -> None:
     """A payee in many rows is looked up once, and the file's own batch is left out."""
     history = Remembered(HISTORY)
     columns = PayeeColumns([1, 2, 3], [ANN, BOB, ANN], [FIRST] * 3, [1] * 3)
-    variances(history, columns, exclude_digest=b"d")
+    variances(history, columns, Environment.LIVE, exclude_digest=b"d")
     assert history.asked == [(ANN, BOB)]
     assert history.but == b"d"
 

@@ -24,7 +24,7 @@ from batchpay.cli.process import CommandLine
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, PendingPayment
-from batchpay.payment import Actor, Answer, Outcome, State, Totals
+from batchpay.payment import Actor, Answer, Environment, Outcome, State, Totals
 from batchpay.reports.results import write_results
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
@@ -113,7 +113,7 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
         form = request_body.request_form(settings.gateway)
         new = NewBatch(
             digest=first.digest, file=source.name, columns=source.carried, rows=verdict.rows, options={},
-            origin=origin, registration_count_seen=ledger.registration_count(),
+            origin=origin, environment=Environment.TEST, registration_count_seen=ledger.registration_count(),
         )  # fmt: skip
         assert not verdict.rejected.rows, "the benchmark registers clean files"
         with ledger.register(new, "benchmark") as registering:

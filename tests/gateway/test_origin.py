@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from batchpay.errors import SettingsNotUsable
-from batchpay.gateway.origin import check_origin, check_proxy, is_loopback
+from batchpay.gateway.origin import check_origin, check_proxy, environment_of, is_loopback
+from batchpay.settings import GatewaySettings
 
 
 @pytest.mark.parametrize(
@@ -115,3 +116,26 @@ def test_unusable_proxies(proxy: str) -> None:
     with pytest.raises(SettingsNotUsable) as caught:
         check_proxy(proxy)
     assert "secret-canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "setting", "environment"),
+    [
+        ("https://pay.example.com", "", "live"),
+        ("http://127.0.0.1:8080", "", "test"),
+        ("https://localhost", "", "test"),
+        ("https://sandbox.example.com", "test", "test"),
+        ("http://[::1]:1", "live", "live"),
+        ("", "", "live"),
+        ("nonsense", "", "live"),
+    ],
+)
+def test_the_environment_is_the_settings_or_the_address_says_it(base_url: str, setting: str, environment: str) -> None:
+    """A gateway on loopback is for tests unless the setting says otherwise; every other one is live."""
+    assert environment_of(GatewaySettings(base_url=base_url, environment=setting)) == environment
+
+
+def test_an_environment_is_live_or_test() -> None:
+    """A mistyped word must not make a third world."""
+    with pytest.raises(SettingsNotUsable, match="live or test"):
+        environment_of(GatewaySettings(environment="prod"))

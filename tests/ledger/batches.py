@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns, SignOff
-from batchpay.payment import Answer, Outcome, State
+from batchpay.payment import Answer, Environment, Outcome, State
 
 CANARY = "4929871003216789"
 """An account number; only its last four may ever be seen."""
@@ -64,13 +64,21 @@ def rejected(rows: Iterable[int]) -> RejectedColumns:
     )  # fmt: skip
 
 
-def new_batch(ledger: Ledger, rows: int, *, content: bytes = b"one", again: str | None = None) -> NewBatch:
+def new_batch(
+    ledger: Ledger,
+    rows: int,
+    *,
+    content: bytes = b"one",
+    again: str | None = None,
+    environment: Environment = Environment.TEST,
+) -> NewBatch:
     """What is known of a batch before its rows are written."""
     stream = ledger.digest_stream("batch")
     stream.update(content)
     return NewBatch(
         digest=stream.digest(), file="payments.csv", columns=("memo", "Größe"), rows=rows, options={"normalize": False},
-        origin="http://127.0.0.1:9", registration_count_seen=ledger.registration_count(), again_reason=again,
+        origin="http://127.0.0.1:9", environment=environment,
+        registration_count_seen=ledger.registration_count(), again_reason=again,
     )  # fmt: skip
 
 
@@ -81,10 +89,13 @@ def register(
     *,
     content: bytes = b"one",
     again: str | None = None,
+    environment: Environment = Environment.TEST,
 ) -> str:
     """Register a batch; gives its name."""
     rows = len(payments.rows) + (len(rejects.rows) if rejects else 0)
-    with ledger.register(new_batch(ledger, rows, content=content, again=again), "ada") as registering:
+    with ledger.register(
+        new_batch(ledger, rows, content=content, again=again, environment=environment), "ada"
+    ) as registering:
         registering.add_payments(payments)
         if rejects:
             registering.add_rejected(rejects)

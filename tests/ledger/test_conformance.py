@@ -11,7 +11,7 @@ import pytest
 from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.records import Decision, Lookup, RejectedRow
-from batchpay.payment import Answer, State, Totals
+from batchpay.payment import Answer, Environment, State, Totals
 from tests.ledger.batches import (
     ACCEPTED,
     CANARY,
@@ -55,7 +55,7 @@ def test_a_registered_batch_is_found_with_its_totals(ledger: Ledger) -> None:
     """Every row and every cent is accounted for; the name is the digest's beginning."""
     name = register(ledger, columns(ledger, range(1, 11)), rejected([11, 12]))
     batch = ledger.find(name)
-    assert batch == ledger.find(None) == ledger.find(name[:5]) == ledger.find_digest(batch.digest)
+    assert batch == ledger.find(None) == ledger.find(name[:5]) == ledger.find_digest(batch.digest, Environment.TEST)
     assert name == batch.digest.hex()[:12]
     assert batch.columns == ("memo", "Größe")
     assert batch.total == Totals(12, sum(row * 100 + 1 for row in range(1, 13)))
@@ -154,7 +154,7 @@ def test_the_same_content_again_has_its_own_name_and_reason(ledger: Ledger) -> N
     first = register(ledger, columns(ledger, [1]))
     second = register(ledger, columns(ledger, [1]), again="the bank lost the file")
     assert second == f"{first}-2"
-    latest = ledger.find_digest(ledger.find(first).digest)
+    latest = ledger.find_digest(ledger.find(first).digest, Environment.TEST)
     assert latest is not None
     assert (latest.batch, latest.again_reason) == (second, "the bank lost the file")
     assert ledger.find(first).batch == first
@@ -393,7 +393,10 @@ def test_earlier_payments_are_found_by_payment_id_for_ever(ledger: Ledger) -> No
     later = columns(ledger, [11, 12], named=[11, 12], salt="other")
     ids = ledger.digest("id", ["P1", "P5"], 16)
     found = ledger.earlier(
-        Lookup(later.rows, later.fingerprints, ids), days=5, now=datetime.now(UTC) + timedelta(days=900)
+        Lookup(later.rows, later.fingerprints, ids),
+        Environment.TEST,
+        days=5,
+        now=datetime.now(UTC) + timedelta(days=900),
     )
     assert [(one.row, one.by_payment_id, one.earlier_batch, one.earlier_row) for one in found] == [(11, True, first, 1)]
 
@@ -409,10 +412,10 @@ def test_an_equal_payment_counts_where_either_row_has_no_payment_id(
     register(ledger, columns(ledger, [1], named=[1] if earlier_has_id else []))
     later = columns(ledger, [1], named=[1] if later_has_id else [], id_salt="x")
     lookup = Lookup([7], later.fingerprints, later.payment_ids)
-    found = ledger.earlier(lookup, days=5, now=datetime.now(UTC))
+    found = ledger.earlier(lookup, Environment.TEST, days=5, now=datetime.now(UTC))
     assert [one.row for one in found] == ([7] if counts else [])
-    assert ledger.earlier(lookup, days=5, now=datetime.now(UTC) + timedelta(days=6)) == []
-    assert ledger.earlier(lookup, days=0, now=datetime.now(UTC)) == []
+    assert ledger.earlier(lookup, Environment.TEST, days=5, now=datetime.now(UTC) + timedelta(days=6)) == []
+    assert ledger.earlier(lookup, Environment.TEST, days=0, now=datetime.now(UTC)) == []
 
 
 def test_rejected_and_declined_rows_and_the_same_content_do_not_count_as_earlier(ledger: Ledger) -> None:
@@ -426,10 +429,10 @@ def test_rejected_and_declined_rows_and_the_same_content_do_not_count_as_earlier
         run.finish(None)
     later = columns(ledger, range(1, 6), named=range(1, 6))
     lookup = Lookup(later.rows, later.fingerprints, later.payment_ids)
-    found = ledger.earlier(lookup, days=5, now=datetime.now(UTC))
+    found = ledger.earlier(lookup, Environment.TEST, days=5, now=datetime.now(UTC))
     assert [one.row for one in found] == [1, 3, 5]
     digest = ledger.find(name).digest
-    assert ledger.earlier(lookup, days=5, now=datetime.now(UTC), exclude_digest=digest) == []
+    assert ledger.earlier(lookup, Environment.TEST, days=5, now=datetime.now(UTC), exclude_digest=digest) == []
 
 
 def test_a_batch_is_held_by_one_run_at_a_time(ledger: Ledger) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from batchpay.intake.source import open_source
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import NewBatch
+from batchpay.payment import Environment
 from batchpay.registration.request_body import payment_columns, request_form, show_requests
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, NUMBERS_ON_THE_WIRE, RECURRING, SHIPPING, TOP
 from batchpay.schemas.options import RuleOptions
@@ -172,7 +173,9 @@ def test_the_ledger_keeps_a_body_byte_for_byte(tmp_path: Path) -> None:
     with closing(open_ledger(ledger_settings(tmp_path), create_as="tester")) as ledger:
         (frame,) = valid_rows(source, options, verdict)
         (columns,) = payment_columns(ledger, frame, (), request_form(GatewaySettings()))
-        new = NewBatch(bytes(32), "a.csv", (), 1, {}, "http://127.0.0.1:9", ledger.registration_count())
+        new = NewBatch(
+            bytes(32), "a.csv", (), 1, {}, "http://127.0.0.1:9", Environment.TEST, ledger.registration_count()
+        )
         with ledger.register(new, "tester") as registering:
             registering.add_payments(columns)
             name = registering.finish()

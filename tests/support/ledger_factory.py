@@ -11,7 +11,7 @@ from pathlib import Path
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns
-from batchpay.payment import Answer, Outcome, State, Totals
+from batchpay.payment import Answer, Environment, Outcome, State, Totals
 from batchpay.settings import LedgerSettings
 
 ORIGIN = "http://127.0.0.1:9"
@@ -61,6 +61,7 @@ def add_batch(
     rejected: Sequence[tuple[int, int, str]] = (),
     carried: Sequence[str] = (),
     stopped: str | None = None,
+    environment: Environment = Environment.TEST,
 ) -> str:
     """Register a batch and bring its rows into their states; `rejected` holds (row, cents, reasons). Gives its name.
 
@@ -73,6 +74,7 @@ def add_batch(
     digest = content.digest()
     new = NewBatch(
         digest=digest, file=file, columns=tuple(carried), rows=len(rows) + len(rejected), options={}, origin=ORIGIN,
+        environment=environment,
         registration_count_seen=ledger.registration_count(),
     )  # fmt: skip
     with ledger.register(new, "tester") as registering:

@@ -155,8 +155,8 @@ def _check_rows(store: Store, connection: sqlite3.Connection, replay: Replay) ->
     if stored != {key: (count, cents[key]) for key, count in counts.items()}:
         problems.append("the ledger is damaged: the control totals by state differ from the rows")
     for batch, name, digest, rows, total, *about in connection.execute(
-        "SELECT id, name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason"
-        " FROM batch"
+        "SELECT id, name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason,"
+        " environment FROM batch"
     ):
         told = replay.registered.get(batch)
         seen = {"name": name, "digest": digest.hex(), "rows": rows, "cents": total, "weight": str(weights[batch])}

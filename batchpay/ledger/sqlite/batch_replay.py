@@ -83,8 +83,8 @@ def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) ->
         for kind, amount in zip(kinds, amounts, strict=True):
             cents[kind] += amount
     name, digest, row_count, total, *about = connection.execute(
-        "SELECT name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason"
-        " FROM batch WHERE id = ?", (batch,)
+        "SELECT name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason,"
+        " environment FROM batch WHERE id = ?", (batch,)
     ).fetchone()  # fmt: skip
     seen: dict[str, Any] = {"name": name, "digest": digest.hex(), "rows": row_count, "cents": total, "about": about}
     seen |= {"weight": str(weight), "line weight": str(line_weight)}

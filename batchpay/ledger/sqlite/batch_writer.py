@@ -210,10 +210,10 @@ class SqliteRegistering:
     def _insert_batch(self) -> int:
         new = self._new
         columns, options = json.dumps(list(new.columns)), json.dumps(new.options)
-        self._about = [new.file, new.origin, columns, options, now_ms(), new.again_reason]
+        self._about = [new.file, new.origin, columns, options, now_ms(), new.again_reason, new.environment]
         cursor = self._transaction.execute(
-            "INSERT INTO batch (name, digest, file, origin, columns, options, registered_at, again_reason,"
-            " row_count, cents) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
+            "INSERT INTO batch (name, digest, file, origin, columns, options, registered_at, again_reason, environment,"
+            " row_count, cents) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
             (self._name, new.digest, *self._about),
         )
         return int(cursor.lastrowid or 0)

@@ -42,11 +42,11 @@ from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.batch_replay import check_batch
 from batchpay.ledger.sqlite.run import SqliteRun
 from batchpay.ledger.sqlite.store import Store
-from batchpay.payment import State
+from batchpay.payment import Environment, State
 
 
 class SqliteLedger:
-    """See contract.Ledger."""
+    """The ledger in an SQLite file; see contract.Ledger."""
 
     def __init__(self, store: Store, opened_after_s: float) -> None:
         self.opened_after_s = opened_after_s
@@ -75,13 +75,26 @@ class SqliteLedger:
         with self._store.reading() as connection:
             return batch_writer.registration_count(connection)
 
-    def find_digest(self, digest: bytes, again_reason: str | None = None) -> BatchSummary | None:
-        return reading.find_digest(self._store, digest, again_reason)
+    def batch_count(self, environment: Environment) -> int:
+        with self._store.reading() as connection:
+            found = connection.execute("SELECT count(*) FROM batch WHERE environment = ?", (environment,)).fetchone()
+            return int(found[0])
+
+    def find_digest(
+        self, digest: bytes, environment: Environment, again_reason: str | None = None
+    ) -> BatchSummary | None:
+        return reading.find_digest(self._store, digest, environment, again_reason)
 
     def earlier(
-        self, lookup: Lookup, *, days: int, now: datetime, exclude_digest: bytes | None = None
+        self,
+        lookup: Lookup,
+        environment: Environment,
+        *,
+        days: int,
+        now: datetime,
+        exclude_digest: bytes | None = None,
     ) -> list[Earlier]:
-        return duplicate_lookup.earlier(self._store, lookup, days, now, exclude_digest)
+        return duplicate_lookup.earlier(self._store, lookup, environment, days, now, exclude_digest)
 
     def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:
         return batch_writer.registering(self._store, batch, who)
@@ -145,8 +158,8 @@ class SqliteLedger:
         self._runs.append(run)
         return run
 
-    def find(self, reference: str | None) -> BatchSummary:
-        return reading.find(self._store, reference)
+    def find(self, reference: str | None, environment: Environment | None = None) -> BatchSummary:
+        return reading.find(self._store, reference, environment)
 
     def batches(self) -> list[BatchSummary]:
         return reading.batches(self._store)
@@ -169,8 +182,10 @@ class SqliteLedger:
     def latest_event(self, kind: str) -> Event | None:
         return reading.latest_event(self._store, kind)
 
-    def payee_facts(self, payees: Sequence[bytes], exclude_digest: bytes | None = None) -> dict[bytes, PayeeFacts]:
-        return payee_history.payee_facts(self._store, payees, exclude_digest)
+    def payee_facts(
+        self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
+    ) -> dict[bytes, PayeeFacts]:
+        return payee_history.payee_facts(self._store, payees, environment, exclude_digest)
 
     def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
         return resolution.resolve(self._store, reading.batch_number(self._store, batch)[0], decisions, who, why)

@@ -18,6 +18,7 @@ from batchpay.errors import (
     LedgerMissing,
     LedgerNewer,
     LedgerNotUsable,
+    LedgerOlder,
     LedgerOnAnotherMachine,
 )
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac
@@ -79,6 +80,13 @@ def open_ledger(
             if not os.path.lexists(place.ledger):
                 raise
     return _open(place, machine, read_only=read_only)
+
+
+def bring_up_to_date(place: LedgerPaths, machine: str | None) -> None:
+    try:
+        _open(place, machine, read_only=True).close()
+    except LedgerOlder:
+        _open(place, machine).close()
 
 
 def create_ledger(place: LedgerPaths, machine: str | None, who: str, beside_another: str | None) -> LedgerPaths:
@@ -238,7 +246,7 @@ def _check_version(store: Store, *, read_only: bool) -> None:
     if version == len(migrations):
         return
     if read_only:
-        raise LedgerNotUsable(f"the ledger {path} is of an older version; run: batchpay ledger check")
+        raise LedgerOlder(f"the ledger {path} is of an older version; run: batchpay ledger check")
     back_up(store, path.with_name(f"{path.name}.version-{version}.{now_ms()}"))
     with store.transaction() as transaction:
         # Another process may have been here since.

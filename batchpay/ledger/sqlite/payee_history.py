@@ -11,7 +11,7 @@ from batchpay.ledger.records import PayeeFacts
 from batchpay.ledger.sqlite.encoding import id_range
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.states import STATE_CODES
-from batchpay.payment import State
+from batchpay.payment import Environment, State
 
 _REMEMBER = f"""
 INSERT INTO paid (payee, account, batch, row_count, cents)
@@ -27,12 +27,16 @@ def remember_payees(transaction: Transaction, batch: int) -> None:
     transaction.execute(_REMEMBER, (batch, *id_range(batch)))
 
 
-def payee_facts(store: Store, payees: Sequence[bytes], exclude_digest: bytes | None) -> dict[bytes, PayeeFacts]:
+def payee_facts(
+    store: Store, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
+) -> dict[bytes, PayeeFacts]:
     counts: dict[bytes, list[int]] = {}
     accounts: dict[bytes, set[bytes]] = {}
     with store.reading() as connection:
-        same = connection.execute("SELECT id FROM batch WHERE digest = ?", (exclude_digest or b"",)).fetchall()
-        but = {number for (number,) in same}
+        others = connection.execute(
+            "SELECT id FROM batch WHERE environment = ? AND digest <> ?", (environment, exclude_digest or b"")
+        ).fetchall()
+        counted = {number for (number,) in others}
         connection.execute("CREATE TEMP TABLE wanted (payee BLOB)")
         # In the order of the keys, so that the walk through the table goes one way.
         connection.executemany("INSERT INTO wanted VALUES (?)", ((payee,) for payee in sorted(set(payees))))
@@ -40,7 +44,7 @@ def payee_facts(store: Store, payees: Sequence[bytes], exclude_digest: bytes | N
             "SELECT paid.payee, account, batch, row_count, cents"
             " FROM wanted CROSS JOIN paid ON paid.payee = wanted.payee"
         ):
-            if batch not in but:
+            if batch in counted:
                 count = counts.setdefault(payee, [0, 0])
                 count[0] += rows
                 count[1] += cents

@@ -15,10 +15,10 @@ from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow,
 from batchpay.ledger.sqlite.encoding import DIRECTIONS, ROW_MASK, id_range, maybe_datetime, to_datetime
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import STATE_CODES, STATES
-from batchpay.payment import Answer, Direction, State, Totals
+from batchpay.payment import Answer, Direction, Environment, State, Totals
 
 _BATCH = (
-    "SELECT batch.id, name, digest, file, origin, columns, registered_at, row_count, cents, again_reason,"
+    "SELECT batch.id, name, digest, file, origin, environment, columns, registered_at, row_count, cents, again_reason,"
     " options, run.started_at, run.finished_at, run.stopped,"
     " (SELECT detail FROM event WHERE kind = 'finished' AND kind <> 'progress' AND event.batch = batch.id"
     " ORDER BY number DESC LIMIT 1)"
@@ -33,7 +33,7 @@ _MASK = "****"
 
 
 def _summary(connection: sqlite3.Connection, found: tuple[Any, ...]) -> BatchSummary:
-    identity, name, digest, file, origin, columns, registered_at, rows, cents, again, options, *run = found
+    identity, name, digest, file, origin, environment, columns, registered_at, rows, cents, again, options, *run = found
     started, finished, stopped, end = run
     by_state = dict.fromkeys(State, Totals())
     by_direction = {direction.value: Totals() for direction in Direction}
@@ -47,7 +47,8 @@ def _summary(connection: sqlite3.Connection, found: tuple[Any, ...]) -> BatchSum
     if total != Totals(rows, cents):
         raise LedgerDamaged(f"the ledger is damaged: the states of batch {name} do not add up to its control totals")
     return BatchSummary(
-        batch=name, digest=digest, file=file, origin=origin, registered_at=to_datetime(registered_at),
+        batch=name, digest=digest, file=file, origin=origin,
+        environment=Environment(environment), registered_at=to_datetime(registered_at),
         started_at=maybe_datetime(started), finished_at=maybe_datetime(finished), stopped=stopped,
         columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction,
         again_reason=again, options=json.loads(options),
@@ -61,21 +62,24 @@ def batches(store: Store) -> list[BatchSummary]:
         return [_summary(connection, one) for one in found]
 
 
-def find_digest(store: Store, digest: bytes, again_reason: str | None) -> BatchSummary | None:
+def find_digest(store: Store, digest: bytes, environment: Environment, again_reason: str | None) -> BatchSummary | None:
     with store.reading() as connection:
         found = connection.execute(
-            f"{_BATCH} WHERE digest = ? AND again_reason IS coalesce(?, again_reason) ORDER BY batch.id DESC LIMIT 1",
-            (digest, again_reason),
+            f"{_BATCH} WHERE digest = ? AND environment = ? AND again_reason IS coalesce(?, again_reason)"
+            " ORDER BY batch.id DESC LIMIT 1",
+            (digest, environment, again_reason),
         ).fetchone()
         return _summary(connection, found) if found else None
 
 
-def find(store: Store, reference: str | None) -> BatchSummary:
+def find(store: Store, reference: str | None, environment: Environment | None) -> BatchSummary:
     with store.reading() as connection:
         if reference is None:
-            found = connection.execute(f"{_BATCH} ORDER BY batch.id DESC LIMIT 1").fetchall()
+            found = connection.execute(
+                f"{_BATCH} WHERE environment = coalesce(?, environment) ORDER BY batch.id DESC LIMIT 1", (environment,)
+            ).fetchall()
             if not found:
-                raise WrongUse("the ledger holds no batch yet")
+                raise WrongUse(f"the ledger holds no {f'{environment} ' if environment else ''}batch yet")
         else:
             found = connection.execute(f"{_BATCH} WHERE name = ?", (reference,)).fetchall()
             if not found and reference:
