@@ -116,6 +116,14 @@ class LimitsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RulesSettings:
+    """[rules]: what a house rule lets through beside what it takes by default."""
+
+    account_hyphens: bool = _setting(False, "an account number may have hyphens inside: some banks print them")
+    check_letters: bool = _setting(False, "a check number may have letters")
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one call."""
 
@@ -124,6 +132,7 @@ class Settings:
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     policy: PolicySettings = field(default_factory=PolicySettings)
     limits: LimitsSettings = field(default_factory=LimitsSettings)
+    rules: RulesSettings = field(default_factory=RulesSettings)
 
 
 class Secret:

@@ -37,19 +37,9 @@ def ach_columns(options: RuleOptions) -> dict[str, pa.Column]:
     own = {
         "achBankName": [copied_text("achBankName")],
         "achNameOnCheck": _name(),
-        "achAccountNumber": _account(),
+        "achAccountNumber": _account(options),
         "achRoutingNumber": _routing(),
-        "achCheckNumber": [
-            error(
-                "achCheckNumber",
-                "format",
-                "N",
-                f"digits, at most {checks.CHECK_NUMBER_DIGITS_MAX}",
-                f"write the check's number with at most {checks.CHECK_NUMBER_DIGITS_MAX} digits and nothing else",
-                checks.not_matching(pl.col("achCheckNumber"), rf"^[0-9]{{1,{checks.CHECK_NUMBER_DIGITS_MAX}}}$"),
-                form=CHECK_NUMBER,
-            )
-        ],
+        "achCheckNumber": [_check_number(options)],
         "achAccountType": [
             required("achAccountType"),
             choice(
@@ -91,17 +81,34 @@ def _name() -> list[Rule]:
     ]
 
 
-def _account() -> list[Rule]:
+def _check_number(options: RuleOptions) -> Rule:
+    most = checks.CHECK_NUMBER_DIGITS_MAX
+    letters = "A-Za-z" if options.check_letters else ""
+    meaning = "digits or letters" if options.check_letters else "digits"
+    return error(
+        "achCheckNumber",
+        "format",
+        "H",
+        f"{meaning}, at most {most} (setting `rules.check_letters`)",
+        f"write the check's number with at most {most} {meaning} and nothing else",
+        checks.not_matching(pl.col("achCheckNumber"), rf"^[0-9{letters}]{{1,{most}}}$"),
+        form=CHECK_NUMBER,
+    )
+
+
+def _account(options: RuleOptions) -> list[Rule]:
     account = pl.col("achAccountNumber")
+    hyphens = ", hyphens inside" if options.account_hyphens else ""
+    without = "blanks" if options.account_hyphens else "blanks or hyphens"
     return [
         required("achAccountNumber"),
         error(
             "achAccountNumber",
             "account",
             "N",
-            "1 to 17 letters or digits, nothing else, not all zeros",
-            "write 1 to 17 digits or letters without blanks or hyphens, not all zeros",
-            checks.is_no_account(account),
+            f"1 to 17 letters or digits{hyphens}, nothing else, not all zeros (setting `rules.account_hyphens`)",
+            f"write 1 to 17 digits or letters without {without}, not all zeros",
+            checks.is_no_account(account, hyphens=options.account_hyphens),
             form=ACCOUNT,
         ),
         warning(

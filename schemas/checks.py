@@ -207,9 +207,12 @@ def with_leading_zero(cell: pl.Expr) -> pl.Expr:
     return pl.when(lost).then(number)
 
 
-def is_no_account(cell: pl.Expr) -> pl.Expr:
-    """Anything but 1 to 17 letters or digits (the ACH entry's account field), or all zeros."""
-    return not_matching(cell, r"^[A-Za-z0-9]{1,17}$") | cell.str.contains(r"^0+$")
+def is_no_account(cell: pl.Expr, *, hyphens: bool) -> pl.Expr:
+    """Anything but 1 to 17 letters or digits (the ACH entry's account field), or all zeros; or with hyphens inside."""
+    written = not_matching(cell, r"^[A-Za-z0-9]{1,17}$")
+    if hyphens:
+        written &= not_matching(cell, r"^[A-Za-z0-9](?:[A-Za-z0-9-]{0,15}[A-Za-z0-9])?$")
+    return written | cell.str.contains(r"^[0-]+$")
 
 
 def is_unusual_account(cell: pl.Expr) -> pl.Expr:

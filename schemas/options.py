@@ -25,5 +25,9 @@ class RuleOptions:
     """A recurring payment can't start before `as_of`."""
     max_amount_cents: int | None = None
     """An amount above this is rejected; None is not a limit."""
+    account_hyphens: bool = False
+    """An account number may have hyphens inside: some banks print them."""
+    check_letters: bool = False
+    """A check number may have letters."""
     rules_off: frozenset[str] = frozenset()
     """House rules (source H) switched off, as `column.code`."""

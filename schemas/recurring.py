@@ -148,11 +148,20 @@ def _number_of_payments(options: RuleOptions) -> list[Rule]:
             "recurringNumOfPayments",
             "format",
             "S",
-            "digits, at most 5, `0` = until stopped",
-            "write the number of payments with at most 5 digits",
-            checks.not_matching(cell, r"^[0-9]{1,5}$"),
+            "digits, `0` = until stopped",
+            "write the number of payments in digits",
+            checks.not_matching(cell, r"^[0-9]+$"),
             form=NUMBER_OF_PAYMENTS,
-        )
+        ),
+        error(
+            "recurringNumOfPayments",
+            "format",
+            "H",
+            "at most 5 digits",
+            "write the number of payments with at most 5 digits",
+            cell.str.contains(r"^[0-9]{6,}$"),
+            form=NUMBER_OF_PAYMENTS,
+        ),
     ]
     if not options.allow_open_ended:
         rules.append(

@@ -69,6 +69,8 @@ def file_request(path: str, rejects: Path | None, options: CheckOptions, setting
         require_agreement=settings.policy.require_agreement,
         past_start=settings.policy.past_start,
         max_amount_cents=most,
+        account_hyphens=settings.rules.account_hyphens,
+        check_letters=settings.rules.check_letters,
         rules_off=frozenset(settings.policy.rules_off),
     )
     not_ours = check_rules_off(rules.rules_off)

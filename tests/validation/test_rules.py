@@ -59,7 +59,7 @@ achAccountNumber.account warning N
 achRoutingNumber.format error S
 achRoutingNumber.prefix error N
 achRoutingNumber.checksum error N
-achCheckNumber.format error N
+achCheckNumber.format error H
 achAccountType.choice error S
 achDepositType.choice error S
 achSecCode.choice error S+N
@@ -78,6 +78,7 @@ recurringBillingCycle.choice error S
 recurringEndOfMonth.choice error S
 recurringEndOfMonth.conflict error H
 recurringNumOfPayments.format error S
+recurringNumOfPayments.format error H
 recurringNumOfPayments.open_ended error H
 recurringAgreementFlag.choice error S
 recurringAgreementFlag.agreement error H
@@ -231,3 +232,28 @@ def test_tables_hold_the_published_lists() -> None:
     assert (len(COUNTRIES), len(SEC_CODES), len(STATES["CA"])) == (249, 11, 13)
     assert len(STATES["US"]) == 50 + 1 + 6 + 3
     assert {"USD", "CAD", "EUR", "XCG", "ZWG"} < set(CURRENCIES) and not {"ANG", "HRK", "ZWL"} & set(CURRENCIES)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "options", "fails"),
+    [
+        ("achAccountNumber", "12-345-67", {}, True),
+        ("achAccountNumber", "12-345-67", {"account_hyphens": True}, False),
+        ("achAccountNumber", "-1234567", {"account_hyphens": True}, True),
+        ("achAccountNumber", "1234567-", {"account_hyphens": True}, True),
+        ("achAccountNumber", "0-0-0", {"account_hyphens": True}, True),
+        ("achAccountNumber", "123456789-1234567-9", {"account_hyphens": True}, True),
+        ("achCheckNumber", "12A", {}, True),
+        ("achCheckNumber", "12A", {"check_letters": True}, False),
+        ("achCheckNumber", "12-3", {"check_letters": True}, True),
+    ],
+)
+def test_house_rules_that_let_more_through(column: str, value: str, options: dict[str, bool], fails: bool) -> None:
+    """Hyphens in account numbers and letters in check numbers are refused unless a setting lets them through."""
+    chosen = RuleOptions(
+        as_of=date(2026, 11, 21),
+        account_hyphens=options.get("account_hyphens", False),
+        check_letters=options.get("check_letters", False),
+    )
+    found = check(TextChunks([VALID | {column: value}]), chosen)
+    assert [failure.column for failure in found.failures] == ([column] if fails else [])
