@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -53,8 +53,8 @@ class Done:
         return value if isinstance(value, dict) else {}
 
 
-def run_here(call: Call, before_lock: Callable[[], None] | None = None) -> Done:
-    """Run a command in this process; `before_lock` is called once, when it is about to take a batch's lock."""
+def run_here(call: Call, before_lock: Sequence[Callable[[], None]] = ()) -> Done:
+    """Run a command in this process; those in `before_lock` are called when it is about to take a batch's lock."""
     clock.exchange()
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     environment, folder, arguments, umask = dict(os.environ), Path.cwd(), sys.argv, os.umask(0o077)
@@ -115,17 +115,17 @@ def _read(call: Call, code: int) -> Done:
 
 
 @contextmanager
-def _pause_at_lock(act: Callable[[], None] | None) -> Iterator[None]:
+def _pause_at_lock(acts: Sequence[Callable[[], None]]) -> Iterator[None]:
     """Stop at the moment between what was checked and what is registered: when the batch's lock is taken."""
-    if act is None:
+    if not acts:
         yield
         return
-    real, acts = fcntl.flock, [act]
+    real, left = fcntl.flock, list(acts)
 
     def flock(descriptor: int, operation: int) -> None:
         place = Path(f"/proc/self/fd/{descriptor}").readlink()
-        if acts and place.parent.suffix == ".d":
-            acts.pop()()
+        if left and place.parent.suffix == ".d":
+            left.pop()()
         real(descriptor, operation)
 
     setattr(fcntl, "flock", flock)  # noqa: B010 - a function of the library, exchanged for a while

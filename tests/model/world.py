@@ -176,7 +176,12 @@ class World:
         return run_here(Call(call.arguments, call.folder, {**call.environment, "BATCHPAY_API_ID": "look"}))
 
     def run_with_hook(
-        self, call: Call, command: Command, act: Callable[[], list[tuple[Command, Done]]], moment: str
+        self,
+        call: Call,
+        command: Command,
+        act: Callable[[], list[tuple[Command, Done]]],
+        moment: str,
+        times: int = 1,
     ) -> None:
         """Run a command here while `act` happens at a moment: `lock`, or a request: `account`, `connection`, `payment`.
 
@@ -184,7 +189,7 @@ class World:
         """
         raised: list[BaseException] = []
         ended: list[tuple[Command, Done]] = []
-        acts = [act]
+        acts = [act] * times
 
         def once() -> None:
             if acts:
@@ -196,7 +201,7 @@ class World:
         self.gateway.hook = lambda kind, count: once() if kind == moment else None
         command.disturbed = True
         try:
-            done = run_here(call, once if moment == "lock" else None)
+            done = run_here(call, [once] * times if moment == "lock" else [])
         finally:
             self.gateway.hook = None
         if raised:

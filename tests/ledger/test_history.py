@@ -1,0 +1,79 @@
+"""What the history says of every kind of deed, and which rows count as payments that were made before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import accept_ledger
+from batchpay.ledger.records import Decision, Lookup
+from batchpay.payment import State
+from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, rejected
+from tests.ledger.conftest import LedgerFactory
+
+
+def test_who_and_why_stand_each_in_its_place(ledger_factory: LedgerFactory) -> None:
+    """Of 148 mutants one let who and why of an event change places unseen: the evidence would name a reason."""
+    ledger = ledger_factory.create()
+    register(ledger, columns(ledger, [1]))
+    name = register(ledger, columns(ledger, range(1, 6)), rejected([6]), again="the bank lost it")
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ben")
+        run.commit([1, 2], [])
+        run.commit([], [(1, ACCEPTED), (2, IN_DOUBT)])
+        run.reject([4], "gatewayId.unknown")
+        run.finish("stopped by SIGTERM")
+        ledger.start(name, "cleo").commit([3], [])  # and is killed
+        ledger.start(name, "dora").finish(None)
+    ledger.release(name, [columns(ledger, [6])], "eve", "corrected the routing number")
+    ledger.resolve(name, [Decision(2, State.ACCEPTED)], "finn", "stands in the portal")
+    ledger_factory.close()
+    ledger_factory.witness.unlink()
+    accept_ledger(ledger_factory.settings, "gus", "moved to a new disk")
+
+    ledger = ledger_factory.open()
+    found = {event.kind: (event.who, event.why) for event in ledger.events() if event.why}
+    assert (found.pop("recovered")[0], found.pop("doubted")[0]) == ("dora", "gus")  # their why is the program's own
+    assert {kind: (who.split(" ")[0], why) for kind, (who, why) in found.items()} == {
+        "registered": ("ada", "the bank lost it"),
+        "rejected": ("ben", "gatewayId.unknown"),
+        "finished": ("ben", "stopped by SIGTERM"),
+        "released": ("eve", "corrected the routing number"),
+        "resolved": ("finn", "stands in the portal"),
+        "witness accepted": ("gus", "moved to a new disk"),
+    }
+    assert ledger.check() == []
+
+
+@pytest.mark.parametrize(
+    ("state", "counts"),
+    [
+        (State.PENDING, True),
+        (State.SENDING, True),
+        (State.ACCEPTED, True),
+        (State.IN_DOUBT, True),
+        (State.DECLINED, False),
+        (State.REJECTED, False),
+    ],
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_every_state_that_may_mean_a_payment_counts_as_earlier(
+    ledger: Ledger, state: State, counts: bool, named: bool
+) -> None:
+    """A row in `sending` may be paid this moment: it could be left out of the look, and no test saw it."""
+    name = register(ledger, columns(ledger, [1], named=[1] if named else []))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        if state is State.REJECTED:
+            run.reject([1], "gatewayId.unknown")
+        elif state is not State.PENDING:
+            run.commit([1], [])
+            if state is not State.SENDING:
+                run.commit([], [(1, replace(ACCEPTED, state=state))])
+        later = columns(ledger, [1], named=[1] if named else [])
+        lookup = Lookup([7], later.fingerprints, later.payment_ids)
+        found = ledger.earlier(lookup, days=5, now=datetime.now(UTC))
+    assert [one.row for one in found] == ([7] if counts else [])

@@ -1,0 +1,75 @@
+"""The circuit breaker counts rows in doubt exactly: one after another, and in all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from batchpay.ledger.records import PendingPayment
+from batchpay.payment import Outcome, State
+from batchpay.sending.limits import Limits, StopRequest
+from batchpay.sending.pacing import Throttle
+from batchpay.sending.retry import Attempts
+from batchpay.sending.sender import Sender
+from batchpay.settings import SubmitSettings
+
+_OUTCOMES = {
+    "y": Outcome(State.ACCEPTED, "success"),
+    "n": Outcome(State.DECLINED, "declined"),
+    "?": Outcome(State.IN_DOUBT, "no answer", bytes_sent=1),
+}
+
+
+class _Run:
+    """A run that grants every row."""
+
+    recovered = 0
+
+    def __init__(self, rows: int) -> None:
+        self._rows = [PendingPayment(row, 0, b"{}") for row in range(1, rows + 1)]
+
+    def claim(self, limit: int) -> list[PendingPayment]:
+        claimed, self._rows = self._rows[:limit], self._rows[limit:]
+        return claimed
+
+    def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
+        return set(intents)
+
+    def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
+        raise AssertionError
+
+    def reject(self, rows: Sequence[int], reason: str) -> None:
+        raise AssertionError
+
+    def finish(self, stopped: str | None) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("answers", "begun", "reason"),
+    [
+        ("y??y??y", 7, None),  # an answer begins the count anew
+        ("y??n??n", 7, None),  # a no is an answer as well
+        ("y???yyyy", 4, "3 rows in doubt one after another"),
+        ("y??y???yyyy", 7, "3 rows in doubt one after another"),
+        ("y?y?y?y?y?yyyy", 10, "5 rows in doubt"),
+        ("y?y?y?y?yyyyy", 13, None),
+        ("?yyy", 1, "the first answer left a row in doubt: no answer"),
+    ],
+)
+def test_the_breaker_counts_exactly(answers: str, begun: int, reason: str | None) -> None:
+    """Its count in a row need not be reset, nor be exact, for any test to pass: then it stops early, or late."""
+    stop, settings = StopRequest(), SubmitSettings(rate="20000", workers=1)
+    left = list(answers)
+
+    def pay(body: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+        before_first_byte()
+        return _OUTCOMES[left.pop(0)]
+
+    throttle, attempts = Throttle.from_settings(settings, stop.event), Attempts(settings, stop.event)
+    Sender(_Run(len(answers)), pay, throttle, attempts, settings, stop).send_all(Limits())
+    assert (len(answers) - len(left), stop.reason) == (begun, reason)
