@@ -28,7 +28,8 @@ def test_who_and_why_stand_each_in_its_place(ledger_factory: LedgerFactory) -> N
         run.finish("stopped by SIGTERM")
         ledger.start(name, "cleo").commit([3], [])  # and is killed
         ledger.start(name, "dora").finish(None)
-    ledger.release(name, [columns(ledger, [6])], "eve", "corrected the routing number")
+    seen = ledger.registration_count()
+    ledger.release(name, [columns(ledger, [6])], "eve", "corrected the routing number", registration_count_seen=seen)
     ledger.resolve(name, [Decision(2, State.ACCEPTED)], "finn", "stands in the portal")
     ledger_factory.close()
     ledger_factory.witness.unlink()

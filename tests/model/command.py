@@ -58,13 +58,17 @@ def run_here(call: Call, before_lock: Sequence[Callable[[], None]] = ()) -> Done
     clock.exchange()
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     environment, folder, arguments, umask = dict(os.environ), Path.cwd(), sys.argv, os.umask(0o077)
-    streams = sys.stdin, sys.stdout, sys.stderr
+    streams, excepthook = (sys.stdin, sys.stdout, sys.stderr), sys.excepthook
+    descriptors = [os.dup(number) for number in range(3)]
     cores = os.sched_getaffinity(0)
     try:
         with _pause_at_lock(before_lock):
             code = _main(call)
     finally:
-        sys.stdin, sys.stdout, sys.stderr = streams
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        (sys.stdin, sys.stdout, sys.stderr), sys.excepthook = streams, excepthook
         sys.argv = arguments
         os.environ.clear()
         os.environ.update(environment)
@@ -77,25 +81,31 @@ def run_here(call: Call, before_lock: Sequence[Callable[[], None]] = ()) -> Done
 
 
 def _main(call: Call) -> int:
+    """Call the program as a process begins it: with descriptors, arguments and environment of its own."""
     from batchpay.cli.main import main
 
     out, err = _streams(call)
+    places = (os.devnull, call.output or out, err)
+    flags = (os.O_RDONLY, *(2 * [os.O_WRONLY | os.O_CREAT | os.O_TRUNC]))
+    for number, (place, flag) in enumerate(zip(places, flags, strict=True)):
+        descriptor = os.open(place, flag, 0o600)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
     os.chdir(call.folder)
     os.environ.clear()
     os.environ.update(call.environment)
     sys.argv = ["batchpay", *call.arguments]
-    with Path(os.devnull).open(encoding="utf-8") as nothing, Path(err).open("w", encoding="utf-8") as stderr:
-        stdout = Path(call.output or out).open("w", encoding="utf-8")  # noqa: SIM115 - its closing may fail
-        sys.stdin, sys.stdout, sys.stderr = nothing, stdout, stderr
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, closefd=False) for number, mode in enumerate("rww"))
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException as error:  # a traceback is what a person would see
+        sys.stderr.write(f"Traceback: {error!r}")
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
         try:
-            main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 1
-        except BaseException as error:  # a traceback is what a person would see
-            stderr.write(f"Traceback: {error!r}")
-            code = 1
-        try:
-            stdout.close()
+            stream.flush()
         except OSError:  # what the interpreter makes of it at its end
             code = 120
     return code

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from batchpay.ledger.records import PendingPayment
-from batchpay.payment import Outcome, State
+from batchpay.payment import Outcome, State, Totals
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
@@ -42,7 +42,7 @@ class _Run:
     def reject(self, rows: Sequence[int], reason: str) -> None:
         raise AssertionError
 
-    def finish(self, stopped: str | None) -> None:
+    def finish(self, stopped: str | None, held_back: Totals | None = None) -> None:
         pass
 
     def close(self) -> None:
