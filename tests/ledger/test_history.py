@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import accept_ledger
+from batchpay.ledger.open import accept_witness
 from batchpay.ledger.records import Decision, Lookup
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, rejected
@@ -33,7 +33,7 @@ def test_who_and_why_stand_each_in_its_place(ledger_factory: LedgerFactory) -> N
     ledger.resolve(name, [Decision(2, State.ACCEPTED)], "finn", "stands in the portal")
     ledger_factory.close()
     ledger_factory.witness.unlink()
-    accept_ledger(ledger_factory.settings, "gus", "moved to a new disk")
+    accept_witness(ledger_factory.settings, "gus", "moved to a new disk")
 
     ledger = ledger_factory.open()
     found = {event.kind: (event.who, event.why) for event in ledger.events() if event.why}

@@ -66,8 +66,8 @@ def _its_end(world: World, command: Command, done: Done) -> None:
 def _take_in(world: World, command: Command, done: Done) -> Batch | None:
     """Learn which batch the command was about, and what the program says of its rows."""
     name = done.json.get("batch")
-    if command.killed and command.rows:
-        name = _left_by_a_kill(world, command)
+    if not done.json and command.rows and (command.killed or world.gateway.of(command.name)):
+        name = _left_without_a_word(world, command)
     if not isinstance(name, str) or command.has("--dry-run") or not command.rows:
         return command.known
     batch = world.batches.get(name)
@@ -80,7 +80,7 @@ def _take_in(world: World, command: Command, done: Done) -> Batch | None:
     return batch
 
 
-def _left_by_a_kill(world: World, command: Command) -> str | None:
+def _left_without_a_word(world: World, command: Command) -> str | None:
     """Find the batch of a command that could not say its name any more."""
     if command.known is not None:
         return command.known.name
@@ -106,7 +106,7 @@ def _nothing_forbidden(world: World, command: Command) -> None:
             faults |= row.faults(command.max_cents, today, normalize=False)
         if faults:
             fail(world, f"E{row.number} was sent although {', '.join(sorted(faults))}")
-        was = command.known.states.get(row.number) if command.known else None
+        was = command.before.get(row.number)
         if was == "rejected" and not command.has("--release"):
             fail(world, f"E{row.number} had been rejected and was sent without --release")
         if was in ("accepted", "declined", "in_doubt") and not _reopened(command, row.number):
@@ -141,7 +141,7 @@ def _allowed(world: World, new: Arrival, old: Arrival) -> None:
     by_id = bool(row.payment_id) and is_duplicate(row, before, 1e9) is True and not _same_bill_only(row, before)
     if mine.allows_duplicates and not by_id:
         return
-    if ours.known is not None and ours.known.states.get(row.number) == "rejected":
+    if ours.before.get(row.number) == "rejected":
         fail(world, f"{story}: released although it was paid meanwhile")
     later, earlier = (mine, other) if mine.registered_h >= other.registered_h else (other, mine)
     began = max(earlier.registered_h, theirs.at_h if earlier is other and theirs.at_h <= later.registered_h else 0.0)

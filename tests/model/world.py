@@ -45,6 +45,8 @@ class Command:
     """What the file holds after it was replaced while the command ran."""
     known: Batch | None = None
     """The batch that the command goes on with, as it stood before."""
+    before: dict[int, str] = field(default_factory=dict)
+    """The states of its payments before."""
     batch: Batch | None = None
     max_cents: int | None = None
     forbidden: str = ""
@@ -151,6 +153,7 @@ class World:
         live = call.environment["BATCHPAY_ENVIRONMENT"] == "live"
         command = Command(name, call.arguments, self.hours, live, max_cents=self.max_cents, **known)
         command.forbidden = command.forbidden or self.forbidden
+        command.before = dict(command.known.states) if command.known else {}
         if self.window_open and call.arguments[0] == "submit" and command.known is None:
             command.forbidden = command.forbidden or "the ledger was restored, and what it lost is not settled"
         self.commands[name] = command
