@@ -10,7 +10,7 @@ import pytest
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import accept_witness
 from batchpay.ledger.records import Decision, Lookup
-from batchpay.payment import State
+from batchpay.payment import Environment, State
 from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, rejected
 from tests.ledger.conftest import LedgerFactory
 
@@ -76,5 +76,5 @@ def test_every_state_that_may_mean_a_payment_counts_as_earlier(
                 run.commit([], [(1, replace(ACCEPTED, state=state))])
         later = columns(ledger, [1], named=[1] if named else [])
         lookup = Lookup([7], later.fingerprints, later.payment_ids)
-        found = ledger.earlier(lookup, days=5, now=datetime.now(UTC))
+        found = ledger.earlier(lookup, Environment.TEST, days=5, now=datetime.now(UTC))
     assert [one.row for one in found] == ([7] if counts else [])
