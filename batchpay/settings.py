@@ -27,9 +27,16 @@ _BOOLEAN_WORDS = {
 }
 
 
-def _setting(default: Any, help_text: str, *, environment: str | None = None, least: float | None = None) -> Any:
-    """Declare a setting: its default, its meaning for the docs, its variable and its least value."""
-    metadata = {"help": help_text, "environment": environment, "least": least}
+def _setting(
+    default: Any,
+    help_text: str,
+    *,
+    environment: str | None = None,
+    least: float | None = None,
+    most: float | None = None,
+) -> Any:
+    """Declare a setting: its default, its meaning for the docs, its variable, its least and its greatest value."""
+    metadata = {"help": help_text, "environment": environment, "least": least, "most": most}
     if isinstance(default, (list, dict)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -105,6 +112,17 @@ class PolicySettings:
     duplicate_days: int = _setting(5, "days in which an equal payment of another batch is held back", least=0)
     clock_ahead_days: int = _setting(60, "warn where the clock is so many days after the ledger's last event", least=1)
     variance: bool = _setting(True, "warn of new payees, changed accounts and unusual amounts")
+    approvals: int = _setting(
+        0, "how many other people must approve what is sent", environment="BATCHPAY_APPROVALS", least=0, most=2
+    )
+    approve_above: str = _setting(
+        "0.00",
+        "approval is needed from this total on, debits and credits together",
+        environment="BATCHPAY_APPROVE_ABOVE",
+    )
+    approval_days: int = _setting(
+        7, "days after which an unused approval no longer counts", environment="BATCHPAY_APPROVAL_DAYS", least=1
+    )
     rules_off: list[str] = _setting([], "house rules (source H) switched off, as column.code")
 
 
@@ -215,6 +233,9 @@ def _load_part(table: str, cls: Any, values: dict[str, Any], environment: dict[s
         least = item.metadata["least"]
         if least is not None and chosen[item.name] < least:
             raise SettingsNotUsable(f"{key} must be at least {least:g}")
+        most = item.metadata["most"]
+        if most is not None and chosen[item.name] > most:
+            raise SettingsNotUsable(f"{key} must be at most {most:g}")
     return cls(**chosen)
 
 

@@ -35,6 +35,8 @@ class Summary:
     finished_at: datetime | None = None
     by_direction: dict[str, Totals] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    seal: str | None = None
+    """What maker and checker compare (approval/proposal.py), where a plan or a dry run says what is sent."""
     held_back: Totals = Totals()
     """Of the pending rows those that fail today's rules: they stay pending and are not sent."""
     released: Totals = Totals()
@@ -102,6 +104,7 @@ class Summary:
             "rejects": self.rejects,
             "stopped": self.stopped,
             "notes": self.notes,
+            "seal": self.seal,
             "started_at": instant(self.started_at),
             "finished_at": instant(self.finished_at),
             "exit_code": self.exit_code,

@@ -163,7 +163,7 @@ STILL_IN_CLI: dict[str, set[str]] = {
     "reconcile.py": {"reconciliation"},
     "resolve.py": {"reconciliation"},
     "ledger.py": {"ledger"},
-    "validate.py": {"approval", "validation", "reports"},
+    "validate.py": {"validation", "reports"},
     "dry_run.py": {"gateway"},
     "submit.py": {"gateway", "writing"},
     "sending.py": {"gateway", "ledger", "sending"},

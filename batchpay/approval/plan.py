@@ -1,162 +1,187 @@
-"""A plan: what a submission will send, written down to be approved, and held against what is really sent later.
+"""A plan: a proposal written down to be approved, and compared with what is really to be sent later.
 
-The plan is a JSON file. It names the content by its keyed digest and carries a keyed code of its own text, made with
-the ledger's key: neither another file nor another text passes for the approved one. Someone who can read the ledger's
-key could write a plan, which is why the key has mode 0600.
+The plan is a JSON file. It carries a keyed code of its own text, made with the ledger's key, and so does each approval
+in it: neither another text nor an approval that nobody gave passes. Someone who can read the ledger's key could write
+both, which is why the key has mode 0600.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hmac
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import date, datetime
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
+from batchpay.approval.approvals import Approval
+from batchpay.approval.proposal import Proposal, differences
 from batchpay.errors import FileRefused
-from batchpay.intake.small_tables import read_json_object
+from batchpay.intake.small_tables import json_object, read_text
 from batchpay.ledger.contract import Ledger
-from batchpay.payment import Direction, State, Totals, format_cents, parse_cents
-from batchpay.schemas.options import RuleOptions
-from batchpay.summary import Summary
+from batchpay.ledger.records import Approval as RecordedApproval
+from batchpay.ledger.records import SignOff
+from batchpay.payment import Actor, Totals, parse_cents
 from batchpay.text import instant
 from batchpay.writing.atomic import atomic_writer
 
-VERSION = 1
+VERSION = 2
 _CODE_BYTES = 32
-_KEYS = frozenset({"plan", "digest", "file", "origin", "rows", "amount", "rules", "created_at", "who", "code"})
-_SHARES = ("total", "valid", "rejected", *Direction)
-"""What a plan gives rows and cents of."""
+_ACTOR = ("name", "host", "authenticated_by")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was approved."""
+    """What was prepared to be sent, and who approved it so far."""
 
-    digest: bytes
-    """The batch's keyed digest (NewBatch.digest)."""
-    file: str
-    """The name the file had; another name of the same content is the same plan."""
-    origin: str
-    totals: Mapping[str, Totals]
-    """Rows and cents: total, valid, rejected, and the valid ones by DEBIT and CREDIT."""
-    rules: Mapping[str, Any]
-    """The options that decide what passes, as JSON values."""
+    id: str
+    """Random: a plan is used once, and two plans of one proposal are two."""
+    seal: str
+    prepared_by: Actor
     created_at: datetime
-    who: str
+    content: Mapping[str, Any]
+    """The proposal, as Proposal.as_json gives it."""
+    code: str
+    """Keyed code of all of the above."""
+    approvals: tuple[Approval, ...] = ()
 
     @classmethod
-    def make(
-        cls, digest: bytes, summary: Summary, rules: RuleOptions, origin: str, *, created_at: datetime, who: str
-    ) -> Plan:
-        """Put a plan together from what a dry run found."""
-        return cls(digest, summary.file, origin, _totals(summary), _rules_as_json(rules), created_at, who)
+    def make(cls, proposal: Proposal, ledger: Ledger, *, prepared_by: Actor, created_at: datetime) -> Plan:
+        """Write a proposal down."""
+        content = json.loads(json.dumps(proposal.as_json()))
+        plan = cls(secrets.token_hex(8), proposal.seal(ledger), prepared_by, created_at, content, code="")
+        return replace(plan, code=_code(plan.body(), ledger))
 
-    def write(self, path: str, ledger: Ledger) -> None:
+    def body(self) -> dict[str, Any]:
+        """What the plan's code is made of: everything but the approvals."""
+        return {
+            "plan": VERSION,
+            "id": self.id,
+            "seal": self.seal,
+            "prepared_by": _actor_json(self.prepared_by),
+            "created_at": instant(self.created_at),
+            "content": dict(self.content),
+        }
+
+    def text(self) -> str:
+        """The plan as its file holds it."""
+        approvals = [{**_approval_json(approval), "code": approval.code} for approval in self.approvals]
+        return json.dumps({**self.body(), "code": self.code, "approvals": approvals}, indent=2) + "\n"
+
+    def write(self, path: str) -> None:
         """Write the plan atomically with mode 0600; raises NotUsable where it can't be written."""
-        content = self._as_json()
-        content["code"] = _code(content, ledger)
         with atomic_writer(path) as file:
-            file.write(json.dumps(content, indent=2).encode("ascii") + b"\n")
+            file.write(self.text().encode("ascii"))
+
+    @classmethod
+    def parse(cls, text: str, name: str, ledger: Ledger) -> Plan:
+        """Read a plan's text; raises FileRefused where it is not one, was changed, or belongs to another ledger."""
+        found = json_object(text, name, "plan")
+        if found.get("plan") != VERSION:
+            raise FileRefused(f"{name} is not a plan of this version of batchpay: `batchpay submit --plan` writes one")
+        try:
+            plan = cls(
+                found["id"],
+                found["seal"],
+                _actor(found["prepared_by"]),
+                datetime.fromisoformat(found["created_at"]),
+                found["content"],
+                found["code"],
+                tuple(_approval(one) for one in found["approvals"]),
+            )
+            bodies = [(plan.body(), plan.code)] + [
+                (approval_body(plan, approval), approval.code) for approval in plan.approvals
+            ]
+            is_ours = all(hmac.compare_digest(_code(body, ledger), code) for body, code in bodies)
+            is_whole = set(found) == {*plan.body(), "code", "approvals"} and isinstance(found["approvals"], list)
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+            raise FileRefused(f"{name} is not a plan: `batchpay submit --plan` writes one") from None
+        if not (is_ours and is_whole):
+            raise FileRefused(f"plan {name} was changed after it was written, or belongs to another ledger")
+        return plan
 
     @classmethod
     def read(cls, path: str, ledger: Ledger) -> Plan:
-        """Read a plan; raises FileRefused where it is none, was changed, or was made with another ledger's key."""
-        content = _read_object(path)
-        if content.get("plan") != VERSION:
-            raise FileRefused(f"{path} is not a plan of this version of batchpay")
-        code = content.pop("code", None)
-        if not isinstance(code, str) or not hmac.compare_digest(code.encode(), _code(content, ledger).encode()):
-            raise FileRefused(f"plan {path} was changed after it was written, or belongs to another ledger")
-        try:
-            return cls(
-                digest=bytes.fromhex(content["digest"]),
-                file=content["file"],
-                origin=content["origin"],
-                totals={name: Totals(content["rows"][name], _cents(content["amount"][name])) for name in _SHARES},
-                rules=content["rules"],
-                created_at=datetime.fromisoformat(content["created_at"]),
-                who=content["who"],
-            )
-        except (KeyError, TypeError, ValueError):
-            raise FileRefused(f"{path} is not a plan of this version of batchpay") from None
+        """Read a plan's file; raises FileRefused as `parse` does."""
+        return cls.parse(read_text(path, "plan"), path, ledger)
 
-    def verify(self, digest: bytes, summary: Summary, rules: RuleOptions, origin: str) -> None:
-        """Raise FileRefused, naming everything that differs, unless a check found exactly what was approved.
+    def approved_by(self, approver: Actor, at: datetime, ledger: Ledger) -> Plan:
+        """Add an approval; whether it counts is approvals.Policy's affair."""
+        approval = Approval(approver, at, self.seal, code="")
+        approval = replace(approval, code=_code(approval_body(self, approval), ledger))
+        return replace(self, approvals=(*self.approvals, approval))
 
-        The day that counts as today may differ: what it changes, it changes in the totals.
-        """
-        differences = []
-        if not hmac.compare_digest(digest, self.digest):
-            differences.append("the content is another")
-        if origin != self.origin:
-            differences.append(f"the gateway is {origin}, the plan is for {self.origin}")
-        now = _rules_as_json(rules)
-        changed = sorted(name for name in now.keys() | self.rules.keys() if now.get(name) != self.rules.get(name))
-        differences += [f"the rule option {name} differs" for name in changed if name != "as_of"]
-        found = _totals(summary)
-        for name in _SHARES:
-            if found[name] != self.totals[name]:
-                differences.append(f"{name} is {_words(found[name])}, planned was {_words(self.totals[name])}")
-        if differences:
-            raise FileRefused(f"{summary.file} is not what the plan approved: {', '.join(differences)}")
+    def verify(self, proposal: Proposal, ledger: Ledger) -> None:
+        """Raise FileRefused, naming everything that differs, unless exactly what was approved would be sent now."""
+        different = differences(self.content, json.loads(json.dumps(proposal.as_json())))
+        if not different and proposal.seal(ledger) != self.seal:
+            different = ["the seal is another"]
+        if different:
+            raise FileRefused(f"{proposal.file} is not what the plan approved: {', '.join(different)}")
 
-    def _as_json(self) -> dict[str, Any]:
-        return {
-            "plan": VERSION,
-            "digest": self.digest.hex(),
-            "file": self.file,
-            "origin": self.origin,
-            "rows": {name: self.totals[name].rows for name in _SHARES},
-            "amount": {name: format_cents(self.totals[name].cents) for name in _SHARES},
-            "rules": dict(self.rules),
-            "created_at": instant(self.created_at),
-            "who": self.who,
-        }
+    def verify_content(self, proposal: Proposal) -> None:
+        """Raise FileRefused unless a used plan names this content and gateway: all that it lets through is the rest."""
+        found = proposal.as_json()
+        for name in ("digest", "origin", "environment", "again", "reason"):
+            if self.content[name] != found[name]:
+                raise FileRefused(f"{proposal.file} is not what the plan approved: {name} differs")
+
+    @property
+    def batch_cents(self) -> int:
+        """All cents of the batch, sent or to be sent: what policy.approve_above is compared with."""
+        return _totals(self.content["batch_total"]).cents
+
+    def totals(self, name: str) -> Totals:
+        """Rows and cents of a part of what would be sent: total, new, pending, released, held_back, DEBIT, CREDIT."""
+        return _totals(self.content["to_send"][name])
+
+    def by_account(self) -> dict[str, Totals]:
+        """What would be sent by gateway account."""
+        return {name: _totals(part) for name, part in self.content["to_send"]["by_account"].items()}
+
+    def sign_off(self, counted: Sequence[Approval]) -> SignOff:
+        """What the ledger records when the plan is used, with the approvals that count."""
+        return SignOff(
+            plan=self.id,
+            seal=self.seal,
+            prepared_by=str(self.prepared_by),
+            approvals=tuple(RecordedApproval(str(approval.who), approval.at) for approval in counted),
+            adds=self.totals("new") + self.totals("released"),
+            held_back=self.totals("held_back"),
+        )
 
 
-def _totals(summary: Summary) -> dict[str, Totals]:
-    return {
-        "total": summary.total,
-        "valid": summary.valid,
-        "rejected": summary.of(State.REJECTED),
-        **{direction: summary.by_direction.get(direction, Totals()) for direction in Direction},
-    }
+def approval_body(plan: Plan, approval: Approval) -> dict[str, Any]:
+    """What an approval's code is made of: the approval, and the plan that it stands in."""
+    return {"approval_of": plan.code, **_approval_json(approval)}
 
 
-def _rules_as_json(rules: RuleOptions) -> dict[str, Any]:
-    values = dataclasses.asdict(rules)
-    for name, value in values.items():
-        if isinstance(value, frozenset):
-            values[name] = sorted(value)
-        elif isinstance(value, date):
-            values[name] = value.isoformat()
-    return values
+def _totals(part: Mapping[str, Any]) -> Totals:
+    cents = parse_cents(part["amount"])
+    assert cents is not None, "a plan that passed its code holds amounts as they were written"
+    return Totals(part["rows"], cents)
 
 
-def _code(content: dict[str, Any], ledger: Ledger) -> str:
-    """Keyed code of a plan's text, however it is spaced or ordered."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+def _approval_json(approval: Approval) -> dict[str, Any]:
+    return {"who": _actor_json(approval.who), "at": instant(approval.at), "seal": approval.seal}
+
+
+def _approval(found: Mapping[str, Any]) -> Approval:
+    return Approval(_actor(found["who"]), datetime.fromisoformat(found["at"]), found["seal"], found["code"])
+
+
+def _actor_json(actor: Actor) -> dict[str, str]:
+    return {name: getattr(actor, name) for name in _ACTOR}
+
+
+def _actor(found: Mapping[str, str]) -> Actor:
+    return Actor(**{name: found[name] for name in _ACTOR})
+
+
+def _code(body: Mapping[str, Any], ledger: Ledger) -> str:
+    """Keyed code of a text, however it is spaced or ordered."""
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     (code,) = ledger.digest("plan", [text], _CODE_BYTES)
     assert code is not None, "a text has a digest"
     return code.hex()
-
-
-def _read_object(path: str) -> dict[str, Any]:
-    content = read_json_object(path, "plan")
-    if set(content) != _KEYS:
-        raise FileRefused(f"{path} is not a plan: `batchpay submit --plan` writes one")
-    return content
-
-
-def _cents(text: str) -> int:
-    cents = parse_cents(text)
-    if cents is None:
-        raise ValueError("no amount")
-    return cents
-
-
-def _words(totals: Totals) -> str:
-    return f"{totals.rows} rows and {format_cents(totals.cents)}"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from batchpay.approval.cash_flow import DayFlow, Flow, Schedule, merge
-from batchpay.payment import Direction, State, Totals
-from batchpay.summary import Summary
-from batchpay.text import money, printable
+from batchpay.approval.plan import Plan
+from batchpay.approval.proposal import Proposal
+from batchpay.approval.to_send import ToSend
+from batchpay.payment import Direction, Totals
+from batchpay.text import local_time, money, printable
 
 _WIDTH = 80
 _GATEWAYS_SHOWN = 20
@@ -15,27 +18,35 @@ _DAYS_SHOWN = 31
 _REASONS_SHOWN = 20
 
 
-def sign_off_lines(summary: Summary, schedule: Schedule, counts: dict[str, int]) -> list[str]:
-    """Write the page that a manager signs: plain lines of at most 80 characters, every figure from the check.
+def sign_off_lines(
+    proposal: Proposal, schedule: Schedule, counts: dict[str, int], seal: str | None = None
+) -> list[str]:
+    """Write the page that a person signs: what a submission would send at this moment, and what it would not.
 
     `counts` are the errors by `column.code`. A row that breaks two rules is counted in both.
     """
-    rejected = summary.of(State.REJECTED)
-    by_direction = summary.by_direction
     lines = [
         _rule("="),
         "PAYMENTS TO APPROVE",
-        *_wrapped("file", summary.file),
-        *([f"batch     {summary.batch}"] if summary.batch else []),
+        *_wrapped("file", proposal.file),
+        *(_wrapped("sheet", proposal.sheet) if proposal.sheet is not None else []),
+        *([f"content   {proposal.digest.hex()}"] if proposal.digest else []),
+        *_wrapped("gateway", f"{proposal.origin} ({proposal.environment})"),
         f"as of     {schedule.as_of.isoformat()}",
+        *([f"seal      {seal}"] if seal else []),
+        *_decision_lines(proposal.again, proposal.release, proposal.reason),
         _rule("-"),
         _line("", "rows", "amount"),
-        _total_line("in the file", summary.total),
-        _total_line("would be rejected", rejected),
-        _total_line("would be sent", summary.valid),
-        _total_line("  DEBIT  (taken from payers)", by_direction.get(Direction.DEBIT, Totals())),
-        _total_line("  CREDIT (paid to payees)", by_direction.get(Direction.CREDIT, Totals())),
+        _total_line("in the file", proposal.total),
+        _total_line("rejected", proposal.rejected),
+        *(
+            [f"  of these, with an amount that can't be read: {proposal.unreadable_amounts:,}; it is in no sum"]
+            if proposal.unreadable_amounts
+            else []
+        ),
+        *_total_lines(proposal.to_send),
     ]
+    lines += _warning_lines(proposal.warnings, proposal.notes)
     lines += _gateway_lines(schedule) + _recurring_lines(schedule) + _day_lines(schedule)
     lines += _reason_lines(counts)
     lines += [
@@ -45,6 +56,77 @@ def sign_off_lines(summary: Summary, schedule: Schedule, counts: dict[str, int])
         "",
     ]
     return lines
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """Write what a plan approves, out of the plan alone: totals, directions, accounts, warnings, seal."""
+    content = plan.content
+    warnings, notes = content["warnings"], content["notes"]
+    accounts = sorted(plan.by_account().items(), key=lambda item: (len(item[0]), item[0]))
+    rest = sum((totals for _, totals in accounts[_GATEWAYS_SHOWN:]), Totals())
+    return [
+        _rule("="),
+        "PAYMENTS TO APPROVE",
+        *_wrapped("file", content["file"]),
+        *(_wrapped("sheet", content["sheet"]) if content["sheet"] is not None else []),
+        *_wrapped("content", content["digest"]),
+        *_wrapped("gateway", f"{content['origin']} ({content['environment']})"),
+        *_wrapped("prepared", f"by {plan.prepared_by}, {local_time(plan.created_at)}"),
+        *_decision_lines(content["again"], content["release"], content["reason"]),
+        _rule("-"),
+        _line("", "rows", "amount"),
+        *_shown_totals({name: plan.totals(name) for _, name in _TOTALS}),
+        *_warning_lines(warnings, notes),
+        _rule("-"),
+        "by gateway account",
+        *[_total_line(f"  {name}"[:40], totals) for name, totals in accounts[:_GATEWAYS_SHOWN]],
+        *([_total_line(f"  {len(accounts) - _GATEWAYS_SHOWN} more", rest)] if rest.rows else []),
+        _rule("="),
+        f"seal      {plan.seal}",
+    ]
+
+
+_TOTALS: tuple[tuple[str, str], ...] = (
+    ("would be sent", "total"),
+    ("  DEBIT  (taken from payers)", Direction.DEBIT),
+    ("  CREDIT (paid to payees)", Direction.CREDIT),
+    ("  of these registered earlier, pending", "pending"),
+    ("  of these rejected earlier, released", "released"),
+    ("  not sent: held back by today's rules", "held_back"),
+)
+"""Lines of what would be sent, and the part of it that each shows."""
+
+
+def _total_lines(to_send: ToSend) -> list[str]:
+    found: dict[str, Totals] = {
+        "total": to_send.total,
+        "pending": to_send.pending,
+        "released": to_send.released,
+        "held_back": to_send.held_back,
+        **{direction: to_send.by_direction.get(direction, Totals()) for direction in Direction},
+    }
+    return _shown_totals(found)
+
+
+def _shown_totals(found: Mapping[str, Totals]) -> list[str]:
+    always = ("total", *Direction)
+    return [_total_line(label, found[name]) for label, name in _TOTALS if name in always or found[name].rows]
+
+
+def _decision_lines(again: bool, release: bool, reason: str | None) -> list[str]:
+    lines = ["PAYS THE SAME CONTENT ONCE MORE (--again)"] if again else []
+    lines += ["SENDS ROWS THAT WERE REJECTED EARLIER (--release)"] if release else []
+    return lines + (_wrapped("reason", reason) if reason else [])
+
+
+def _warning_lines(warnings: Mapping[str, int], notes: Sequence[str]) -> list[str]:
+    """Warnings with changed accounts first: they are the commonest fraud."""
+    ranked = sorted(warnings, key=lambda name: (not name.endswith(".changed_account"), -warnings[name], name))
+    lines = [_rule("-"), "warnings"] if ranked else []
+    lines += [f"{warnings[name]:>11,}  {name}"[:_WIDTH] for name in ranked[:_REASONS_SHOWN]]
+    if len(ranked) > _REASONS_SHOWN:
+        lines.append(f"{sum(warnings[name] for name in ranked[_REASONS_SHOWN:]):>11,}  other warnings")
+    return lines + [line for note in notes for line in _wrapped("note", note)]
 
 
 def _gateway_lines(schedule: Schedule) -> list[str]:
@@ -103,7 +185,7 @@ def _reason_lines(counts: dict[str, int]) -> list[str]:
     if not counts:
         return []
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    lines = [_rule("-"), "why rows would be rejected"]
+    lines = [_rule("-"), "why rows are rejected"]
     lines += [f"{count:>11,}  {name}"[:_WIDTH] for name, count in ranked[:_REASONS_SHOWN]]
     if len(ranked) > _REASONS_SHOWN:
         lines.append(f"{sum(count for _, count in ranked[_REASONS_SHOWN:]):>11,}  other reasons")

@@ -10,6 +10,7 @@ import click
 COMMANDS = {
     "validate": ("batchpay.cli.validate", "Check payment files; nothing is sent."),
     "submit": ("batchpay.cli.submit", "Check payment files, send what is right, write results and rejects."),
+    "approve": ("batchpay.cli.approve", "Add a person's approval to a plan."),
     "resume": ("batchpay.cli.resume", "Go on with a batch's pending rows; the file is no longer needed."),
     "status": ("batchpay.cli.status", "Show all batches, or one: states, counts, cents."),
     "results": ("batchpay.cli.results", "Write a batch's results file again, from the ledger."),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpay.cli.context import Context
-from batchpay.cli.options import check_options
+from batchpay.cli.options import check_options, decisions_of
 from batchpay.cli.paths import Outputs
 from batchpay.cli.process import actor
 from batchpay.cli.validate import preview_json, print_preview
@@ -29,11 +29,13 @@ def dry_run_one(
     rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
     plan = str(outputs.claim(options["plan"])) if options["plan"] else None
     request = file_request(path, rejects, check_options(options), settings)
-    preview = flow.dry_run(request, settings, actor(), requests_shown=options["show_requests"], plan=plan)
+    decisions, shown = decisions_of(options), options["show_requests"]
+    preview = flow.dry_run(request, settings, actor(), decisions, requests_shown=shown, plan=plan)
     if options["preflight"]:
         _ask_gateway(settings, preview)
-    seconds = seconds_at(settings, preview.rows_to_send)
-    extra = {"dry_run": True, "would_send": preview.rows_to_send, "seconds_at_rate": seconds}
+    rows = preview.proposal.to_send.total.rows
+    seconds = seconds_at(settings, rows)
+    extra = {"dry_run": True, "would_send": rows, "seconds_at_rate": seconds}
     if not context.json:
         _print_preview(context, settings, preview, seconds, plan)
     return preview.summary.exit_code, {**preview_json(preview), **extra, "requests": preview.requests}
@@ -49,12 +51,12 @@ def _print_preview(
         click.echo(
             f"this content is batch {preview.known.batch} already: {done[State.ACCEPTED].rows:,} accepted, "
             f"{done[State.DECLINED].rows:,} declined, {done[State.IN_DOUBT].rows:,} in doubt; "
-            f"{preview.rows_to_send:,} rows would be sent"
+            f"{preview.proposal.to_send.total.rows:,} rows would be sent"
         )
     if seconds is not None:
         click.echo(f"at {settings.submit.rate} a second, sending takes about {_duration(seconds)}")
     if plan is not None:
-        click.echo(f"plan: {printable(plan)}")
+        click.echo(f"plan: {printable(plan)}, seal {preview.summary.seal}")
     for body in preview.requests:
         click.echo(f"request: {printable(body)}")
 

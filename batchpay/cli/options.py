@@ -10,7 +10,7 @@ import click
 
 from batchpay.cli.context import declared, option
 from batchpay.payment import parse_cents
-from batchpay.workflows.requests import CheckOptions
+from batchpay.workflows.requests import CheckOptions, Decisions
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _YEARS = (1970, 2100)
@@ -84,3 +84,9 @@ def check_options(options: dict[str, Any]) -> CheckOptions:
         expect_cents=options["expect_total"],
         max_errors=options["max_errors"],
     )
+
+
+def decisions_of(options: dict[str, Any]) -> Decisions:
+    """Read what a person decided off the command line."""
+    reason = " ".join((options["reason"] or "").split())
+    return Decisions(again=options["again"], release=options["release"], reason=reason or None)

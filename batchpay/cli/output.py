@@ -65,9 +65,9 @@ def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
         click.echo(f"  warnings: {summary.warnings:,}")
     for note in summary.notes:
         click.echo(f"  note: {printable(note)}")
-    for label, path in (("results", summary.results), ("rejects", summary.rejects)):
-        if path:
-            click.echo(f"  {label}: {printable(path)}")
+    for label, text in (("seal", summary.seal), ("results", summary.results), ("rejects", summary.rejects)):
+        if text:
+            click.echo(f"  {label}: {printable(text)}")
     if summary.stopped:
         click.echo(f"  stopped: {printable(summary.stopped)}; run the same command again to go on")
     if summary.of(State.IN_DOUBT).rows and summary.batch:

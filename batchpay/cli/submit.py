@@ -20,7 +20,7 @@ from batchpay.cli.operations import (
     operation_options,
     unattended_run,
 )
-from batchpay.cli.options import check_options, checking_options
+from batchpay.cli.options import check_options, checking_options, decisions_of
 from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder
 from batchpay.cli.process import CommandLine, actor
 from batchpay.cli.sending import check_gateway, log_targets, send_options, sending_options
@@ -43,7 +43,10 @@ if TYPE_CHECKING:
 @option("--plan", metavar="FILE", help="With --dry-run: write down what would be sent, to be approved.")
 @option("--from-plan", metavar="FILE", help="Refuse anything but what this plan approved.")
 @option("--again", is_flag=True, help="Pay the same content once more (needs --reason).")
-@option("--reason", metavar="TEXT", help="Why, for --again and --allow-duplicates; it is recorded.")
+@option(
+    "--release", is_flag=True, help="Send rows of this batch that were rejected and are right now (needs --reason)."
+)
+@option("--reason", metavar="TEXT", help="Why, for --again, --release and --allow-duplicates; it is recorded.")
 @sending_options
 @operation_options
 @click.pass_obj
@@ -78,8 +81,11 @@ def _check_usage(files: tuple[str, ...], options: dict[str, Any]) -> None:
     """Refuse options that don't go together."""
     if not files and not options["inbox"]:
         raise click.UsageError("name a payment file, or a folder with --inbox DIR")
-    if (options["again"] or options["allow_duplicates"]) and not (options["reason"] or "").strip():
-        raise click.UsageError("--again and --allow-duplicates need --reason TEXT")
+    decided = [name for name in ("again", "release", "allow_duplicates") if options[name]]
+    if decided and not (options["reason"] or "").strip():
+        raise click.UsageError(f"--{decided[0].replace('_', '-')} needs --reason TEXT")
+    if options["again"] and options["release"]:
+        raise click.UsageError("--again pays the whole content once more; --release sends what is left of a batch")
     if options["plan"] and not options["dry_run"]:
         raise click.UsageError("--plan goes with --dry-run; a submission takes the plan by --from-plan")
 
@@ -131,8 +137,7 @@ def _submit_one(
     request = file_request(path, rejects, check_options(options), settings)
     submission = flow.SubmitRequest(
         dataclasses.replace(run, results=results),
-        again=options["again"],
-        reason=" ".join(options["reason"].split()) if options["reason"] else None,
+        decisions=decisions_of(options),
         plan=options["from_plan"],
     )
     on_loopback = check_origin(settings.gateway.base_url).is_loopback

@@ -75,6 +75,7 @@ def preview_json(preview: Preview) -> dict[str, Any]:
         "warning_counts": verdict.warning_counts,
         "variances": [dataclasses.asdict(found) for found in preview.variances],
         "repairs": verdict.repairs,
+        "to_send": preview.proposal.to_send.as_json(),
         "gateways": [
             {
                 "gatewayId": found.gateway_id,
@@ -88,8 +89,6 @@ def preview_json(preview: Preview) -> dict[str, Any]:
 
 def print_preview(context: Context, preview: Preview) -> None:
     """Print what a file holds: counts, what is wrong, and the table to sign."""
-    from batchpay.approval.sign_off import sign_off_lines
-
     output.print_summary(context, preview.summary, sent=False)
     print_counts(preview.verdict)
     if context.quiet:
@@ -101,7 +100,7 @@ def print_preview(context: Context, preview: Preview) -> None:
         click.echo("  and more warnings of that kind: their counts stand above, --json has the first of them")
     if not preview.summary.total.rows:
         return
-    for line in sign_off_lines(preview.summary, preview.schedule, preview.verdict.counts):
+    for line in preview.page():
         click.echo(printable(line))
 
 

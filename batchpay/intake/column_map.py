@@ -8,8 +8,10 @@ sets a value in every row, whatever the file says. `[values.COLUMN]` translates 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import polars as pl
@@ -35,6 +37,12 @@ class Mapping:
     fixed: dict[str, str] = field(default_factory=dict)
     values: dict[str, dict[str, str]] = field(default_factory=dict)
     shipping_from_billing: bool = False
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what the map does, whatever its file is called and however it is laid out."""
+        content = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "name"}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def own_header(self, names: Sequence[str], place: str) -> Header:
         """The file's own columns; raises FileRefused where the map names one that is not there, or one is twice."""

@@ -18,19 +18,24 @@ _BYTES_MAX = 1 << 20
 def read_toml(path: str, kind: str) -> dict[str, Any]:
     """Read a TOML file; raises FileRefused that says it is not a `kind`."""
     try:
-        return tomllib.loads(_read_text(path, kind))
+        return tomllib.loads(read_text(path, kind))
     except tomllib.TOMLDecodeError as error:
         raise FileRefused(f"{path} is not a {kind}: it is not valid TOML: {error}") from None
 
 
 def read_json_object(path: str, kind: str) -> dict[str, Any]:
     """Read a JSON object in which no name stands twice (two readers could see two values); raises FileRefused."""
+    return json_object(read_text(path, kind), path, kind)
+
+
+def json_object(text: str, name: str, kind: str) -> dict[str, Any]:
+    """Read the text of a JSON object as `read_json_object` does; `name` is where it comes from."""
     try:
-        content = json.loads(_read_text(path, kind), object_pairs_hook=unique_names)
+        content = json.loads(text, object_pairs_hook=unique_names)
     except (ValueError, RecursionError):
-        raise FileRefused(f"{path} is not a {kind}: it is not valid JSON") from None
+        raise FileRefused(f"{name} is not a {kind}: it is not valid JSON") from None
     if not isinstance(content, dict):
-        raise FileRefused(f"{path} is not a {kind}: it is not a JSON object")
+        raise FileRefused(f"{name} is not a {kind}: it is not a JSON object")
     return content
 
 
@@ -42,7 +47,8 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _read_text(path: str, kind: str) -> str:
+def read_text(path: str, kind: str) -> str:
+    """Read a small file whole; raises FileRefused where it is not there, too large or not UTF-8."""
     file = OpenFile(path)
     try:
         with file.reader() as reader:

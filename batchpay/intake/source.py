@@ -46,6 +46,10 @@ class Source:
     """The own column, by its name in a chunk, that a known or carried column comes from (itself without a map)."""
     examples: Examples = field(default_factory=Examples)
     """Rows passed over in the latest reading."""
+    sheet: str | None = None
+    """The sheet that is read, of a workbook."""
+    column_map: str | None = None
+    """SHA-256 of the map that the file is read through (Mapping.digest), or None."""
     notes: tuple[str, ...] = ()
     """What the person should be told about the reading: hidden rows, the chosen sheet, a map."""
     separator: str = ","
@@ -107,8 +111,10 @@ def open_source(
     except BaseException:
         file.close()
         raise
-    notes = source.notes if mapping is None else (*source.notes, f"columns are mapped by {mapping.name}")
-    return replace(source, notes=notes, _chunks=OneContent(source.name, source._chunks))
+    if mapping is not None:
+        notes = (*source.notes, f"columns are mapped by {mapping.name}")
+        source = replace(source, notes=notes, column_map=mapping.digest)
+    return replace(source, _chunks=OneContent(source.name, source._chunks))
 
 
 def _open_csv(
@@ -170,6 +176,7 @@ def _open_xlsx(file: OpenFile, sheet: str | None, mapping: Mapping | None, requi
         own_header=own.own_header,
         own_of=_own_of(header, own, mapping),
         examples=own.examples,
+        sheet=reader.sheet,
         notes=reader.notes,
         _chunks=_mapped(reader.chunks, mapping, header, own),
         _file=file,

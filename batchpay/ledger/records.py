@@ -211,6 +211,11 @@ class BatchSummary:
     held_back: Totals = Totals()
     """Of the pending rows those that the last run did not send because they failed its rules."""
 
+    @property
+    def sendable(self) -> Totals:
+        """All of the batch that was sent or may be."""
+        return sum((totals for state, totals in self.by_state.items() if state is not State.REJECTED), Totals())
+
 
 @dataclass(frozen=True, slots=True)
 class PendingPayment:

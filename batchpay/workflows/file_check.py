@@ -15,6 +15,7 @@ import polars as pl
 
 from batchpay.approval.anomalies import Variance, variances
 from batchpay.approval.cash_flow import Schedule
+from batchpay.approval.to_send import Origin, ToSend, ToSendCount
 from batchpay.errors import FileRefused, RunStopped
 from batchpay.intake.column_map import load_mapping
 from batchpay.intake.control_totals import require_totals, stated_totals
@@ -102,6 +103,8 @@ class FileCheck:
     """Whether rows came back in the rejects file."""
     laid_out: Schedule | None = None
     """What the rows would move, counted as they passed; only where it was asked for."""
+    counted: ToSendCount | None = None
+    """The same rows as something to send."""
 
     def summary(self, request: FileRequest) -> Summary:
         """Give rows and cents by what would become of them."""
@@ -126,14 +129,15 @@ class FileCheck:
             checked_only=True,
         )
 
-    def schedule(self, rules: RuleOptions) -> Schedule:
-        """Lay out what the valid rows would move, and when."""
-        if self.laid_out is not None and self.laid_out.rows == self.verdict.valid.rows:
-            return self.laid_out
-        schedule = Schedule(rules.as_of)  # some rows failed only at the end of the file: counted anew without them
-        for frame in valid_rows(self.source, rules, self.verdict):
-            schedule.add(frame)
-        return schedule
+    def valid_to_send(self, rules: RuleOptions) -> tuple[ToSend, Schedule]:
+        """Count the valid rows as all new, and lay out what they would move, and when."""
+        if self.laid_out is None or self.counted is None or self.laid_out.rows != self.verdict.valid.rows:
+            # Some rows failed only at the end of the file: counted anew without them.
+            self.laid_out, self.counted = Schedule(rules.as_of), ToSendCount()
+            for frame in valid_rows(self.source, rules, self.verdict):
+                self.laid_out.add(frame)
+                self.counted.add(Origin.NEW, frame)
+        return self.counted.finish(), self.laid_out
 
 
 def check_file(request: FileRequest, around: CheckContext) -> FileCheck:
@@ -180,7 +184,7 @@ class _Reading:
         if asked is not None:
             self.checked.registration_count_seen = asked.registration_count()
         if around.wants_schedule:
-            self.checked.laid_out = Schedule(request.rules.as_of)
+            self.checked.laid_out, self.checked.counted = Schedule(request.rules.as_of), ToSendCount()
 
     def run(self, rejects: Rejects | None) -> None:
         """Read the file; afterwards `checked` holds all that was found."""
@@ -210,10 +214,12 @@ class _Reading:
 
     def _count(self, result: ChunkResult) -> None:
         """Count what the rows that passed name and move."""
-        rows = result.findings.rows.select(CASH_FLOW).filter(result.passed)
-        self.checked.gateway_ids.update(rows["gatewayId"].unique().to_list())
-        if self.checked.laid_out is not None:
-            self.checked.laid_out.add(rows)
+        checked = self.checked
+        rows = result.findings.rows.select("_row", *CASH_FLOW).filter(result.passed)
+        checked.gateway_ids.update(rows["gatewayId"].unique().to_list())
+        if checked.laid_out is not None and checked.counted is not None:
+            checked.laid_out.add(rows)
+            checked.counted.add(Origin.NEW, rows)
 
     def _keep(self, result: ChunkResult, spool: FrameSpool) -> None:
         """Keep why rows were rejected, where a ledger is to know it."""

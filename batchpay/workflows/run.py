@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from batchpay.approval.approvals import Policy
 from batchpay.errors import BatchpayError, LedgerNotUsable, RunStopped, SettingsNotUsable
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.gateway.payments import PaymentsClient
@@ -73,6 +74,8 @@ class RunRequest:
     stop: StopRequest = field(default_factory=StopRequest)
     """What stopped one file of a call stops those after it: one object for all of them."""
     owner: ProcessOwner = field(default_factory=LibraryProcess)
+    approvals: int = 0
+    """How many people approved just what this run sends; what the ledger knows of the batch counts as well."""
     fails: Fails | None = None
     """Which pending rows fail today's rules and are held back; None where none can."""
     why: str | None = None
@@ -93,9 +96,10 @@ def run_batch(
     Rows that an earlier run left in `sending` become in doubt first, whether or not anything is left to send. Rows
     that fail today's rules (`request.fails`) stay pending, and are counted in the batch's `held_back`. What stops the
     run early stands in the returned batch's `stopped`, so that the results are written all the same; so does what kept
-    them from being written. Raises LedgerNotUsable only where nothing was sent.
+    them from being written. Raises LedgerNotUsable only where nothing was sent, and WaitingForPerson before anything.
     """
     _refuse_other_gateway(batch, settings)
+    _require_approval(ledger, batch, settings, request)
     stop, sending = request.stop, False
     _warn_of_clock(ledger, settings, progress)
     with request.owner.running(stop):
@@ -153,6 +157,14 @@ def _refuse_other_gateway(batch: BatchSummary, settings: Settings) -> None:
             f"batch {batch.batch} is meant for the gateway {known}, the settings name {named}; if it is the same "
             f'gateway at a new address: batchpay ledger move-gateway {known} {named} --reason "…"'
         )
+
+
+def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> None:
+    """Raise WaitingForPerson where pending rows were approved by fewer people than the policy asks for today."""
+    policy = Policy.from_settings(settings.policy)
+    if policy.approvals and batch.by_state[State.PENDING].rows:
+        approvals = max(request.approvals, ledger.approvers(batch.batch))
+        policy.require(batch.file, batch.sendable.cents, approvals)
 
 
 def _to_send(ledger: Ledger, batch: BatchSummary, held_back: HeldBack) -> Totals:

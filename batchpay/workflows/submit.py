@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from batchpay.approval.anomalies import Variance
+from batchpay.approval.approvals import Policy
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.plan import Plan
+from batchpay.approval.proposal import Proposal
+from batchpay.approval.sign_off import sign_off_lines
 from batchpay.errors import LedgerMissing, LedgerNotUsable, WrongUse
 from batchpay.gateway.origin import environment_of
 from batchpay.intake.prefetch import ahead
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.open import open_ledger
-from batchpay.ledger.records import BatchSummary, NewBatch, PaymentColumns
+from batchpay.ledger.records import BatchSummary, NewBatch, PaymentColumns, SignOff
 from batchpay.payment import Actor, Environment, State
 from batchpay.registration import request_body
 from batchpay.settings import Credentials, LedgerSettings, Settings
@@ -30,6 +33,8 @@ from batchpay.summary import Summary, summary_of_batch
 from batchpay.validation.check import all_rows, valid_rows
 from batchpay.validation.verdict import Verdict
 from batchpay.workflows.file_check import CheckContext, FileCheck, FileRequest, check_file
+from batchpay.workflows.proposal import LetThrough, let_through, propose, releasable
+from batchpay.workflows.requests import Decisions
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.workflows.run import Progress, RunRequest
@@ -42,10 +47,9 @@ class SubmitRequest:
     """What a submission asks for beyond checking."""
 
     run: RunRequest
-    again: bool = False
-    reason: str | None = None
+    decisions: Decisions = field(default_factory=Decisions)
     plan: str | None = None
-    """Path of a plan that the file must be held against, or None."""
+    """Path of a plan that what is sent is compared with, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +58,16 @@ class Preview:
 
     summary: Summary
     verdict: Verdict
+    proposal: Proposal
     schedule: Schedule
     variances: list[Variance] = field(default_factory=list)
     known: BatchSummary | None = None
-    """The batch that this content is already, or None."""
+    """The batch that a submission would go on with, or None."""
     requests: list[str] = field(default_factory=list)
 
-    @property
-    def rows_to_send(self) -> int:
-        """How many rows a submission would send now."""
-        return self.known.by_state[State.PENDING].rows if self.known else self.summary.valid.rows
+    def page(self) -> list[str]:
+        """The page to sign."""
+        return sign_off_lines(self.proposal, self.schedule, self.verdict.counts, self.summary.seal)
 
 
 def validate(request: FileRequest, settings: Settings) -> Preview:
@@ -74,12 +78,18 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
     """
     environment = environment_of(settings.gateway)
     with _ledger_to_read(settings.ledger) if settings.policy.variance else nullcontext() as ledger:
-        around = CheckContext(environment, history=ledger, wants_schedule=True)
-        return _preview(check_file(request, around), request, environment)
+        checked = check_file(request, CheckContext(environment, history=ledger, wants_schedule=True))
+        return _preview(None, request, checked, settings, Decisions())
 
 
 def dry_run(
-    request: FileRequest, settings: Settings, actor: Actor, *, requests_shown: int, plan: str | None
+    request: FileRequest,
+    settings: Settings,
+    actor: Actor,
+    decisions: Decisions,
+    *,
+    requests_shown: int,
+    plan: str | None,
 ) -> Preview:
     """Do all that `submit` does before it registers: nothing is written to the ledger and no socket is opened."""
     environment = environment_of(settings.gateway)
@@ -87,11 +97,13 @@ def dry_run(
         history = ledger if settings.policy.variance else None
         around = CheckContext(environment, ledger, settings.policy.duplicate_days, history=history, wants_schedule=True)
         checked = check_file(request, around)
-        preview = _preview(checked, request, environment)
+        preview = _preview(ledger, request, checked, settings, decisions)
         if ledger is None:
             preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
         if plan is not None:
-            _write_plan(plan, ledger, checked, preview.summary, request, settings, actor)
+            if ledger is None:
+                raise LedgerMissing("a plan is bound to a ledger, and there is none yet: batchpay ledger init")
+            Plan.make(preview.proposal, ledger, prepared_by=actor, created_at=datetime.now(UTC)).write(plan)
     preview.requests.extend(_first_requests(request, settings, checked, requests_shown))
     return preview
 
@@ -115,22 +127,24 @@ def submit(
 
     environment = environment_of(settings.gateway)
     with closing(open_ledger(settings.ledger, create_as=str(actor) if make_ledger else None)) as ledger:
+        plan = None if submission.plan is None else Plan.read(submission.plan, ledger)
         for _ in range(_REGISTER_TRIES):
             history = ledger if settings.policy.variance else None
+            counts = plan is not None or settings.policy.approvals > 0
             around = CheckContext(
-                environment, ledger, settings.policy.duplicate_days, submission.run.preflight, history
+                environment, ledger, settings.policy.duplicate_days, submission.run.preflight, history, counts
             )
             checked = check_file(request, around)
-            if submission.plan is not None:
-                approved = Plan.read(submission.plan, ledger)
-                approved.verify(checked.digest, checked.summary(request), request.rules, settings.gateway.base_url)
             with ledger.lock(checked.digest):
                 try:
-                    batch = _register(ledger, request, submission, settings, checked, actor, progress)
+                    batch, approvals = _register(ledger, request, submission, settings, checked, plan, actor, progress)
                 except RegisteredMeanwhile:
                     continue  # another file came in between: what it holds must be looked up as well
-                finished = run_batch(ledger, batch, settings, credentials, submission.run, actor, progress)
-                return _summary_of_run(request, submission, checked, finished), checked.verdict
+                run = replace(submission.run, approvals=approvals)
+                finished = run_batch(ledger, batch, settings, credentials, run, actor, progress)
+                summary = _summary_of_run(request, submission, checked, finished)
+                summary.seal = plan.seal if plan else None
+                return summary, checked.verdict
     raise LedgerNotUsable("other files keep being registered in this ledger; run the command again")
 
 
@@ -146,27 +160,20 @@ def _ledger_to_read(settings: LedgerSettings) -> Iterator[Ledger | None]:
         yield ledger
 
 
-def _preview(checked: FileCheck, request: FileRequest, environment: Environment) -> Preview:
+def _preview(
+    ledger: Ledger | None, request: FileRequest, checked: FileCheck, settings: Settings, decisions: Decisions
+) -> Preview:
     summary = checked.summary(request)
-    summary.batch = checked.known.batch if checked.known else None
-    summary.environment = environment
-    return Preview(summary, checked.verdict, checked.schedule(request.rules), checked.variances, checked.known)
-
-
-def _write_plan(
-    path: str,
-    ledger: Ledger | None,
-    checked: FileCheck,
-    summary: Summary,
-    request: FileRequest,
-    settings: Settings,
-    actor: Actor,
-) -> None:
-    if ledger is None:
-        raise LedgerMissing("a plan is bound to a ledger, and there is none yet: batchpay ledger init")
-    origin = settings.gateway.base_url
-    plan = Plan.make(checked.digest, summary, request.rules, origin, created_at=datetime.now(UTC), who=str(actor))
-    plan.write(path, ledger)
+    batch = (
+        None
+        if ledger is None
+        else _batch_to_go_on_with(ledger, checked.digest, environment_of(settings.gateway), decisions)
+    )
+    summary.batch = batch.batch if batch else None
+    summary.environment = environment_of(settings.gateway)
+    proposal, schedule = propose(ledger, request, checked, settings, decisions, batch)
+    summary.seal = proposal.seal(ledger) if ledger else None
+    return Preview(summary, checked.verdict, proposal, schedule, checked.variances, batch)
 
 
 def _register(
@@ -175,24 +182,44 @@ def _register(
     submission: SubmitRequest,
     settings: Settings,
     checked: FileCheck,
+    plan: Plan | None,
     actor: Actor,
     progress: Progress,
-) -> BatchSummary:
-    """Write the batch, or find it and release what an earlier call rejected and this one lets through."""
-    known = ledger.find_digest(checked.digest, environment_of(settings.gateway))
-    if known is not None and submission.again:
-        known = _paid_again_already(ledger, known, submission)
+) -> tuple[BatchSummary, int]:
+    """Write the batch, or find it and release what an earlier call rejected and this one lets through.
+
+    Gives the batch, and how many people approved what this call sends of it.
+    """
+    decisions, policy, allowed = submission.decisions, Policy.from_settings(settings.policy), LetThrough()
+    known = _batch_to_go_on_with(ledger, checked.digest, environment_of(settings.gateway), decisions)
+    if plan is not None or policy.approvals:
+        proposal, _ = propose(ledger, request, checked, settings, decisions, known)
+        allowed = let_through(ledger, plan, proposal, policy, datetime.now(UTC))
+    if allowed.used_for is not None:
+        return ledger.find(allowed.used_for), 0
+    sign_off = allowed.sign_off
+    approvals = len(sign_off.approvals) if sign_off else 0
     if known is None:
-        return _write_batch(ledger, request, submission, settings, checked, actor)
-    released = _release(ledger, known, request, submission, settings, checked, actor)
+        return _write_batch(ledger, request, submission, settings, checked, sign_off, actor), approvals
+    released = _release(ledger, known, request, submission, settings, checked, sign_off, actor)
     if released:
         progress.say(f"{released} rows that were rejected before are released")
-    return ledger.find(known.batch)
+    elif sign_off is not None:
+        ledger.use_plan(known.batch, str(actor), sign_off)
+    return ledger.find(known.batch), approvals
 
 
-def _paid_again_already(ledger: Ledger, known: BatchSummary, submission: SubmitRequest) -> BatchSummary | None:
-    """Find the batch that the same request to pay again made: one reason pays once more, however often it is run."""
-    made = ledger.find_digest(known.digest, known.environment, submission.reason)
+def _batch_to_go_on_with(
+    ledger: Ledger, digest: bytes, environment: Environment, decisions: Decisions
+) -> BatchSummary | None:
+    """Find the batch that a submission would go on with; None where it would register one.
+
+    One reason pays once more, however often it is run.
+    """
+    known = ledger.find_digest(digest, environment)
+    if known is None or not decisions.again:
+        return known
+    made = ledger.find_digest(digest, environment, decisions.reason)
     if made is not None:
         return made
     unsettled = [state for state in (State.PENDING, State.SENDING, State.IN_DOUBT) if known.by_state[state].rows]
@@ -208,6 +235,7 @@ def _write_batch(
     submission: SubmitRequest,
     settings: Settings,
     checked: FileCheck,
+    sign_off: SignOff | None,
     actor: Actor,
 ) -> BatchSummary:
     form = request_body.request_form(settings.gateway)
@@ -224,7 +252,8 @@ def _write_batch(
         origin=settings.gateway.base_url,
         environment=environment_of(settings.gateway),
         registration_count_seen=checked.registration_count_seen,
-        again_reason=submission.reason if submission.again else None,
+        again_reason=submission.decisions.reason if submission.decisions.again else None,
+        sign_off=sign_off,
     )
     with ledger.register(batch, str(actor)) as registering:
         for rows in ahead(all_rows(checked.source, request.rules)):
@@ -244,20 +273,13 @@ def _release(
     submission: SubmitRequest,
     settings: Settings,
     checked: FileCheck,
+    sign_off: SignOff | None,
     actor: Actor,
 ) -> int:
     """Turn to pending what was rejected under other rules. A duplicate needs --allow-duplicates, not just some time."""
-    if not known.by_state[State.REJECTED].rows:
+    if not (submission.decisions.release and known.by_state[State.REJECTED].rows):
         return 0
-    duplicates_too = request.rules.allow_duplicates
-    rejected = pl.Series(
-        [
-            row.row
-            for row in ledger.rejected(known.batch)
-            if duplicates_too or not any(reason.endswith(".duplicate") for reason in row.reasons)
-        ],
-        dtype=pl.UInt32,
-    )
+    rejected = releasable(ledger, request, known)
     form = request_body.request_form(settings.gateway)
     payments: list[PaymentColumns] = []
     for rows in valid_rows(checked.source, request.rules, checked.verdict):
@@ -265,7 +287,7 @@ def _release(
         payments += request_body.payment_columns(ledger, passed, checked.source.carried, form)
     if not payments:
         return 0
-    why = submission.reason or "the file was submitted again under other rules"
+    why = submission.decisions.reason or ""
     return ledger.release(
         known.batch, payments, str(actor), why, registration_count_seen=checked.registration_count_seen
     )

@@ -276,7 +276,7 @@ def test_one_reason_pays_once_more_whatever_came_between(oracle_home: Home, orac
 
 
 def test_a_content_is_one_batch_with_and_without_repair(oracle_home: Home, oracle: Oracle) -> None:
-    """--normalize lets more rows of the same batch through; the others are not paid again, without a paymentId either.
+    """--normalize makes more rows of the same batch right; they go by a release, and the others are not paid again.
 
     Days later no fingerprint holds such rows back: the batch itself must.
     """
@@ -292,7 +292,9 @@ def test_a_content_is_one_batch_with_and_without_repair(oracle_home: Home, oracl
     file.write_text("\n".join(map(",".join, rows)) + "\n")
     first = oracle_home.json("submit", "a.csv")
     assert (first["accepted"], first["rejected"]) == (3, 2)
-    second = oracle_home.json("submit", "a.csv", "--normalize")
+    plain = oracle_home.json("submit", "a.csv", "--normalize")
+    assert (plain["batch"], plain["accepted"], plain["rejected"]) == (first["batch"], 3, 2)
+    second = oracle_home.json("submit", "a.csv", "--normalize", "--release", "--reason", "repaired, seen by Kim")
     assert second["batch"] == first["batch"]
     assert oracle_home.json("submit", "a.csv")["batch"] == first["batch"]
     assert (second["accepted"], second["rejected"]) == (5, 0)

@@ -11,9 +11,9 @@ import pytest
 
 from batchpay.approval.cash_flow import Schedule, next_banking_day
 from batchpay.approval.sign_off import sign_off_lines
-from batchpay.payment import State, Totals, format_cents
+from batchpay.payment import Totals, format_cents
 from batchpay.sandbox.schedule import due
-from batchpay.summary import Summary
+from tests.approval.proposals import PROPOSAL
 
 AS_OF = date(2026, 11, 23)
 
@@ -127,9 +127,8 @@ def test_payments_without_an_end_stop_at_the_horizon_and_are_said() -> None:
     assert len(schedule.by_day()) == 12
     assert schedule.open_ended.credit == Totals(1, 2500)
     assert schedule.planned.rows == 0
-    summary = Summary("pay.csv", Totals(1, 2500), {State.PENDING: Totals(1, 2500)}, checked_only=True)
     assert "  Payments without an end go on after that day, until they are stopped." in sign_off_lines(
-        summary, schedule, {}
+        PROPOSAL, schedule, {}
     )
 
 
@@ -158,67 +157,3 @@ def test_gateway_ids_are_one_however_they_are_padded() -> None:
         ("7", Totals(1, 100), Totals(1, 200)),
         ("12", Totals(1, 5), Totals()),
     ]
-
-
-def test_the_page_to_sign() -> None:
-    """Every line fits 80 columns, and the page names rows, amounts, gateways, days, reasons and a place to sign."""
-    rows = [single(123_456), single(99, "CREDIT", "12"), recurring(10_000, date(2026, 12, 5), "MONTHLY", 2)]
-    schedule = schedule_of(rows)
-    rejected = Totals(2, 5_000)
-    valid = Totals(3, 133_555)
-    summary = Summary(
-        "pay\x1bments.csv",
-        rejected + valid,
-        {State.PENDING: valid, State.REJECTED: rejected},
-        by_direction={"DEBIT": Totals(2, 133_456), "CREDIT": Totals(1, 99)},
-        checked_only=True,
-    )
-    lines = sign_off_lines(summary, schedule, {"amount.format": 2, "achRoutingNumber.checksum": 1})
-    page = "\n".join(lines)
-    assert max(map(len, lines)) <= 80
-    assert "\x1b" not in page
-    assert "pay\\x1bments.csv" in page
-    for words in (
-        ["in the file", "5", "1,385.55"],
-        ["would be rejected", "2", "50.00"],
-        ["DEBIT", "(taken from payers)", "2", "1,334.56"],
-        ["all payments", "2", "200.00", "0", "0.00"],
-        ["2026-12-05 Sat -> 12-07", "1", "100.00"],
-        ["2", "amount.format"],
-        ["Name", "Date", "Signature"],
-    ):
-        assert any(_in_order(line, words) for line in lines), words
-
-
-def test_the_page_stays_in_its_width_whatever_the_figures() -> None:
-    """A million of the largest payments, long names and long ids don't break the lines."""
-    huge = Totals(10_000_000, 10_000_000 * 9_999_999_999)
-    schedule = schedule_of([single(1, gateway_id="9" * 200)] + [single(1, gateway_id=str(n)) for n in range(1, 40)])
-    schedule.single.debit = schedule.first.debit = schedule.planned.debit = huge
-    summary = Summary(
-        "d/" * 150 + "f.csv", huge, {State.PENDING: huge}, by_direction={"DEBIT": huge}, checked_only=True
-    )
-    lines = sign_off_lines(summary, schedule, {f"column{number}.{'x' * 90}": 10**9 for number in range(60)})
-    assert all(len(line) <= 80 and "\n" not in line for line in lines)
-    assert any(_in_order(line, ["20 more", "20", "0.20"]) for line in lines)
-    assert any(_in_order(line, ["999,999,999,900,000.00"]) for line in lines)
-
-
-def test_far_days_are_summed_by_month() -> None:
-    """After a month of single days, later ones stand as one line a month, and nothing is lost."""
-    schedule = schedule_of([recurring(100, AS_OF, "DAILY", 90)])
-    summary = Summary("f.csv", Totals(1, 100), {State.PENDING: Totals(1, 100)}, checked_only=True)
-    lines = sign_off_lines(summary, schedule, {})
-    later = [line.split() for line in lines if "later days" in line]
-    assert [line[0] for line in later] == ["2026-12,", "2027-01,", "2027-02,"]
-    assert sum(int(line[3]) for line in later) == 90 - 31
-
-
-def _in_order(line: str, words: list[str]) -> bool:
-    at = 0
-    for word in words:
-        at = line.find(word, at)
-        if at < 0:
-            return False
-        at += len(word)
-    return True

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import stat
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -14,120 +13,130 @@ from typing import Any
 import pytest
 
 from batchpay.approval.plan import Plan
+from batchpay.approval.proposal import Proposal, rules_json
+from batchpay.approval.to_send import ToSend
 from batchpay.errors import FileRefused
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import open_ledger
-from batchpay.payment import State, Totals
-from batchpay.schemas.options import RuleOptions
-from batchpay.settings import LedgerSettings
-from batchpay.summary import Summary
+from batchpay.payment import Totals
+from tests.approval.proposals import ANN, BEN, PROPOSAL, RULES, TO_SEND, VALID, ledger_in_folder, proposal
 
-DIGEST = bytes(range(32))
-RULES = RuleOptions(date(2026, 11, 23), rules_off=frozenset({"amount.range", "row.ragged"}))
-ORIGIN = "https://gateway.example"
-REJECTED, VALID = Totals(1, 500), Totals(2, 2_500)
-
-
-def new_ledger(folder: Path) -> Ledger:
-    settings = LedgerSettings(
-        url=str(folder / "data" / "ledger.db"), key_file=str(folder / "ledger.key"), witness=str(folder / "witness")
-    )
-    return open_ledger(settings, create_as="tester")
+MORNING = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with closing(new_ledger(tmp_path)) as opened:
+    with ledger_in_folder(tmp_path) as opened:
         yield opened
 
 
-def summary(rejected: Totals = REJECTED, valid: Totals = VALID) -> Summary:
-    return Summary(
-        "pay.csv",
-        rejected + valid,
-        {State.PENDING: valid, State.REJECTED: rejected},
-        by_direction={"DEBIT": valid, "CREDIT": Totals()},
-        checked_only=True,
-    )
-
-
-def make(file: str = "pay.csv") -> Plan:
-    found = summary()
-    found.file = file
-    return Plan.make(DIGEST, found, RULES, ORIGIN, created_at=datetime(2026, 11, 23, 9, 30, tzinfo=UTC), who="ann@pc")
+def make(ledger: Ledger, of: Proposal = PROPOSAL) -> Plan:
+    return Plan.make(of, ledger, prepared_by=ANN, created_at=MORNING)
 
 
 def test_a_plan_comes_back_as_it_was_written(ledger: Ledger, tmp_path: Path) -> None:
     """What is read equals what was written, whatever bytes the file's name has, and nobody else may read it."""
-    plan = make("m\udce9moire é.csv")
+    plan = make(ledger, proposal(file="m\udce9moire é.csv")).approved_by(BEN, MORNING, ledger)
     path = tmp_path / "pay.plan.json"
-    plan.write(str(path), ledger)
+    plan.write(str(path))
     assert Plan.read(str(path), ledger) == plan
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert Plan.read(str(path), ledger).rules["rules_off"] == ["amount.range", "row.ragged"]
+    assert plan.content["rules"]["rules_off"] == ["amount.range", "row.ragged"]
+    assert plan.totals("total") == VALID
+    assert plan.by_account() == TO_SEND.by_account
+
+
+MEMBERS: list[dict[str, Any]] = [
+    {"id": "00"},
+    {"seal": "000000000000"},
+    {"prepared_by": {"name": "eve", "host": "pc1", "authenticated_by": ""}},
+    {"created_at": "2026-11-24T09:30:00.000Z"},
+    {"code": "00" * 32},
+    {"content": {**PROPOSAL.as_json(), "origin": "https://elsewhere.example"}},
+    {"content": {**PROPOSAL.as_json(), "again": True}},
+    {"more": 1},
+]
+
+
+@pytest.mark.parametrize("change", MEMBERS, ids=lambda change: next(iter(change)))
+def test_an_edited_plan_is_refused(ledger: Ledger, change: dict[str, Any]) -> None:
+    """No member can be changed, and none added, without the ledger's key."""
+    text = json.dumps(json.loads(make(ledger).text()) | change)
+    with pytest.raises(FileRefused, match="was changed"):
+        Plan.parse(text, "plan.json", ledger)
+
+
+@pytest.mark.parametrize("member", ["id", "seal", "prepared_by", "created_at", "code", "content", "approvals"])
+@pytest.mark.parametrize("value", [None, 3, [], {}, "é"])
+def test_a_member_of_another_kind_is_refused(ledger: Ledger, member: str, value: Any) -> None:
+    """Whatever stands in a plan's place, it is refused in words."""
+    if (member, value) == ("approvals", []):
+        return  # a plan that nobody approved yet
+    text = json.dumps(json.loads(make(ledger).text()) | {member: value})
+    with pytest.raises(FileRefused, match=r"is not a plan|was changed"):
+        Plan.parse(text, "plan.json", ledger)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"digest": "00" * 32},
-        {"origin": "https://elsewhere.example"},
-        {"rows": {"total": 3, "valid": 3, "rejected": 0, "DEBIT": 2, "CREDIT": 0}},
-        {"amount": {"total": "30.00", "valid": "30.00", "rejected": "5.00", "DEBIT": "25.00", "CREDIT": "0.00"}},
-        {"who": "bob@pc"},
-        {"created_at": "2026-11-24T09:30:00.000Z"},
-        {"rules": {}},
+        {"who": {"name": "eve", "host": "pc2", "authenticated_by": ""}},
+        {"who": {"name": "ben", "host": "pc2", "authenticated_by": "password and code"}},
+        {"at": "2026-11-30T09:30:00.000Z"},
+        {"seal": "000000000000"},
         {"code": "00" * 32},
-        {"code": None},
-        {"code": "é"},
     ],
-    ids=lambda change: next(iter(change)),
+    ids=["who", "how we know", "at", "seal", "code"],
 )
-def test_an_edited_plan_is_refused(ledger: Ledger, tmp_path: Path, change: dict[str, Any]) -> None:
-    """No member can be changed without the ledger's key."""
-    path = tmp_path / "plan.json"
-    make().write(str(path), ledger)
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+def test_an_approval_nobody_gave_is_refused(ledger: Ledger, change: dict[str, Any]) -> None:
+    """Name, time and seal of an approval are authenticated under the ledger's key."""
+    found = json.loads(make(ledger).approved_by(BEN, MORNING, ledger).text())
+    found["approvals"][0] |= change
     with pytest.raises(FileRefused, match="was changed"):
-        Plan.read(str(path), ledger)
+        Plan.parse(json.dumps(found), "plan.json", ledger)
 
 
-def test_a_name_that_stands_twice_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+def test_an_approval_belongs_to_its_plan(ledger: Ledger) -> None:
+    """Of two plans of the same file, the approval of one is none of the other."""
+    first, second = make(ledger).approved_by(BEN, MORNING, ledger), make(ledger)
+    assert (first.seal, first.id == second.id) == (second.seal, False)
+    moved = {**json.loads(second.text()), "approvals": json.loads(first.text())["approvals"]}
+    with pytest.raises(FileRefused, match="was changed"):
+        Plan.parse(json.dumps(moved), "plan.json", ledger)
+
+
+def test_a_name_that_stands_twice_is_refused(ledger: Ledger) -> None:
     """A person may read the first of two totals and the program the second: such a plan is none."""
-    path = tmp_path / "plan.json"
-    make().write(str(path), ledger)
-    path.write_text(path.read_text().replace("{", '{"file": "small.csv",', 1))
-    with pytest.raises(FileRefused, match="not a plan"):
-        Plan.read(str(path), ledger)
+    text = make(ledger).text().replace('"file":', '"file": "small.csv", "file":', 1)
+    with pytest.raises(FileRefused, match="is not a plan"):
+        Plan.parse(text, "plan.json", ledger)
 
 
-def test_spacing_and_order_do_not_matter(ledger: Ledger, tmp_path: Path) -> None:
+def test_spacing_and_order_do_not_matter(ledger: Ledger) -> None:
     """A plan that a mail program laid out anew is still the plan."""
-    path = tmp_path / "plan.json"
-    make().write(str(path), ledger)
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps(dict(reversed(content.items()))))
-    assert Plan.read(str(path), ledger) == make()
+    plan = make(ledger)
+    text = json.dumps(dict(reversed(json.loads(plan.text()).items())))
+    assert Plan.parse(text, "plan.json", ledger) == plan
 
 
 def test_another_ledgers_plan_is_refused(ledger: Ledger, tmp_path: Path) -> None:
-    """A plan is bound to the key of the ledger that it was made with."""
-    path = tmp_path / "plan.json"
-    make().write(str(path), ledger)
-    with closing(new_ledger(tmp_path / "other")) as other, pytest.raises(FileRefused, match="another ledger"):
-        Plan.read(str(path), other)
+    """A plan is bound to the key of the ledger that it was made with, and so is the seal."""
+    plan = make(ledger)
+    with ledger_in_folder(tmp_path / "other") as other:
+        with pytest.raises(FileRefused, match="another ledger"):
+            Plan.parse(plan.text(), "plan.json", other)
+        assert make(other).seal != plan.seal
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "no json", "{}", '{"plan": 1}', "\udcff", "[" * 100_000, '{"plan": 1, "plan": 1}'],
+    ["", "[]", "no json", "{}", '{"plan": 2}', "\udcff", "[" * 100_000, '{"plan": 2, "plan": 2}'],
     ids=["empty", "list", "text", "object", "part", "bytes", "deep", "twice"],
 )
-def test_what_is_no_plan_is_refused(ledger: Ledger, tmp_path: Path, text: str) -> None:
+def test_what_is_not_a_plan_is_refused(ledger: Ledger, tmp_path: Path, text: str) -> None:
     """Anything but a plan is refused in words, never with a traceback."""
     path = tmp_path / "plan.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(FileRefused, match="not a plan"):
+    with pytest.raises(FileRefused, match="is not a plan"):
         Plan.read(str(path), ledger)
 
 
@@ -137,31 +146,78 @@ def test_a_missing_plan_is_refused(ledger: Ledger, tmp_path: Path) -> None:
         Plan.read(str(tmp_path / "none.json"), ledger)
 
 
-def test_what_was_approved_holds() -> None:
+def test_what_was_approved_passes(ledger: Ledger) -> None:
     """The same content under the same rules passes, also the next morning and under another name."""
-    found = summary()
-    found.file = "copy.csv"
-    make().verify(DIGEST, found, dataclasses.replace(RULES, as_of=date(2026, 11, 24)), ORIGIN)
+    tomorrow = rules_json(dataclasses.replace(RULES, as_of=date(2026, 11, 24)))
+    make(ledger).verify(proposal(file="copy.csv", rules=tomorrow), ledger)
+
+
+CHANGES: dict[str, tuple[Any, str]] = {
+    "digest": (bytes(32), "the content is another"),
+    "sheet": ("December", "sheet is December, approved was November"),
+    "column_map": ("cd" * 32, "the column map is another"),
+    "origin": ("https://x.example", "origin is https://x.example, approved was https://gateway.example"),
+    "environment": ("test", "environment is test, approved was live"),
+    "total": (Totals(3, 3_001), "in file is 3 rows and 30.01, approved was 3 rows and 30.00"),
+    "valid": (Totals(1, 500), "valid is 1 rows and 5.00"),
+    "rejected": (Totals(2, 2_500), "rejected is 2 rows and 25.00"),
+    "unreadable_amounts": (0, "unreadable amounts is 0, approved was 1"),
+    "to_send": (dataclasses.replace(TO_SEND, rows_digest="cd" * 32), "other rows would be sent"),
+    "warnings": ({"achNameOnCheck.new_payee": 7}, "warnings: achAccountNumber.changed_account is none, approved was 1"),
+    "notes": ((), "notes is"),
+    "rules": ({**PROPOSAL.rules, "normalize": True}, "rules: normalize is on, approved was off"),
+    "again": (True, "again is on"),
+    "release": (True, "release is on"),
+    "reason": ("asked by Kim", "reason is asked by Kim, approved was none"),
+    "batch_total": (Totals(3, 9_900), "batch total is 3 rows and 99.00"),
+}
+NOT_SEALED = {"sheet", "column_map", "warnings", "notes", "file"}
+"""Names, and what follows from the content and the ledger."""
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Proposal) if field.name != "file"])
+def test_anything_else_is_refused(ledger: Ledger, field: str) -> None:
+    """Whatever differs of a proposal is refused and named, and breaks the seal where it is content, totals or rules."""
+    value, words = CHANGES[field]
+    found, plan = proposal(**{field: value}), make(ledger)
+    with pytest.raises(FileRefused, match="not what the plan approved") as refused:
+        plan.verify(found, ledger)
+    assert words in str(refused.value)
+    assert (found.seal(ledger) == plan.seal) is (field in NOT_SEALED)
 
 
 @pytest.mark.parametrize(
-    ("digest", "found", "rules", "origin", "words"),
+    "change",
     [
-        (bytes(32), summary(), RULES, ORIGIN, "the content is another"),
-        (DIGEST, summary(), RULES, "https://x.example", "the gateway is https://x.example"),
-        (DIGEST, summary(), dataclasses.replace(RULES, normalize=True), ORIGIN, "the rule option normalize differs"),
-        (DIGEST, summary(), dataclasses.replace(RULES, rules_off=frozenset()), ORIGIN, "rule option rules_off differs"),
-        (
-            DIGEST,
-            summary(Totals(2, 1_500), Totals(1, 1_500)),
-            RULES,
-            ORIGIN,
-            "valid is 1 rows and 15.00, planned was 2 rows and 25.00, rejected is 2 rows and 15.00",
-        ),
+        {"new": Totals(1, 500), "pending": Totals(1, 2_000)},
+        {"new": Totals(1, 500), "released": Totals(1, 2_000)},
+        {"held_back": Totals(1, 1)},
+        {"by_direction": {"DEBIT": VALID}},
+        {"by_account": {"7": VALID}},
     ],
-    ids=["content", "origin", "option", "rules off", "totals"],
+    ids=["registered meanwhile", "released", "held back", "direction", "account"],
 )
-def test_anything_else_is_refused(digest: bytes, found: Summary, rules: RuleOptions, origin: str, words: str) -> None:
-    """A submission that differs from its plan is refused, and the difference is named."""
-    with pytest.raises(FileRefused, match=words):
-        make().verify(digest, found, rules, origin)
+def test_other_payments_of_equal_sums_are_refused(ledger: Ledger, change: dict[str, Any]) -> None:
+    """The total alone is not what was approved."""
+    other = dataclasses.replace(TO_SEND, **change)
+    assert isinstance(other, ToSend)
+    assert other.total == TO_SEND.total
+    with pytest.raises(FileRefused, match="to send"):
+        make(ledger).verify(proposal(to_send=other), ledger)
+    assert proposal(to_send=other).seal(ledger) != PROPOSAL.seal(ledger)
+
+
+def test_the_seal_is_the_same_for_everyone(ledger: Ledger) -> None:
+    """Maker and checker see the same twelve characters, whenever, under any name of the file."""
+    seal = PROPOSAL.seal(ledger)
+    assert len(seal) == 12
+    assert seal == make(ledger).seal == proposal(file="copy.csv").seal(ledger)
+
+
+def test_a_used_plan_names_its_content(ledger: Ledger) -> None:
+    """What a used plan goes on with is the same content for the same gateway; the totals are smaller by then."""
+    plan = make(ledger)
+    plan.verify_content(proposal(to_send=ToSend(), warnings={}, rejected=Totals()))
+    for field in ("digest", "origin", "environment", "again", "reason"):
+        with pytest.raises(FileRefused, match="not what the plan approved"):
+            plan.verify_content(proposal(**{field: CHANGES[field][0]}))

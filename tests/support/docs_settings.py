@@ -36,7 +36,10 @@ def _table(name: str, kind: Any) -> str:
 def _row(table: str, item: Field[Any]) -> str:
     variable = item.metadata["environment"]
     least = item.metadata["least"]
-    meaning = item.metadata["help"] + (f" (at least {least:g})" if least else "")
+    most = item.metadata["most"]
+    meaning = (
+        item.metadata["help"] + (f" (at least {least:g})" if least else "") + (f" (at most {most:g})" if most else "")
+    )
     cells = [f"`{table}.{item.name}`", f"`{variable}`" if variable else "", _default(item), meaning]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

@@ -36,6 +36,7 @@ class XlsxReader:
         first = self._begun.first
         self.names = tuple(first["names"])
         self.notes = tuple(first["notes"])
+        self.sheet = str(first["sheet"])
         self._kept: list[bytes] | None = None
 
     def use(self, header: Header) -> None:

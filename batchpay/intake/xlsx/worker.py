@@ -87,7 +87,7 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
     hidden = sum(row > header_row for row in scan.hidden_rows)
     if hidden:
         notes.append(f"{hidden} hidden row{'s are' if hidden > 1 else ' is'} read as well")
-    yield _line({"names": names, "header_row": header_row, "notes": notes})
+    yield _line({"names": names, "header_row": header_row, "notes": notes, "sheet": entry.name})
     targets = [job["renamed"].get(name, name) for name in names]
     yield from _chunks(rows, header_row + 1, ColumnRenderer(targets, scan, columns_before))
 

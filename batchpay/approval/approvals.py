@@ -1,0 +1,92 @@
+"""How many other people must approve, and whose approval counts: the one place that decides it.
+
+The command line and any page call this; `Policy.require` stands before every registration, release and run.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from batchpay.errors import SettingsNotUsable, WaitingForPerson
+from batchpay.payment import Actor, parse_cents
+from batchpay.settings import PolicySettings
+from batchpay.text import local_time, money, printable
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """One person's approval of a plan."""
+
+    who: Actor
+    at: datetime
+    seal: str
+    """What the person saw."""
+    code: str
+    """Keyed: nobody gives an approval in another's name without the ledger's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """[policy] of the settings, as far as approvals go."""
+
+    approvals: int = 0
+    above_cents: int = 0
+    days: int = 7
+
+    @classmethod
+    def from_settings(cls, settings: PolicySettings) -> Policy:
+        """Read the settings; raises SettingsNotUsable."""
+        above_cents = parse_cents(settings.approve_above)
+        if above_cents is None:
+            raise SettingsNotUsable("policy.approve_above must be written 12345.67")
+        return cls(settings.approvals, above_cents, settings.approval_days)
+
+    def needed(self, cents: int) -> int:
+        """How many people must approve a batch of this total."""
+        return self.approvals if cents >= self.above_cents else 0
+
+    def counted(self, approvals: Iterable[Approval], prepared_by: Actor, seal: str, now: datetime) -> list[Approval]:
+        """Those that count: each person once, not the one who prepared it, for this seal, none expired or of later."""
+        counted: dict[str, Approval] = {}
+        for approval in approvals:
+            person = person_key(approval.who)
+            is_other = person not in ("", person_key(prepared_by))
+            is_in_time = approval.at <= now < approval.at + timedelta(days=self.days)
+            if is_other and is_in_time and approval.seal == seal:
+                counted.setdefault(person, approval)
+        return list(counted.values())
+
+    def require_other(self, approver: Actor, approvals: Iterable[Approval], prepared_by: Actor) -> None:
+        """Raise WaitingForPerson unless this person's approval would count beside the counted ones."""
+        person = person_key(approver)
+        if not person:
+            raise WaitingForPerson("an approval needs a person's name")
+        if person == person_key(prepared_by):
+            raise WaitingForPerson(f"{printable(str(approver))} prepared this; another person must approve it")
+        for approval in approvals:
+            if person_key(approval.who) == person:
+                raise WaitingForPerson(
+                    f"{printable(str(approver))} approved this already, on {local_time(approval.at)}; "
+                    "another person must approve it"
+                )
+
+    def require(self, file: str, cents: int, approvals: int) -> None:
+        """Raise WaitingForPerson where a batch of this total has too few approvals."""
+        missing = self.needed(cents) - approvals
+        if missing > 0:
+            others = "another person" if missing == 1 else f"{missing} other people"
+            raise WaitingForPerson(
+                f"{printable(file)}: {money(cents)} in all needs approval by {others}; nothing was registered or sent "
+                "(batchpay submit FILE --dry-run --plan PLAN, batchpay approve PLAN, batchpay submit FILE --from-plan "
+                "PLAN)"
+            )
+
+
+def person_key(actor: Actor) -> str:
+    """What two spellings of one person share, on whatever machine: case, width, blanks and domain don't matter."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", actor.name).casefold())
+    account = folded.partition("@")[0].rpartition("\\")[2]
+    return "".join(character for character in account if unicodedata.category(character)[0] not in "ZC")

@@ -1,0 +1,144 @@
+"""What is put before a person to approve: a file as it was read, what of it would be sent, under which rules and where.
+
+The same file in the same ledger makes the same proposal, whoever looks at it. Its seal is what maker and checker
+compare: twelve characters, keyed, over content, totals, rules and gateway.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from batchpay.approval.to_send import ToSend
+from batchpay.ledger.contract import Ledger
+from batchpay.payment import Totals
+from batchpay.schemas.options import RuleOptions
+from batchpay.text import totals_json
+
+SEAL_CHARACTERS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """All that is approved, and all that a submission from a plan is compared with."""
+
+    digest: bytes
+    """The content's keyed digest (NewBatch.digest); empty where there is no ledger to key it."""
+    file: str
+    """The name that the file had; another name of the same content is the same proposal."""
+    sheet: str | None
+    """The sheet that was read, of a workbook."""
+    column_map: str | None
+    """SHA-256 of the map that the file was read through, or None."""
+    origin: str
+    environment: str
+    total: Totals
+    """The whole file."""
+    valid: Totals
+    rejected: Totals
+    unreadable_amounts: int
+    """Rejected rows whose amount can't be read: they are in no sum of cents."""
+    to_send: ToSend
+    warnings: Mapping[str, int]
+    """How often, by `column.code`."""
+    notes: tuple[str, ...]
+    rules: Mapping[str, Any]
+    """The options that decide what passes, as JSON values; without the day that counts as today."""
+    again: bool = False
+    """Whether the same content is to be paid once more."""
+    release: bool = False
+    """Whether rows that were rejected earlier are to be sent now."""
+    reason: str | None = None
+    """Why, for `again`, `release` and duplicates that are let through."""
+    batch_total: Totals = field(default_factory=Totals)
+    """All of the batch that was sent or would be: what policy.approve_above is compared with, since a batch that goes
+    out in parts is still one."""
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, as a plan file holds it."""
+        return {
+            "file": self.file,
+            "sheet": self.sheet,
+            "map": self.column_map,
+            "digest": self.digest.hex(),
+            "origin": self.origin,
+            "environment": self.environment,
+            "in_file": totals_json(self.total),
+            "valid": totals_json(self.valid),
+            "rejected": totals_json(self.rejected),
+            "unreadable_amounts": self.unreadable_amounts,
+            "to_send": self.to_send.as_json(),
+            "batch_total": totals_json(self.batch_total),
+            "warnings": dict(sorted(self.warnings.items())),
+            "notes": list(self.notes),
+            "rules": dict(self.rules),
+            "again": self.again,
+            "release": self.release,
+            "reason": self.reason,
+        }
+
+    def seal(self, ledger: Ledger) -> str:
+        """Twelve characters that are another for any other content, totals, rules, rows or gateway."""
+        sealed = self.as_json()
+        for name in ("file", "sheet", "map", "notes", "warnings"):  # names, and what follows from the content
+            del sealed[name]
+        text = json.dumps(sealed, sort_keys=True, separators=(",", ":"))
+        (digest,) = ledger.digest("seal", [text], SEAL_CHARACTERS // 2)
+        assert digest is not None, "a text has a digest"
+        return digest.hex().upper()
+
+
+def rules_json(rules: RuleOptions) -> dict[str, Any]:
+    """The options of the rules as JSON values. What the day changes, it changes in the totals."""
+    values = dataclasses.asdict(rules)
+    del values["as_of"]
+    for name, value in values.items():
+        if isinstance(value, frozenset):
+            values[name] = sorted(value)
+        elif isinstance(value, date):
+            values[name] = value.isoformat()
+    return values
+
+
+def differences(approved: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """Name everything in which two proposals (as JSON) differ, except the file's name."""
+    return [
+        line
+        for name in sorted(approved.keys() | found.keys())
+        if name != "file"
+        for line in _difference(name, approved.get(name), found.get(name))
+    ]
+
+
+def _difference(name: str, approved: Any, found: Any) -> list[str]:
+    if approved == found:
+        return []
+    if isinstance(approved, dict) and isinstance(found, dict) and set(approved) != {"rows", "amount"}:
+        lines = (
+            _difference(f"{name}: {key}", approved.get(key), found.get(key))
+            for key in sorted(approved.keys() | found.keys())
+        )
+        return [line for some in lines for line in some]
+    if name in _IN_WORDS:
+        return [_IN_WORDS[name]]
+    member, colon, key = name.partition(":")
+    return [f"{member.replace('_', ' ')}{colon}{key} is {_words(found)}, approved was {_words(approved)}"]
+
+
+_IN_WORDS = {
+    "digest": "the content is another",
+    "map": "the column map is another",
+    "to_send: rows_digest": "other rows would be sent",
+}
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{value['rows']} rows and {value['amount']}"
+    if isinstance(value, bool) or value is None:
+        return {True: "on", False: "off", None: "none"}[value]
+    return str(value)

@@ -1,0 +1,72 @@
+"""Approve a plan: the second pair of eyes. Whether an approval counts is decided in approval/, for every entrance.
+
+A page and the command line do the same: open the plan, show it, and hand back the seal that the person saw.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from batchpay.approval.approvals import Approval, Policy
+from batchpay.approval.plan import Plan
+from batchpay.approval.sign_off import plan_lines
+from batchpay.errors import FileRefused
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import open_ledger
+from batchpay.payment import Actor
+from batchpay.settings import Settings
+from batchpay.text import printable
+
+_LOCK_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class PlanView:
+    """A plan as it stands: what it would let through, and which approvals count now."""
+
+    plan: Plan
+    counted: tuple[Approval, ...]
+    needed: int
+    """How many approvals the policy asks for, of what the plan shows."""
+    used_for: str | None
+    """The batch that it was used for, or None."""
+
+    def page(self) -> list[str]:
+        """What the person is shown before they approve."""
+        return plan_lines(self.plan)
+
+
+def open_plan(path: str, settings: Settings) -> PlanView:
+    """Read a plan to be shown; raises FileRefused where it is not one, was changed or belongs to another ledger."""
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        return _view(Plan.read(path, ledger), ledger, settings, datetime.now(UTC))
+
+
+def approve_plan(path: str, seal: str, settings: Settings, actor: Actor) -> PlanView:
+    """Add a person's approval to a plan's file. `seal` is the one that this person was shown.
+
+    Raises WaitingForPerson where another person must approve, and FileRefused where the plan is another by now.
+    """
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        plan = Plan.read(path, ledger)
+        (lock,) = ledger.digest("plan lock", [plan.id], _LOCK_BYTES)
+        assert lock is not None, "a text has a digest"
+        with ledger.lock(lock):  # two people at once: neither approval may get lost
+            now = datetime.now(UTC)
+            view = _view(Plan.read(path, ledger), ledger, settings, now)
+            if view.plan.seal != seal:
+                raise FileRefused(f"{printable(path)} is another plan than the one that was shown")
+            if view.used_for is not None:
+                raise FileRefused(f"this plan was used already, for batch {view.used_for}")
+            Policy.from_settings(settings.policy).require_other(actor, view.counted, view.plan.prepared_by)
+            approved = view.plan.approved_by(actor, now, ledger)
+            approved.write(path)
+            return _view(approved, ledger, settings, now)
+
+
+def _view(plan: Plan, ledger: Ledger, settings: Settings, now: datetime) -> PlanView:
+    policy = Policy.from_settings(settings.policy)
+    counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
+    return PlanView(plan, tuple(counted), policy.needed(plan.batch_cents), ledger.batch_of_plan(plan.id))

@@ -1,0 +1,135 @@
+"""What a submission of a checked file would do at this moment, and whether the people who must agree to it have.
+
+Dry run, plan and submission all ask here, so that a page, a plan and what is sent can't differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import polars as pl
+
+from batchpay.approval.approvals import Policy
+from batchpay.approval.cash_flow import Schedule
+from batchpay.approval.plan import Plan
+from batchpay.approval.proposal import Proposal, rules_json
+from batchpay.approval.to_send import Origin, ToSend, ToSendCount
+from batchpay.gateway.origin import environment_of
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import BatchSummary, SignOff
+from batchpay.payment import State, Totals
+from batchpay.settings import Settings
+from batchpay.validation.check import valid_rows
+from batchpay.workflows.file_check import FileCheck, FileRequest
+from batchpay.workflows.requests import Decisions
+
+
+def propose(
+    ledger: Ledger | None,
+    request: FileRequest,
+    checked: FileCheck,
+    settings: Settings,
+    decisions: Decisions,
+    batch: BatchSummary | None,
+) -> tuple[Proposal, Schedule]:
+    """Count what would be sent now, and when it would move; `batch` is the one that would be gone on with, or None."""
+    to_send, schedule = _to_send(ledger, request, checked, decisions, batch)
+    summary = checked.summary(request)
+    proposal = Proposal(
+        digest=checked.digest,
+        file=summary.file,
+        sheet=checked.source.sheet,
+        column_map=checked.source.column_map,
+        origin=settings.gateway.base_url,
+        environment=str(environment_of(settings.gateway)),
+        total=summary.total,
+        valid=summary.valid,
+        rejected=summary.of(State.REJECTED),
+        unreadable_amounts=checked.verdict.unreadable_amounts,
+        to_send=to_send,
+        warnings=dict(checked.verdict.warning_counts),
+        notes=tuple(summary.notes),
+        rules=rules_json(request.rules),
+        again=decisions.again,
+        release=decisions.release,
+        reason=decisions.reason,
+        batch_total=to_send.new + to_send.released + (batch.sendable if batch else Totals()),
+    )
+    return proposal, schedule
+
+
+def _to_send(
+    ledger: Ledger | None,
+    request: FileRequest,
+    checked: FileCheck,
+    decisions: Decisions,
+    batch: BatchSummary | None,
+) -> tuple[ToSend, Schedule]:
+    if ledger is None or batch is None:
+        return checked.valid_to_send(request.rules)
+    counted, schedule = ToSendCount(), Schedule(request.rules.as_of)
+    pending, amounts = _pending(ledger, batch)
+    released = releasable(ledger, request, batch) if decisions.release else pl.Series([], dtype=pl.UInt32)
+    for frame in valid_rows(checked.source, request.rules, checked.verdict):
+        for origin, rows in ((Origin.PENDING, pending), (Origin.RELEASED, released)):
+            some = frame.filter(pl.col("_row").is_in(rows.implode()))
+            counted.add(origin, some)
+            schedule.add(some)
+    held_back = amounts.filter(checked.verdict.rejected_mask(pending))
+    counted.hold_back(Totals(len(held_back), sum(held_back.to_list())))
+    return counted.finish(), schedule
+
+
+def _pending(ledger: Ledger, batch: BatchSummary) -> tuple[pl.Series, pl.Series]:
+    """Numbers and cents of the pending rows."""
+    rows: list[int] = []
+    amounts: list[int] = []
+    for columns in ledger.row_columns(batch.batch, [State.PENDING]):
+        rows += columns.rows
+        amounts += columns.amounts_cents
+    return pl.Series(rows, dtype=pl.UInt32), pl.Series(amounts, dtype=pl.Int64)
+
+
+def releasable(ledger: Ledger, request: FileRequest, batch: BatchSummary) -> pl.Series:
+    """Numbers of the rejected rows that a release may send if they pass now.
+
+    A row that was a duplicate needs --allow-duplicates, not just some time.
+    """
+    numbers = [
+        row.row
+        for row in ledger.rejected(batch.batch)
+        if request.rules.allow_duplicates or not any(reason.endswith(".duplicate") for reason in row.reasons)
+    ]
+    return pl.Series(numbers, dtype=pl.UInt32)
+
+
+@dataclass(frozen=True, slots=True)
+class LetThrough:
+    """What a submission may do."""
+
+    sign_off: SignOff | None = None
+    """What the ledger records with it, where there is a plan."""
+    used_for: str | None = None
+    """The batch that the plan was used for before: it is only gone on with."""
+
+
+def let_through(ledger: Ledger, plan: Plan | None, proposal: Proposal, policy: Policy, now: datetime) -> LetThrough:
+    """Compare a submission with its plan and the policy; raises FileRefused or WaitingForPerson where it may not go on.
+
+    Rows that are pending already are looked at where they are sent (`approved`), by resume as well.
+    """
+    if plan is None:
+        adds = proposal.to_send.new.rows + proposal.to_send.released.rows
+        if adds:
+            policy.require(proposal.file, proposal.batch_total.cents, 0)
+        return LetThrough()
+    used_for = ledger.batch_of_plan(plan.id)
+    if used_for is not None:
+        plan.verify_content(proposal)
+        return LetThrough(used_for=used_for)
+    plan.verify(proposal, ledger)
+    counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
+    if proposal.to_send.total.rows:
+        policy.require(proposal.file, proposal.batch_total.cents, len(counted))
+    return LetThrough(plan.sign_off(counted))

@@ -1,0 +1,152 @@
+"""The page to sign and what an approver is shown: every figure stands there, and every line fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from batchpay.approval.cash_flow import Schedule
+from batchpay.approval.plan import Plan
+from batchpay.approval.proposal import Proposal
+from batchpay.approval.sign_off import plan_lines, sign_off_lines
+from batchpay.approval.to_send import ToSend
+from batchpay.ledger.contract import Ledger
+from batchpay.payment import Totals
+from tests.approval.proposals import ANN, PROPOSAL, TO_SEND, ledger_in_folder, proposal
+from tests.approval.test_cash_flow import AS_OF, recurring, schedule_of, single
+
+PAGE_WORDS = [
+    ["file", "pay\\x1bments.csv"],
+    ["sheet", "November"],
+    ["content", bytes(range(32)).hex()],
+    ["gateway", "https://gateway.example (live)"],
+    ["in the file", "3", "30.00"],
+    ["rejected", "1", "5.00"],
+    ["with an amount that can't be read: 1;"],
+    ["would be sent", "2", "25.00"],
+    ["DEBIT", "(taken from payers)", "1", "5.00"],
+    ["CREDIT", "(paid to payees)", "1", "20.00"],
+    ["1", "achAccountNumber.changed_account"],
+    ["note", "1 hidden row is read as well"],
+    ["seal", "5EA15EA15EA1"],
+]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with ledger_in_folder(tmp_path) as opened:
+        yield opened
+
+
+def page(of: Proposal = PROPOSAL, schedule: Schedule | None = None) -> list[str]:
+    return sign_off_lines(of, schedule or schedule_of([]), {}, "5EA15EA15EA1")
+
+
+def plan_page(ledger: Ledger, of: Proposal) -> list[str]:
+    plan = Plan.make(of, ledger, prepared_by=ANN, created_at=datetime(2026, 11, 23, tzinfo=UTC))
+    return plan_lines(replace(plan, seal="5EA15EA15EA1"))
+
+
+@pytest.mark.parametrize("words", PAGE_WORDS, ids=lambda words: words[0])
+def test_the_page_to_sign(words: list[str]) -> None:
+    """The page names the file, what of it would be sent and what not, the gateway, warnings, notes and the seal."""
+    lines = page(proposal(file="pay\x1bments.csv"))
+    assert any(in_order(line, words) for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_approver_sees_the_same(ledger: Ledger) -> None:
+    """Out of the plan alone: the same totals, warnings, notes and seal as on the signed page, and who prepared it."""
+    lines = plan_page(ledger, proposal(file="pay\x1bments.csv"))
+    assert max(map(len, lines)) <= 80
+    for words in PAGE_WORDS:
+        if words[0] not in ("in the file", "rejected", "with an amount that can't be read: 1;", "content"):
+            assert any(in_order(line, words) for line in lines), words
+    for words in (["by ann@pc1"], ["  7", "1", "5.00"], ["  12", "1", "20.00"]):
+        assert any(in_order(line, words) for line in lines), words
+
+
+def test_changed_accounts_come_first() -> None:
+    """Changed bank details are the commonest fraud: they lead, however many other warnings there are."""
+    lines = page(proposal(warnings={"achNameOnCheck.new_payee": 90_000, "achAccountNumber.changed_account": 1}))
+    first = lines.index("warnings") + 1
+    assert in_order(lines[first], ["1", "achAccountNumber.changed_account"])
+    assert in_order(lines[first + 1], ["90,000", "achNameOnCheck.new_payee"])
+
+
+def test_what_is_not_all_new_is_shown_apart(ledger: Ledger) -> None:
+    """Pending, released and held-back rows, and the decisions behind them, stand on the page and on the plan."""
+    to_send = ToSend(
+        pending=Totals(1, 100), released=Totals(2, 400), held_back=Totals(3, 900),
+        by_direction={"CREDIT": Totals(3, 500)}, by_account={"7": Totals(3, 500)},
+    )  # fmt: skip
+    of = proposal(to_send=to_send, release=True, again=True, reason="corrected with Kim")
+    for lines in (page(of), plan_page(ledger, of)):
+        for words in (
+            ["would be sent", "3", "5.00"],
+            ["pending", "1", "1.00"],
+            ["released", "2", "4.00"],
+            ["held back", "3", "9.00"],
+            ["ONCE MORE (--again)"],
+            ["REJECTED EARLIER (--release)"],
+            ["reason", "corrected with Kim"],
+        ):
+            assert any(in_order(line, words) for line in lines), words
+    assert not any("held back" in line for line in page())
+
+
+def test_figures_by_gateway_day_and_reason() -> None:
+    """Totals by gateway account, recurring payments, days, reasons, and a place to sign."""
+    rows = [single(123_456), single(99, "CREDIT", "12"), recurring(10_000, date(2026, 12, 5), "MONTHLY", 2)]
+    lines = sign_off_lines(PROPOSAL, schedule_of(rows), {"amount.format": 2, "achRoutingNumber.checksum": 1})
+    for words in (
+        ["  7", "2", "1,334.56"],
+        ["all payments", "2", "200.00", "0", "0.00"],
+        ["2026-12-05 Sat -> 12-07", "1", "100.00"],
+        ["2", "amount.format"],
+        ["Name", "Date", "Signature"],
+    ):
+        assert any(in_order(line, words) for line in lines), words
+
+
+def test_the_page_stays_in_its_width_whatever_the_figures(ledger: Ledger) -> None:
+    """A million of the largest payments, long names and long ids don't break the lines."""
+    huge = Totals(10_000_000, 10_000_000 * 9_999_999_999)
+    schedule = schedule_of([single(1, gateway_id="9" * 200)] + [single(1, gateway_id=str(n)) for n in range(1, 40)])
+    schedule.single.debit = schedule.first.debit = schedule.planned.debit = huge
+    of = proposal(
+        file="d/" * 150 + "f.csv",
+        to_send=replace(TO_SEND, new=huge, by_direction={"DEBIT": huge}, by_account={"9" * 200: huge}),
+        warnings={f"column{number}.{'x' * 90}": 10**9 for number in range(60)},
+        notes=("n" * 300,),
+        reason="r" * 300,
+    )
+    lines = sign_off_lines(of, schedule, {f"column{number}.{'x' * 90}": 10**9 for number in range(60)})
+    for line in lines + plan_page(ledger, of):
+        assert len(line) <= 80
+        assert "\n" not in line
+    assert any(in_order(line, ["20 more", "20", "0.20"]) for line in lines)
+    assert any(in_order(line, ["999,999,999,900,000.00"]) for line in lines)
+
+
+def test_far_days_are_summed_by_month() -> None:
+    """After a month of single days, later ones stand as one line a month, and nothing is lost."""
+    lines = page(schedule=schedule_of([recurring(100, AS_OF, "DAILY", 90)]))
+    later = [line.split() for line in lines if "later days" in line]
+    assert [line[0] for line in later] == ["2026-12,", "2027-01,", "2027-02,"]
+    assert sum(int(line[3]) for line in later) == 90 - 31
+
+
+def in_order(line: str, words: list[str]) -> bool:
+    """Whether the words stand in the line in this order."""
+    at = 0
+    for word in words:
+        at = line.find(word, at)
+        if at < 0:
+            return False
+        at += len(word)
+    return True
