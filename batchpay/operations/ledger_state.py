@@ -11,7 +11,7 @@ from datetime import datetime
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
-from batchpay.payment import State, Totals
+from batchpay.payment import Environment, State, Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,9 @@ class OpenBatch:
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
-    """All batches together."""
+    """All batches of one environment together."""
 
+    environment: Environment
     batches: int
     by_state: dict[State, Totals]
     in_doubt: Sequence[OpenBatch]
@@ -44,12 +45,12 @@ class LedgerState:
         return self.in_doubt[0].since if self.in_doubt else None
 
 
-def read_ledger_state(ledger: Ledger) -> LedgerState:
+def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
     """Read it off the ledger's totals; only batches with doubts are read row by row."""
     by_state = dict.fromkeys(State, Totals())
     in_doubt: list[OpenBatch] = []
     waiting: list[OpenBatch] = []
-    batches = ledger.batches()
+    batches = [batch for batch in ledger.batches() if batch.environment is environment]
     for batch in batches:
         for state, totals in batch.by_state.items():
             by_state[state] += totals
@@ -61,7 +62,7 @@ def read_ledger_state(ledger: Ledger) -> LedgerState:
             waiting.append(OpenBatch(batch.batch, batch.file, batch.by_state[State.PENDING], since, batch.stopped))
     in_doubt.sort(key=lambda one: one.since)
     waiting.sort(key=lambda one: one.since)
-    return LedgerState(len(batches), by_state, in_doubt, waiting)
+    return LedgerState(environment, len(batches), by_state, in_doubt, waiting)
 
 
 def _oldest_doubt(ledger: Ledger, batch: BatchSummary) -> datetime:

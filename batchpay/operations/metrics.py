@@ -1,4 +1,7 @@
-"""The metrics file: what a run did, for the textfile collector of Prometheus' node_exporter."""
+"""The metrics file for the textfile collector of Prometheus' node_exporter: what the ledger holds, what a call did.
+
+It is written at every end of a call, also of one that could do nothing: what was good yesterday is never left standing.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from batchpay.operations.last_call import COMPLETED_CODES
+from batchpay.operations.ledger_state import LedgerState
 from batchpay.payment import State
 from batchpay.summary import Summary
 from batchpay.text import printable
@@ -16,23 +21,47 @@ from batchpay.writing.atomic import atomic_writer
 _READABLE = 0o644  # node_exporter runs as another user; the file holds counts and names of files and batches
 _COMPLETED = "batchpay_last_completed_timestamp_seconds"
 _COMPLETED_LINE = re.compile(rf"^{_COMPLETED} ([0-9]+\.[0-9]+)$", re.MULTILINE)
-_COMPLETED_CODES = (0, 3)
 _EARLIER_BYTES_MAX = 1 << 20
 
 
 def write_metrics(
-    path: str | Path, summaries: Sequence[Summary], exit_code: int, started_at: datetime, finished_at: datetime
+    path: str | Path,
+    summaries: Sequence[Summary],
+    exit_code: int,
+    started_at: datetime,
+    finished_at: datetime,
+    state: LedgerState | None = None,
 ) -> None:
-    """Write the metrics of one call over some files, atomically, readable by all; raises NotUsable.
+    """Write the metrics of one call, atomically, readable by all; raises NotUsable.
 
-    The time of the last call that completed (exit code 0 or 3) is carried over from the file that was there, so that
-    an alert can ask how long ago it was.
+    `state` is what the ledger holds after the call; None says that it could not be read. The time of the last call that
+    completed (exit code 0, 3 or 7) is taken over from the file that was there, so that an alert can ask how long ago
+    it was.
     """
-    completed = finished_at.timestamp() if exit_code in _COMPLETED_CODES else _completed_before(Path(path))
-    text = "".join(_lines(summaries, exit_code, started_at, finished_at, completed))
+    completed = finished_at.timestamp() if exit_code in COMPLETED_CODES else _completed_before(Path(path))
+    lines = (*_ledger_lines(state), *_lines(summaries, exit_code, started_at, finished_at, completed))
+    text = "".join(lines)
     with atomic_writer(path) as file:
         os.fchmod(file.fileno(), _READABLE)
         file.write(text.encode("utf-8", "backslashreplace"))
+
+
+def _ledger_lines(state: LedgerState | None) -> Iterable[str]:
+    """What the whole ledger holds of the call's environment; without a ledger only that there is none to read."""
+    yield from _metric("ledger_readable", "Whether the ledger could be read after the call.", [("", int(bool(state)))])
+    if state is None:
+        return
+    where = f'environment="{state.environment}"'
+    by_state = [(f'{where},state="{name}"', totals) for name, totals in state.by_state.items()]
+    yield from _metric("ledger_rows", "Rows of all batches by state.", [(key, t.rows) for key, t in by_state])
+    yield from _metric("ledger_amount_cents", "Cents of these rows.", [(key, t.cents) for key, t in by_state])
+    oldest = state.oldest_doubt.timestamp() if state.oldest_doubt else 0.0
+    yield from _metric(
+        "oldest_doubt_timestamp_seconds", "When the oldest doubt was sent; 0 is none.", [(where, oldest)]
+    )
+    yield from _metric("waiting_batches", "Batches with rows that wait to be sent.", [(where, len(state.waiting))])
+    since = state.waiting[0].since.timestamp() if state.waiting else 0.0
+    yield from _metric("oldest_waiting_timestamp_seconds", "Since when the oldest waits; 0 is none.", [(where, since)])
 
 
 def _lines(
@@ -58,7 +87,7 @@ def _lines(
     yield from _metric("start_timestamp_seconds", "When the call began.", [("", started_at.timestamp())])
     yield from _metric("end_timestamp_seconds", "When the call ended.", [("", finished_at.timestamp())])
     completed_name = _COMPLETED.removeprefix("batchpay_")
-    yield from _metric(completed_name, "End of the last call with exit code 0 or 3; 0 is never.", [("", completed)])
+    yield from _metric(completed_name, "End of the last call with exit code 0, 3 or 7; 0 is never.", [("", completed)])
 
 
 def _metric(name: str, help_text: str, samples: Sequence[tuple[str, int | float]]) -> Iterable[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import BatchHeld, BatchpayError
+from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import location, open_ledger
 from batchpay.operations import health as checks
@@ -74,13 +75,13 @@ def record_call(settings: Settings, ended_at: datetime, exit_code: int) -> None:
 def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[Finding]:
     # Opened as a run opens it: what would keep a run from sending must show here.
     with closing(open_ledger(settings.ledger)) as ledger:
-        state = read_ledger_state(ledger)
-        last_backup = max((one.at for one in ledger.events() if one.kind == BACKUP_EVENT), default=None)
+        state = read_ledger_state(ledger, environment_of(settings.gateway))
+        last_backup = ledger.latest_event(BACKUP_EVENT)
         return [
-            Finding("ledger", f"the ledger opens and holds {state.batches} batches"),
+            Finding("ledger", f"the ledger opens and holds {state.batches} batches, {state.environment}"),
             checks.doubts(state, now),
             checks.waiting_batches(state, _running(ledger, state), now),
-            checks.backup(last_backup, limits.backup_every, now),
+            checks.backup(last_backup.at if last_backup else None, limits.backup_every, now),
         ]
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import NotUsable
+from batchpay.operations.ledger_state import read_ledger_state
 from batchpay.operations.metrics import write_metrics
-from batchpay.payment import State, Totals
+from batchpay.payment import Environment, State, Totals
 from batchpay.summary import Summary
+from tests.support.ledger_factory import Planned, add_batch, ledger_in
 
 BEGAN = datetime(2026, 11, 23, 2, 30, tzinfo=UTC)
 ENDED = datetime(2026, 11, 23, 2, 31, 1, 500_000, tzinfo=UTC)
@@ -91,11 +93,38 @@ def test_the_last_completed_run_is_remembered(tmp_path: Path) -> None:
     write_metrics(path, [], 5, BEGAN, ENDED)
     assert parsed(path)[key] == 0
     write_metrics(path, [summary()], 3, BEGAN, BEGAN)
-    for code in (6, 7, 1):
+    for code in (6, 5, 1):
         write_metrics(path, [], code, BEGAN, ENDED)
         assert parsed(path)[key] == BEGAN.timestamp()
-    write_metrics(path, [], 0, BEGAN, ENDED)
-    assert parsed(path)[key] == ENDED.timestamp()
+    for code in (0, 7):
+        write_metrics(path, [], code, BEGAN, ENDED)
+        assert parsed(path)[key] == ENDED.timestamp()
+
+
+def test_gauges_show_the_whole_ledger(tmp_path: Path) -> None:
+    """Rows and cents by state over all batches, the oldest doubt, what waits; a call that read no ledger says so."""
+    with ledger_in(tmp_path) as ledger:
+        add_batch(ledger, [Planned(1), Planned(2, State.IN_DOUBT, 700)])
+        add_batch(ledger, [Planned(1), Planned(2, State.PENDING, 300)], file="b.csv", stopped="signal")
+        state = read_ledger_state(ledger, Environment.TEST)
+        other = read_ledger_state(ledger, Environment.LIVE)
+    path = tmp_path / "batchpay.prom"
+    write_metrics(path, [], 7, BEGAN, ENDED, state)
+    found = parsed(path)
+
+    def gauge(name: str, **given: str) -> float:
+        return found[f"batchpay_{name}", frozenset(given.items())]
+
+    assert gauge("ledger_readable") == 1
+    assert gauge("ledger_rows", environment="test", state="accepted") == 2
+    assert gauge("ledger_amount_cents", environment="test", state="in_doubt") == 700
+    assert gauge("waiting_batches", environment="test") == 1
+    assert gauge("oldest_doubt_timestamp_seconds", environment="test") > 0
+    assert other.batches == 0 and other.oldest_doubt is None
+    write_metrics(path, [], 5, BEGAN, ENDED)
+    found = parsed(path)
+    assert gauge("ledger_readable") == 0
+    assert not any(name == "batchpay_ledger_rows" for name, _ in found)
 
 
 @pytest.mark.parametrize("name", ['a"b\\c.csv', "a\nb.csv", "caf\xe9.csv", "\udcff.csv", 'x",state="y.csv', "\x1b[2J"])
