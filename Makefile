@@ -17,12 +17,14 @@ $(BIN)/python:
 
 # What batchpay needs to run, and batchpay itself.
 $(VENV)/.run: $(BIN)/python requirements.lock pyproject.toml
+	@echo "installing batchpay into $(VENV), once: about 300 MB, a minute or two" >&2
 	@$(PIP) --require-hashes -r requirements.lock
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # What tests and checks need on top.
 $(VENV)/.test: $(VENV)/.run tests/requirements.lock
+	@echo "installing what the tests and checks need, once" >&2
 	@$(PIP) --require-hashes -r tests/requirements.lock
 	@touch $@
 
@@ -52,6 +54,11 @@ lint: $(VENV)/.test  ## ruff and mypy --strict
 .PHONY: samples
 samples: $(VENV)/.test  ## make the sample files anew, byte for byte
 	@$(BIN)/python -m tests.support.sample_files
+
+.PHONY: man
+man: $(VENV)/.test  ## write the manual page from the commands' help to build/batchpay.1
+	@mkdir -p build
+	@$(BIN)/python -m tests.support.man_page build/batchpay.1
 
 .PHONY: wheel
 wheel: $(VENV)/.test  ## build sdist and wheel into dist/

@@ -28,6 +28,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+EXIT_CODES = {
+    0: "all that was asked for happened",
+    1: "internal error",
+    2: "wrong use of the command",
+    3: "finished, and some rows are rejected, declined or held back",
+    4: "the file was refused whole; nothing was sent",
+    5: "settings, credentials or ledger not usable; nothing was sent",
+    6: "stopped early, safe to run again",
+    7: "at least one row of this environment is in doubt: a person must look",
+    8: "waiting for a person: approval, or a ledger that was restored",
+    9: "another run holds the batch",
+}
+"""What each exit code means; the manual page and a test of README read it here."""
+
 
 class BatchpayError(Exception):
     """Whatever stops a command on purpose. `str(error)` is the one line shown to the person."""

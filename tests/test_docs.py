@@ -17,10 +17,12 @@ from batchpay.approval.anomalies import CODES
 from batchpay.approval.cash_flow import MONTHS
 from batchpay.cli.commands import COMMANDS, load_command
 from batchpay.cli.main import cli
+from batchpay.errors import EXIT_CODES
 from batchpay.gateway.profile import Profile
 from batchpay.operations.inbox import CONTROL_SUFFIX
 from batchpay.settings import API_KEY_FILE_VARIABLE, API_KEY_VARIABLE, Settings, check_tables, load_settings
 from tests.support.docs_settings import PAGE, written_page
+from tests.support.man_page import manual
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
@@ -227,3 +229,20 @@ def test_the_rooms_that_contributing_names_are_there() -> None:
     }
     missing = {name for name in named if not (root / "batchpay" / name).exists() and not (root / name).exists()}
     assert named and not missing
+
+
+def test_the_manual_page_is_made_of_the_help() -> None:
+    """Every command and option stands on the manual page, and no roff is broken by what help says."""
+    page = manual()
+    for name in COMMANDS:
+        assert f".SS batchpay {name.replace('-', chr(92) + '-')} " in page
+    assert r"\-\-dry\-run" in page
+    assert not [line for line in page.splitlines() if line.startswith(("'", "..")) or not line]
+
+
+def test_every_exit_code_is_explained() -> None:
+    """README.md has the table of exit codes as errors.py has it, and docs/cron.md says what to do about each."""
+    readme = (DOCS.parent / "README.md").read_text("utf-8")
+    assert "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()) in readme
+    answers = re.findall(r"^\| ([0-9](?:, [0-9])*) \|", (DOCS / "cron.md").read_text("utf-8"), re.MULTILINE)
+    assert {int(code) for codes in answers for code in codes.split(",")} == set(EXIT_CODES)
