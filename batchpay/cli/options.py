@@ -89,4 +89,5 @@ def check_options(options: dict[str, Any]) -> CheckOptions:
 def decisions_of(options: dict[str, Any]) -> Decisions:
     """Read what a person decided off the command line."""
     reason = " ".join((options["reason"] or "").split())
-    return Decisions(again=options["again"], release=options["release"], reason=reason or None)
+    names = ("again", "release", "paid_elsewhere_checked")
+    return Decisions(**{name: options[name] for name in names}, reason=reason or None)

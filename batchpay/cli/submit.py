@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 @option(
     "--release", is_flag=True, help="Send rows of this batch that were rejected and are right now (needs --reason)."
 )
-@option("--reason", metavar="TEXT", help="Why, for --again, --release and --allow-duplicates; it is recorded.")
+@option("--paid-elsewhere-checked", is_flag=True, help="Submit beside results of a batch that this ledger lacks.")
+@option("--reason", metavar="TEXT", help="Why, for each option that needs a reason; it is recorded.")
 @sending_options
 @operation_options
 @click.pass_obj
@@ -81,7 +82,7 @@ def _check_usage(files: tuple[str, ...], options: dict[str, Any]) -> None:
     """Refuse options that don't go together."""
     if not files and not options["inbox"]:
         raise click.UsageError("name a payment file, or a folder with --inbox DIR")
-    decided = [name for name in ("again", "release", "allow_duplicates") if options[name]]
+    decided = [name for name in ("again", "release", "allow_duplicates", "paid_elsewhere_checked") if options[name]]
     if decided and not (options["reason"] or "").strip():
         raise click.UsageError(f"--{decided[0].replace('_', '-')} needs --reason TEXT")
     if options["again"] and options["release"]:

@@ -25,6 +25,8 @@ class Decisions:
     """Pay the same content once more."""
     release: bool = False
     """Send rows of this batch that were rejected and are right now."""
+    paid_elsewhere_checked: bool = False
+    """A person has looked: no other ledger paid this file, whatever lies where its results would go."""
     reason: str | None = None
 
 

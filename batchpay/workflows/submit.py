@@ -33,6 +33,7 @@ from batchpay.summary import Summary, summary_of_batch
 from batchpay.validation.check import all_rows, valid_rows
 from batchpay.validation.verdict import Verdict
 from batchpay.workflows.file_check import CheckContext, FileCheck, FileRequest, check_file
+from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
 from batchpay.workflows.proposal import LetThrough, let_through, propose, releasable
 from batchpay.workflows.requests import Decisions
 
@@ -200,6 +201,8 @@ def _register(
     sign_off = allowed.sign_off
     approvals = len(sign_off.approvals) if sign_off else 0
     if known is None:
+        if not decisions.paid_elsewhere_checked:
+            refuse_paid_elsewhere(ledger, submission.run.results, environment_of(settings.gateway))
         return _write_batch(ledger, request, submission, settings, checked, sign_off, actor), approvals
     released = _release(ledger, known, request, submission, settings, checked, sign_off, actor)
     if released:
@@ -238,7 +241,7 @@ def _write_batch(
     sign_off: SignOff | None,
     actor: Actor,
 ) -> BatchSummary:
-    form = request_body.request_form(settings.gateway)
+    form, decisions = request_body.request_form(settings.gateway), submission.decisions
     batch = NewBatch(
         digest=checked.digest,
         file=checked.source.name,
@@ -248,11 +251,12 @@ def _write_batch(
             "normalize": request.rules.normalize,
             "as_of": request.rules.as_of.isoformat(),
             "gateway_ids": sorted(checked.gateway_ids),
+            **({"paid_elsewhere_checked": decisions.reason} if decisions.paid_elsewhere_checked else {}),
         },
         origin=settings.gateway.base_url,
         environment=environment_of(settings.gateway),
         registration_count_seen=checked.registration_count_seen,
-        again_reason=submission.decisions.reason if submission.decisions.again else None,
+        again_reason=decisions.reason if decisions.again else None,
         sign_off=sign_off,
     )
     with ledger.register(batch, str(actor)) as registering:

@@ -55,6 +55,23 @@ def test_running_again_repeats_nothing(oracle_home: Home, oracle: Oracle) -> Non
     assert oracle.received() == {f"INV-{number}": 1 for number in range(1, 26)}
 
 
+def test_a_file_that_another_ledger_paid_is_refused_whole(oracle_home: Home, oracle: Oracle) -> None:
+    """The old ledger is gone, its results lie beside the file: nothing is sent until a person has looked."""
+    small_file(oracle_home.path / "a.csv", 5)
+    oracle_home.json("submit", "a.csv")
+    for folder in (".local", ".config"):
+        shutil.rmtree(oracle_home.path / folder, ignore_errors=True)
+    done = oracle_home.run("submit", "a.csv")
+    assert done.returncode == 4, done.stderr
+    assert "another ledger may have paid this file" in done.stderr
+    assert oracle_home.run("submit", "a.csv", "--paid-elsewhere-checked").returncode == 2
+    assert set(oracle.received().values()) == {1}
+    reason = ("--paid-elsewhere-checked", "--reason", "the sandbox was emptied")
+    assert oracle_home.json("submit", "a.csv", *reason)["accepted"] == 5
+    assert oracle_home.json("submit", "a.csv")["accepted"] == 5
+    assert set(oracle.received().values()) == {2}
+
+
 def test_one_added_row_pays_only_that_row(oracle_home: Home, oracle: Oracle) -> None:
     """A file with one more row is another batch, and what the first one paid is held back by name."""
     small_file(oracle_home.path / "a.csv", 10)

@@ -157,13 +157,29 @@ def test_a_row_whose_attempt_contradicts_it_is_never_granted(used: LedgerFactory
     assert ledger.check() != []
 
 
+_UNSENT = (
+    "UPDATE row SET state = 3, attempts = 0 WHERE id & 4294967295 = 1; DELETE FROM attempt WHERE id & 4294967295 = 1;"
+    "UPDATE total SET row_count = row_count + 1, cents = cents + 101 WHERE state = 3 AND direction = 1;"
+    "UPDATE total SET row_count = row_count - 1, cents = cents - 101 WHERE state = 5 AND direction = 1"
+)
+"""Row 1 as if it had never been sent: state, attempt and totals agree with each other."""
+
+
+_HISTORY_TOO = (
+    "DROP TRIGGER event_is_never_changed; UPDATE event SET detail ="
+    """ replace(detail, '"accepted":"1,4"', '"pending":"1","accepted":"4"') WHERE kind = 'progress'"""
+)
+"""And as if its history said so."""
+
+
 @pytest.mark.parametrize(
     "script",
     [
         "UPDATE row SET state = 3 WHERE id & 4294967295 = 1; UPDATE attempt SET state = 3 WHERE id & 4294967295 = 1;"
         "UPDATE total SET row_count = row_count + 1, cents = cents + 101 WHERE state = 3 AND direction = 1;"
         "UPDATE total SET row_count = row_count - 1, cents = cents - 101 WHERE state = 5 AND direction = 1",
-        "UPDATE row SET state = 3, attempts = 0 WHERE id & 4294967295 = 1; DELETE FROM attempt WHERE id & 7 = 1",
+        _UNSENT,
+        f"{_HISTORY_TOO}; {_UNSENT}",
         "UPDATE row SET state = 5 WHERE id & 4294967295 = 5; UPDATE attempt SET state = 5 WHERE id & 4294967295 = 5",
         "UPDATE row SET amount_cents = amount_cents + 1 WHERE id & 4294967295 = 5",
         "UPDATE row SET line = 77 WHERE id & 4294967295 = 5",

@@ -227,3 +227,16 @@ def test_a_run_that_was_replaced_rejects_nothing(running: tuple[Ledger, str, Run
         with pytest.raises(LedgerNotUsable, match="taken the batch over"):
             old.reject([ROW_IN[State.PENDING]], "gatewayId.unknown")
     assert standing(ledger, name)[ROW_IN[State.PENDING]] is State.PENDING
+
+
+@pytest.mark.parametrize(
+    ("event", "word"), [("progress", "accepted"), ("resolved", "accepted"), ("finished", "pending")]
+)
+def test_the_check_of_a_ledger_knows_no_other_moves(running: tuple[Ledger, str, Run], event: str, word: str) -> None:
+    """A history that holds an impossible move, even one that was written with the key, is damage."""
+    ledger, _, _ = running
+    assert isinstance(ledger, SqliteLedger)
+    with ledger._store.transaction() as transaction:
+        detail = {word: str(ROW_IN[State.DECLINED])} | ({"run": 1, "at": 0} if event == "finished" else {})
+        transaction.event(event, 1, "ada", None, detail)
+    assert any(f"can't become {word} by '{event}'" in problem for problem in ledger.check())
