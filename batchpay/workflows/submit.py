@@ -293,7 +293,12 @@ def _release(
         return 0
     why = submission.decisions.reason or ""
     return ledger.release(
-        known.batch, payments, str(actor), why, registration_count_seen=checked.registration_count_seen
+        known.batch,
+        payments,
+        str(actor),
+        why,
+        registration_count_seen=checked.registration_count_seen,
+        sign_off=sign_off,
     )
 
 

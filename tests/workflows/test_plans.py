@@ -1,0 +1,231 @@
+"""A submission from a plan sends what was signed or nothing, once, whatever changed meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchpay.errors import BatchpayError, FileRefused, WaitingForPerson
+from batchpay.payment import Totals
+from batchpay.workflows import approve, proposal
+from batchpay.workflows.requests import Decisions
+from tests.support.oracle import Oracle
+from tests.workflows.office import AGAIN, BEN, NONE, RELEASE, Office
+
+
+def test_a_plan_pays_once(office: Office) -> None:
+    """A plan that was used goes on with its batch only, also where the batch was paid again meanwhile."""
+    path = office.file("10.00")
+    plan = office.plan(path)
+    for _ in range(3):
+        office.submit(path, plan)
+    office.submit(path, decisions=AGAIN)
+    office.submit(path, plan)
+    assert office.received() == ["I-1", "I-1"]
+    assert len(office.used_plans()) == 1
+
+
+def test_two_submissions_with_one_plan_at_once(office: Office) -> None:
+    """One of them registers; the other waits its turn, is told so, or goes on with the same batch."""
+    path = office.file("10.00", "20.00")
+    plan = office.plan(path)
+    ends: list[str] = []
+
+    def submit() -> None:
+        try:
+            office.submit(path, plan)
+            ends.append("sent")
+        except BatchpayError as error:
+            ends.append(str(error))
+
+    threads = [threading.Thread(target=submit) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert "sent" in ends
+    assert office.received() == ["I-1", "I-2"]
+    assert (office.batches(), len(office.used_plans())) == (1, 1)
+
+
+def test_a_plan_is_used_in_the_transaction_that_registers(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where two look before either registers, the ledger itself takes the plan once."""
+    path = office.file("10.00")
+    plan = office.plan(path)
+    office.submit(path, plan)
+    blind = proposal.let_through
+
+    def sees_no_use(ledger: object, *arguments: object) -> object:
+        class Unseen:
+            def __getattr__(self, name: str) -> object:
+                return (lambda plan: None) if name == "batch_of_plan" else getattr(ledger, name)
+
+        return blind(Unseen(), *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("batchpay.workflows.submit.let_through", sees_no_use)
+    monkeypatch.setattr("batchpay.approval.plan.Plan.verify", lambda *arguments: None)
+    with pytest.raises(BatchpayError):
+        office.submit(path, plan)
+    with pytest.raises(BatchpayError):
+        office.submit(path, plan, decisions=AGAIN)
+    assert office.received() == ["I-1"]
+    assert office.batches() == 1
+
+
+def test_another_files_row_makes_one_a_duplicate(strict: Office) -> None:
+    """Approved, and then one of its payments goes out with another file: nothing of the plan is sent."""
+    path = strict.file("10.00", "20.00")
+    plan = strict.plan(path)
+    strict.approve(plan, BEN)
+    strict.policy(approvals=0)
+    strict.submit(strict.file("10.00", name="other.csv"))
+    strict.policy(approvals=1)
+    with pytest.raises(FileRefused, match=r"to send: DEBIT is 1 rows and 20\.00, approved was 2 rows and 30\.00"):
+        strict.submit(path, plan)
+    with pytest.raises(FileRefused, match="rules: allow_duplicates is on, approved was off"):
+        strict.submit(path, plan, decisions=Decisions(reason="I want to"), allow_duplicates=True)
+    assert strict.received() == ["I-1"]
+
+
+FIRST = ("10.00", "20.00", "30.5")
+
+
+@pytest.mark.parametrize(
+    ("amounts", "decisions", "rules", "words"),
+    [
+        ((*FIRST, "1.00"), NONE, {}, "the content is another"),
+        (("10.00", "20.01", "30.5"), NONE, {}, "the content is another"),
+        (("20.00", "10.00", "30.5"), NONE, {}, "the content is another"),
+        (FIRST, NONE, {"normalize": True}, "rules: normalize is on"),
+        (FIRST, NONE, {"max_amount_cents": 100_000}, "rules: max_amount_cents is 100000, approved was none"),
+        (FIRST, NONE, {"map_file": "map.toml"}, "the column map is another"),
+        (FIRST, RELEASE, {}, "release is on"),
+        (FIRST, Decisions(reason="so"), {}, "reason is so"),
+    ],
+    ids=["row", "amount", "order", "rule", "limit", "map", "release", "reason"],
+)
+def test_whatever_is_another_nothing_is_sent(
+    strict: Office, amounts: tuple[str, ...], decisions: Decisions, rules: dict[str, Any], words: str
+) -> None:
+    """The file, its map, a rule or a decision is another than when it was approved: the submission is refused."""
+    path = strict.file(*FIRST)
+    plan = strict.plan(path)
+    strict.approve(plan, BEN)
+    strict.file(*amounts)
+    if "map_file" in rules:
+        rules = {"map_file": str(strict.folder / "map.toml")}
+        Path(rules["map_file"]).write_text('[defaults]\nshipping = "billing"\n')
+    with pytest.raises(FileRefused, match=words):
+        strict.submit(path, plan, decisions, **rules)
+    assert (strict.received(), strict.batches()) == ([], 0)
+
+
+@pytest.mark.parametrize("change", [{"environment": "live"}, {"base_url": "localhost"}], ids=["environment", "address"])
+def test_a_plan_is_for_one_gateway(strict: Office, change: dict[str, Any]) -> None:
+    """Another address, or test and live mixed up: refused."""
+    path = strict.file("10.00")
+    plan = strict.plan(path)
+    strict.approve(plan, BEN)
+    gateway = strict.settings.gateway
+    if "base_url" in change:
+        change = {"base_url": gateway.base_url.replace("127.0.0.1", "localhost")}
+    strict.settings = replace(strict.settings, gateway=replace(gateway, **change))
+    with pytest.raises(FileRefused, match=r"(environment|origin) is .*, approved was"):
+        strict.submit(path, plan)
+    assert strict.received() == []
+
+
+def test_rows_that_went_meanwhile_make_another_plan(office: Office) -> None:
+    """Part of what a plan shows was sent by another command: it is refused, and a new one shows the rest."""
+    path = office.file("10.00", "20.00")
+    office.submit(path, limit=1)
+    plan = office.plan(path)
+    office.policy(approvals=1)
+    office.approve(plan, BEN)
+    office.policy(approvals=0)
+    office.submit(path)
+    office.policy(approvals=1)
+    with pytest.raises(FileRefused, match=r"to send: pending is 0 rows and 0\.00, approved was 1 rows and 20\.00"):
+        office.submit(path, plan)
+    assert office.received() == ["I-1", "I-2"]
+
+
+def test_a_plan_of_another_ledger_is_nothing_here(strict: Office, tmp_path: Path, oracle: Oracle) -> None:
+    """Approved elsewhere, under another key: refused before the file is acted on."""
+    other = Office(tmp_path / "other", oracle)
+    path = other.file("10.00")
+    plan = other.plan(path)
+    other.approve(plan, BEN)
+    with pytest.raises(FileRefused, match="another ledger"):
+        strict.submit(path, plan)
+    with pytest.raises(FileRefused, match="another ledger"):
+        strict.approve(plan, BEN)
+
+
+def test_an_edited_plan_is_refused(strict: Office) -> None:
+    """Somebody who has the file, and no key, can neither raise an amount nor add a name."""
+    path = strict.file("10.00")
+    plan = strict.plan(path)
+    strict.approve(plan, BEN)
+    strict.file("90.00")
+    Path(plan).write_text(Path(plan).read_text().replace('"10.00"', '"90.00"'))
+    with pytest.raises(FileRefused, match="was changed"):
+        strict.submit(path, plan)
+    assert strict.received() == []
+
+
+def test_what_was_shown_is_what_is_approved(strict: Office) -> None:
+    """A plan that was replaced between looking and answering is not approved."""
+    plan = strict.plan(strict.file("10.00"))
+    seal = strict.read(plan).seal
+    strict.plan(strict.file("90.00"))
+    with pytest.raises(FileRefused, match="another plan than the one that was shown"):
+        approve.approve_plan(plan, seal, strict.settings, BEN)
+    assert strict.read(plan).approvals == ()
+
+
+def test_a_used_plan_is_not_approved_any_more(office: Office) -> None:
+    """There is nothing left to approve: whoever tries is told which batch it was."""
+    path = office.file("10.00")
+    plan = office.plan(path)
+    office.submit(path, plan)
+    with pytest.raises(FileRefused, match="used already, for batch"):
+        office.approve(plan, BEN)
+
+
+def test_the_page_shows_what_is_left(office: Office) -> None:
+    """Of a batch that was sent in part the page, the plan and the seal show the rest, and the run sends just that."""
+    path = office.file("10.00", "20.00", "30.00")
+    first = office.dry_run(path)
+    assert (first.proposal.to_send.new, first.proposal.to_send.pending) == (Totals(3, 6_000), Totals())
+    office.submit(path, limit=1)
+    rest = office.dry_run(path)
+    assert (rest.proposal.to_send.new, rest.proposal.to_send.pending) == (Totals(), Totals(2, 5_000))
+    assert rest.schedule.rows == 2
+    assert rest.summary.seal != first.summary.seal
+    office.submit(path)
+    assert office.dry_run(path).proposal.to_send.total == Totals()
+
+
+def test_held_back_rows_are_on_the_page_and_in_no_approval(office: Office) -> None:
+    """A pending row that fails today's rules is shown apart; approving the others doesn't approve it for later."""
+    path = office.file("10.00", "20.00", "300.00")
+    office.submit(path, limit=1)
+    office.policy(approvals=1)
+    strict: dict[str, Any] = {"max_amount_cents": 10_000}
+    plan = office.plan(path, **strict)
+    assert office.read(plan).totals("held_back") == Totals(1, 30_000)
+    assert office.read(plan).totals("total") == Totals(1, 2_000)
+    office.approve(plan, BEN)
+    with closing(office.ledger()) as ledger:
+        name = ledger.batches()[0].batch
+        sign_off = office.read(plan).sign_off([])
+        ledger.use_plan(name, "cron", sign_off)
+        assert ledger.approvers(name) == 0
+    with pytest.raises(WaitingForPerson):
+        office.resume()
