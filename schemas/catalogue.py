@@ -44,8 +44,16 @@ ROW_DUPLICATE = RuleFacts(
     "duplicate",
     "error",
     "H",
-    "a second row of the file alike in every gateway field, where neither carries a paymentId (`--allow-duplicates`)",
-    "an earlier row of the file is alike in every field, take it out, or give both a paymentId",
+    "the same bill twice: routing number, account, direction, amount and invoice number (`--allow-duplicates`)",
+    "is the same bill as another row, take it out, or give both a paymentId",
+)
+ROW_SAME_PAYMENT = RuleFacts(
+    ROW,
+    "same_payment",
+    "warning",
+    "H",
+    "the same bill under another paymentId, long ago or in the same file",
+    "is the same bill as another row under another paymentId, make sure that both are due",
 )
 ROW_RAGGED = RuleFacts(
     ROW,
@@ -91,7 +99,7 @@ def rules() -> list[RuleFacts]:
     """All rules of cells and rows in the order of the columns, then those of the row as a whole."""
     facts = [_facts(rule) for rule in rules_of(payment_schema(every_rule_on()))]
     facts.insert(sum(fact.column == PAYMENT_ID for fact in facts), PAYMENT_ID_DUPLICATE)
-    return [*facts, ROW_DUPLICATE, ROW_RAGGED]
+    return [*facts, ROW_DUPLICATE, ROW_SAME_PAYMENT, ROW_RAGGED]
 
 
 def typed_cell_rules() -> list[RuleFacts]:
@@ -121,7 +129,7 @@ def check_rules_off(names: frozenset[str]) -> list[str]:
     """
     if not names:  # as nearly always: all rules would be made once more
         return []
-    house = {fact.name for fact in rules() if fact.source == "H"} - {ROW_RAGGED.name}
+    house = {fact.name for fact in rules() if fact.source == "H"} - {ROW_RAGGED.name, PAYMENT_ID_DUPLICATE.name}
     return sorted(names - house)
 
 

@@ -16,7 +16,7 @@ class RuleOptions:
     """Repair what is unambiguous before the rules are asked."""
     warnings_as_errors: bool = False
     allow_duplicates: bool = False
-    """Rows alike in every field may pass."""
+    """The same bill may be paid twice."""
     allow_open_ended: bool = False
     """A recurring payment without an end may pass."""
     require_agreement: bool = True
@@ -31,3 +31,8 @@ class RuleOptions:
     """A check number may have letters."""
     rules_off: frozenset[str] = frozenset()
     """House rules (source H) switched off, as `column.code`."""
+
+    @property
+    def allows_repeated_bills(self) -> bool:
+        """Whether the same bill may pass twice: this call says so, or a standing rule."""
+        return self.allow_duplicates or "row.duplicate" in self.rules_off

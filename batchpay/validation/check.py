@@ -15,9 +15,10 @@ import polars as pl
 from batchpay.errors import SettingsNotUsable
 from batchpay.intake.prefetch import ahead
 from batchpay.schemas import checks
-from batchpay.schemas.catalogue import PAYMENT_ID_DUPLICATE, ROW_DUPLICATE, check_rules_off
+from batchpay.schemas.catalogue import check_rules_off
 from batchpay.schemas.columns import CASH_FLOW, COLUMNS, PAYMENT_ID
 from batchpay.schemas.forms import AMOUNT
+from batchpay.schemas.identity import COMPARED
 from batchpay.schemas.normal import normalize
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation.chunk_result import ChunkResult, without_marks
@@ -30,15 +31,15 @@ from batchpay.validation.compiled_rules import (
     marks_of,
     rule_book,
 )
-from batchpay.validation.duplicates import TELLING, Uniqueness
-from batchpay.validation.late_failures import Late, LateRows
+from batchpay.validation.duplicates import Uniqueness
+from batchpay.validation.late_failures import Late, LateRows, late_in_file
 from batchpay.validation.verdict import Verdict
 
 _ROWS_AT_ONCE = 25_000
 """So many rows are handed on: what is made of them takes little memory."""
 _JUDGED_AT_ONCE = 5_000
 """So many rows wait before all rules are asked of them: a few at a time cost five times as much a row."""
-_PROVEN_COLUMNS = ("_row", "_line", *(name for name in COLUMNS if name in (PAYMENT_ID, *CASH_FLOW, *TELLING)))
+_PROVEN_COLUMNS = ("_row", "_line", *(name for name in COLUMNS if name in (*CASH_FLOW, *COMPARED)))
 """All that is counted and compared of a row that keeps every rule."""
 
 
@@ -72,34 +73,35 @@ class Check:
             raise SettingsNotUsable(f"no house rule that can be switched off: {', '.join(unknown)}")
         self._source, self._options = source, options
         self._book = rule_book(options)
-        self._unique = Uniqueness(
-            storage,
-            payment_ids=PAYMENT_ID_DUPLICATE.name not in options.rules_off,
-            rows=not options.allow_duplicates and ROW_DUPLICATE.name not in options.rules_off,
-        )
+        self._unique = Uniqueness(storage)
         self._rows = 0
-        self._duplicates = (pl.Series(dtype=pl.UInt32), pl.Series(dtype=pl.UInt32))
+        self._repeats = self._unique.repeats()
+        self._in_file = late_in_file(self._repeats, options)
 
     def results(self) -> Iterator[ChunkResult]:
-        """Read the file and give each row once; those that are not proven at first come some thousand later.
-
-        Reads the source a second time where rows agree in what two payments hardly share.
-        """
+        """Read the file and give each row once; those that are not proven at first come some thousand later."""
         for result in ahead(self._results()):
             unfit = (None, None) if result.as_read is None else self._incomparable(result.findings)
             self._unique.add(result.findings.rows, *unfit)
             yield result
             del result  # a chunk, while the next one is waited for
-        self._duplicates = self._unique.duplicates(self._rows, lambda: all_rows(self._source, self._options))
+        self._repeats = self._unique.repeats()
+        self._in_file = late_in_file(self._repeats, self._options)
 
     @property
     def duplicates(self) -> pl.Series:
-        """Numbers of the rows that are not unique in the file; known once `results` came to its end."""
-        return pl.concat(self._duplicates)
+        """Numbers of the rows that fail since the file has them twice; known once `results` came to its end."""
+        return self._in_file.filter(severity="error")["_row"]
+
+    @property
+    def allowed(self) -> pl.DataFrame:
+        """`_row` and `_first` of each bill that the options let pass twice; known once `results` came to its end."""
+        repeated = self._repeats.bills.filter(~pl.col("named")).select("_row", "_first")
+        return repeated if self._options.allows_repeated_bills else repeated.clear()
 
     def finish(self, late: Mapping[int, Late]) -> Iterator[ChunkResult]:
-        """Read the rows once more that fail for what stands elsewhere, in the file or as `late` tells by row number."""
-        late_rows = LateRows(self._rows, *self._duplicates, late)
+        """Read the rows once more that break something elsewhere: in the file, or as `late` tells by row number."""
+        late_rows = LateRows(self._rows, self._in_file, late)
         for chunk in self._source.chunks() if late_rows.any else ():
             is_late = late_rows.among(chunk["_row"])
             if not is_late.any():

@@ -218,7 +218,8 @@ def _order(column: str, index: int) -> int:
 def row_hit(facts: RuleFacts, flag: pl.Series, message: pl.Series | None = None) -> Hit:
     """Make the hit of a rule that looks at more than a row's own cells."""
     place = _order(facts.column, _RULES_A_COLUMN_MAX - 1)
-    return Hit(place, facts.column, facts.code, True, facts.message if message is None else message, None, flag)
+    is_error = facts.severity == "error"
+    return Hit(place, facts.column, facts.code, is_error, facts.message if message is None else message, None, flag)
 
 
 def _fault_hits(faults: dict[str, pl.Series], even: pl.Series | None) -> list[Hit]:

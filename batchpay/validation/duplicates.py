@@ -10,21 +10,16 @@ from __future__ import annotations
 import io
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 import polars as pl
 
-from batchpay.schemas.columns import GATEWAY_COLUMNS, PAYMENT_ID
+from batchpay.schemas.identity import identities
 
-TELLING = (
-    "transactionType", "amount", "invoiceNumber", "billingInternalId", "billingEmail", "achNameOnCheck",
-    "achAccountNumber", "achRoutingNumber", "recurringStartDate",
-)  # fmt: skip
-"""Columns in which two different payments hardly agree all at once: enough to find candidates."""
+_DIGESTS = ("digest_0", "digest_1")
 _DIGESTS_AT_ONCE = 1_000_000
-
-Chunks = Callable[[], Iterator[pl.DataFrame]]
 
 
 class FrameSpool:
@@ -50,70 +45,79 @@ class FrameSpool:
 
 
 class Digests:
-    """Keyed digests of what must be unique, with the numbers of the rows that have it."""
+    """Keyed digests of texts that may stand twice, with what is kept of the rows that have them."""
 
-    def __init__(self, texts: pl.Expr, storage: ExitStack) -> None:
-        keys = secrets.randbits(63), secrets.randbits(63)
-        self._digests = [texts.hash(key).alias(f"digest_{at}") for at, key in enumerate(keys)]
+    def __init__(self, storage: ExitStack) -> None:
+        self._keys = secrets.randbits(63), secrets.randbits(63)
         self._spool = FrameSpool(storage)
         self._count = 0
 
-    def add(self, rows: pl.DataFrame) -> None:
-        """Remember a chunk's rows."""
-        if rows.height:
-            self._spool.append(rows.select("_row", *self._digests))
-            self._count += rows.height
+    def add(self, rows: pl.DataFrame, text: str) -> None:
+        """Remember a chunk's rows that have the column `text`; of that column only digests are kept."""
+        digests = [pl.col(text).hash(key).alias(name) for name, key in zip(_DIGESTS, self._keys, strict=True)]
+        some = rows.filter(pl.col(text).is_not_null())
+        self._spool.append(some.select(pl.exclude(text), *digests))
+        self._count += some.height
 
-    def repeated(self) -> pl.DataFrame:
-        """`_row` of every row that shares its digests with another, and `_first`, the first row that has them."""
+    def repeated(self) -> Iterator[pl.DataFrame]:
+        """Give the rows whose text stands more than once, in row order within each text."""
         parts = max(1, -(-self._count // _DIGESTS_AT_ONCE))
-        found = [pl.DataFrame(schema={"_row": pl.UInt32, "_first": pl.UInt32})]
         for part in range(parts if self._count else 0):
             rows = pl.concat(frame.filter(pl.col("digest_0") % parts == part) for frame in self._spool)
             digests = rows.get_column("digest_0").sort()
             again = digests.filter(digests == digests.shift(1)).unique()
-            alike = ["digest_0", "digest_1"]
-            found.append(
-                rows.filter(pl.col("digest_0").is_in(again.implode()))
-                .with_columns(pl.col("_row").min().over(alike).alias("_first"))
-                .filter(pl.len().over(alike) > 1)
-                .select("_row", "_first")
-            )
-        return pl.concat(found)
+            some = rows.filter(pl.col("digest_0").is_in(again.implode()))
+            yield some.filter(pl.len().over(_DIGESTS) > 1).sort("_row")
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """What stands twice in a file."""
+
+    payment_ids: pl.Series
+    """Numbers of all rows that share a paymentId with another."""
+    bills: pl.DataFrame
+    """`_row` and `_first` of each row that repeats the bill of an earlier one, and `named`: whether each of them so far
+    has a paymentId of its own."""
 
 
 class Uniqueness:
-    """The two rules about several rows: paymentId is unique, and no row without one is alike another."""
+    """What several rows must not share: a paymentId, or a bill (batchpay.schemas.identity)."""
 
-    def __init__(self, storage: ExitStack, *, payment_ids: bool, rows: bool) -> None:
-        self._ids = Digests(pl.col(PAYMENT_ID), storage) if payment_ids else None
-        self._rows = Digests(pl.struct(TELLING), storage) if rows else None
-        self._whole_rows = Digests(pl.struct(GATEWAY_COLUMNS), storage)
+    def __init__(self, storage: ExitStack) -> None:
+        self._ids, self._bills = Digests(storage), Digests(storage)
+        self._key = secrets.randbits(63)
 
     def add(self, frame: pl.DataFrame, unfit_ids: pl.Series | None, unfit_rows: pl.Series | None) -> None:
         """Look at a chunk of the first pass, but not at paymentIds, nor at cells, that can't be compared."""
-        without = frame.get_column(PAYMENT_ID).null_count()
-        if self._ids is not None and without < frame.height:
-            named = _fit(frame, unfit_ids)
-            self._ids.add(named.filter(pl.col(PAYMENT_ID).is_not_null()) if without else named)
-        if self._rows is not None and without:
-            self._rows.add(_fit(frame, unfit_rows).filter(pl.col(PAYMENT_ID).is_null()))
+        found = identities(frame)
+        self._ids.add(_fit(found, unfit_ids).select("_row", "payment_id"), "payment_id")
+        bills = _fit(found, unfit_rows).select("_row", "bill", pl.col("payment_id").hash(self._key))
+        named = pl.when(_fit(found, unfit_rows)["payment_id"].is_not_null()).then(pl.col("payment_id"))
+        self._bills.add(bills.with_columns(payment_id=named), "bill")
 
-    def duplicates(self, rows: int, chunks: Chunks) -> tuple[pl.Series, pl.Series]:
-        """Row numbers of all rows that share a paymentId, and of each row alike an earlier one.
+    def repeats(self) -> Repeats:
+        """Tell, after the last chunk, what stands twice."""
+        no_rows = pl.DataFrame(schema={"_row": pl.UInt32, "_first": pl.UInt32, "named": pl.Boolean})
+        ids = [frame["_row"] for frame in self._ids.repeated()]
+        return Repeats(
+            pl.concat([no_rows["_row"], *ids]), pl.concat([no_rows, *map(_repeated_bills, self._bills.repeated())])
+        )
 
-        `chunks` reads the file of so many rows once more; it is called only where rows agree in telling columns.
-        """
-        none = pl.Series(dtype=pl.UInt32)
-        by_id = none if self._ids is None else self._ids.repeated().get_column("_row")
-        candidates = none if self._rows is None else self._rows.repeated().get_column("_row")
-        if candidates.is_empty():
-            return by_id, none
-        is_candidate = bits_of(rows, candidates)
-        for frame in chunks():
-            self._whole_rows.add(frame.filter(is_candidate.gather(frame.get_column("_row") - 1)))
-        alike = self._whole_rows.repeated().filter(pl.col("_row") > pl.col("_first"))
-        return by_id, alike.get_column("_row")
+
+def _repeated_bills(rows: pl.DataFrame) -> pl.DataFrame:
+    nameless = pl.col("payment_id").is_null()
+    again = pl.int_range(pl.len()).over(*_DIGESTS, "payment_id") > 0
+    return (
+        rows.select(
+            "_row",
+            pl.col("_row").first().over(_DIGESTS).alias("_first"),
+            named=(nameless.cast(pl.UInt32).cum_sum().over(_DIGESTS) == 0) & ~again,
+            later=pl.int_range(pl.len()).over(_DIGESTS) > 0,
+        )
+        .filter("later")
+        .drop("later")
+    )
 
 
 def _fit(frame: pl.DataFrame, unfit: pl.Series | None) -> pl.DataFrame:

@@ -3,42 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import polars as pl
 
-from batchpay.schemas.catalogue import PAYMENT_ID_DUPLICATE, ROW_DUPLICATE, RuleFacts
+from batchpay.schemas.catalogue import PAYMENT_ID_DUPLICATE, ROW_DUPLICATE, ROW_SAME_PAYMENT, RuleFacts
+from batchpay.schemas.options import RuleOptions
 from batchpay.validation.compiled_rules import Hit, row_hit
-from batchpay.validation.duplicates import FrameSpool, bits_of
+from batchpay.validation.duplicates import FrameSpool, Repeats, bits_of
 
 Late = tuple[str, str, str]
 """Column, code and message of a failure that was found outside the rules."""
 
 
 class LateRows:
-    """Rows that fail for what stands elsewhere: in the same file, or in an earlier batch."""
+    """Rows that fail, or are warned of, for what stands elsewhere: in the same file, or in an earlier batch."""
 
-    def __init__(self, rows: int, by_id: pl.Series, alike: pl.Series, elsewhere: Mapping[int, Late]) -> None:
-        self._in_file = [(PAYMENT_ID_DUPLICATE, bits_of(rows, by_id)), (ROW_DUPLICATE, bits_of(rows, alike))]
-        self._elsewhere = elsewhere
-        self._bits = bits_of(rows, pl.Series([*elsewhere], dtype=pl.UInt32))
-        for _, bits in self._in_file:
-            self._bits |= bits
+    def __init__(self, rows: int, in_file: pl.DataFrame, elsewhere: Mapping[int, Late]) -> None:
+        self._in_file, self._elsewhere = in_file, elsewhere
+        self._bits = bits_of(rows, pl.concat([in_file["_row"], pl.Series([*elsewhere], dtype=pl.UInt32)]))
         self.any = bool(self._bits.any())
 
     def among(self, rows: pl.Series) -> pl.Series:
-        """Tell which of these rows fail."""
+        """Tell which of these rows are meant."""
         return self._bits.gather(rows - 1)
 
     def hits(self, rows: pl.Series) -> list[Hit]:
         """Give what these rows break."""
-        hits = [row_hit(facts, bits.gather(rows - 1)) for facts, bits in self._in_file]
-        found = [self._elsewhere.get(row) for row in rows.to_list()]
-        for column, code in sorted({(late[0], late[1]) for late in found if late}):
-            texts = [late[2] if late and late[:2] == (column, code) else None for late in found]
+        in_file = self._in_file.filter(pl.col("_row").is_between(rows.min(), rows.max()))
+        hits = []
+        for (column, code, severity), found in in_file.group_by("column", "code", "severity", maintain_order=True):
+            told = rows.to_frame("_row").join(found, on="_row", how="left", maintain_order="left")["message"]
+            hits.append(row_hit(RuleFacts(column, code, severity, "H", "", ""), told.is_not_null(), told))
+        late = [self._elsewhere.get(row) for row in rows.to_list()]
+        for column, code in sorted({(one[0], one[1]) for one in late if one}):
+            texts = [one[2] if one and one[:2] == (column, code) else None for one in late]
             told = pl.Series(texts, dtype=pl.String)
-            facts = RuleFacts(column, code, "error", "H", "", "")
-            hits.append(row_hit(facts, told.is_not_null(), told))
+            hits.append(row_hit(RuleFacts(column, code, "error", "H", "", ""), told.is_not_null(), told))
         return [hit for hit in hits if hit.flag.any()]
+
+
+def late_in_file(repeats: Repeats, options: RuleOptions) -> pl.DataFrame:
+    """Say of rows that are not unique in a file what they break: `_row`, `column`, `code`, `severity`, `message`."""
+    first = pl.concat_str(pl.lit("is the same bill as row "), pl.col("_first").cast(pl.String), pl.lit(" of this file"))
+    parts = [_told(repeats.payment_ids.to_frame("_row"), PAYMENT_ID_DUPLICATE, pl.lit(PAYMENT_ID_DUPLICATE.message))]
+    if not options.allows_repeated_bills:
+        due = "take it out, or if both are due: give each a paymentId or an invoice number of its own"
+        message = pl.concat_str(first, pl.lit(f" (account, direction, amount, invoice number), {due}"))
+        parts.append(_told(repeats.bills.filter(~pl.col("named")), ROW_DUPLICATE, message))
+    if ROW_SAME_PAYMENT.name not in options.rules_off:
+        message = pl.concat_str(first, pl.lit(" under another paymentId, make sure that both are due"))
+        severity = "error" if options.warnings_as_errors else "warning"
+        parts.append(_told(repeats.bills.filter("named"), replace(ROW_SAME_PAYMENT, severity=severity), message))
+    return pl.concat(parts)
+
+
+def _told(rows: pl.DataFrame, facts: RuleFacts, message: pl.Expr) -> pl.DataFrame:
+    return rows.select(
+        "_row",
+        column=pl.lit(facts.column),
+        code=pl.lit(facts.code),
+        severity=pl.lit(facts.severity),
+        message=message,
+    )
 
 
 def merged(rejected: FrameSpool, late: FrameSpool) -> Iterator[pl.DataFrame]:

@@ -99,11 +99,14 @@ class Verdict:
     def add_late(self, result: ChunkResult) -> None:
         """Count rows again that fail for what stands elsewhere: what they break there, and that they are rejected."""
         for hit in result.late:
-            _add(self.counts, {hit.name: int(hit.flag.sum())})
+            count = int(hit.flag.sum())
+            _add(self.counts if hit.is_error else self.warning_counts, {hit.name: count})
+            self.warnings += 0 if hit.is_error else count
         self._keep_first(result.findings, result.late)
         directions = result.findings.rows["transactionType"]
+        fails_now = result.passed & result.findings.broken(errors=True)
         for direction in Direction:
-            moved = _totals(result.cents.filter(result.passed & (directions == direction)))
+            moved = _totals(result.cents.filter(fails_now & (directions == direction)))
             self.rejected += moved
             self.valid += Totals(-moved.rows, -moved.cents)
             self.by_direction[direction.value] += Totals(-moved.rows, -moved.cents)

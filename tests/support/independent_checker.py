@@ -142,8 +142,7 @@ def check_rows(
     options = options or Options()
     checked = [_checked_row(row, as_of, options) for row in rows]
     _payment_ids(checked)
-    if not options.allow_duplicates:
-        _equal_rows(checked)
+    _same_bills(checked, allowed=options.allow_duplicates)
     return [row.findings for row in checked]
 
 
@@ -391,22 +390,48 @@ def _recurring_conflicts(row: _Row) -> None:
         row.fail("recurringEndOfMonth", "conflict")
 
 
+def _same(value: str | None) -> str | None:
+    """The form in which two texts are compared: NFKC, case folded, trimmed; None where nothing is left."""
+    if value is None:
+        return None
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", value).casefold()).strip() or None
+
+
 def _payment_ids(rows: list[_Row]) -> None:
     """Every copy of a paymentId fails, the first one too: nobody can tell which one was meant."""
-    times = Counter(row.well_formed("paymentId") for row in rows)
+    times = Counter(_same(row.well_formed("paymentId")) for row in rows)
     for row in rows:
-        payment_id = row.well_formed("paymentId")
+        payment_id = _same(row.well_formed("paymentId"))
         if payment_id is not None and times[payment_id] > 1:
             row.fail("paymentId", "duplicate")
 
 
-def _equal_rows(rows: list[_Row]) -> None:
-    """Of rows alike in every field of the gateway, without a paymentId, the second and later ones fail."""
-    seen: set[tuple[str | None, ...]] = set()
+def _bill(row: _Row) -> tuple[str, ...] | None:
+    """What a bill is known by, or None where it can't be read."""
+    routing, account, direction, amount = (
+        row.cells[name] for name in ("achRoutingNumber", "achAccountNumber", "transactionType", "amount")
+    )
+    if not (routing and account and direction and amount) or not re.fullmatch(r"[0-9]+\.[0-9]{2}", amount):
+        return None
+    cents = amount.replace(".", "").lstrip("0") or "0"
+    if len(cents) > 15:
+        return None
+    invoice = _same(row.cells["invoiceNumber"]) or ""
+    if re.fullmatch(r"bp[2-9a-hj-np-z]{6}-[0-9]+", invoice):
+        invoice = ""
+    return routing, account.replace("-", ""), direction, cents, invoice
+
+
+def _same_bills(rows: list[_Row], *, allowed: bool) -> None:
+    """Later rows with the bill of an earlier one fail, or are warned of where each has a paymentId of its own."""
+    seen: dict[tuple[str, ...], list[str | None]] = {}
     for row in rows:
-        if row.cells["paymentId"] is not None:
+        bill = _bill(row)
+        if bill is None:
             continue
-        content = tuple(row.cells[column] for column in GATEWAY_COLUMNS)
-        if content in seen:
+        payment_id, before = _same(row.cells["paymentId"]), seen.setdefault(bill, [])
+        if before and None not in before and payment_id is not None and payment_id not in before:
+            row.warn(WHOLE_ROW, "same_payment")
+        elif before and not allowed:
             row.fail(WHOLE_ROW, "duplicate")
-        seen.add(content)
+        before.append(payment_id)

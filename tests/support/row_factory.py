@@ -49,6 +49,7 @@ _FREE_COLUMNS = (
 _NAMES_AND_ADDRESSES = (
     "FirstName", "LastName", "Company", "AddressLine1", "AddressLine2", "City", "BankName", "NameOnCheck",
 )  # fmt: skip
+_BILL = ("achRoutingNumber", "achAccountNumber", "transactionType", "invoiceNumber")
 _BANKING_DAYS = tuple(
     day.strftime("%m/%d/%Y")
     for day in (AS_OF + timedelta(days=number) for number in range(1500))
@@ -200,9 +201,17 @@ def _same_payment_id(row: Row, previous: Row, _random: Random) -> None:
     previous["paymentId"] = row["paymentId"] = row["paymentId"] or previous["paymentId"] or "P-same"
 
 
-def _same_content(row: Row, previous: Row, _random: Random) -> None:
-    previous["paymentId"] = None
-    row.update(previous)
+def _same_bill(row: Row, previous: Row, random: Random) -> None:
+    previous.update(amount="0900.00", invoiceNumber=random.choice((None, "Straße 7", "BP23456Z-1")))
+    row.update({name: previous[name] for name in _BILL}, amount="900.00")
+    if previous["invoiceNumber"]:
+        row["invoiceNumber"] = random.choice(("STRASSE 7", "ｓtrasse 7")) if "7" in previous["invoiceNumber"] else None
+    random.choice((row, previous))["paymentId"] = None
+
+
+def _same_bill_under_another_id(row: Row, previous: Row, _random: Random) -> None:
+    for number, one in enumerate((row, previous)):
+        one.update({name: previous[name] for name in _BILL}, amount="12.00", paymentId=f"{number}-{id(one)}")
 
 
 _BAD_MONEY = (
@@ -251,7 +260,8 @@ def _own_mutations() -> dict[Finding, Mutation]:
         ("currencyCode", "choice", ERROR): _one("currencyCode", "usd", "US$", "DEM", "EURO", "XYZ"),
         ("currencyCode", "currency", WARNING): _one("currencyCode", *(code for code in _CURRENCIES if code != "USD")),
         ("paymentId", "duplicate", ERROR): _same_payment_id,
-        (WHOLE_ROW, "duplicate", ERROR): _same_content,
+        (WHOLE_ROW, "duplicate", ERROR): _same_bill,
+        (WHOLE_ROW, "same_payment", WARNING): _same_bill_under_another_id,
         ("billingEmail", "email", ERROR): _one("billingEmail", *_BAD_EMAILS),
     }
     for node in ("billing", "shipping"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date
@@ -22,8 +23,12 @@ from tests.support.whole_check import check
 OPTIONS = RuleOptions(as_of=date(2026, 11, 21))
 
 
+_INVOICES = itertools.count()
+
+
 def _row(number: int, **cells: str | None) -> Cells:
-    return VALID | {"paymentId": f"P{number}"} | cells
+    """A row with a paymentId, and with a bill that no other row has."""
+    return VALID | {"paymentId": f"P{number}", "invoiceNumber": f"I{next(_INVOICES)}"} | cells
 
 
 def _found(verdict: Verdict) -> list[tuple[int, str]]:
@@ -89,14 +94,43 @@ def test_all_copies_of_a_payment_id_fail(height: int) -> None:
     assert (verdict.valid, verdict.rejected) == (Totals(3, 3750), Totals(4, 4050))
 
 
+_BILL = VALID | {"invoiceNumber": "Straße 7", "amount": "0900.00"}
+_SAME_BILL = VALID | {"invoiceNumber": "STRASSE 7", "amount": "900.00"}
+
+
 @pytest.mark.parametrize("height", [1, 3, 100])
-def test_later_rows_alike_fail_where_none_has_a_payment_id(height: int) -> None:
-    """Of rows alike in every field the first passes, unless the options let all pass or one carries a paymentId."""
-    rows = [VALID, _row(1), VALID, VALID | {"billingCity": "Paris"}, VALID]
+def test_the_same_bill_fails_where_a_row_has_no_payment_id(height: int) -> None:
+    """The first row of a bill passes, a later one fails; where each has a paymentId of its own, a person is warned.
+
+    One bill was paid twice as 900.00 and 0900.00, and one whose e-mail address had changed.
+    """
+    rows = [_BILL, _row(1), _SAME_BILL | {"billingEmail": "a@example.com"}, _SAME_BILL | {"paymentId": "P2"}, VALID]
     verdict = check(TextChunks(rows, height=height), OPTIONS)
-    assert _found(verdict) == [(3, "row.duplicate"), (5, "row.duplicate")]
+    assert _found(verdict) == [(3, "row.duplicate"), (4, "row.duplicate")]
+    assert verdict.failures[0].message.startswith("is the same bill as row 1 of this file")
     allowed = check(TextChunks(rows, height=height), RuleOptions(as_of=OPTIONS.as_of, allow_duplicates=True))
     assert allowed.valid.rows == 5
+
+    named = [_BILL | {"paymentId": "P1"}, _SAME_BILL | {"paymentId": "P2"}, _SAME_BILL | {"paymentId": "p1"}]
+    verdict = check(TextChunks(named, height=height), OPTIONS)
+    assert _found(verdict) == [(1, "paymentId.duplicate"), (3, "paymentId.duplicate"), (3, "row.duplicate")]
+    assert [(one.row, one.code) for one in verdict.warning_failures] == [(2, "same_payment")]
+    assert (verdict.warnings, verdict.warning_counts, verdict.valid.rows) == (1, {"row.same_payment": 1}, 1)
+    strict = check(TextChunks(named, height=height), RuleOptions(as_of=OPTIONS.as_of, warnings_as_errors=True))
+    assert (strict.rejected.rows, strict.counts["row.same_payment"]) == (3, 1)
+
+
+def test_an_invoice_number_that_we_stamped_counts_as_blank() -> None:
+    """A results file of ours that is submitted again is the same bills as the file that had no invoice numbers."""
+    rows = [VALID, VALID | {"invoiceNumber": "BP7K2MXQ-1"}, VALID | {"invoiceNumber": "BP-1"}]
+    assert _found(check(TextChunks(rows), OPTIONS)) == [(2, "row.duplicate")]
+
+
+def test_allowed_duplicates_never_lift_a_payment_id() -> None:
+    """--allow-duplicates is about bills: two rows with one paymentId, in whatever case or width, fail all the same."""
+    rows = [_row(1, paymentId="Pay-1"), _row(2, paymentId="ＰＡＹ-1")]
+    allowed = RuleOptions(as_of=OPTIONS.as_of, allow_duplicates=True, rules_off=frozenset({"row.duplicate"}))
+    assert _found(check(TextChunks(rows), allowed)) == [(1, "paymentId.duplicate"), (2, "paymentId.duplicate")]
 
 
 def test_a_file_without_repetition_is_read_once() -> None:
@@ -112,13 +146,6 @@ def test_digests_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [_row(number % 8) for number in range(16)] + [VALID, VALID, _row(99)]
     verdict = check(TextChunks(rows), OPTIONS)
     assert [row for row, _ in _found(verdict)] == [*range(1, 17), 18]
-
-
-def test_equal_digests_of_different_texts_are_no_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Candidates are compared whole: rows that agree in the telling columns alone pass."""
-    monkeypatch.setattr(duplicates, "TELLING", ("amount",))
-    verdict = check(TextChunks([VALID, VALID | {"billingCity": "Paris"}, VALID | {"billingCity": "Rome"}]), OPTIONS)
-    assert verdict.valid.rows == 3
 
 
 def test_rows_held_by_earlier_batches_fail_late() -> None:
@@ -232,11 +259,11 @@ def test_ragged_rows_get_that_alone() -> None:
 
 def test_house_rules_can_be_switched_off_and_no_others() -> None:
     """A house rule's name switches it off; another's, an unknown one and row.ragged are refused."""
-    off = frozenset({"invoiceNumber.whitespace", "achAgreementFlag.agreement", "amount.range", "paymentId.duplicate"})
-    rows = [_row(1, invoiceNumber=" 7", achAgreementFlag="0", amount="0.00"), _row(1), _row(2, amount="100000000.00")]
+    off = frozenset({"invoiceNumber.whitespace", "achAgreementFlag.agreement", "amount.range", "row.same_payment"})
+    rows = [_row(1, invoiceNumber=" 7", achAgreementFlag="0", amount="0.00"), _row(2), _row(3, amount="100000000.00")]
     verdict = check(TextChunks(rows), RuleOptions(as_of=OPTIONS.as_of, rules_off=off))
     assert _found(verdict) == [(3, "amount.range")]
-    for name in ("amount.format", "row.ragged", "amount.rnage"):
+    for name in ("amount.format", "row.ragged", "amount.rnage", "paymentId.duplicate"):
         with pytest.raises(SettingsNotUsable, match=name):
             check(TextChunks([]), RuleOptions(as_of=OPTIONS.as_of, rules_off=frozenset({name})))
 

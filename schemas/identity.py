@@ -1,0 +1,58 @@
+"""What makes two payments the same one: the caller's paymentId, or the same bill.
+
+Both are compared after NFKC and case folding, in one way everywhere: within a file, and with earlier batches.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+import polars as pl
+
+from batchpay.schemas import checks
+from batchpay.schemas.columns import PAYMENT_ID
+
+COMPARED = (
+    PAYMENT_ID, "transactionType", "invoiceNumber", "amount", "achAccountNumber", "achRoutingNumber",
+)  # fmt: skip
+"""Columns that `identities` reads."""
+STAMP_PREFIX = "BP"
+STAMP_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
+"""No characters that are misread on a screen or a phone."""
+STAMP_CHARACTERS = 6
+_STAMPED = rf"^{STAMP_PREFIX.lower()}[{STAMP_ALPHABET.lower()}]{{{STAMP_CHARACTERS}}}-[0-9]+$"
+_BETWEEN = "\x1f"
+
+
+def identities(frame: pl.DataFrame) -> pl.DataFrame:
+    """Give each row's `payment_id`, its `bill`, and the bill's `invoice`; null where there is none.
+
+    A bill is routing number, account, direction, amount in cents and invoiceNumber. A row whose amount or account can't
+    be read has none. An invoiceNumber that batchpay filled in itself counts as blank.
+    """
+    invoice = folded(frame["invoiceNumber"]).alias("invoice")
+    named = frame.select("_row").with_columns(
+        folded(frame[PAYMENT_ID]).alias("payment_id"), invoice.set(invoice.str.contains(_STAMPED), None)
+    )
+    parts = (
+        pl.col("achRoutingNumber"),
+        pl.col("achAccountNumber").str.replace_all("-", "", literal=True),
+        pl.col("transactionType"),
+        checks.cents_of_money(pl.col("amount")).cast(pl.String),
+        pl.lit(named["invoice"].fill_null("")),
+    )
+    return named.with_columns(frame.select(bill=pl.concat_str(parts, separator=_BETWEEN)))
+
+
+def folded(cells: pl.Series) -> pl.Series:
+    """Give texts as they are compared: NFKC, case folded, trimmed; null where nothing is left."""
+    odd = (cells.str.len_bytes() != cells.str.len_chars()).arg_true()
+    texts = cells.str.to_lowercase()
+    if len(odd):
+        texts = texts.scatter(odd, [_folded_text(text) for text in cells.gather(odd)])
+    texts = texts.str.strip_chars()
+    return texts.set(texts == "", None)
+
+
+def _folded_text(text: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
