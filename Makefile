@@ -78,6 +78,10 @@ campaign: $(VENV)/.test  ## the same at every point, and 10,000 walks of the mod
 walks: $(VENV)/.test  ## 200 random walks over what people do, against a gateway that counts (SEED=1)
 	@$(BIN)/python -m tests.model --walks 200 --seed $(or $(SEED),1)
 
+.PHONY: mutants
+mutants: $(VENV)/.test  ## 25 small changes a module, each of which some test must notice (M=room or module): hours
+	@$(BIN)/python -m tests.mutants $(M)
+
 .PHONY: bench
 bench: $(VENV)/.bench  ## all benchmarks against their peers: about 15 minutes
 	@$(BIN)/python -m tests.benchmarks
