@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +27,37 @@ _PR_SET_DUMPABLE = 4
 """<sys/prctl.h>"""
 
 
+_LOGIN_UID = Path("/proc/self/loginuid")
+"""Who logged in, by the kernel's word: `sudo` and `su` don't change it, and nobody but root can."""
+_NO_LOGIN = 2**32 - 1
+
+
 def actor() -> Actor:
-    """Name the account of the operating system that runs this process."""
+    """Name the person who logged in, else the account that runs this process.
+
+    Two people who share a service account, each through their own login, are two.
+    """
+    account = _account(os.getuid())
+    login = _login_uid()
+    if login is None or login == os.getuid():
+        return Actor(account, platform.node())
+    return Actor(_account(login), platform.node(), f"login, running as {account}")
+
+
+def _login_uid() -> int | None:
+    """Read the kernel's record of the login; None where it keeps none (containers, other systems)."""
     try:
-        user = pwd.getpwuid(os.getuid()).pw_name
+        uid = int(_LOGIN_UID.read_text("ascii"))
+    except (OSError, ValueError):
+        return None
+    return None if uid == _NO_LOGIN else uid
+
+
+def _account(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        user = f"uid {os.getuid()}"
-    return Actor(user, platform.node())
+        return f"uid {uid}"
 
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

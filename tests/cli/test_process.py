@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from batchpay.cli import process
 from batchpay.cli.process import CommandLine, OutputThatLasts
 from batchpay.sending.limits import StopRequest
 
@@ -117,3 +118,27 @@ def test_an_ignored_signal_stays_ignored() -> None:
     with CommandLine().running(stop):
         os.kill(os.getpid(), signal.SIGHUP)
     assert stop.reason is None
+
+
+@pytest.mark.parametrize(
+    ("recorded", "name", "how"),
+    [
+        ("4294967295", "uid 54321", ""),
+        ("54321", "uid 54321", ""),
+        ("54322", "uid 54322", "login, running as uid 54321"),
+        ("nonsense", "uid 54321", ""),
+        (None, "uid 54321", ""),
+    ],
+    ids=["no login", "own login", "another login", "nonsense", "no record"],
+)
+def test_a_shared_account_is_the_person_who_logged_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: str | None, name: str, how: str
+) -> None:
+    """Behind `sudo -u payments` stands the login that the kernel recorded; without a record the account itself."""
+    login = tmp_path / "loginuid"
+    if recorded is not None:
+        login.write_text(recorded)
+    monkeypatch.setattr(process, "_LOGIN_UID", login)
+    monkeypatch.setattr("os.getuid", lambda: 54321)
+    found = process.actor()
+    assert (found.name, found.authenticated_by) == (name, how)
