@@ -13,6 +13,7 @@ from batchpay.errors import LedgerDamaged
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Environment, State, Totals, format_cents
 from batchpay.text import instant, totals_json
+from batchpay.writing.identity import ReadFiles
 
 SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
 """States of the rows that passed the rules, in the order in which a person asks for them."""
@@ -43,6 +44,8 @@ class Summary:
     """Rows rejected earlier that this call let through."""
     in_doubt_elsewhere: dict[str, Totals] = field(default_factory=dict)
     """Other batches with rows in doubt, by name: a person must look at them."""
+    read: ReadFiles | None = None
+    """Which files were read; None for standard input, objects of a store, and where none was."""
     checked_only: bool = False
     """Whether nothing was to be sent: then rows that wait are no reason for exit code 6."""
 
@@ -121,6 +124,7 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         batch=batch.batch,
         environment=batch.environment,
         warnings=warnings,
+        results=batch.results,
         stopped=batch.stopped,
         started_at=batch.started_at,
         finished_at=batch.finished_at,

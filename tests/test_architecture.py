@@ -168,6 +168,7 @@ STILL_IN_CLI: dict[str, set[str]] = {
     "submit.py": {"gateway", "writing"},
     "sending.py": {"gateway", "ledger", "sending"},
     "resume.py": {"writing"},
+    "paths.py": {"writing"},
     "progress.py": {"gateway", "sending"},
     "process.py": {"sending"},
     "operations.py": {"operations"},

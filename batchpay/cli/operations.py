@@ -149,9 +149,11 @@ def archive_finished(path: str, folder: str, summary: Summary) -> None:
     from batchpay.operations.archive import archive
     from batchpay.payment import State
 
-    if summary.of(State.PENDING).rows or summary.of(State.SENDING).rows:
+    if summary.read is None or summary.of(State.PENDING).rows or summary.of(State.SENDING).rows:
         return
     try:
-        summary.notes.append(f"archived as {archive(path, folder)}")
+        archived = archive(path, folder, summary.read)
+        left = f"{path} is not archived: what stands there now is not the file that was read"
+        summary.notes.append(f"archived as {archived}" if archived else left)
     except NotUsable as error:
         summary.stopped = "; ".join(filter(None, (summary.stopped, str(error))))

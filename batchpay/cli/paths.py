@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchpay.errors import NotUsable, WrongUse
+from batchpay.writing.place import is_output_name
 
 _ENDINGS = (".csv", ".parquet", ".xlsx", ".txt", ".tsv")
 _PACKED = (".gz", ".zst")
@@ -23,7 +24,7 @@ def expand(files: Sequence[str]) -> list[str]:
         if name == "-" or "://" in name or Path(name).exists() or not glob.has_magic(name):
             found.append(name)
             continue
-        matches = sorted(path for path in glob.glob(name) if not _is_ours(path))  # noqa: PTH207 - may be absolute
+        matches = sorted(path for path in glob.glob(name) if not is_output_name(Path(path).name))  # noqa: PTH207 - may be absolute
         if not matches:
             raise WrongUse(f"no file matches {name}")
         found.extend(matches)
@@ -31,10 +32,6 @@ def expand(files: Sequence[str]) -> list[str]:
     if doubled:
         raise WrongUse(f"{doubled[0]} is named twice")
     return found
-
-
-def _is_ours(path: str) -> bool:
-    return Path(Path(path).stem).suffix in (".results", ".rejects")
 
 
 class Outputs:

@@ -148,7 +148,7 @@ def _submit_one(
         )
     account.add(summary)
     output.detail(context, f"{summary.file}: batch {summary.batch}, {summary.seconds:.1f} s")
-    if options["archive"] and "://" not in path and path != "-":
+    if options["archive"]:
         archive_finished(path, options["archive"], summary)
     if not context.json:
         output.print_summary(context, summary, sent=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from batchpay.errors import FileRefused
 from batchpay.intake.small_tables import read_toml
 from batchpay.payment import Totals, format_cents, parse_cents
 from batchpay.text import column_name
+from batchpay.writing.identity import FileIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class ControlTotals:
 
     rows: int | None = None
     cents: int | None = None
+    read: FileIdentity | None = field(default=None, compare=False)
+    """The control file that stated them, where there is one."""
 
     @property
     def stated(self) -> bool:
@@ -34,12 +37,15 @@ def stated_totals(path: str, rows: int | None = None, total: str | None = None) 
     sidecar = Path(f"{path}.control.toml")
     if path == "-" or "://" in path or not sidecar.exists():
         return given
+    read = FileIdentity.of(sidecar.stat())  # before it is read: one that comes between is another one
     beside = _read_sidecar(str(sidecar))
     for stated, other in ((given.rows, beside.rows), (given.cents, beside.cents)):
         if stated is not None and other is not None and stated != other:
             raise FileRefused(f"{sidecar} states other totals than the options")
     return ControlTotals(
-        beside.rows if given.rows is None else given.rows, beside.cents if given.cents is None else given.cents
+        beside.rows if given.rows is None else given.rows,
+        beside.cents if given.cents is None else given.cents,
+        read,
     )
 
 

@@ -210,6 +210,8 @@ class BatchSummary:
     """As in NewBatch."""
     held_back: Totals = Totals()
     """Of the pending rows those that the last run did not send because they failed its rules."""
+    results: str | None = None
+    """Where a run of this process wrote the results; the ledger does not keep it."""
 
     @property
     def sendable(self) -> Totals:

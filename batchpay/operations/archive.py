@@ -1,45 +1,63 @@
-"""The archive: move a finished payment file out of the way, never over another one."""
+"""The archive: move a finished payment file out of the way, the very one that was read, never over another one."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import secrets
 import shutil
-import stat
 from pathlib import Path
 
 from batchpay.errors import NotUsable
 from batchpay.operations.inbox import CONTROL_SUFFIX
 from batchpay.writing.atomic import PendingFile, sync_directory
+from batchpay.writing.identity import FileIdentity, ReadFiles
 
 _TRIES_MAX = 10_000
 
 
-def archive(path: str | Path, folder: str | Path) -> Path:
+class _AnotherFile(Exception):
+    """What stands at the path is not the file that was read."""
+
+
+def archive(path: str | Path, folder: str | Path, read: ReadFiles) -> Path | None:
     """Move a file, and the control file beside it, into a folder; gives where it is now. Raises NotUsable.
 
-    Where the name is taken, `-2`, `-3` and so on goes in front of the ending. The file is there with mode 0600 and
-    durable before it is gone here. The payment file goes first: a control file left behind alone does no harm.
+    Only what was read is moved: a file that took its place since, or was changed, stays (None is given), and so does
+    another control file. Where the name is taken, `-2`, `-3` and so on goes in front of the ending. The file is there
+    with mode 0600 and durable before it is gone here. The payment file goes first: a control file left behind alone
+    does no harm.
     """
     source, target_folder = Path(path), Path(folder)
     control = Path(f"{source}{CONTROL_SUFFIX}")
     try:
+        if not _is(source, read.payments):
+            return None
         target_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        pairs = [(source, "")]
-        if control.is_file() and not control.is_symlink():
-            pairs.append((control, CONTROL_SUFFIX))
-        target = _reserved(target_folder, source.name, [suffix for _, suffix in pairs])
-        for number, (moved, suffix) in enumerate(pairs):
+        moves = [(source, "", read.payments)]
+        if read.control is not None and _is(control, read.control):
+            moves.append((control, CONTROL_SUFFIX, read.control))
+        target = _reserved(target_folder, source.name, [suffix for _, suffix, _ in moves])
+        for number, (moved, suffix, identity) in enumerate(moves):
             try:
-                _move(moved, Path(f"{target}{suffix}"))
-            except BaseException:
-                for _, left in pairs[number:]:
-                    Path(f"{target}{left}").unlink(missing_ok=True)
+                _move(moved, Path(f"{target}{suffix}"), identity)
+            except BaseException as error:
+                for _, left, _ in moves[number:]:
+                    _release(Path(f"{target}{left}"))
+                if isinstance(error, _AnotherFile):
+                    return target if number else None
                 raise
     except OSError as error:
         raise NotUsable(f"{source} can't be moved to {target_folder}: {error.strerror}") from None
     return target
+
+
+def _is(path: Path, identity: FileIdentity) -> bool:
+    try:
+        return FileIdentity.of(path.lstat()) == identity
+    except FileNotFoundError:
+        return False
 
 
 def _reserved(folder: Path, name: str, suffixes: list[str]) -> Path:
@@ -63,6 +81,12 @@ def _reserved(folder: Path, name: str, suffixes: list[str]) -> Path:
     raise NotUsable(f"{folder} holds {_TRIES_MAX} files called {name} already")
 
 
+def _release(reserved: Path) -> None:
+    """Give up a reservation; a file that stands there meanwhile stays."""
+    if reserved.exists() and not reserved.stat().st_size:
+        reserved.unlink()
+
+
 def _split(name: str) -> tuple[str, str]:
     """Part a name from its ending; `.csv.gz` is one ending."""
     path = Path(name)
@@ -72,12 +96,12 @@ def _split(name: str) -> tuple[str, str]:
     return name.removesuffix(ending) if ending else name, ending
 
 
-def _move(source: Path, reserved: Path) -> None:
+def _move(source: Path, reserved: Path, identity: FileIdentity) -> None:
     """Put a file in the place of its reservation: by renaming, or by copying where that can't be done."""
     descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "no regular file")
+        if FileIdentity.of(os.fstat(descriptor)) != identity:
+            raise _AnotherFile
         if not _renamed(descriptor, source, reserved):
             copy = PendingFile(reserved)
             try:
@@ -86,7 +110,7 @@ def _move(source: Path, reserved: Path) -> None:
                 copy.abandon()
                 raise
             copy.commit()
-            source.unlink()
+            _take_away(source, identity)
     for folder in {reserved.parent, source.parent}:
         sync_directory(folder)
 
@@ -102,5 +126,27 @@ def _renamed(descriptor: int, source: Path, reserved: Path) -> bool:
             if error.errno != errno.EXDEV:
                 raise
         else:
+            if not os.path.samestat(reserved.lstat(), os.fstat(descriptor)):
+                _put_back(reserved, source)
+                raise _AnotherFile
             return True
     return False
+
+
+def _take_away(source: Path, identity: FileIdentity) -> None:
+    """Remove a file that was copied; one that took its place meanwhile stays."""
+    aside = source.with_name(f".{source.name}.{secrets.token_hex(6)}.part")
+    source.rename(aside)
+    if aside.lstat().st_ino == identity.inode:
+        aside.unlink()
+    else:
+        _put_back(aside, source)
+
+
+def _put_back(taken: Path, place: Path) -> None:
+    """Give back a file that came to the path in the moment between looking and moving.
+
+    Where yet another one is there by now it stays where it is, and the error says so.
+    """
+    os.link(taken, place)
+    taken.unlink()

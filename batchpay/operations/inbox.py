@@ -12,13 +12,13 @@ import stat
 from pathlib import Path
 
 from batchpay.errors import NotUsable
+from batchpay.writing.place import is_output_name
 
 CONTROL_SUFFIX = ".control.toml"
 SETTLE_S = 60.0
 """How long a file without a control file must have been left alone."""
 _ENDINGS = (".csv", ".tsv", ".parquet", ".xlsx")
 _PACKED = (".gz", ".zst")
-_OURS = (".results", ".rejects")
 _UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".swp", ".upload", "~")
 
 
@@ -69,7 +69,7 @@ def is_payment_name(name: str) -> bool:
     for packing in _PACKED:
         lower = lower.removesuffix(packing)
     ending = next((ending for ending in _ENDINGS if lower.endswith(ending)), None)
-    return ending is not None and not lower.removesuffix(ending).endswith(_OURS)
+    return ending is not None and not is_output_name(lower)
 
 
 def _is_settled(status: os.stat_result, now_s: float, settle_s: float) -> bool:

@@ -11,6 +11,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, RowColumns
 from batchpay.payment import format_cents
 from batchpay.text import instant
+from batchpay.writing.place import first_row
 from batchpay.writing.table import write_table
 
 HEADER = (
@@ -26,10 +27,19 @@ _SHOWN = (
 """Columns that stand in a row's details."""
 
 
-def write_results(ledger: Ledger, batch: BatchSummary, path: Path) -> None:
-    """Write the results of a batch, in the format that the path's ending says, atomically, mode 0600."""
+def write_results(ledger: Ledger, batch: BatchSummary, path: Path) -> Path:
+    """Write the results of a batch, in the format that the path's ending says, atomically, mode 0600.
+
+    Gives where they are: results of another batch are never replaced, the name gets a number.
+    """
     lines = chain.from_iterable(_lines(columns, batch) for columns in ledger.row_columns(batch.batch))
-    write_table(path, _header(batch.columns), lines)
+    return write_table(path, _header(batch.columns), lines, lambda there, _: is_results_of(there, batch.batch))
+
+
+def is_results_of(path: Path, batch: str) -> bool:
+    """Whether a file holds results of this batch, or a header alone."""
+    row = first_row(path)
+    return row is not None and row.get("batch", "") in (None, batch)
 
 
 def _header(carried: Sequence[str]) -> list[str]:

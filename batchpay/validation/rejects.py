@@ -13,7 +13,8 @@ import polars as pl
 
 from batchpay.errors import WrongUse
 from batchpay.intake.source import Source
-from batchpay.writing.atomic import PendingFile, atomic_writer
+from batchpay.writing.atomic import PendingFile
+from batchpay.writing.place import MayReplace, anything, place
 from batchpay.writing.table import csv_lines
 from batchpay.writing.xlsx import SheetWriter
 
@@ -38,8 +39,11 @@ class Rejects(Protocol):
     def late(self, frame: pl.DataFrame) -> None:
         """Take rows found wrong only after all chunks; called after every `add`, merged by `_row`."""
 
-    def commit(self) -> None:
-        """Put the file in its place. Without a row none is made, and an old one keeps its header alone."""
+    def commit(self, may_replace: MayReplace = anything) -> Path | None:
+        """Put the file in its place, or where its name has a number; gives where it is.
+
+        Without a row none is made, and one that may be replaced keeps its header alone.
+        """
 
     def abandon(self) -> None:
         """Write nothing."""
@@ -110,17 +114,14 @@ class CsvRejects(_Rows):
             self._merge_up_to(self._merged, row)
             self._merged.file.write(line)
 
-    def commit(self) -> None:
+    def commit(self, may_replace: MayReplace = anything) -> Path | None:
         """Put the file in its place."""
         if self._merged is not None:
             self._merge_up_to(self._merged, None)
             self._file.abandon()
             self._file, self._merged = self._merged, None
-            self._file.commit()
-        elif self._begins or self._target.exists():
-            self._file.commit()
-        else:
-            self._file.abandon()
+            return place(self._file, may_replace)
+        return place(self._file, may_replace, only_over=not self._begins)
 
     def abandon(self) -> None:
         """Remove what was written."""
@@ -193,11 +194,12 @@ class _Held(_Rows, ABC):
         if frame.height:
             self._late.append(_packed(self._shaped(frame)))
 
-    def commit(self) -> None:
+    def commit(self, may_replace: MayReplace = anything) -> Path | None:
         """Write the file and put it in its place."""
-        if self._frames or self._late or self._target.exists():
-            with atomic_writer(self._target) as file:
-                self._write(file)
+        pending = PendingFile(self._target)
+        with pending.abandoned_on_error():
+            self._write(pending.file)
+        return place(pending, may_replace, only_over=not (self._frames or self._late))
 
     def abandon(self) -> None:
         """Forget the rows."""

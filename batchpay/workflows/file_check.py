@@ -33,6 +33,9 @@ from batchpay.validation.duplicates import FrameSpool
 from batchpay.validation.late_failures import merged
 from batchpay.validation.rejects import Rejects, open_rejects
 from batchpay.validation.verdict import Verdict
+from batchpay.writing.identity import FileIdentity, ReadFiles
+from batchpay.writing.place import first_row, numbered
+from batchpay.writing.table import TABLE_ENDINGS
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.gateway.preflight import Preflight
@@ -78,6 +81,8 @@ class CheckContext:
     """The ledger that knows earlier payees, where a look at changed accounts is wanted (policy.variance)."""
     wants_schedule: bool = False
     """Whether a person is to see what would move when: counted in the same reading."""
+    results: Path | None = None
+    """Where the batch's results go: results there tell whose rejects lie beside them."""
 
 
 @dataclass(slots=True)
@@ -99,8 +104,10 @@ class FileCheck:
     """Gateway accounts that rows which passed the rules name."""
     variances: list[Variance] = field(default_factory=list)
     """What the ledger's history finds odd and the options let pass: changed accounts first, new payees last."""
-    has_rejects: bool = False
-    """Whether rows came back in the rejects file."""
+    rejects: Path | None = None
+    """Where rows came back, if any did."""
+    control: FileIdentity | None = None
+    """The control file that the totals were held against."""
     laid_out: Schedule | None = None
     """What the rows would move, counted as they passed; only where it was asked for."""
     counted: ToSendCount | None = None
@@ -121,11 +128,12 @@ class FileCheck:
             total=verdict.total,
             by_state={State.PENDING: verdict.valid, State.REJECTED: verdict.rejected},
             warnings=verdict.warnings,
-            rejects=str(request.rejects) if request.rejects and self.has_rejects else None,
+            rejects=str(self.rejects) if self.rejects else None,
             started_at=self.started_at,
             finished_at=datetime.now(UTC),
             by_direction=verdict.by_direction,
             notes=notes,
+            read=ReadFiles(self.source.identity, self.control) if self.source.identity else None,
             checked_only=True,
         )
 
@@ -154,6 +162,7 @@ def check_file(request: FileRequest, around: CheckContext) -> FileCheck:
     )
     reading = _Reading(source, request, around)
     checked = reading.checked
+    checked.control = expected.read
     if request.rejects is None:
         reading.run(None)
         require_totals(expected, checked.verdict.total, source.name)
@@ -165,11 +174,29 @@ def check_file(request: FileRequest, around: CheckContext) -> FileCheck:
     except BaseException:
         rejects.abandon()
         raise
-    checked.has_rejects = checked.verdict.rejected.rows > 0
+    has_rejects = checked.verdict.rejected.rows > 0
     if around.ledger is not None and checked.known is not None:
-        rejects = _without_payments(around.ledger, checked, request, rejects, request.rejects)
-    rejects.commit()
+        rejects, has_rejects = _without_payments(around.ledger, checked, request, rejects, request.rejects)
+    batch = checked.known.batch if checked.known is not None else None
+    placed = rejects.commit(lambda path, number: _is_own_rejects(path, number, around.results, batch))
+    checked.rejects = placed if has_rejects else None
     return checked
+
+
+def _is_own_rejects(path: Path, number: int, results: Path | None, batch: str | None) -> bool:
+    """Whether the rejects at a path are of this batch, or of none: by the results of the same number beside them.
+
+    A rejects file does not name its batch. One that only a check wrote has no results beside it.
+    """
+    row = first_row(path)
+    if row is None or "_row" not in row:
+        return False
+    if row["_row"] is None:  # a header alone
+        return True
+    if results is not None:
+        return batch is not None and (first_row(numbered(results, number)) or {}).get("batch") == batch
+    beside = [path.with_name(path.stem.replace(".rejects", ".results") + ending) for ending in TABLE_ENDINGS]
+    return not any(one != path and first_row(one) for one in beside)
 
 
 class _Reading:
@@ -286,19 +313,18 @@ class _OnlyRows:
 
 def _without_payments(
     ledger: Ledger, checked: FileCheck, request: FileRequest, rejects: Rejects, path: Path
-) -> Rejects:
+) -> tuple[Rejects, bool]:
     """Write the rejects anew where the ledger holds one of their rows as a payment.
 
     Rules may have changed since (a start date has passed by now): a row that may have been paid must not come back as
-    one to correct and send.
+    one to correct and send. Tells also whether any row came back.
     """
     assert checked.known is not None, "only a known batch holds payments"
     registered = pl.Series([row.row for row in ledger.rejected(checked.known.batch)], dtype=pl.UInt32)
     failed = (~checked.verdict.passed).arg_true().cast(pl.UInt32) + 1
     if failed.is_in(registered.implode()).all():
-        return rejects
+        return rejects, checked.verdict.rejected.rows > 0
     rejects.abandon()
-    checked.has_rejects = len(registered) > 0
     rejects = open_rejects(path, checked.source)
     try:
         only = _OnlyRows(rejects, registered)
@@ -312,7 +338,7 @@ def _without_payments(
     except BaseException:
         rejects.abandon()
         raise
-    return rejects
+    return rejects, len(registered) > 0
 
 
 def _refused_by_gateway(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from batchpay.ledger.open import open_ledger
@@ -21,11 +22,8 @@ def results_again(reference: str | None, output_path: OutputPath, settings: Sett
     """Write a batch's results file once more: the latest one where none is named. Gives its summary."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         found = ledger.find(reference)
-        path = output_path(found)
-        write_results(ledger, found, path)
-    summary = summary_of_batch(found)
-    summary.results = str(path)
-    return summary
+        path = write_results(ledger, found, output_path(found))
+    return summary_of_batch(replace(found, results=str(path)))
 
 
 def batch_page(reference: str | None, output_path: OutputPath, settings: Settings) -> tuple[Summary, Path]:

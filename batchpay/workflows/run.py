@@ -193,10 +193,10 @@ def _with_results(ledger: Ledger, finished: BatchSummary, path: Path | None) -> 
     if path is None:
         return finished
     try:
-        write_results(ledger, finished, path)
+        return replace(finished, results=str(write_results(ledger, finished, path)))
     except BatchpayError as error:
-        return replace(finished, stopped="; ".join(filter(None, (finished.stopped, str(error)))))
-    return finished
+        stopped = "; ".join(filter(None, (finished.stopped, str(error))))
+        return replace(finished, stopped=stopped, results=str(path))
 
 
 def _send_pending(

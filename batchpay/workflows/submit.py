@@ -133,7 +133,13 @@ def submit(
             history = ledger if settings.policy.variance else None
             counts = plan is not None or settings.policy.approvals > 0
             around = CheckContext(
-                environment, ledger, settings.policy.duplicate_days, submission.run.preflight, history, counts
+                environment,
+                ledger,
+                settings.policy.duplicate_days,
+                submission.run.preflight,
+                history,
+                counts,
+                results=submission.run.results,
             )
             checked = check_file(request, around)
             with ledger.lock(checked.digest):
@@ -320,6 +326,5 @@ def _summary_of_run(
     summary = summary_of_batch(batch, warnings=checked.verdict.warnings)
     of_check = checked.summary(request)
     summary.file, summary.notes, summary.rejects = of_check.file, of_check.notes, of_check.rejects
-    summary.results = str(submission.run.results) if submission.run.results else None
-    summary.started_at = checked.started_at
+    summary.started_at, summary.read = checked.started_at, of_check.read
     return summary

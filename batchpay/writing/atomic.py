@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import os
 import secrets
 from collections.abc import Iterator
@@ -20,16 +21,9 @@ def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
     The temporary file lies in the same directory, is created exclusively and is readable by its owner alone. Raises
     NotUsable where the directory can't be written, or the disk is full.
     """
-    target = Path(path)
-    pending = PendingFile(target)
-    try:
+    pending = PendingFile(path)
+    with pending.abandoned_on_error():
         yield pending.file
-    except OSError as error:
-        pending.abandon()
-        raise NotUsable(f"{target} can't be written: {error.strerror}") from None
-    except BaseException:
-        pending.abandon()
-        raise
     pending.commit()
 
 
@@ -43,21 +37,62 @@ class PendingFile:
         try:
             descriptor = os.open(self._temporary, flags, 0o600)
         except OSError as error:
-            raise NotUsable(f"{self.target} can't be written: {error.strerror}") from None
+            raise self._not_usable(error) from None
         os.fchmod(descriptor, 0o600)
         self.file: BinaryIO = os.fdopen(descriptor, "w+b")
+
+    @contextmanager
+    def abandoned_on_error(self) -> Iterator[None]:
+        """Remove the file where writing it fails; raises NotUsable for what the disk refuses."""
+        try:
+            yield
+        except OSError as error:
+            self.abandon()
+            raise self._not_usable(error) from None
+        except BaseException:
+            self.abandon()
+            raise
 
     def commit(self) -> None:
         """Sync the content, rename the file into its place, sync the directory."""
         try:
-            self.file.flush()
-            os.fsync(self.file.fileno())
+            self._sync()
             self.file.close()
             self._temporary.replace(self.target)
         except OSError as error:
             self.abandon()
-            raise NotUsable(f"{self.target} can't be written: {error.strerror}") from None
+            raise self._not_usable(error) from None
         sync_directory(self.target.parent)
+
+    def commit_new(self) -> bool:
+        """Put the file in its place only if that is free; False where it is not any more."""
+        try:
+            self._sync()
+            os.link(self._temporary, self.target)
+        except FileExistsError:
+            return False
+        except OSError:  # no hard links here
+            self.commit()
+            return True
+        self.abandon()  # the temporary name alone
+        sync_directory(self.target.parent)
+        return True
+
+    def is_same_or_empty(self) -> bool:
+        """Whether what stands at the place holds the same bytes, or none."""
+        self.file.flush()
+        try:
+            size = self.target.stat().st_size
+            return not size or filecmp.cmp(self._temporary, self.target, shallow=False)
+        except OSError:
+            return False
+
+    def _sync(self) -> None:
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+    def _not_usable(self, error: OSError) -> NotUsable:
+        return NotUsable(f"{self.target} can't be written: {error.strerror}")
 
     def abandon(self) -> None:
         """Remove the temporary file; what stood at the place before stays."""

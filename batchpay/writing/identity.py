@@ -18,3 +18,10 @@ class FileIdentity(NamedTuple):
     def of(cls, status: os.stat_result) -> Self:
         """Take it from what `os.stat` or `os.fstat` gives."""
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class ReadFiles(NamedTuple):
+    """The files of a disk that a command read: the payments, and the control file beside them."""
+
+    payments: FileIdentity
+    control: FileIdentity | None = None

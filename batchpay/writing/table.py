@@ -15,8 +15,10 @@ from typing import BinaryIO
 
 from batchpay.errors import WrongUse
 from batchpay.text import FORMULA_STARTS, guarded
-from batchpay.writing.atomic import atomic_writer
+from batchpay.writing.atomic import PendingFile
+from batchpay.writing.place import MayReplace, anything, place
 
+TABLE_ENDINGS = (".csv", ".parquet", ".pq", ".xlsx")
 _CSV_ROWS = 256
 """Few enough to stay in the processor's cache."""
 _PARQUET_ROWS = 50_000
@@ -24,22 +26,28 @@ Row = Sequence[str | None]
 _Write = Callable[[BinaryIO, Sequence[str], Iterable[Row]], None]
 
 
-def write_table(path: str | Path, header: Sequence[str], rows: Iterable[Row]) -> None:
+def write_table(
+    path: str | Path, header: Sequence[str], rows: Iterable[Row], may_replace: MayReplace = anything
+) -> Path:
     """Write rows of texts (None is a blank cell); raises WrongUse for an ending that is none of ours.
+
+    Gives where the table is: the name gets a number where what stands there may not be replaced.
 
     In CSV a cell that a spreadsheet would run as a formula gets an apostrophe in front; the other formats have typed
     cells, where a text stays one.
     """
     write = table_format(path)
-    with atomic_writer(path) as file:
-        write(file, header, rows)
+    pending = PendingFile(path)
+    with pending.abandoned_on_error():
+        write(pending.file, header, rows)
+    placed = place(pending, may_replace)
+    assert placed is not None, "a table is always written"
+    return placed
 
 
 def table_format(path: str | Path) -> _Write:
     """The writer for a path's ending; raises WrongUse. Call it early: before anything is sent."""
-    writers: dict[str, _Write] = {
-        ".csv": _write_csv, ".parquet": _write_parquet, ".pq": _write_parquet, ".xlsx": _write_xlsx,
-    }  # fmt: skip
+    writers = dict(zip(TABLE_ENDINGS, (_write_csv, _write_parquet, _write_parquet, _write_xlsx), strict=True))
     ending = Path(path).suffix.lower()
     if ending not in writers:
         raise WrongUse(f"{path}: the name must end in .csv, .parquet or .xlsx")

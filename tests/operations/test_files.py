@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from batchpay.errors import NotUsable
+from batchpay.operations import archive as archive_module
 from batchpay.operations.archive import archive
 from batchpay.operations.inbox import complete_files, is_payment_name
+from batchpay.writing.identity import FileIdentity, ReadFiles
 
 OTHER_DISK = Path("/dev/shm")  # noqa: S108 - another file system, for a move that can't be a renaming
 
@@ -21,6 +25,19 @@ def put(path: Path, text: str = "a,b\n", *, age_s: float = 0) -> Path:
     moment = time.time() - age_s
     os.utime(path, (moment, moment))
     return path
+
+
+def read(file: Path) -> ReadFiles:
+    """What a command notes of the files it reads."""
+    control = Path(f"{file}.control.toml")
+    return ReadFiles(FileIdentity.of(file.stat()), FileIdentity.of(control.stat()) if control.exists() else None)
+
+
+def archived(file: Path, folder: Path) -> Path:
+    """Move a file that was read just now."""
+    moved = archive(file, folder, read(file))
+    assert moved is not None
+    return moved
 
 
 def later(seconds: float) -> float:
@@ -74,7 +91,7 @@ def test_what_is_no_file_of_the_folder_is_left(tmp_path: Path) -> None:
     "name",
     [
         ".pay.csv", "pay.csv.part", "pay.csv.tmp", "pay.csv.filepart", "pay.csv~", "~pay.csv", "pay.part", "notes.pdf",
-        "notes.txt", "pay.results.csv", "pay.rejects.xlsx", "pay.rejects.csv", "PAY.RESULTS.CSV",
+        "notes.txt", "pay.results.csv", "pay.rejects.xlsx", "pay.rejects.csv", "PAY.RESULTS.CSV", "pay.results-2.csv",
         "pay.csv.control.toml", "csv",
     ],
 )  # fmt: skip
@@ -101,7 +118,7 @@ def test_a_finished_file_moves_with_its_control_file(tmp_path: Path) -> None:
     put(tmp_path / "pay.csv.control.toml", "rows = 1\n")
     file.chmod(0o644)
     done = tmp_path / "done"
-    assert archive(file, done) == done / "pay.csv"
+    assert archived(file, done) == done / "pay.csv"
     assert (done / "pay.csv").read_text() == "rows"
     assert (done / "pay.csv.control.toml").read_text() == "rows = 1\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["done"]
@@ -112,12 +129,12 @@ def test_a_finished_file_moves_with_its_control_file(tmp_path: Path) -> None:
 def test_nothing_in_the_archive_is_overwritten(tmp_path: Path) -> None:
     """The same name gets a number in front of its ending, and a file never gets another one's control file."""
     done = tmp_path / "done"
-    first = [archive(put(tmp_path / "pay.csv.gz", text), done).name for text in ("one", "two", "three")]
+    first = [archived(put(tmp_path / "pay.csv.gz", text), done).name for text in ("one", "two", "three")]
     assert first == ["pay.csv.gz", "pay-2.csv.gz", "pay-3.csv.gz"]
     assert [(done / name).read_text() for name in first] == ["one", "two", "three"]
     put(done / "x.csv.control.toml", "left over")
     put(tmp_path / "x.csv.control.toml", "its own")
-    assert archive(put(tmp_path / "x.csv"), done) == done / "x-2.csv"
+    assert archived(put(tmp_path / "x.csv"), done) == done / "x-2.csv"
     assert (done / "x-2.csv.control.toml").read_text() == "its own"
     assert sorted(path.name for path in done.iterdir() if path.name.startswith("x")) == [
         "x-2.csv", "x-2.csv.control.toml", "x.csv.control.toml",
@@ -130,7 +147,7 @@ def test_a_move_to_another_disk_is_a_copy_first(tmp_path: Path) -> None:
     folder = OTHER_DISK / f"batchpay-test-{os.getpid()}"
     assert tmp_path.stat().st_dev != OTHER_DISK.stat().st_dev, "the test needs two file systems"
     try:
-        moved = archive(put(tmp_path / "pay.csv", "x" * 3_000_000), folder)
+        moved = archived(put(tmp_path / "pay.csv", "x" * 3_000_000), folder)
         assert moved.stat().st_size == 3_000_000
         assert stat.S_IMODE(moved.stat().st_mode) == 0o600
         assert list(tmp_path.iterdir()) == []
@@ -141,14 +158,66 @@ def test_a_move_to_another_disk_is_a_copy_first(tmp_path: Path) -> None:
         folder.rmdir()
 
 
-@pytest.mark.parametrize("kind", ["link", "missing", "folder"])
-def test_only_a_file_is_archived(tmp_path: Path, kind: str) -> None:
-    """A link, a folder or nothing is refused, and no empty file is left in the archive."""
-    target = tmp_path / "pay.csv"
+@pytest.mark.parametrize("kind", ["another", "changed", "link", "missing", "folder"])
+def test_only_the_file_that_was_read_is_archived(tmp_path: Path, kind: str) -> None:
+    """What came to its place meanwhile stays, the next file of the same name above all; once nobody read it."""
+    target = put(tmp_path / "pay.csv", "a,b\n")
+    seen = read(target)
+    if kind == "changed":
+        with target.open("a") as file:
+            file.write("1,2\n")
+    elif kind == "another":
+        put(tmp_path / "next", "a,b\n").rename(target)
+    else:
+        target.rename(tmp_path / "moved.csv")
     if kind == "link":
-        target.symlink_to(put(tmp_path / "real.csv"))
+        target.symlink_to(tmp_path / "moved.csv")
     elif kind == "folder":
         target.mkdir()
-    with pytest.raises(NotUsable, match="can't be moved"):
-        archive(target, tmp_path / "done")
-    assert list((tmp_path / "done").iterdir()) == []
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert archive(target, tmp_path / "done", seen) is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("moment", ["opening", "renaming", "copying"])
+def test_a_file_that_comes_while_the_other_is_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """In the moment between looking and moving: the newcomer is put back, under its name and whole."""
+    target, done = put(tmp_path / "pay.csv", "old"), tmp_path / "done"
+    seen = read(target)
+
+    def comes(*_: object) -> None:
+        put(tmp_path / "next", "new").rename(target)
+
+    reserve = archive_module._reserved
+
+    def reserve_late(*arguments: Any) -> Path:
+        comes()
+        return reserve(*arguments)
+
+    if moment == "copying":
+        monkeypatch.setattr(archive_module, "_renamed", lambda *_: False)
+        monkeypatch.setattr(shutil, "copyfileobj", comes)
+        assert archive(target, done, seen) == done / "pay.csv"
+    else:
+        if moment == "opening":
+            monkeypatch.setattr(archive_module, "_reserved", reserve_late)
+        else:
+            monkeypatch.setattr(os, "fchmod", comes)
+        assert archive(target, done, seen) is None
+        assert list(done.iterdir()) == []
+    assert target.read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["pay.csv"]
+
+
+def test_a_control_file_of_the_next_one_stays(tmp_path: Path) -> None:
+    """Uploaders put it there first: with the old file in the archive the next one would come without its totals."""
+    target, control = put(tmp_path / "pay.csv"), put(tmp_path / "pay.csv.control.toml", "rows = 1")
+    seen = read(target)
+    put(tmp_path / "next", "rows = 2").rename(control)
+    assert archive(target, tmp_path / "done", seen) == tmp_path / "done" / "pay.csv"
+    assert control.read_text() == "rows = 2"
+    again = read(put(target))
+    control.unlink()
+    assert archive(target, tmp_path / "done", again) == tmp_path / "done" / "pay-2.csv"

@@ -1,0 +1,70 @@
+"""The next file of the same name: it comes while the last one runs, and neither's outputs take the other's place."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.support.command import Home, small_file
+from tests.support.oracle import Oracle
+
+
+def with_a_bad_row(path: Path, first: int) -> Path:
+    """A file whose last row is rejected."""
+    small_file(path, 3, first=first)
+    path.write_text(path.read_text().replace(f",{first + 2}.25,", ",much,"))
+    return path
+
+
+def test_the_next_file_comes_while_the_last_one_runs(oracle_home: Home, oracle: Oracle) -> None:
+    """It is not archived unread, and is paid by the next run; four outputs stand beside one another."""
+    folder, pay = oracle_home.path, with_a_bad_row(oracle_home.path / "pay.csv", 1)
+    command = oracle_home.command("submit", "pay.csv", "--archive", "done", "--rate", "2")
+    with subprocess.Popen(
+        command, env=oracle_home.environment, cwd=folder, stdout=subprocess.PIPE, text=True
+    ) as running:
+        while not oracle.entries():
+            assert running.poll() is None
+        with_a_bad_row(folder / "next.csv", 500).rename(pay)
+        output, _ = running.communicate()
+    assert running.returncode == 3
+    assert "pay.csv is not archived" in output
+    assert "500" in pay.read_text()
+
+    told = oracle_home.json("submit", "pay.csv", "--archive", "done")
+    assert (told["accepted"], told["results"], told["rejects"]) == (2, "pay.results-2.csv", "pay.rejects-2.csv")
+    assert not pay.exists()
+    assert "500" in (folder / "done" / "pay.csv").read_text()
+    for kind, first, second in (("results", "INV-1,", "INV-500,"), ("rejects", "INV-3,", "INV-502,")):
+        texts = [(folder / f"pay.{kind}{number}.csv").read_text() for number in ("", "-2")]
+        assert [(first in text, second in text) for text in texts] == [(True, False), (False, True)]
+
+    pay.write_bytes((folder / "done" / "pay.csv").read_bytes())
+    told = oracle_home.json("submit", "pay.csv", "--normalize")
+    assert (told["results"], told["rejects"]) == ("pay.results-2.csv", "pay.rejects-2.csv")
+    assert len(list(folder.glob("pay.re*"))) == 4
+
+
+def test_one_batch_that_is_all_rejected_does_not_fill_the_folder(oracle_home: Home) -> None:
+    """The same rows rejected again and again are the same file, though no result names the batch."""
+    file = small_file(oracle_home.path / "pay.csv", 2)
+    file.write_text(file.read_text().replace(".25,", ".2,"))
+    for _ in range(3):
+        told = oracle_home.json("submit", "pay.csv")
+        assert (told["results"], told["rejects"]) == ("pay.results.csv", "pay.rejects.csv")
+    corrected = small_file(oracle_home.path / "pay.csv", 2, first=50)
+    told = oracle_home.json("submit", str(corrected))
+    assert told["rejects"] is None
+    assert "format" in (oracle_home.path / "pay.rejects.csv").read_text()
+
+
+def test_a_check_replaces_only_what_a_check_wrote(oracle_home: Home) -> None:
+    """Validate has no batch: its own rejects are written over, those beside a batch's results are not."""
+    file = with_a_bad_row(oracle_home.path / "pay.csv", 1)
+    told = [oracle_home.json("validate", "pay.csv", "--rejects", "check.csv") for _ in range(2)]
+    assert {one["rejects"] for one in told} == {"check.csv"}
+    with_a_bad_row(file, 10)
+    assert oracle_home.json("validate", "pay.csv", "--rejects", "check.csv")["rejects"] == "check.csv"
+    oracle_home.json("submit", "pay.csv")
+    with_a_bad_row(file, 20)
+    assert oracle_home.json("validate", "pay.csv", "--rejects", "pay.rejects.csv")["rejects"] == "pay.rejects-2.csv"
