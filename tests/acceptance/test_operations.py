@@ -178,7 +178,7 @@ def test_a_changed_account_is_warned_of(oracle_home: Home) -> None:
     kept_back = oracle_home.json("submit", "b.csv", "--warnings-as-errors")
     assert (kept_back["accepted"], kept_back["rejected"]) == (0, 3)
     assert "changed_account" in (oracle_home.path / "b.rejects.csv").read_text()
-    sent = oracle_home.json("submit", "b.csv")
+    sent = oracle_home.json("submit", "b.csv", "--release", "--reason", "called them")
     assert (sent["accepted"], sent["warning_counts"]["achAccountNumber.changed_account"]) == (3, 3)
 
 
