@@ -72,12 +72,11 @@ def _outside(node: ast.AST) -> Iterator[ast.AST | None]:
         yield from (argument.annotation for argument in [*node.args.args, *node.args.kwonlyargs])
     elif isinstance(node, ast.AnnAssign):
         yield node.annotation
-    elif (
-        isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert)
-        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-        or (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING")
-        or (isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Protocol" for base in node.bases))
-    ):
+    says = isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert)
+    documents = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    is_for_types |= isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Protocol" for base in node.bases)
+    if says or documents or is_for_types:
         yield node
 
 
