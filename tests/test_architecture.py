@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -136,6 +137,17 @@ def test_the_ledger_has_one_door() -> None:
             names = imported_names(ast.parse(path.read_text("utf-8")))
             behind = {name for name in names if name.startswith("batchpay.ledger.")}
             assert not {name for name in behind if not name.startswith(LEDGER_DOORS)}, path
+
+
+def test_sql_stands_together_by_name() -> None:
+    """What a second database must do can be read in one place; the look for duplicates is explained beside its own."""
+    folder = ROOT / "batchpay" / "ledger" / "sqlite"
+    statement = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE FROM|CREATE)\b")
+    for path in set((ROOT / "batchpay" / "ledger").rglob("*.py")):
+        if path not in (folder / "statements.py", folder / "duplicate_lookup.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    assert not statement.match(node.value), f"{path.name}:{node.lineno}"
 
 
 def test_the_right_half_is_light() -> None:

@@ -13,15 +13,15 @@ from collections import Counter
 from batchpay.errors import LedgerBehind, LedgerDamaged
 from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
 from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS
 from batchpay.ledger.sqlite.store import Store
-from batchpay.ledger.sqlite.transitions import OPEN, PENDING, REJECTED, SENDING
+from batchpay.ledger.sqlite.transitions import REJECTED, SENDING
 from batchpay.ledger.sqlite.witness import WitnessRecord
 from batchpay.ledger.states import STATES
 
 SMALL_BYTES = 4 << 20
 _EVENTS_AT_OPENING = 50
-_EVENT = "SELECT number, at, batch, kind, who, why, detail, mac FROM event"
 
 
 def check(store: Store) -> list[str]:
@@ -70,7 +70,7 @@ def check_witness(store: Store, connection: sqlite3.Connection, testimony: Witne
         return [f"the ledger's witness {path} {what}, so nobody can tell whether the ledger is the latest; {way_out}"]
     if testimony.ledger_id != store.ledger_id:
         return [f"the witness {path} belongs to another ledger; {way_out}"]
-    found = connection.execute("SELECT mac FROM event WHERE number = ?", (testimony.number,)).fetchone()
+    found = connection.execute(sql.MAC_OF_EVENT, (testimony.number,)).fetchone()
     if found is None or found[0] != testimony.mac:
         return [f"the ledger is older than its witness {path} (a restored backup?), nothing was sent; {way_out}"]
     return []
@@ -90,7 +90,7 @@ def _check_structure(connection: sqlite3.Connection) -> list[str]:
 
 def _check_history(store: Store, connection: sqlite3.Connection, replay: Replay) -> list[str]:
     before, expected = FIRST_MAC, 1
-    for *event, mac in connection.execute(f"{_EVENT} ORDER BY number"):
+    for *event, mac in connection.execute(f"{sql.EVENTS} ORDER BY number"):
         number, _, batch, kind, who, why, detail = event
         if number != expected or mac != event_mac(store.keys, before, event):
             return [f"the ledger is damaged: the history's chain breaks at event {expected}"]
@@ -104,7 +104,7 @@ def _check_history(store: Store, connection: sqlite3.Connection, replay: Replay)
 
 def _check_tail(store: Store, connection: sqlite3.Connection) -> list[str]:
     """Check the end of the history only."""
-    found = connection.execute(f"{_EVENT} ORDER BY number DESC LIMIT ?", (_EVENTS_AT_OPENING + 1,)).fetchall()[::-1]
+    found = connection.execute(f"{sql.EVENTS} ORDER BY number DESC LIMIT ?", (_EVENTS_AT_OPENING + 1,)).fetchall()[::-1]
     before = FIRST_MAC if found and found[0][0] == 1 else None
     for *event, mac in found:
         if before is not None and mac != event_mac(store.keys, before, event):
@@ -115,10 +115,7 @@ def _check_tail(store: Store, connection: sqlite3.Connection) -> list[str]:
 
 def _check_totals(connection: sqlite3.Connection) -> list[str]:
     """Find batches whose states do not add up to their control totals."""
-    wrong = connection.execute(
-        "SELECT name FROM batch LEFT JOIN total ON total.batch = batch.id GROUP BY batch.id"
-        " HAVING batch.row_count <> coalesce(sum(total.row_count), 0) OR batch.cents <> coalesce(sum(total.cents), 0)"
-    )
+    wrong = connection.execute(sql.BATCHES_OUT_OF_TOTALS)
     return [
         f"the ledger is damaged: the states of batch {name} do not add up to its control totals" for (name,) in wrong
     ]
@@ -132,9 +129,7 @@ def _check_rows(store: Store, connection: sqlite3.Connection, replay: Replay) ->
     weights: Counter[int] = Counter()
     line_weights: Counter[int] = Counter()
     wrong = 0
-    for identity, line, state, direction, amount, reasons, seal in connection.execute(
-        "SELECT id, line, state, direction, amount_cents, reasons, seal FROM row ORDER BY id"
-    ):
+    for identity, line, state, direction, amount, reasons, seal in connection.execute(sql.ALL_ROWS):
         batch, row = identity >> ROWS_BITS, identity & ROW_MASK
         states = replay.states.get(batch, b"")
         sealed = state != REJECTED or seal == store.keys.seal_values("rejected", (identity, line, amount, reasons))
@@ -148,16 +143,11 @@ def _check_rows(store: Store, connection: sqlite3.Connection, replay: Replay) ->
         line_weights[batch] += row * (line or 0)
     stored = {
         (batch, state, direction): (count, amount)
-        for batch, state, direction, count, amount in connection.execute(
-            "SELECT batch, state, direction, row_count, cents FROM total WHERE row_count <> 0 OR cents <> 0"
-        )
+        for batch, state, direction, count, amount in connection.execute(sql.ALL_TOTALS)
     }
     if stored != {key: (count, cents[key]) for key, count in counts.items()}:
         problems.append("the ledger is damaged: the control totals by state differ from the rows")
-    for batch, name, digest, rows, total, *about in connection.execute(
-        "SELECT id, name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason,"
-        " environment FROM batch"
-    ):
+    for batch, name, digest, rows, total, *about in connection.execute(sql.ALL_BATCHES):
         told = replay.registered.get(batch)
         seen = {"name": name, "digest": digest.hex(), "rows": rows, "cents": total, "weight": str(weights[batch])}
         seen |= {"line weight": str(line_weights[batch]), "about": about}
@@ -168,24 +158,17 @@ def _check_rows(store: Store, connection: sqlite3.Connection, replay: Replay) ->
 
 def _check_runs(connection: sqlite3.Connection, replay: Replay) -> list[str]:
     """Hold the runs against the history."""
-    stored = {
-        run: values
-        for run, *values in connection.execute("SELECT id, batch, who, started_at, finished_at, stopped FROM run")
-    }
+    stored = {run: values for run, *values in connection.execute(sql.ALL_RUNS)}
     return [] if stored == replay.runs else ["the ledger is damaged: its runs are not those of its history"]
 
 
 def _check_attempts(store: Store, connection: sqlite3.Connection) -> list[str]:
     """Find rows whose latest attempt does not repeat their state, and attempts that were changed."""
-    wrong = connection.execute(
-        "SELECT count(*) FROM row LEFT JOIN attempt ON attempt.id = row.id"  # noqa: S608
-        f" WHERE row.state <> {REJECTED} AND coalesce(attempt.state, {PENDING}) <> row.state"
-    ).fetchone()[0]
+    wrong = connection.execute(sql.ROWS_UNLIKE_ATTEMPTS).fetchone()[0]
     problems = [f"the ledger is damaged: {wrong} rows differ from their latest attempt"] if wrong else []
     changed = 0
     for *values, seal in connection.execute(
-        "SELECT id, sent_at, state, finished_at, http_status, response_code, message, gateway_reference, reason, seal"
-        " FROM attempt WHERE state <> ?",
+        sql.ALL_ENDED_ATTEMPTS,
         (SENDING,),
     ):
         changed += seal != store.keys.seal_values("attempt", tuple(values))
@@ -194,21 +177,12 @@ def _check_attempts(store: Store, connection: sqlite3.Connection) -> list[str]:
 
 def _check_chunks(store: Store, connection: sqlite3.Connection) -> list[str]:
     """Find payloads that can't be read, and such as are not there exactly as long as a row may still be sent."""
-    states = ", ".join(map(str, OPEN))
     problems = []
-    wrong = connection.execute(
-        "SELECT count(*) FROM chunk LEFT JOIN"  # noqa: S608
-        f" (SELECT chunk, sum(state IN ({states})) AS open FROM row WHERE chunk IS NOT NULL GROUP BY chunk) AS held"
-        " ON held.chunk = chunk.id WHERE chunk.open_rows <> coalesce(held.open, -1)"
-        " OR (chunk.open_rows > 0) <> EXISTS (SELECT 1 FROM body WHERE body.chunk = chunk.id)"
-        " OR NOT EXISTS (SELECT 1 FROM detail WHERE detail.chunk = chunk.id)"
-    ).fetchone()[0]
+    wrong = connection.execute(sql.CHUNKS_UNLIKE_ROWS).fetchone()[0]
     if wrong:
         problems.append(f"the ledger is damaged: {wrong} chunks of payloads do not fit their rows")
     for kind, table in (("bodies", "body"), ("details", "detail")):
-        for chunk, batch, sealed in connection.execute(
-            f"SELECT chunk.id, chunk.batch, {table}.sealed FROM {table} JOIN chunk ON chunk.id = {table}.chunk"  # noqa: S608
-        ):
+        for chunk, batch, sealed in connection.execute(sql.payloads(table)):
             try:
                 unseal_texts(store.keys, place_of(kind, batch, chunk), sealed)
             except LedgerDamaged as error:

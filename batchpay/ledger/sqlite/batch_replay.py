@@ -14,6 +14,7 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
+from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.encoding import ROW_MASK, id_range
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.sqlite.transitions import PENDING, REJECTED
@@ -35,16 +36,12 @@ def check_batch(store: Store, batch: int) -> None:
 
 def _replay(store: Store, connection: sqlite3.Connection, batch: int) -> Replay:
     """Follow the chain from the batch's registration to the ledger's last event, which its witness knows."""
-    first = connection.execute(
-        "SELECT number FROM event WHERE kind = 'registered' AND kind <> 'progress' AND batch = ?", (batch,)
-    ).fetchone()
+    first = connection.execute(sql.REGISTRATION, (batch,)).fetchone()
     if first is None:
         raise LedgerDamaged("the ledger is damaged: its history does not know the batch")
-    before = connection.execute("SELECT mac FROM event WHERE number = ?", (first[0] - 1,)).fetchone()
+    before = connection.execute(sql.MAC_OF_EVENT, (first[0] - 1,)).fetchone()
     mac_before, expected, replay = before[0] if before else FIRST_MAC, first[0], Replay()
-    for *event, mac in connection.execute(
-        "SELECT number, at, batch, kind, who, why, detail, mac FROM event WHERE number >= ? ORDER BY number", first
-    ):
+    for *event, mac in connection.execute(sql.EVENTS_FROM, first):
         number, _, of_batch, kind, who, why, detail = event
         if number != expected or mac != event_mac(store.keys, mac_before, event):
             raise LedgerDamaged(f"the ledger is damaged: the history's chain breaks at event {expected}")
@@ -66,7 +63,7 @@ def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) ->
     counts: Counter[tuple[int, int]] = Counter()
     cents: Counter[tuple[int, int]] = Counter()
     found = connection.execute(
-        "SELECT id, coalesce(line, 0), amount_cents, direction, state FROM row WHERE id >= ? AND id < ? ORDER BY id",
+        sql.ROWS_OF_BATCH,
         id_range(batch),
     )
     while some := found.fetchmany(_ROWS_AT_ONCE):
@@ -83,8 +80,7 @@ def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) ->
         for kind, amount in zip(kinds, amounts, strict=True):
             cents[kind] += amount
     name, digest, row_count, total, *about = connection.execute(
-        "SELECT name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason,"
-        " environment FROM batch WHERE id = ?", (batch,)
+        sql.BATCH_AS_REGISTERED, (batch,)
     ).fetchone()  # fmt: skip
     seen: dict[str, Any] = {"name": name, "digest": digest.hex(), "rows": row_count, "cents": total, "about": about}
     seen |= {"weight": str(weight), "line weight": str(line_weight)}
@@ -94,7 +90,7 @@ def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) ->
     stored = {
         (state, direction): (count, amount)
         for state, direction, count, amount in connection.execute(
-            "SELECT state, direction, row_count, cents FROM total WHERE batch = ? AND (row_count <> 0 OR cents <> 0)",
+            sql.TOTALS_OF_BATCH,
             (batch,),
         )
     }
@@ -107,16 +103,14 @@ def _attempts_problem(store: Store, connection: sqlite3.Connection, batch: int) 
     """Look at what stands behind the rows that would be sent, and those that were not to be: attempts and seals."""
     first, end = id_range(batch)
     differing = connection.execute(
-        "SELECT count(*) FROM row LEFT JOIN attempt ON attempt.id = row.id WHERE row.id >= ? AND row.id < ?"
-        " AND row.state <> ? AND coalesce(attempt.state, ?) <> row.state",
+        sql.ROWS_UNLIKE_ATTEMPTS_OF_BATCH,
         (first, end, REJECTED, PENDING),
     ).fetchone()[0]
     if differing:
         return f"{differing} rows differ from their latest attempt"
     for kind, statement, state in (
-        ("attempt", "SELECT id, sent_at, state, finished_at, http_status, response_code, message, gateway_reference,"
-         " reason, seal FROM attempt WHERE id >= ? AND id < ? AND state = ?", PENDING),
-        ("rejected", "SELECT id, line, amount_cents, reasons, seal FROM row WHERE id >= ? AND id < ? AND state = ?",
+        ("attempt", sql.ATTEMPTS_IN_STATE, PENDING),
+        ("rejected", sql.REJECTED_WITH_SEALS,
          REJECTED),
     ):  # fmt: skip
         for identity, *values, seal in connection.execute(statement, (first, end, state)):

@@ -19,6 +19,7 @@ from batchpay.ledger.fingerprints import digest_numbers
 from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, place_of, seal_texts
 from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns, SignOff
 from batchpay.ledger.sqlite import plans
+from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.encoding import DIRECTION_CODES, now_ms, row_id
 from batchpay.ledger.sqlite.preconditions import translated
 from batchpay.ledger.sqlite.restoring import require_settled
@@ -45,7 +46,7 @@ class ChunkWriter:
         self._batch = batch
         self._fingerprints: list[list[int]] = [[], [], []]
         self._payment_ids: list[list[int]] = [[], []]
-        self._next_chunk: int = transaction.execute("SELECT coalesce(max(id), 0) + 1 FROM chunk").fetchone()[0]
+        self._next_chunk: int = transaction.execute(sql.NEXT_CHUNK).fetchone()[0]
 
     def add(self, ids: Sequence[int], payments: PaymentColumns) -> list[int]:
         """Write payloads and, now and then, digests; gives the chunk of each row."""
@@ -57,9 +58,9 @@ class ChunkWriter:
             rows = payments.rows[start : start + CHUNK_ROWS]
             sealed_bodies = seal_texts(self._keys, place_of("bodies", self._batch, chunk), rows, bodies, BODIES_LEVEL)
             sealed = seal_texts(self._keys, place_of("details", self._batch, chunk), rows, details, DETAILS_LEVEL)
-            self._transaction.execute("INSERT INTO chunk VALUES (?, ?, ?)", (chunk, self._batch, len(rows)))
-            self._transaction.execute("INSERT INTO body VALUES (?, ?)", (chunk, sealed_bodies))
-            self._transaction.execute("INSERT INTO detail VALUES (?, ?)", (chunk, sealed))
+            self._transaction.execute(sql.ADD_CHUNK, (chunk, self._batch, len(rows)))
+            self._transaction.execute(sql.ADD_BODY, (chunk, sealed_bodies))
+            self._transaction.execute(sql.ADD_DETAIL, (chunk, sealed))
             chunks += repeat(chunk, len(rows))
         named = [payment_id is not None for payment_id in payments.payment_ids]
         payment_ids = [payment_id for payment_id in payments.payment_ids if payment_id is not None]
@@ -74,8 +75,8 @@ class ChunkWriter:
     def write_identities(self) -> None:
         """Write the gathered digests in their own order."""
         for into, values, columns in (
-            ("INSERT OR IGNORE INTO fingerprint VALUES", "(?, ?, ?)", self._fingerprints),
-            ("INSERT OR IGNORE INTO payment_id VALUES", "(?, ?)", self._payment_ids),
+            (sql.ADD_FINGERPRINTS, "(?, ?, ?)", self._fingerprints),
+            (sql.ADD_PAYMENT_IDS, "(?, ?)", self._payment_ids),
         ):
             order = sorted(range(len(columns[0])), key=columns[0].__getitem__)
             self._transaction.insert(into, values, [list(map(column.__getitem__, order)) for column in columns])
@@ -124,7 +125,7 @@ class SqliteRegistering:
             ids, payments.lines, payments.amounts_cents, directions, chunks, payments.payees, payments.accounts,
         )  # fmt: skip
         self._transaction.insert(
-            "INSERT INTO row (id, line, amount_cents, direction, chunk, payee, account, state) VALUES",
+            sql.ADD_PENDING_ROWS,
             f"(?, ?, ?, ?, ?, ?, ?, {_PENDING})",
             columns,
         )
@@ -139,8 +140,7 @@ class SqliteRegistering:
             ids = [row_id(self._id, row) for row in rejected.rows]
             columns = list(zip(ids, rejected.lines, rejected.amounts_cents, rejected.reasons, strict=True))
             self._transaction.connection.executemany(
-                "INSERT INTO row (id, line, amount_cents, direction, state, reasons, seal) "  # noqa: S608
-                f"VALUES (?, ?, ?, 0, {_REJECTED}, ?, ?)",
+                sql.ADD_REJECTED_ROW,
                 [(*values, self._store.keys.seal_values("rejected", values)) for values in columns],
             )
         self._changes.add(_REJECTED, 0, len(ids), sum(rejected.amounts_cents))
@@ -157,9 +157,7 @@ class SqliteRegistering:
         with translated(self._store.place.ledger):
             self._chunks.write_identities()
             self._transaction.write_totals(self._changes, self._id)
-            self._transaction.execute(
-                "UPDATE batch SET row_count = ?, cents = ? WHERE id = ?", (totals.rows, totals.cents, self._id)
-            )
+            self._transaction.execute(sql.SET_CONTROL_TOTALS, (totals.rows, totals.cents, self._id))
             self._transaction.event("registered", self._id, self._who, self._new.again_reason, self._detail())
             if self._new.sign_off is not None:
                 adds = self._changes.of(_PENDING)
@@ -202,9 +200,7 @@ class SqliteRegistering:
 
     def _free_name(self) -> str:
         name = self._new.digest.hex()[:12]
-        taken = {
-            found for (found,) in self._transaction.execute("SELECT name FROM batch WHERE name GLOB ? || '*'", (name,))
-        }
+        taken = {found for (found,) in self._transaction.execute(sql.NAMES_LIKE, (name,))}
         return next(free for free in (name, *(f"{name}-{n}" for n in range(2, len(taken) + 3))) if free not in taken)
 
     def _insert_batch(self) -> int:
@@ -212,8 +208,7 @@ class SqliteRegistering:
         columns, options = json.dumps(list(new.columns)), json.dumps(new.options)
         self._about = [new.file, new.origin, columns, options, now_ms(), new.again_reason, new.environment]
         cursor = self._transaction.execute(
-            "INSERT INTO batch (name, digest, file, origin, columns, options, registered_at, again_reason, environment,"
-            " row_count, cents) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)",
+            sql.ADD_BATCH,
             (self._name, new.digest, *self._about),
         )
         return int(cursor.lastrowid or 0)
@@ -238,10 +233,7 @@ def registering(store: Store, batch: NewBatch, who: str) -> Iterator[SqliteRegis
 
 def registration_count(connection: sqlite3.Connection) -> int:
     """Count registrations and releases; see contract.Ledger."""
-    found = connection.execute(
-        "SELECT (SELECT count(*) FROM batch)"
-        " + (SELECT count(*) FROM event WHERE kind = 'released' AND kind <> 'progress')"
-    ).fetchone()
+    found = connection.execute(sql.REGISTRATION_COUNT).fetchone()
     return int(found[0])
 
 
@@ -282,7 +274,7 @@ def _release_columns(
     rejected: dict[int, int] = {}
     for position, (row, amount) in enumerate(zip(payments.rows, payments.amounts_cents, strict=True)):
         found = transaction.execute(
-            "SELECT direction FROM row WHERE id = ? AND state = ? AND amount_cents = ?",
+            sql.REJECTED_ROW,
             (row_id(batch, row), _REJECTED, amount),
         ).fetchone()
         if found:
@@ -305,8 +297,7 @@ def _release_columns(
     for index, before in enumerate(rejected.values()):
         direction = DIRECTION_CODES[chosen.directions[index]]
         transaction.execute(
-            "UPDATE row SET state = ?, reasons = NULL, seal = NULL, direction = ?, chunk = ?, payee = ?, account = ?"
-            " WHERE id = ? AND state = ?",
+            sql.RELEASE_ROW,
             (_PENDING, direction, chunks[index], chosen.payees[index], chosen.accounts[index], ids[index], _REJECTED),
         )
         changes.add(_REJECTED, before, -1, -chosen.amounts_cents[index])

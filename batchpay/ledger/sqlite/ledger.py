@@ -38,6 +38,7 @@ from batchpay.ledger.sqlite import (
     resolution,
     restoring,
 )
+from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.batch_replay import check_batch
 from batchpay.ledger.sqlite.run import SqliteRun
@@ -77,7 +78,7 @@ class SqliteLedger:
 
     def batch_count(self, environment: Environment) -> int:
         with self._store.reading() as connection:
-            found = connection.execute("SELECT count(*) FROM batch WHERE environment = ?", (environment,)).fetchone()
+            found = connection.execute(sql.COUNT_BATCHES, (environment,)).fetchone()
             return int(found[0])
 
     def find_digest(

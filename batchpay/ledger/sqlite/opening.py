@@ -26,6 +26,7 @@ from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
 from batchpay.ledger.records import AcceptedWitness, LedgerPaths
 from batchpay.ledger.sqlite import restoring, schema
+from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check_at_opening
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.encoding import now_ms
@@ -167,8 +168,8 @@ def _write_new(place: LedgerPaths, keys: Keys, machine: str | None, who: str, wh
         connection.execute("BEGIN IMMEDIATE")
         schema.migrate(connection, schema.scripts(), 0)
         meta = {"ledger id": ledger_id, "key id": keys.key_id, "probe": "0"}
-        connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
-        connection.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*event, mac))
+        connection.executemany(sql.ADD_META, meta.items())
+        connection.execute(sql.ADD_EVENT, (*event, mac))
         connection.execute("COMMIT")
     finally:
         connection.close()
@@ -195,8 +196,8 @@ def _open(
     try:
         _check_version(store, read_only=read_only)
         with store.reading() as connection:
-            meta = dict(connection.execute("SELECT name, value FROM meta"))
-            last_at = connection.execute("SELECT at FROM event ORDER BY number DESC LIMIT 1").fetchone()
+            meta = dict(connection.execute(sql.META))
+            last_at = connection.execute(sql.LAST_EVENT_AT).fetchone()
         if meta.get("key id") != keys.key_id:
             raise LedgerNotUsable(f"the key {place.key} is not the key of the ledger {place.ledger}")
         store.ledger_id = meta.get("ledger id", "")
@@ -258,7 +259,7 @@ def _probe(store: Store) -> None:
     """Write and sync for real: a full or read-only disk is met before anything is sent."""
     try:
         with store.transaction() as transaction:
-            transaction.execute("UPDATE meta SET value = ? WHERE name = 'probe'", (str(now_ms()),))
+            transaction.execute(sql.PROBE, (str(now_ms()),))
     except LedgerMissing:
         raise
     except BatchpayError as error:

@@ -8,23 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from batchpay.ledger.records import PayeeFacts
+from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.encoding import id_range
 from batchpay.ledger.sqlite.store import Store, Transaction
-from batchpay.ledger.states import STATE_CODES
-from batchpay.payment import Environment, State
-
-_REMEMBER = f"""
-INSERT INTO paid (payee, account, batch, row_count, cents)
-SELECT payee, account, ?, count(*), sum(amount_cents) FROM row
-WHERE id >= ? AND id < ? AND state = {STATE_CODES[State.ACCEPTED]} AND payee IS NOT NULL AND account IS NOT NULL
-GROUP BY payee, account
-ON CONFLICT (payee, account, batch) DO UPDATE SET row_count = excluded.row_count, cents = excluded.cents
-"""  # noqa: S608
+from batchpay.payment import Environment
 
 
 def remember_payees(transaction: Transaction, batch: int) -> None:
     """Bring the memory of one batch up to date; doing it again changes nothing. Accepted rows stay accepted."""
-    transaction.execute(_REMEMBER, (batch, *id_range(batch)))
+    transaction.execute(sql.REMEMBER_PAYEES, (batch, *id_range(batch)))
 
 
 def payee_facts(
@@ -33,17 +25,12 @@ def payee_facts(
     counts: dict[bytes, list[int]] = {}
     accounts: dict[bytes, set[bytes]] = {}
     with store.reading() as connection:
-        others = connection.execute(
-            "SELECT id FROM batch WHERE environment = ? AND digest <> ?", (environment, exclude_digest or b"")
-        ).fetchall()
+        others = connection.execute(sql.BATCHES_BUT, (environment, exclude_digest or b"")).fetchall()
         counted = {number for (number,) in others}
-        connection.execute("CREATE TEMP TABLE wanted (payee BLOB)")
+        connection.execute(sql.MAKE_WANTED_PAYEES)
         # In the order of the keys, so that the walk through the table goes one way.
-        connection.executemany("INSERT INTO wanted VALUES (?)", ((payee,) for payee in sorted(set(payees))))
-        for payee, account, batch, rows, cents in connection.execute(
-            "SELECT paid.payee, account, batch, row_count, cents"
-            " FROM wanted CROSS JOIN paid ON paid.payee = wanted.payee"
-        ):
+        connection.executemany(sql.ADD_WANTED_PAYEE, ((payee,) for payee in sorted(set(payees))))
+        for payee, account, batch, rows, cents in connection.execute(sql.PAID_TO_WANTED):
             if batch in counted:
                 count = counts.setdefault(payee, [0, 0])
                 count[0] += rows

@@ -6,21 +6,19 @@ import json
 
 from batchpay.errors import FileRefused, LedgerNotUsable
 from batchpay.ledger.records import SignOff
+from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.payment import Totals
 from batchpay.text import instant
 
 PLAN_USED = "plan used"
-_USED = (
-    "SELECT batch.name, detail FROM event JOIN batch ON batch.id = event.batch WHERE kind = ? AND kind <> 'progress'"
-)
 
 
 def record(transaction: Transaction, batch: int, who: str, sign_off: SignOff, adds: Totals) -> None:
     """Use a plan up, in the transaction of what it lets through; raises where that is not what was approved."""
     if adds != sign_off.adds:
         raise LedgerNotUsable("what is to be recorded is not what the plan approved; nothing was recorded")
-    for name, detail in transaction.execute(_USED, (PLAN_USED,)):
+    for name, detail in transaction.execute(sql.PLANS_USED, (PLAN_USED,)):
         if json.loads(detail)["plan"] == sign_off.plan:
             raise FileRefused(f"this plan was used already, for batch {name}")
     approvals = [{"who": approval.who, "at": instant(approval.at)} for approval in sign_off.approvals]
@@ -48,7 +46,7 @@ def record_alone(store: Store, batch: int, who: str, sign_off: SignOff) -> None:
 
 def batch_of_plan(store: Store, plan: str) -> str | None:
     with store.reading() as connection:
-        for name, detail in connection.execute(_USED, (PLAN_USED,)):
+        for name, detail in connection.execute(sql.PLANS_USED, (PLAN_USED,)):
             if json.loads(detail)["plan"] == plan:
                 return str(name)
     return None
@@ -58,8 +56,7 @@ def approvers(store: Store, batch: int) -> int:
     cleared = 0
     with store.reading() as connection:
         for kind, detail in connection.execute(
-            "SELECT kind, detail FROM event WHERE batch = ? AND kind IN (?, ?, ?) AND kind <> 'progress'"
-            " ORDER BY number",
+            sql.LET_THROUGH,
             (batch, "registered", "released", PLAN_USED),
         ):
             if kind != PLAN_USED:

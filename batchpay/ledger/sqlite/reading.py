@@ -12,18 +12,12 @@ from typing import Any
 from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow, RowColumns
+from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.encoding import DIRECTIONS, ROW_MASK, id_range, maybe_datetime, to_datetime
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import STATE_CODES, STATES
 from batchpay.payment import Answer, Direction, Environment, State, Totals
 
-_BATCH = (
-    "SELECT batch.id, name, digest, file, origin, environment, columns, registered_at, row_count, cents, again_reason,"
-    " options, run.started_at, run.finished_at, run.stopped,"
-    " (SELECT detail FROM event WHERE kind = 'finished' AND kind <> 'progress' AND event.batch = batch.id"
-    " ORDER BY number DESC LIMIT 1)"
-    " FROM batch LEFT JOIN run ON run.id = (SELECT max(id) FROM run WHERE run.batch = batch.id)"
-)
 _COLUMNS = tuple(field.name for field in fields(RowColumns))
 _ROWS_AT_ONCE = 256
 """Few enough to stay in the processor's cache."""
@@ -37,9 +31,7 @@ def _summary(connection: sqlite3.Connection, found: tuple[Any, ...]) -> BatchSum
     started, finished, stopped, end = run
     by_state = dict.fromkeys(State, Totals())
     by_direction = {direction.value: Totals() for direction in Direction}
-    for state, direction, count, sum_cents in connection.execute(
-        "SELECT state, direction, row_count, cents FROM total WHERE batch = ?", (identity,)
-    ):
+    for state, direction, count, sum_cents in connection.execute(sql.TOTALS, (identity,)):
         by_state[STATES[state]] += Totals(count, sum_cents)
         if STATES[state] is not State.REJECTED:
             by_direction[DIRECTIONS[direction]] += Totals(count, sum_cents)
@@ -58,14 +50,14 @@ def _summary(connection: sqlite3.Connection, found: tuple[Any, ...]) -> BatchSum
 
 def batches(store: Store) -> list[BatchSummary]:
     with store.reading() as connection:
-        found = connection.execute(f"{_BATCH} ORDER BY batch.id DESC").fetchall()
+        found = connection.execute(f"{sql.BATCH} ORDER BY batch.id DESC").fetchall()
         return [_summary(connection, one) for one in found]
 
 
 def find_digest(store: Store, digest: bytes, environment: Environment, again_reason: str | None) -> BatchSummary | None:
     with store.reading() as connection:
         found = connection.execute(
-            f"{_BATCH} WHERE digest = ? AND environment = ? AND again_reason IS coalesce(?, again_reason)"
+            f"{sql.BATCH} WHERE digest = ? AND environment = ? AND again_reason IS coalesce(?, again_reason)"
             " ORDER BY batch.id DESC LIMIT 1",
             (digest, environment, again_reason),
         ).fetchone()
@@ -76,15 +68,16 @@ def find(store: Store, reference: str | None, environment: Environment | None) -
     with store.reading() as connection:
         if reference is None:
             found = connection.execute(
-                f"{_BATCH} WHERE environment = coalesce(?, environment) ORDER BY batch.id DESC LIMIT 1", (environment,)
+                f"{sql.BATCH} WHERE environment = coalesce(?, environment) ORDER BY batch.id DESC LIMIT 1",
+                (environment,),
             ).fetchall()
             if not found:
                 raise WrongUse(f"the ledger holds no {f'{environment} ' if environment else ''}batch yet")
         else:
-            found = connection.execute(f"{_BATCH} WHERE name = ?", (reference,)).fetchall()
+            found = connection.execute(f"{sql.BATCH} WHERE name = ?", (reference,)).fetchall()
             if not found and reference:
                 found = connection.execute(
-                    f"{_BATCH} WHERE substr(name, 1, length(?)) = ? LIMIT 2", (reference, reference)
+                    f"{sql.BATCH} WHERE substr(name, 1, length(?)) = ? LIMIT 2", (reference, reference)
                 ).fetchall()
             if not found:
                 raise WrongUse(f"no batch is called {reference}")
@@ -96,7 +89,7 @@ def find(store: Store, reference: str | None, environment: Environment | None) -
 def batch_number(store: Store, name: str) -> tuple[int, bytes]:
     """Give a batch's number and digest by its name; raises WrongUse."""
     with store.reading() as connection:
-        found = connection.execute("SELECT id, digest FROM batch WHERE name = ?", (name,)).fetchone()
+        found = connection.execute(sql.BATCH_BY_NAME, (name,)).fetchone()
     if not found:
         raise WrongUse(f"no batch is called {name}")
     return int(found[0]), found[1]
@@ -105,7 +98,7 @@ def batch_number(store: Store, name: str) -> tuple[int, bytes]:
 def last_event_at(store: Store, batch: int) -> datetime:
     """Look at all that seldom happens; a run's progress lies between its start and its end."""
     with store.reading() as connection:
-        found = connection.execute("SELECT max(at) FROM event WHERE batch = ? AND kind <> 'progress'", (batch,))
+        found = connection.execute(sql.LAST_EVENT_OF_BATCH, (batch,))
         return to_datetime(found.fetchone()[0])
 
 
@@ -124,14 +117,10 @@ def rows(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[L
 def row_columns(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[RowColumns]:
     number, _ = batch_number(store, batch)
     wanted = [STATE_CODES[state] for state in (State if states is None else states) if state is not State.REJECTED]
-    marks = ", ".join("?" * len(wanted))
     with store.reading() as connection:
         details = _Details(store, connection, number)
         found = connection.execute(
-            "SELECT row.id, line, row.state, amount_cents, direction, attempts, chunk, sent_at, finished_at,"  # noqa: S608
-            " http_status, response_code, message, gateway_reference, reason"
-            " FROM row LEFT JOIN attempt ON attempt.id = row.id"
-            f" WHERE row.id >= ? AND row.id < ? AND row.state IN ({marks}) ORDER BY row.id",
+            sql.rows_in(len(wanted)),
             (*id_range(number), *wanted),
         )
         while some := found.fetchmany(_ROWS_AT_ONCE):
@@ -171,7 +160,7 @@ class _Details:
 
 
 def _details(store: Store, connection: sqlite3.Connection, batch: int, chunk: int) -> dict[int, bytes]:
-    sealed = connection.execute("SELECT sealed FROM detail WHERE chunk = ?", (chunk,)).fetchone()
+    sealed = connection.execute(sql.DETAIL, (chunk,)).fetchone()
     if not sealed:
         raise LedgerDamaged(f"the ledger is damaged: the details of chunk {chunk} are not there")
     return unseal_texts(store.keys, place_of("details", batch, chunk), sealed[0])
@@ -181,26 +170,25 @@ def rejected(store: Store, batch: str) -> Iterator[RejectedRow]:
     number, _ = batch_number(store, batch)
     with store.reading() as connection:
         found = connection.execute(
-            "SELECT id, line, amount_cents, reasons FROM row WHERE id >= ? AND id < ? AND state = ? ORDER BY id",
+            sql.REJECTED_ROWS,
             (*id_range(number), STATE_CODES[State.REJECTED]),
         )
         for identity, line, cents, reasons in found:
             yield RejectedRow(identity & ROW_MASK, line, cents, tuple(reasons.split()))
 
 
-_EVENT = "SELECT number, at, batch.name, kind, who, why, detail FROM event LEFT JOIN batch ON batch.id = event.batch"
-
-
 def events(store: Store, batch: str | None) -> Iterator[Event]:
     number = None if batch is None else batch_number(store, batch)[0]
     with store.reading() as connection:
-        for row in connection.execute(f"{_EVENT} WHERE ?1 IS NULL OR event.batch = ?1 ORDER BY number", (number,)):
+        for row in connection.execute(
+            f"{sql.NAMED_EVENTS} WHERE ?1 IS NULL OR event.batch = ?1 ORDER BY number", (number,)
+        ):
             yield _event(row)
 
 
 def latest_event(store: Store, kind: str) -> Event | None:
     with store.reading() as connection:
-        latest = f"{_EVENT} WHERE kind = ? AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
+        latest = f"{sql.NAMED_EVENTS} WHERE kind = ? AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
         row = connection.execute(latest, (kind,)).fetchone()
     return _event(row) if row else None
 

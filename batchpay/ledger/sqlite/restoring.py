@@ -11,6 +11,7 @@ import sqlite3
 
 from batchpay.errors import WaitingForPerson, WrongUse
 from batchpay.ledger.records import AcceptedWitness, LostWindow
+from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.encoding import to_datetime
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, SENDING, Mover
@@ -18,8 +19,6 @@ from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, SENDING, Mover
 RESTORED_REASON = "the ledger was accepted without its witness: payments made since may be unknown to it"
 ACCEPTED = "witness accepted"
 SETTLED = "lost window settled"
-_LAST = "SELECT number, at FROM event ORDER BY number DESC LIMIT 1"
-_LATEST = "SELECT kind, detail FROM event WHERE kind IN (?, ?) AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
 
 
 def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
@@ -35,8 +34,8 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
     if record is not None and of_this_ledger and record.machine is not None:
         store.machine = record.machine
     with store.transaction() as transaction:
-        last, at = transaction.execute(_LAST).fetchone()
-        for (batch,) in transaction.execute("SELECT id FROM batch ORDER BY id").fetchall():
+        last, at = transaction.execute(sql.LAST_EVENT).fetchone()
+        for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():
             mover = Mover(transaction, batch, "doubted", who, RESTORED_REASON)
             for state in (PENDING, SENDING):
                 for row in mover.ids_in(state):
@@ -78,7 +77,7 @@ def open_lost_window(connection: sqlite3.Connection) -> LostWindow | None:
 
     An acceptance by an earlier version did not write down what was lost; it holds nothing back.
     """
-    kind, detail = connection.execute(_LATEST, (ACCEPTED, SETTLED)).fetchone() or (SETTLED, "{}")
+    kind, detail = connection.execute(sql.LAST_OF_KINDS, (ACCEPTED, SETTLED)).fetchone() or (SETTLED, "{}")
     known = json.loads(detail)
     if kind == SETTLED or "since" not in known:
         return None

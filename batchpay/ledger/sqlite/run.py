@@ -13,6 +13,7 @@ from typing import Any
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import PendingPayment
+from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.encoding import ROW_MASK, id_range, now_ms, row_id
 from batchpay.ledger.sqlite.payee_history import remember_payees
 from batchpay.ledger.sqlite.preconditions import translated
@@ -71,17 +72,15 @@ class SqliteRun:
             recovering.note_attempt(row, IN_DOUBT, RECOVERED_REASON, at=None)
         recovering.finish()
 
-        transaction.execute("UPDATE batch SET token = ? WHERE id = ?", (self._token, self._batch))
-        run = transaction.execute(
-            "INSERT INTO run (batch, who, started_at) VALUES (?, ?, ?)", (self._batch, self._who, at)
-        ).lastrowid
+        transaction.execute(sql.TAKE_BATCH, (self._token, self._batch))
+        run = transaction.execute(sql.ADD_RUN, (self._batch, self._who, at)).lastrowid
         transaction.event("started", self._batch, self._who, self._why, {"run": run, "at": at, "process": os.getpid()})
         return len(found), int(run or 0)
 
     def _merge(self, transaction: Transaction, merging: Mover, spilled: Spilled, at: int) -> bool:
         """Take over a spilled outcome, if its row is still in the very attempt it belongs to."""
         still = transaction.execute(
-            "SELECT 1 FROM row WHERE id = ? AND state = ? AND attempts = ?",
+            sql.ROW_IN_ATTEMPT,
             (row_id(self._batch, spilled.row), SENDING, spilled.attempt),
         ).fetchone()
         try:
@@ -103,8 +102,7 @@ class SqliteRun:
         _, end = id_range(self._batch)
         with self._read_turn, translated(self._store.place.ledger):
             found = self._reader.execute(
-                f"SELECT id, attempts, chunk FROM row WHERE id > ? AND id < ? AND state = {PENDING}"  # noqa: S608
-                " ORDER BY id LIMIT ?",
+                sql.PENDING_ROWS,
                 (self._claimed_to, end, limit),
             ).fetchall()
             claimed = [
@@ -118,7 +116,7 @@ class SqliteRun:
     def _body(self, chunk: int, row: int) -> bytes:
         bodies = self._bodies.get(chunk)
         if bodies is None:
-            found = self._reader.execute("SELECT sealed FROM body WHERE chunk = ?", (chunk,)).fetchone()
+            found = self._reader.execute(sql.BODY, (chunk,)).fetchone()
             if not found:
                 raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its body is not there")
             bodies = unseal_texts(self._store.keys, place_of("bodies", self._batch, chunk), found[0])
@@ -173,10 +171,10 @@ class SqliteRun:
         try:
             with self._store.transaction() as transaction:
                 self._check_token(transaction)
-                transaction.execute("UPDATE batch SET token = NULL WHERE id = ?", (self._batch,))
+                transaction.execute(sql.LEAVE_BATCH, (self._batch,))
                 remember_payees(transaction, self._batch)
                 at = now_ms()
-                transaction.execute("UPDATE run SET finished_at = ?, stopped = ? WHERE id = ?", (at, stopped, self._id))
+                transaction.execute(sql.END_RUN, (at, stopped, self._id))
                 detail: dict[str, Any] = {"run": self._id, "at": at}
                 if held_back is not None and held_back.rows:
                     detail["held back"] = [held_back.rows, held_back.cents]
@@ -198,6 +196,6 @@ class SqliteRun:
             raise LedgerNotUsable(self._dead)
 
     def _check_token(self, transaction: Transaction) -> None:
-        held = transaction.execute("SELECT token FROM batch WHERE id = ?", (self._batch,)).fetchone()
+        held = transaction.execute(sql.HOLDER_OF_BATCH, (self._batch,)).fetchone()
         if not held or held[0] != self._token:
             raise LedgerNotUsable("another run has taken the batch over; this one sends nothing more")

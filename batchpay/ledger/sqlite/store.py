@@ -24,6 +24,7 @@ from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.records import LedgerPaths
+from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.encoding import now_ms
 from batchpay.ledger.sqlite.preconditions import FOREIGN, translate, translated
 from batchpay.ledger.sqlite.witness import Witness, WitnessRecord
@@ -289,22 +290,21 @@ class Transaction:
         """Write changes of totals; a count below zero is refused by the table and undoes the transaction."""
         for state, direction, rows, cents in changes.changes():
             updated = self.execute(
-                "UPDATE total SET row_count = row_count + ?, cents = cents + ?"
-                " WHERE batch = ? AND state = ? AND direction = ?",
+                sql.ADD_TO_TOTAL,
                 (rows, cents, batch, state, direction),
             )
             if updated.rowcount == 0:
-                self.execute("INSERT INTO total VALUES (?, ?, ?, ?, ?)", (batch, state, direction, rows, cents))
+                self.execute(sql.ADD_TOTAL, (batch, state, direction, rows, cents))
 
     def event(self, kind: str, batch: int | None, who: str, why: str | None, detail: dict[str, Any]) -> None:
         """Append a line to the history, chained to the one before."""
-        number, before = self.execute("SELECT number, mac FROM event ORDER BY number DESC LIMIT 1").fetchone() or (
+        number, before = self.execute(sql.LAST_MAC).fetchone() or (
             0,
             FIRST_MAC,
         )
         event = (number + 1, now_ms(), batch, kind, who, why, event_text(detail))
         mac = event_mac(self._store.keys, before, event)
-        self.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*event, mac))
+        self.execute(sql.ADD_EVENT, (*event, mac))
         self._last = WitnessRecord(self._store.ledger_id, number + 1, mac, self._store.machine)
 
     def commit(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.encoding import ROW_MASK, row_id
 from batchpay.ledger.sqlite.store import Transaction
 from batchpay.ledger.states import STATE_CODES, STATES, IllegalMove, require, require_outcome, require_person
@@ -29,36 +30,6 @@ IN_DOUBT = STATE_CODES[State.IN_DOUBT]
 OPEN = (PENDING, SENDING, IN_DOUBT)
 """States from which a row may still be sent: its body is kept."""
 
-_MOVE = (
-    "UPDATE row SET state = ?, reasons = ?, seal = ? WHERE id = ? AND state = ?"
-    " RETURNING amount_cents, direction, chunk"
-)
-_IDS = "IN (SELECT value FROM json_each(?))"
-# Each row fetched, and each statement, frees Python's lock, which a thread that sends may then keep: so a whole group
-# is read as one text, and written by few statements.
-_GRANTABLE = (
-    f"SELECT json_group_array(json_array(id, amount_cents, direction, attempts)) FROM row WHERE id {_IDS}"  # noqa: S608
-    f" AND state = {PENDING}"
-    f" AND NOT EXISTS (SELECT 1 FROM attempt WHERE attempt.id = row.id AND attempt.state <> {PENDING})"
-)
-_GRANT = f"UPDATE row SET state = {SENDING}, attempts = attempts + 1 WHERE id {_IDS} AND state = {PENDING}"  # noqa: S608
-_BEGIN_ATTEMPTS = (
-    f"INSERT INTO attempt (id, state, sent_at) SELECT value, {SENDING}, ? FROM json_each(?) WHERE true"  # noqa: S608
-    f" ON CONFLICT (id) DO UPDATE SET"
-    f" state = {SENDING}, sent_at = excluded.sent_at, finished_at = NULL, http_status = NULL, response_code = NULL,"
-    " message = NULL, gateway_reference = NULL, reason = NULL, seal = NULL"
-)
-_BEING_SENT = (
-    "SELECT json_group_array(json_array(row.id, amount_cents, direction, chunk, attempt.id, sent_at)) FROM row"  # noqa: S608
-    f" LEFT JOIN attempt ON attempt.id = row.id AND attempt.state = {SENDING}"
-    f" WHERE row.id {_IDS} AND row.state = {SENDING}"
-)
-_END = f"UPDATE row SET state = ?, reasons = NULL, seal = NULL WHERE id {_IDS} AND state = {SENDING}"  # noqa: S608
-_END_ATTEMPTS = (
-    "UPDATE attempt SET state = ended.column2, finished_at = ended.column3, http_status = ended.column4,"
-    " response_code = ended.column5, message = ended.column6, gateway_reference = ended.column7,"
-    " reason = ended.column8, seal = ended.column9"
-)
 _ENDED = f"ended WHERE attempt.id = ended.column1 AND attempt.state = {SENDING}"
 _NINE = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ROWS_A_STATEMENT = 100
@@ -88,7 +59,7 @@ class Mover:
         if after == REJECTED:
             self._require_unsent(identity)
         seal = self._seal_of_rejected(identity, reasons) if reasons is not None else None
-        found = self._transaction.execute(_MOVE, (after, reasons, seal, identity, before)).fetchall()
+        found = self._transaction.execute(sql.MOVE_ROW, (after, reasons, seal, identity, before)).fetchall()
         if not found:
             return False
         cents, direction, chunk = found[0]
@@ -103,7 +74,7 @@ class Mover:
         require(self._event, PENDING, SENDING)
         identities = {row_id(self._batch, row): row for row in rows}
         granted: dict[int, int] = {}
-        for identity, cents, direction, attempts in self._group(_GRANTABLE, list(identities)):
+        for identity, cents, direction, attempts in self._group(sql.GRANTABLE, list(identities)):
             row = identities.pop(identity)
             granted[row] = attempts + 1
             self._changes.move(PENDING, SENDING, direction, cents)
@@ -111,8 +82,8 @@ class Mover:
             self._refuse_contradiction(identity)
         if granted:
             ids = json.dumps([row_id(self._batch, row) for row in granted])
-            self._all(len(granted), _GRANT, (ids,))
-            self._all(len(granted), _BEGIN_ATTEMPTS, (at, ids))
+            self._all(len(granted), sql.GRANT, (ids,))
+            self._all(len(granted), sql.BEGIN_ATTEMPTS, (at, ids))
             self._moved[SENDING].extend(granted)
         return granted
 
@@ -121,7 +92,7 @@ class Mover:
         proved = {row_id(self._batch, row): (row, outcome) for row, outcome in outcomes}
         ended: defaultdict[int, list[int]] = defaultdict(list)
         attempts: list[tuple[int | str | bytes | None, ...]] = []
-        for identity, cents, direction, chunk, attempt, sent_at in self._group(_BEING_SENT, list(proved)):
+        for identity, cents, direction, chunk, attempt, sent_at in self._group(sql.BEING_SENT, list(proved)):
             row, outcome = proved[identity]
             require_outcome(self._event, outcome)
             if attempt is None:
@@ -136,11 +107,11 @@ class Mover:
                 self._closed[chunk] += 1
             self._moved[state].append(row)
         for state, identities in ended.items():
-            self._all(len(identities), _END, (state, json.dumps(identities)))
+            self._all(len(identities), sql.END_SENDING, (state, json.dumps(identities)))
         for start in range(0, len(attempts), _ROWS_A_STATEMENT):
             some = attempts[start : start + _ROWS_A_STATEMENT]
             values = ", ".join(repeat(_NINE, len(some)))
-            self._all(len(some), f"{_END_ATTEMPTS} FROM (VALUES {values}) AS {_ENDED}", tuple(chain(*some)))
+            self._all(len(some), f"{sql.END_ATTEMPTS} FROM (VALUES {values}) AS {_ENDED}", tuple(chain(*some)))
         return {proved[identity][0] for identities in ended.values() for identity in identities}
 
     def _group(self, statement: str, identities: list[int]) -> list[list[Any]]:
@@ -161,26 +132,21 @@ class Mover:
         """Record on a row's attempt what became of it other than by an answer."""
         identity = row_id(self._batch, row)
         found = self._transaction.execute(
-            "SELECT sent_at, finished_at, http_status, response_code, message, gateway_reference"
-            " FROM attempt WHERE id = ?",
+            sql.ATTEMPT,
             (identity,),
         ).fetchone()
         sent, finished, *answer, known = found or (None,) * 6
         end = (state, at or finished, *answer, reference or known, reason)
         self._transaction.execute(
-            "INSERT INTO attempt (id, state, finished_at, http_status, response_code, message, gateway_reference,"
-            " reason, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state,"
-            " finished_at = excluded.finished_at, gateway_reference = excluded.gateway_reference,"
-            " reason = excluded.reason, seal = excluded.seal",
+            sql.NOTE_ATTEMPT,
             (identity, *end, self._keys.seal_values("attempt", (identity, sent, *end))),
         )
 
     def ids_in(self, state: int) -> list[int]:
         """Rows of the batch in a state, in file order."""
         first, end = row_id(self._batch, 0), row_id(self._batch + 1, 0)
-        # The literal lets SQLite use the partial index on rows in sending.
         found = self._transaction.execute(
-            f"SELECT id FROM row WHERE id >= ? AND id < ? AND state = {int(state)} ORDER BY id",  # noqa: S608
+            sql.ids_in(state),
             (first, end),
         )
         return [identity & ROW_MASK for (identity,) in found]
@@ -192,24 +158,22 @@ class Mover:
         """
         self._transaction.write_totals(self._changes, self._batch)
         for chunk, rows in self._closed.items():
-            left = self._transaction.execute(
-                "UPDATE chunk SET open_rows = open_rows - ? WHERE id = ? RETURNING open_rows", (rows, chunk)
-            ).fetchall()
+            left = self._transaction.execute(sql.CLOSE_ROWS, (rows, chunk)).fetchall()
             if not left:
                 raise LedgerDamaged(f"the ledger is damaged: chunk {chunk} is not there")
             if left[0][0] == 0:
-                self._transaction.execute("DELETE FROM body WHERE chunk = ?", (chunk,))
+                self._transaction.execute(sql.ERASE_BODY, (chunk,))
         detail = {STATES[state].value: write_ranges(rows) for state, rows in self._moved.items()} | more
         if detail:
             self._transaction.event(self._event, self._batch, self._who, self._why, detail)
 
     def _seal_of_rejected(self, identity: int, reasons: str) -> bytes:
-        found = self._transaction.execute("SELECT line, amount_cents FROM row WHERE id = ?", (identity,)).fetchone()
+        found = self._transaction.execute(sql.REJECTED_FACTS, (identity,)).fetchone()
         return self._keys.seal_values("rejected", (identity, *(found or ()), reasons))
 
     def _require_unsent(self, identity: int) -> None:
         found = self._transaction.execute(
-            f"SELECT 1 FROM attempt WHERE id = ? AND state <> {PENDING}",  # noqa: S608
+            sql.ATTEMPT_NOT_PENDING,
             (identity,),
         ).fetchone()
         if found:
@@ -218,7 +182,7 @@ class Mover:
     def _refuse_contradiction(self, identity: int) -> None:
         """Stop where the row says pending and its attempt says otherwise: never send on one damaged byte."""
         found = self._transaction.execute(
-            f"SELECT 1 FROM row WHERE id = ? AND state = {PENDING}",  # noqa: S608
+            sql.ROW_IS_PENDING,
             (identity,),
         ).fetchone()
         if found:

@@ -1,0 +1,244 @@
+# ruff: noqa: S608 - what stands in braces are codes of states and names of tables, our own words
+"""Every statement that the SQLite ledger runs, by name, one group of tables after the other.
+
+All but what makes the schema (the numbered .sql files beside this one) and the search for duplicates, whose two long
+statements stand where they are explained (duplicate_lookup.py). Values are always parameters.
+"""
+
+from __future__ import annotations
+
+from batchpay.ledger.states import STATE_CODES
+from batchpay.payment import State
+
+_REJECTED = STATE_CODES[State.REJECTED]
+_PENDING = STATE_CODES[State.PENDING]
+_SENDING = STATE_CODES[State.SENDING]
+_ACCEPTED = STATE_CODES[State.ACCEPTED]
+_OPEN = ", ".join(str(STATE_CODES[state]) for state in (State.PENDING, State.SENDING, State.IN_DOUBT))
+_IDS = "IN (SELECT value FROM json_each(?))"
+
+# The ledger itself
+
+META = "SELECT name, value FROM meta"
+ADD_META = "INSERT INTO meta VALUES (?, ?)"
+PROBE = "UPDATE meta SET value = ? WHERE name = 'probe'"
+
+# History
+
+ADD_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+EVENTS = "SELECT number, at, batch, kind, who, why, detail, mac FROM event"
+EVENTS_FROM = "SELECT number, at, batch, kind, who, why, detail, mac FROM event WHERE number >= ? ORDER BY number"
+NAMED_EVENTS = (
+    "SELECT number, at, batch.name, kind, who, why, detail FROM event LEFT JOIN batch ON batch.id = event.batch"
+)
+MAC_OF_EVENT = "SELECT mac FROM event WHERE number = ?"
+LAST_MAC = "SELECT number, mac FROM event ORDER BY number DESC LIMIT 1"
+LAST_EVENT = "SELECT number, at FROM event ORDER BY number DESC LIMIT 1"
+LAST_EVENT_AT = "SELECT at FROM event ORDER BY number DESC LIMIT 1"
+LAST_OF_KINDS = (
+    "SELECT kind, detail FROM event WHERE kind IN (?, ?) AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
+)
+LAST_EVENT_OF_BATCH = "SELECT max(at) FROM event WHERE batch = ? AND kind <> 'progress'"
+REGISTRATION = "SELECT number FROM event WHERE kind = 'registered' AND kind <> 'progress' AND batch = ?"
+REGISTRATION_COUNT = (
+    "SELECT (SELECT count(*) FROM batch) + (SELECT count(*) FROM event WHERE kind = 'released' AND kind <> 'progress')"
+)
+PLANS_USED = (
+    "SELECT batch.name, detail FROM event JOIN batch ON batch.id = event.batch WHERE kind = ? AND kind <> 'progress'"
+)
+LET_THROUGH = (
+    "SELECT kind, detail FROM event WHERE batch = ? AND kind IN (?, ?, ?) AND kind <> 'progress' ORDER BY number"
+)
+
+# Batches and runs
+
+BATCH = (
+    "SELECT batch.id, name, digest, file, origin, environment, columns, registered_at, row_count, cents, again_reason,"
+    " options, run.started_at, run.finished_at, run.stopped,"
+    " (SELECT detail FROM event WHERE kind = 'finished' AND kind <> 'progress' AND event.batch = batch.id"
+    " ORDER BY number DESC LIMIT 1)"
+    " FROM batch LEFT JOIN run ON run.id = (SELECT max(id) FROM run WHERE run.batch = batch.id)"
+)
+BATCH_BY_NAME = "SELECT id, digest FROM batch WHERE name = ?"
+BATCH_IDS = "SELECT id FROM batch ORDER BY id"
+COUNT_BATCHES = "SELECT count(*) FROM batch WHERE environment = ?"
+NAMES_LIKE = "SELECT name FROM batch WHERE name GLOB ? || '*'"
+ADD_BATCH = (
+    "INSERT INTO batch (name, digest, file, origin, columns, options, registered_at, again_reason, environment,"
+    " row_count, cents) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)"
+)
+SET_CONTROL_TOTALS = "UPDATE batch SET row_count = ?, cents = ? WHERE id = ?"
+TAKE_BATCH = "UPDATE batch SET token = ? WHERE id = ?"
+LEAVE_BATCH = "UPDATE batch SET token = NULL WHERE id = ?"
+HOLDER_OF_BATCH = "SELECT token FROM batch WHERE id = ?"
+ADD_RUN = "INSERT INTO run (batch, who, started_at) VALUES (?, ?, ?)"
+END_RUN = "UPDATE run SET finished_at = ?, stopped = ? WHERE id = ?"
+
+# Control totals
+
+TOTALS = "SELECT state, direction, row_count, cents FROM total WHERE batch = ?"
+ADD_TO_TOTAL = (
+    "UPDATE total SET row_count = row_count + ?, cents = cents + ? WHERE batch = ? AND state = ? AND direction = ?"
+)
+ADD_TOTAL = "INSERT INTO total VALUES (?, ?, ?, ?, ?)"
+
+# Rows
+
+ADD_PENDING_ROWS = "INSERT INTO row (id, line, amount_cents, direction, chunk, payee, account, state) VALUES"
+ADD_REJECTED_ROW = (
+    f"INSERT INTO row (id, line, amount_cents, direction, state, reasons, seal) VALUES (?, ?, ?, 0, {_REJECTED}, ?, ?)"
+)
+REJECTED_ROW = "SELECT direction FROM row WHERE id = ? AND state = ? AND amount_cents = ?"
+RELEASE_ROW = (
+    "UPDATE row SET state = ?, reasons = NULL, seal = NULL, direction = ?, chunk = ?, payee = ?, account = ?"
+    " WHERE id = ? AND state = ?"
+)
+REJECTED_ROWS = "SELECT id, line, amount_cents, reasons FROM row WHERE id >= ? AND id < ? AND state = ? ORDER BY id"
+REJECTED_FACTS = "SELECT line, amount_cents FROM row WHERE id = ?"
+PENDING_ROWS = f"SELECT id, attempts, chunk FROM row WHERE id > ? AND id < ? AND state = {_PENDING} ORDER BY id LIMIT ?"
+ROW_IS_PENDING = f"SELECT 1 FROM row WHERE id = ? AND state = {_PENDING}"
+ROW_IN_ATTEMPT = "SELECT 1 FROM row WHERE id = ? AND state = ? AND attempts = ?"
+MOVE_ROW = (
+    "UPDATE row SET state = ?, reasons = ?, seal = ? WHERE id = ? AND state = ?"
+    " RETURNING amount_cents, direction, chunk"
+)
+
+# Groups of rows on their way. Each row fetched, and each statement, frees Python's lock, which a thread that sends may
+# then keep: so a whole group is read as one text, and written by few statements.
+
+GRANTABLE = (
+    f"SELECT json_group_array(json_array(id, amount_cents, direction, attempts)) FROM row WHERE id {_IDS}"
+    f" AND state = {_PENDING}"
+    f" AND NOT EXISTS (SELECT 1 FROM attempt WHERE attempt.id = row.id AND attempt.state <> {_PENDING})"
+)
+GRANT = f"UPDATE row SET state = {_SENDING}, attempts = attempts + 1 WHERE id {_IDS} AND state = {_PENDING}"
+BEGIN_ATTEMPTS = (
+    f"INSERT INTO attempt (id, state, sent_at) SELECT value, {_SENDING}, ? FROM json_each(?) WHERE true"
+    f" ON CONFLICT (id) DO UPDATE SET"
+    f" state = {_SENDING}, sent_at = excluded.sent_at, finished_at = NULL, http_status = NULL, response_code = NULL,"
+    " message = NULL, gateway_reference = NULL, reason = NULL, seal = NULL"
+)
+BEING_SENT = (
+    "SELECT json_group_array(json_array(row.id, amount_cents, direction, chunk, attempt.id, sent_at)) FROM row"
+    f" LEFT JOIN attempt ON attempt.id = row.id AND attempt.state = {_SENDING}"
+    f" WHERE row.id {_IDS} AND row.state = {_SENDING}"
+)
+END_SENDING = f"UPDATE row SET state = ?, reasons = NULL, seal = NULL WHERE id {_IDS} AND state = {_SENDING}"
+END_ATTEMPTS = (
+    "UPDATE attempt SET state = ended.column2, finished_at = ended.column3, http_status = ended.column4,"
+    " response_code = ended.column5, message = ended.column6, gateway_reference = ended.column7,"
+    " reason = ended.column8, seal = ended.column9"
+)
+
+# Single attempts
+
+ATTEMPT = (
+    "SELECT sent_at, finished_at, http_status, response_code, message, gateway_reference FROM attempt WHERE id = ?"
+)
+NOTE_ATTEMPT = (
+    "INSERT INTO attempt (id, state, finished_at, http_status, response_code, message, gateway_reference,"
+    " reason, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state,"
+    " finished_at = excluded.finished_at, gateway_reference = excluded.gateway_reference,"
+    " reason = excluded.reason, seal = excluded.seal"
+)
+ATTEMPT_NOT_PENDING = f"SELECT 1 FROM attempt WHERE id = ? AND state <> {_PENDING}"
+
+# Payloads
+
+NEXT_CHUNK = "SELECT coalesce(max(id), 0) + 1 FROM chunk"
+ADD_CHUNK = "INSERT INTO chunk VALUES (?, ?, ?)"
+CLOSE_ROWS = "UPDATE chunk SET open_rows = open_rows - ? WHERE id = ? RETURNING open_rows"
+ADD_BODY = "INSERT INTO body VALUES (?, ?)"
+BODY = "SELECT sealed FROM body WHERE chunk = ?"
+ERASE_BODY = "DELETE FROM body WHERE chunk = ?"
+ADD_DETAIL = "INSERT INTO detail VALUES (?, ?)"
+DETAIL = "SELECT sealed FROM detail WHERE chunk = ?"
+
+# Digests of payments and payees
+
+ADD_FINGERPRINTS = "INSERT OR IGNORE INTO fingerprint VALUES"
+ADD_PAYMENT_IDS = "INSERT OR IGNORE INTO payment_id VALUES"
+REMEMBER_PAYEES = f"""
+INSERT INTO paid (payee, account, batch, row_count, cents)
+SELECT payee, account, ?, count(*), sum(amount_cents) FROM row
+WHERE id >= ? AND id < ? AND state = {_ACCEPTED} AND payee IS NOT NULL AND account IS NOT NULL
+GROUP BY payee, account
+ON CONFLICT (payee, account, batch) DO UPDATE SET row_count = excluded.row_count, cents = excluded.cents
+"""
+BATCHES_BUT = "SELECT id FROM batch WHERE environment = ? AND digest <> ?"
+MAKE_WANTED_PAYEES = "CREATE TEMP TABLE wanted (payee BLOB)"
+ADD_WANTED_PAYEE = "INSERT INTO wanted VALUES (?)"
+PAID_TO_WANTED = (
+    "SELECT paid.payee, account, batch, row_count, cents FROM wanted CROSS JOIN paid ON paid.payee = wanted.payee"
+)
+
+# One batch held against its history
+
+ROWS_OF_BATCH = (
+    "SELECT id, coalesce(line, 0), amount_cents, direction, state FROM row WHERE id >= ? AND id < ? ORDER BY id"
+)
+BATCH_AS_REGISTERED = (
+    "SELECT name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason,"
+    " environment FROM batch WHERE id = ?"
+)
+TOTALS_OF_BATCH = (
+    "SELECT state, direction, row_count, cents FROM total WHERE batch = ? AND (row_count <> 0 OR cents <> 0)"
+)
+ROWS_UNLIKE_ATTEMPTS_OF_BATCH = (
+    "SELECT count(*) FROM row LEFT JOIN attempt ON attempt.id = row.id WHERE row.id >= ? AND row.id < ?"
+    " AND row.state <> ? AND coalesce(attempt.state, ?) <> row.state"
+)
+ATTEMPTS_IN_STATE = (
+    "SELECT id, sent_at, state, finished_at, http_status, response_code, message, gateway_reference,"
+    " reason, seal FROM attempt WHERE id >= ? AND id < ? AND state = ?"
+)
+REJECTED_WITH_SEALS = "SELECT id, line, amount_cents, reasons, seal FROM row WHERE id >= ? AND id < ? AND state = ?"
+
+# The check of the whole ledger
+
+ALL_BATCHES = (
+    "SELECT id, name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason,"
+    " environment FROM batch"
+)
+ALL_RUNS = "SELECT id, batch, who, started_at, finished_at, stopped FROM run"
+ALL_TOTALS = "SELECT batch, state, direction, row_count, cents FROM total WHERE row_count <> 0 OR cents <> 0"
+ALL_ROWS = "SELECT id, line, state, direction, amount_cents, reasons, seal FROM row ORDER BY id"
+ALL_ENDED_ATTEMPTS = (
+    "SELECT id, sent_at, state, finished_at, http_status, response_code, message, gateway_reference, reason, seal"
+    " FROM attempt WHERE state <> ?"
+)
+BATCHES_OUT_OF_TOTALS = (
+    "SELECT name FROM batch LEFT JOIN total ON total.batch = batch.id GROUP BY batch.id"
+    " HAVING batch.row_count <> coalesce(sum(total.row_count), 0) OR batch.cents <> coalesce(sum(total.cents), 0)"
+)
+ROWS_UNLIKE_ATTEMPTS = (
+    "SELECT count(*) FROM row LEFT JOIN attempt ON attempt.id = row.id"
+    f" WHERE row.state <> {_REJECTED} AND coalesce(attempt.state, {_PENDING}) <> row.state"
+)
+CHUNKS_UNLIKE_ROWS = (
+    "SELECT count(*) FROM chunk LEFT JOIN"
+    f" (SELECT chunk, sum(state IN ({_OPEN})) AS open FROM row WHERE chunk IS NOT NULL GROUP BY chunk) AS held"
+    " ON held.chunk = chunk.id WHERE chunk.open_rows <> coalesce(held.open, -1)"
+    " OR (chunk.open_rows > 0) <> EXISTS (SELECT 1 FROM body WHERE body.chunk = chunk.id)"
+    " OR NOT EXISTS (SELECT 1 FROM detail WHERE detail.chunk = chunk.id)"
+)
+
+
+def rows_in(states: int) -> str:
+    """Rows of a batch with their latest attempts, in so many states."""
+    return (
+        "SELECT row.id, line, row.state, amount_cents, direction, attempts, chunk, sent_at, finished_at,"
+        " http_status, response_code, message, gateway_reference, reason"
+        " FROM row LEFT JOIN attempt ON attempt.id = row.id"
+        f" WHERE row.id >= ? AND row.id < ? AND row.state IN ({', '.join('?' * states)}) ORDER BY row.id"
+    )
+
+
+def ids_in(state: int) -> str:
+    """Rows of a batch in one state; the literal lets SQLite use the partial index on rows in sending."""
+    return f"SELECT id FROM row WHERE id >= ? AND id < ? AND state = {int(state)} ORDER BY id"
+
+
+def payloads(table: str) -> str:
+    """All payloads of a kind: `body` or `detail`."""
+    return f"SELECT chunk.id, chunk.batch, {table}.sealed FROM {table} JOIN chunk ON chunk.id = {table}.chunk"
