@@ -16,7 +16,7 @@ from batchpay.schemas.columns import COLUMNS, MONEY, REQUIRED
 from batchpay.schemas.tables import COUNTRIES, CURRENCIES, SEC_CODES, STATES
 from batchpay.writing.atomic import atomic_writer
 from batchpay.writing.table import write_table
-from batchpay.writing.xlsx import column_letters
+from batchpay.writing.xlsx_parts import column_letters
 
 CHECK_COLUMN = "_check"
 ROWS_PREPARED = 1000

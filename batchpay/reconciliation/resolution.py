@@ -15,6 +15,7 @@ from batchpay.payment import Direction, State, Totals, format_cents
 from batchpay.reconciliation.loose_formats import foreign_cents
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet
 from batchpay.text import instant, local_time
+from batchpay.writing.columns import Column, Kind
 from batchpay.writing.table import write_table
 
 DECISIONS = {"accepted": State.ACCEPTED, "declined": State.DECLINED, "send again": State.PENDING}
@@ -25,6 +26,12 @@ HEADER = (
     "decision", "gateway_reference", "note",
 )  # fmt: skip
 """The sheet's columns; the last three are the person's."""
+_KINDS = {
+    "row": Kind.INTEGER, "line": Kind.INTEGER, "amount": Kind.AMOUNT, "sent_from_utc": Kind.INSTANT,
+    "sent_until_utc": Kind.INSTANT, "why_in_doubt": Kind.WRAP, "decision": Kind.INPUT,
+    "gateway_reference": Kind.INPUT, "note": Kind.INPUT,
+}  # fmt: skip
+_CHOICES = {"decision": tuple(DECISIONS)}
 _READ = ("batch", "row", "amount", "decision")
 _NO_REASON = "no answer was recorded"
 _REFERENCE_CHARACTERS_MAX = 128
@@ -130,7 +137,8 @@ def write_sheet(path: str | Path, batch: str, doubts: Iterable[Doubt]) -> None:
     """Write rows in doubt as a sheet to fill in, never over an existing file: it may be filled in already."""
     if Path(path).exists():
         raise WrongUse(f"{path} is there already and may be filled in; name another file")
-    write_table(path, HEADER, (_sheet_row(batch, doubt) for doubt in doubts))
+    header = [Column(name, _KINDS.get(name, Kind.TEXT), _CHOICES.get(name, ())) for name in HEADER]
+    write_table(path, header, (_sheet_row(batch, doubt) for doubt in doubts))
 
 
 def read_decisions(path: str | Path, batch: str, doubts: Mapping[int, Doubt]) -> FilledSheet:

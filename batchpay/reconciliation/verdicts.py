@@ -15,6 +15,7 @@ from batchpay.reconciliation.matching import Matching
 from batchpay.reconciliation.statement import Export, ExportLine, ReportedStatus
 from batchpay.summary import SENDABLE
 from batchpay.text import instant, totals_json
+from batchpay.writing.columns import Kind, columns
 from batchpay.writing.table import write_table
 
 HEADER = (
@@ -22,6 +23,10 @@ HEADER = (
     "amount", "sent_at", "line_there", "invoice_there", "reference_there", "account_there", "status_there",
     "date_there", "amount_there", "difference", "batch",
 )  # fmt: skip
+_KINDS = {
+    "verdict": Kind.STATE, "row": Kind.INTEGER, "state": Kind.STATE, "amount": Kind.AMOUNT, "sent_at": Kind.INSTANT,
+    "line_there": Kind.INTEGER, "amount_there": Kind.AMOUNT, "difference": Kind.AMOUNT,
+}  # fmt: skip
 
 
 class MatchStatus(StrEnum):
@@ -130,7 +135,7 @@ def found_doubts(ledger: Ledger, batch: str, matching: Matching) -> Iterator[Fou
 def reconcile(ledger: Ledger, batch: BatchSummary, export: Export, matching: Matching, path: Path) -> Reconciliation:
     """Write every row and every line with its verdict, and add them up; raises BatchpayError if they don't."""
     result = Reconciliation()
-    write_table(path, HEADER, _lines(ledger, batch.batch, export, matching, result))
+    write_table(path, columns(HEADER, _KINDS), _lines(ledger, batch.batch, export, matching, result))
     valid = sum((batch.by_state[state] for state in SENDABLE), Totals())
     read = Totals(len(export.lines), sum(line.cents or 0 for line in export.lines))
     if result.total_here != valid or result.total_there != read:

@@ -11,6 +11,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, RowColumns
 from batchpay.payment import format_cents
 from batchpay.text import instant
+from batchpay.writing.columns import Kind, columns
 from batchpay.writing.place import first_row
 from batchpay.writing.table import write_table
 
@@ -20,6 +21,11 @@ HEADER = (
     "attempts", "sent_at", "finished_at", "batch", "environment",
 )  # fmt: skip
 """CONTRACT.md, 'Files'; the file's unknown columns follow."""
+KINDS = {
+    "row": Kind.INTEGER, "line": Kind.INTEGER, "amount": Kind.AMOUNT, "state": Kind.STATE, "message": Kind.WRAP,
+    "http_status": Kind.INTEGER, "attempts": Kind.INTEGER, "sent_at": Kind.INSTANT, "finished_at": Kind.INSTANT,
+}  # fmt: skip
+"""What a workbook shows as more than text."""
 _SHOWN = (
     "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "currencyCode", "name",
     "account",
@@ -32,8 +38,9 @@ def write_results(ledger: Ledger, batch: BatchSummary, path: Path) -> Path:
 
     Gives where they are: results of another batch are never replaced, the name gets a number.
     """
-    lines = chain.from_iterable(_lines(columns, batch) for columns in ledger.row_columns(batch.batch))
-    return write_table(path, _header(batch.columns), lines, lambda there, _: is_results_of(there, batch.batch))
+    lines = chain.from_iterable(_lines(some, batch) for some in ledger.row_columns(batch.batch))
+    header = columns(_header(batch.columns), KINDS)
+    return write_table(path, header, lines, lambda there, _: is_results_of(there, batch.batch))
 
 
 def is_results_of(path: Path, batch: str) -> bool:

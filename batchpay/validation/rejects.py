@@ -13,10 +13,12 @@ import polars as pl
 
 from batchpay.errors import WrongUse
 from batchpay.intake.source import Source
+from batchpay.schemas.columns import MONEY
 from batchpay.writing.atomic import PendingFile
+from batchpay.writing.columns import Column, Kind
 from batchpay.writing.place import MayReplace, anything, place
 from batchpay.writing.table import csv_lines
-from batchpay.writing.xlsx import SheetWriter
+from batchpay.writing.xlsx import Workbook
 
 OURS = ("_row", "_line", "_errors", "_warnings", "_suggestions")
 _LENGTHS = ("_surplus", "_missing")
@@ -259,8 +261,11 @@ class XlsxRejects(_Held):
         places = [*OURS, *self._source.own_columns]
         own_of = self._source.own_of
         position = {name: places.index(own) for name, own in own_of.items() if own in places}
-        with SheetWriter(file, "rejects") as sheet:
-            sheet.header(self._header)
+        kinds = {"_row": Kind.INTEGER, "_line": Kind.INTEGER, **dict.fromkeys(OURS[2:], Kind.WRAP)}
+        kinds |= {own: Kind.AMOUNT for name, own in own_of.items() if name in MONEY}
+        columns = [Column(name, kinds.get(at, Kind.TEXT)) for at, name in zip(places, self._header, strict=True)]
+        with Workbook(file) as workbook:
+            sheet = workbook.sheet("rejects", columns)
             for frame in self._in_order():
                 shown = [*places, _BEYOND] if _BEYOND in frame.columns else places
                 for row in frame.select(shown).iter_rows():

@@ -16,6 +16,7 @@ from typing import BinaryIO
 from batchpay.errors import WrongUse
 from batchpay.text import FORMULA_STARTS, guarded
 from batchpay.writing.atomic import PendingFile
+from batchpay.writing.columns import Column
 from batchpay.writing.place import MayReplace, anything, place
 
 TABLE_ENDINGS = (".csv", ".parquet", ".pq", ".xlsx")
@@ -23,11 +24,11 @@ _CSV_ROWS = 256
 """Few enough to stay in the processor's cache."""
 _PARQUET_ROWS = 50_000
 Row = Sequence[str | None]
-_Write = Callable[[BinaryIO, Sequence[str], Iterable[Row]], None]
+_Write = Callable[[BinaryIO, Sequence[Column], Iterable[Row]], None]
 
 
 def write_table(
-    path: str | Path, header: Sequence[str], rows: Iterable[Row], may_replace: MayReplace = anything
+    path: str | Path, header: Sequence[str | Column], rows: Iterable[Row], may_replace: MayReplace = anything
 ) -> Path:
     """Write rows of texts (None is a blank cell); raises WrongUse for an ending that is none of ours.
 
@@ -39,7 +40,7 @@ def write_table(
     write = table_format(path)
     pending = PendingFile(path)
     with pending.abandoned_on_error():
-        write(pending.file, header, rows)
+        write(pending.file, [Column(one) if isinstance(one, str) else one for one in header], rows)
     placed = place(pending, may_replace)
     assert placed is not None, "a table is always written"
     return placed
@@ -54,8 +55,8 @@ def table_format(path: str | Path) -> _Write:
     return writers[ending]
 
 
-def _write_csv(file: BinaryIO, header: Sequence[str], rows: Iterable[Row]) -> None:
-    remaining = chain([header], rows)
+def _write_csv(file: BinaryIO, header: Sequence[Column], rows: Iterable[Row]) -> None:
+    remaining = chain([[column.name for column in header]], rows)
     while some := list(islice(remaining, _CSV_ROWS)):
         beginnings = {cell[0] for row in some for cell in row if cell}
         if not beginnings.isdisjoint(FORMULA_STARTS):
@@ -79,7 +80,7 @@ def csv_lines(rows: Sequence[Sequence[object]], separator: str = ",") -> str:
     return text.getvalue()
 
 
-def _write_parquet(file: BinaryIO, header: Sequence[str], rows: Iterable[Row]) -> None:
+def _write_parquet(file: BinaryIO, header: Sequence[Column], rows: Iterable[Row]) -> None:
     import polars as pl
     from polars.io.plugins import register_io_source
 
@@ -95,15 +96,15 @@ def _write_parquet(file: BinaryIO, header: Sequence[str], rows: Iterable[Row]) -
 
     table = register_io_source(frames, schema=dict.fromkeys(names, pl.String))
     # Rows are made as they are written: a million of them never stand in memory.
-    table.rename(dict(zip(names, header, strict=True))).sink_parquet(
+    table.rename(dict(zip(names, [column.name for column in header], strict=True))).sink_parquet(
         file, row_group_size=_PARQUET_ROWS, maintain_order=True
     )
 
 
-def _write_xlsx(file: BinaryIO, header: Sequence[str], rows: Iterable[Row]) -> None:
-    from batchpay.writing.xlsx import SheetWriter
+def _write_xlsx(file: BinaryIO, header: Sequence[Column], rows: Iterable[Row]) -> None:
+    from batchpay.writing.xlsx import Workbook
 
-    with SheetWriter(file, "results") as sheet:
-        sheet.header(header)
+    with Workbook(file) as workbook:
+        sheet = workbook.sheet("results", header)
         for row in rows:
             sheet.row(row)

@@ -1,7 +1,8 @@
-"""Writing an XLSX of text cells, row by row, straight into its file.
+"""Writing a workbook row by row, straight into its file, as a finance person would have made it.
 
-openpyxl would put every row into a temporary file on the disk first, and rows hold account numbers. Every cell is a
-text cell in the text format, so that no spreadsheet takes leading zeros away or runs a formula.
+openpyxl would put every row into a temporary file on the disk first, and rows hold account numbers. Identifiers are
+text cells in the text format, so that no spreadsheet takes leading zeros away or runs a formula; amounts are numbers,
+times are dates, the header is frozen and filtered, and widths fit.
 """
 
 from __future__ import annotations
@@ -9,185 +10,265 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import BinaryIO, Self
 
 from batchpay.errors import WrongUse
+from batchpay.writing import xlsx_parts as parts
+from batchpay.writing.columns import Column, Kind
+from batchpay.writing.xlsx_parts import Style, column_letters, escaped
 
 ROWS_MAX = 1_048_576
-TEXT_MAX = 32_767
-"""Characters that a cell of a spreadsheet can hold; what is longer is cut."""
 COMMENTS_MAX = 5_000
 """Spreadsheet programs grow slow with more; the cells are red all the same."""
-_TEXT, _WRONG, _HEAD = 1, 2, 3
-_ZIP_DATE = (2026, 1, 1, 0, 0, 0)
-_MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-_DOCUMENT = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-_PACKAGE = "http://schemas.openxmlformats.org/package/2006"
-_XML = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
+_ROWS_MEASURED = 200
+"""Widths fit the first rows; a column can't be made wider once its rows are written."""
+_WIDTH_MIN, _WIDTH_MAX, _WIDTH_WRAPPED = 8, 48, 60
+_AMOUNT = re.compile(r"(?:0|[1-9][0-9]{0,11})\.[0-9]{2}", re.ASCII)
+"""An amount that a number shows exactly as it is written; any other stays a text."""
+_INTEGER = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)
+_EPOCH = datetime(1899, 12, 30, tzinfo=UTC)
+_DAY_S = 86_400
 
 
-class SheetWriter:
-    """A workbook of one sheet under way, finished at the end of a `with`; only its comments are held in memory."""
+_STYLES = {
+    Kind.TEXT: Style.TEXT, Kind.AMOUNT: Style.AMOUNT, Kind.INTEGER: Style.INTEGER, Kind.INSTANT: Style.INSTANT,
+    Kind.WRAP: Style.WRAP, Kind.INPUT: Style.INPUT,
+}  # fmt: skip
+_STATES = {
+    "accepted": Style.GOOD, "matched": Style.GOOD, "declined": Style.BAD, "rejected": Style.BAD,
+    "in_doubt": Style.DOUBT, "in doubt": Style.DOUBT, "pending": Style.WAITING, "sending": Style.DOUBT,
+}  # fmt: skip
 
-    def __init__(self, file: BinaryIO, title: str) -> None:
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A formula with the value that it has now, for programs that don't calculate."""
+
+    text: str
+    value: str
+    style: Style = Style.SUM
+
+
+Cell = str | Formula | None
+
+
+class Workbook:
+    """A workbook under way: its sheets are written one after the other, and it is whole at the end of a `with`."""
+
+    def __init__(self, file: BinaryIO) -> None:
         self._archive = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
-        self._title = title
-        self._rows = 0
-        self._comments: list[tuple[int, int, str]] = []
-        self._sheet = self._archive.open(_entry("xl/worksheets/sheet1.xml"), "w", force_zip64=True)
-        self._sheet.write(
-            f'{_XML}<worksheet xmlns="{_MAIN}" xmlns:r="{_DOCUMENT}"><sheetViews><sheetView workbookViewId="0">'
-            '<pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews>'
-            '<sheetFormatPr defaultRowHeight="15"/><sheetData>'.encode()
-        )
+        self._sheets: list[Sheet] = []
 
-    def header(self, names: Sequence[str]) -> None:
-        """Write the first row, in bold."""
-        self._write(names, dict.fromkeys(range(len(names)), _HEAD))
+    def sheet(self, title: str, columns: Sequence[Column]) -> Sheet:
+        """Begin a table with a header; the sheet before it is finished."""
+        return self._begin(title, columns, ())
 
-    def row(self, cells: Sequence[str | None], wrong: Mapping[int, str] | None = None) -> None:
-        """Write a row; the cells in `wrong` (by position) are red and carry the text as a comment."""
-        if self._rows >= ROWS_MAX:
-            raise WrongUse(f"an XLSX holds {ROWS_MAX - 1:,} rows at most; write CSV or Parquet")
-        wrong = wrong or {}
-        self._write(cells, dict.fromkeys(wrong, _WRONG))
-        room = COMMENTS_MAX - len(self._comments)
-        self._comments += [(self._rows, column, text) for column, text in wrong.items()][:room]
+    def page(self, title: str, widths: Sequence[int]) -> Sheet:
+        """Begin a sheet without a header, laid out by its rows."""
+        return self._begin(title, (), widths)
+
+    def _begin(self, title: str, columns: Sequence[Column], widths: Sequence[int]) -> Sheet:
+        if self._sheets:
+            self._sheets[-1].finish()
+        self._sheets.append(Sheet(self._archive, len(self._sheets) + 1, title, columns, widths))
+        return self._sheets[-1]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._finish()
-        else:
-            self._sheet.close()
+        if kind is not None:
+            self._sheets[-1].abandon()
             self._archive.close()
-
-    def _finish(self) -> None:
-        drawing = '<legacyDrawing r:id="rId2"/>' if self._comments else ""
-        self._sheet.write(f"</sheetData>{drawing}</worksheet>".encode())
-        self._sheet.close()
-        parts = {
-            "[Content_Types].xml": _content_types(bool(self._comments)),
-            "_rels/.rels": _relations(("officeDocument", "xl/workbook.xml")),
-            "xl/workbook.xml": f'<workbook xmlns="{_MAIN}" xmlns:r="{_DOCUMENT}"><sheets>'
-            f'<sheet name="{_escaped(self._title)}" sheetId="1" r:id="rId1"/></sheets></workbook>',
-            "xl/_rels/workbook.xml.rels": _relations(("worksheet", "worksheets/sheet1.xml"), ("styles", "styles.xml")),
-            "xl/styles.xml": _styles(),
+            return
+        self._sheets[-1].finish()
+        for sheet in self._sheets:
+            sheet.write_comments()
+        # A page that sums a table up is written behind it and stands in front of it.
+        shown = sorted(self._sheets, key=lambda sheet: bool(sheet.columns))
+        names = "".join(
+            f'<sheet name="{escaped(sheet.title)}" sheetId="{sheet.number}" r:id="rId{sheet.number}"/>'
+            for sheet in shown
+        )
+        titles = "".join(
+            f'<definedName name="_xlnm.Print_Titles" localSheetId="{at}">\'{escaped(sheet.title)}\'!$1:$1</definedName>'
+            f'<definedName name="_xlnm._FilterDatabase" localSheetId="{at}" hidden="1">'
+            f"'{escaped(sheet.title)}'!$A$1:${column_letters(len(sheet.columns) - 1)}${sheet.rows}</definedName>"
+            for at, sheet in enumerate(shown)
+            if sheet.columns
+        )
+        targets = [("worksheet", f"worksheets/sheet{sheet.number}.xml") for sheet in self._sheets]
+        commented = [sheet.number for sheet in self._sheets if sheet.comments]
+        texts = {
+            "[Content_Types].xml": parts.content_types(len(self._sheets), commented),
+            "_rels/.rels": parts.relations(("officeDocument", "xl/workbook.xml")),
+            "xl/workbook.xml": f'<workbook xmlns="{parts.MAIN}" xmlns:r="{parts.DOCUMENT}"><sheets>{names}</sheets>'
+            f'{f"<definedNames>{titles}</definedNames>" if titles else ""}<calcPr fullCalcOnLoad="1"/></workbook>',
+            "xl/_rels/workbook.xml.rels": parts.relations(*targets, ("styles", "styles.xml")),
+            "xl/styles.xml": parts.styles(),
         }
-        if self._comments:
-            parts["xl/worksheets/_rels/sheet1.xml.rels"] = _relations(
-                ("comments", "../comments1.xml"), ("vmlDrawing", "../drawings/vmlDrawing1.vml")
-            )
-            parts["xl/comments1.xml"] = self._comments_part()
-            parts["xl/drawings/vmlDrawing1.vml"] = self._drawing_part()
-        for name, text in parts.items():
-            self._archive.writestr(_entry(name), _XML + text)
+        for name, text in texts.items():
+            self._archive.writestr(parts.entry(name), parts.XML + text)
         self._archive.close()
 
-    def _write(self, cells: Sequence[str | None], styles: Mapping[int, int]) -> None:
-        self._rows += 1
-        parts = [f'<row r="{self._rows}">']
-        for column, cell in enumerate(cells):
-            style = styles.get(column, _TEXT)
-            place = f'<c r="{column_letters(column)}{self._rows}" s="{style}"'
-            if cell is not None:
-                parts.append(f'{place} t="inlineStr"><is><t xml:space="preserve">{_escaped(cell)}</t></is></c>')
-            else:
-                parts.append(f"{place}/>")
-        parts.append("</row>")
-        self._sheet.write("".join(parts).encode())
 
-    def _comments_part(self) -> str:
-        comments = "".join(
-            f'<comment ref="{column_letters(column)}{row}" authorId="0"><text><t xml:space="preserve">{_escaped(text)}'
-            "</t></text></comment>"
-            for row, column, text in self._comments
+class Sheet:
+    """One sheet; only its comments, and the first rows until the widths are known, are held in memory."""
+
+    def __init__(
+        self,
+        archive: zipfile.ZipFile,
+        number: int,
+        title: str,
+        columns: Sequence[Column],
+        widths: Sequence[int],
+    ) -> None:
+        self.number, self.title, self.columns = number, title, columns
+        self.rows = 0
+        self.comments: list[tuple[int, int, str]] = []
+        self._archive = archive
+        self._widths = list(widths)
+        self._waiting: list[str] | None = []
+        """Rows written before the widths were known."""
+        self._part = archive.open(parts.entry(f"xl/worksheets/sheet{number}.xml"), "w", force_zip64=True)
+        if columns:
+            self._widths = [max(_WIDTH_MIN, len(column.name) + 4) for column in columns]
+            self._put([_cell(at, 1, column.name, Style.HEAD) for at, column in enumerate(columns)])
+
+    def row(self, cells: Sequence[str | None], wrong: Mapping[int, str] | None = None) -> None:
+        """Write a row of the table; the cells in `wrong` (by position) are red and carry the text as a comment."""
+        if self.rows >= ROWS_MAX:
+            raise WrongUse(f"an XLSX holds {ROWS_MAX - 1:,} rows at most; write CSV or Parquet")
+        wrong = wrong or {}
+        number, columns = self.rows + 1, self.columns
+        written = [
+            _cell(at, number, cell, Style.WRONG)
+            if at in wrong
+            else _typed(at, number, cell, columns[at].kind)
+            if at < len(columns)
+            else _cell(at, number, cell, Style.TEXT)
+            for at, cell in enumerate(cells)
+        ]
+        if self._waiting is not None:
+            self._measure(cells)
+        self._put(written)
+        room = COMMENTS_MAX - len(self.comments)
+        self.comments += [(number, column, text) for column, text in wrong.items()][:room]
+
+    def line(self, *cells: tuple[Cell, Style]) -> None:
+        """Write a row of a page, each cell with its style."""
+        number = self.rows + 1
+        self._put([_cell(at, number, cell, style) for at, (cell, style) in enumerate(cells)])
+
+    def finish(self) -> None:
+        """End the sheet."""
+        self._flush()
+        last = f"{column_letters(len(self.columns) - 1)}{max(self.rows, 1)}" if self.columns else ""
+        tail = f'<autoFilter ref="A1:{last}"/>' if last else ""
+        choices = [(at, column.choices) for at, column in enumerate(self.columns) if column.choices]
+        if choices and self.rows > 1:
+            lists = "".join(
+                '<dataValidation type="list" allowBlank="1" showErrorMessage="1" '
+                f'sqref="{column_letters(at)}2:{column_letters(at)}{self.rows}">'
+                f"<formula1>&quot;{escaped(','.join(names))}&quot;</formula1></dataValidation>"
+                for at, names in choices
+            )
+            tail += f'<dataValidations count="{len(choices)}">{lists}</dataValidations>'
+        tail += (
+            '<pageMargins left="0.4" right="0.4" top="0.6" bottom="0.6" header="0.3" footer="0.3"/>'
+            f'<pageSetup orientation="{"landscape" if self.columns else "portrait"}" fitToWidth="1" fitToHeight="0"/>'
+            "<headerFooter><oddFooter>&amp;L&amp;F&amp;RPage &amp;P of &amp;N</oddFooter></headerFooter>"
         )
-        return (
-            f'<comments xmlns="{_MAIN}"><authors><author>batchpay</author></authors>'
-            f"<commentList>{comments}</commentList></comments>"
+        if self.comments:
+            tail += '<legacyDrawing r:id="rId2"/>'
+        self._part.write(f"</sheetData>{tail}</worksheet>".encode())
+        self._part.close()
+
+    def abandon(self) -> None:
+        """Give the sheet up half-way."""
+        self._part.close()
+
+    def write_comments(self) -> None:
+        """Write the parts that hold the comments."""
+        if not self.comments:
+            return
+        texts = {
+            f"xl/worksheets/_rels/sheet{self.number}.xml.rels": parts.relations(
+                ("comments", f"../comments{self.number}.xml"),
+                ("vmlDrawing", f"../drawings/vmlDrawing{self.number}.vml"),
+            ),
+            f"xl/comments{self.number}.xml": parts.comments_part(self.comments),
+            f"xl/drawings/vmlDrawing{self.number}.vml": parts.drawing_part(self.comments),
+        }
+        for name, text in texts.items():
+            self._archive.writestr(parts.entry(name), parts.XML + text)
+
+    def _measure(self, cells: Sequence[str | None]) -> None:
+        for at, cell in enumerate(cells[: len(self._widths)]):
+            if cell is not None and len(cell) + 2 > self._widths[at]:
+                wrapped = at < len(self.columns) and self.columns[at].kind is Kind.WRAP
+                self._widths[at] = min(len(cell) + 2, _WIDTH_WRAPPED if wrapped else _WIDTH_MAX)
+
+    def _put(self, cells: Sequence[str]) -> None:
+        self.rows += 1
+        row = f'<row r="{self.rows}">{"".join(cells)}</row>'
+        if self._waiting is None:
+            self._part.write(row.encode())
+            return
+        self._waiting.append(row)
+        if len(self._waiting) > _ROWS_MEASURED:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write the head of the sheet, now that the widths are known, and the rows that waited for it."""
+        if self._waiting is None:
+            return
+        columns = "".join(
+            f'<col min="{at}" max="{at}" width="{width}" customWidth="1"/>' for at, width in enumerate(self._widths, 1)
         )
-
-    def _drawing_part(self) -> str:
-        shapes = "".join(
-            f'<v:shape id="c{at}" type="#note" style="position:absolute;width:180pt;height:60pt;visibility:hidden" '
-            'fillcolor="#ffffe1" o:insetmode="auto"><v:fill color2="#ffffe1"/><v:textbox/>'
-            f'<x:ClientData ObjectType="Note"><x:Row>{row - 1}</x:Row><x:Column>{column}</x:Column></x:ClientData>'
-            "</v:shape>"
-            for at, (row, column, _) in enumerate(self._comments)
+        pane = '<pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/>' if self.columns else ""
+        selected = ' tabSelected="1"' if not self.columns else ""
+        self._part.write(
+            f'{parts.XML}<worksheet xmlns="{parts.MAIN}" xmlns:r="{parts.DOCUMENT}">'
+            '<sheetPr><pageSetUpPr fitToPage="1"/></sheetPr>'
+            f'<sheetViews><sheetView{selected} workbookViewId="0">{pane}</sheetView></sheetViews>'
+            f'<sheetFormatPr defaultRowHeight="15"/><cols>{columns}</cols><sheetData>{"".join(self._waiting)}'.encode()
         )
-        return (
-            '<xml xmlns:v="urn:schemas-microsoft-com:vml" xmlns:o="urn:schemas-microsoft-com:office:office" '
-            'xmlns:x="urn:schemas-microsoft-com:office:excel">'
-            '<v:shapetype id="note" coordsize="21600,21600" o:spt="202" '
-            f'path="m,l,21600r21600,l21600,xe"><v:stroke joinstyle="miter"/></v:shapetype>{shapes}</xml>'
-        )
+        self._waiting = None
 
 
-def column_letters(at: int) -> str:
-    """The letters of a column counted from 0: `A`, `Z`, `AA`."""
-    letters = ""
-    at += 1
-    while at:
-        at, rest = divmod(at - 1, 26)
-        letters = chr(65 + rest) + letters
-    return letters
+def _typed(at: int, row: int, cell: str | None, kind: Kind) -> str:
+    """A cell of a column of this kind; a text that is not of the kind stays a text, exactly as it is."""
+    if cell is None:
+        return _cell(at, row, None, Style.INPUT if kind is Kind.INPUT else Style.TEXT)
+    if kind is Kind.STATE:
+        return _cell(at, row, cell, _STATES.get(cell, Style.TEXT))
+    if (kind is Kind.AMOUNT and _AMOUNT.fullmatch(cell)) or (kind is Kind.INTEGER and _INTEGER.fullmatch(cell)):
+        return f'<c r="{column_letters(at)}{row}" s="{_STYLES[kind].value}"><v>{cell}</v></c>'
+    if kind is Kind.INSTANT and (days := _days(cell)) is not None:
+        return f'<c r="{column_letters(at)}{row}" s="{_STYLES[kind].value}"><v>{days}</v></c>'
+    return _cell(at, row, cell, _STYLES[kind] if kind in (Kind.WRAP, Kind.INPUT) else Style.TEXT)
 
 
-def _escaped(text: str) -> str:
-    """A text as XML, with `_x0001_` for what XML can't hold, as spreadsheets write it."""
-    text = _UNSAFE.sub(lambda match: f"_x{ord(match[0]):04X}_", text[:TEXT_MAX])
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+def _cell(at: int, row: int, cell: Cell, style: Style) -> str:
+    place = f'<c r="{column_letters(at)}{row}" s="{style.value}"'
+    if cell is None:
+        return f"{place}/>"
+    if isinstance(cell, Formula):
+        return f"{place}><f>{escaped(cell.text)}</f><v>{cell.value}</v></c>"
+    if style in (Style.AMOUNT, Style.SUM, Style.INTEGER, Style.COUNT):
+        return f"{place}><v>{cell}</v></c>"
+    return f'{place} t="inlineStr"><is><t xml:space="preserve">{escaped(cell)}</t></is></c>'
 
 
-def _entry(name: str) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name, _ZIP_DATE)
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    entry.external_attr = 0o600 << 16
-    return entry
-
-
-def _relations(*targets: tuple[str, str]) -> str:
-    relations = "".join(
-        f'<Relationship Id="rId{number}" Type="{_DOCUMENT}/{kind}" Target="{target}"/>'
-        for number, (kind, target) in enumerate(targets, 1)
-    )
-    return f'<Relationships xmlns="{_PACKAGE}/relationships">{relations}</Relationships>'
-
-
-def _content_types(with_comments: bool) -> str:
-    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml"
-    comments = (
-        '<Default Extension="vml" ContentType="application/vnd.openxmlformats-officedocument.vmlDrawing"/>'
-        f'<Override PartName="/xl/comments1.xml" ContentType="{kind}.comments+xml"/>'
-    )
-    return (
-        f'<Types xmlns="{_PACKAGE}/content-types">'
-        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-        '<Default Extension="xml" ContentType="application/xml"/>'
-        f'<Override PartName="/xl/workbook.xml" ContentType="{kind}.sheet.main+xml"/>'
-        f'<Override PartName="/xl/worksheets/sheet1.xml" ContentType="{kind}.worksheet+xml"/>'
-        f'<Override PartName="/xl/styles.xml" ContentType="{kind}.styles+xml"/>'
-        f"{comments if with_comments else ''}</Types>"
-    )
-
-
-def _styles() -> str:
-    """Four cell formats: the default, text, text on red (wrong), bold (header)."""
-    red = '<fill><patternFill patternType="solid"><fgColor rgb="FFFFC7CE"/><bgColor indexed="64"/></patternFill></fill>'
-    text = '<xf numFmtId="49" fontId="{font}" fillId="{fill}" borderId="0" xfId="0" applyFill="1"/>'
-    return (
-        f'<styleSheet xmlns="{_MAIN}"><fonts count="2"><font><sz val="11"/><name val="Calibri"/></font>'
-        '<font><b/><sz val="11"/><name val="Calibri"/></font></fonts>'
-        '<fills count="3"><fill><patternFill patternType="none"/></fill>'
-        '<fill><patternFill patternType="gray125"/></fill>'
-        f'{red}</fills><borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders>'
-        '<cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs>'
-        '<cellXfs count="4">'
-        '<xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/>'
-        f"{text.format(font=0, fill=0)}{text.format(font=0, fill=2)}{text.format(font=1, fill=0)}</cellXfs>"
-        '<cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>'
-    )
+def _days(text: str) -> str | None:
+    """Days since the spreadsheet's epoch of a time in UTC, or None for another text."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        return None
+    return f"{(moment - _EPOCH).total_seconds() / _DAY_S:.8f}"

@@ -21,7 +21,7 @@ from batchpay.schemas.columns import COLUMNS, REQUIRED
 from batchpay.validation.rejects import open_rejects
 from batchpay.writing.atomic import atomic_writer
 from batchpay.writing.table import write_table
-from batchpay.writing.xlsx import column_letters
+from batchpay.writing.xlsx_parts import column_letters
 from tests.support.payment_files import HEADER, csv_text, line, read, rejected, workbook, write
 
 ODD_ROWS = csv_text(0) + "".join(
@@ -112,7 +112,7 @@ def test_late_rows_stand_in_row_order(tmp_path: Path, kind: str, late: tuple[int
     else:
         sheet = openpyxl.load_workbook(target).active
         assert sheet is not None
-        numbers = [row[0] for row in sheet.iter_rows(min_row=2, values_only=True)]
+        numbers = [str(row[0]) for row in sheet.iter_rows(min_row=2, values_only=True)]
     assert numbers == ["1", "2", "3", "4", "5"]
 
 
@@ -151,7 +151,7 @@ def test_abandoned_rejects(tmp_path: Path, kind: str) -> None:
 
 
 def test_wrong_cells_are_red(tmp_path: Path) -> None:
-    """In XLSX the wrong cells are red with the message as their comment, and every cell is text."""
+    """In XLSX the wrong cells are red with the message as their comment, and every cell of the person's own is text."""
     target = tmp_path / "out.xlsx"
     with open_source(workbook(tmp_path, [HEADER, line(end="").split(",")])) as source:
         rejects = open_rejects(target, source)
@@ -166,7 +166,8 @@ def test_wrong_cells_are_red(tmp_path: Path) -> None:
     assert row["amount"].comment is not None
     assert row["amount"].comment.text == "format: write digits\nrange: more than 0.00"
     assert row["achAccountNumber"].value == "0012345678"
-    assert {cell.number_format for cell in row.values()} == {"@"}
+    assert {cell.number_format for name, cell in row.items() if not str(name).startswith("_")} == {"@"}
+    assert row["_errors"].alignment.wrap_text
 
 
 def test_other_endings(tmp_path: Path) -> None:
