@@ -36,6 +36,8 @@ class Summary:
     finished_at: datetime | None = None
     by_direction: dict[str, Totals] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    allowed_duplicates: dict[str, Any] = field(default_factory=lambda: {"rows": 0, "amount": "0.00", "list": []})
+    """Bills that --allow-duplicates let through: rows, amount, and the first of them with what they repeat."""
     seal: str | None = None
     """What maker and checker compare (approval/proposal.py), where a plan or a dry run says what is sent."""
     held_back: Totals = Totals()
@@ -107,6 +109,7 @@ class Summary:
             "rejects": self.rejects,
             "stopped": self.stopped,
             "notes": self.notes,
+            "allowed_duplicates": self.allowed_duplicates,
             "seal": self.seal,
             "started_at": instant(self.started_at),
             "finished_at": instant(self.finished_at),
@@ -129,5 +132,6 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         started_at=batch.started_at,
         finished_at=batch.finished_at,
         by_direction=batch.by_direction,
+        **({"allowed_duplicates": allowed} if (allowed := batch.options.get("allowed_duplicates")) else {}),
         held_back=batch.held_back if batch.held_back.rows <= pending.rows else pending,  # some are in doubt since
     )

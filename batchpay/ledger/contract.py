@@ -128,8 +128,9 @@ class Ledger(Protocol):
     ) -> list[Earlier]:
         """Find rows that an earlier batch of the environment holds as sent, pending or in doubt.
 
-        The same paymentId ever; or, where either row has no paymentId, the same fingerprint within `days`. Rejected
-        rows and declined ones don't count. Batches with the digest `exclude_digest` are left out.
+        The same paymentId ever; the same bill ever if it has an invoice number and either row no paymentId, else within
+        `days` (0: never), and where both have one also later (SamePayment.ANOTHER_ID). One for each row, the latest of
+        the highest SamePayment. Rejected rows and declined ones don't count, nor batches with `exclude_digest`.
         """
 
     def register(self, batch: NewBatch, who: str) -> AbstractContextManager[Registering]:

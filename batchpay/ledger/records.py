@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import IntEnum
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -91,9 +92,9 @@ class PaymentColumns:
     directions: Sequence[str]
     """DEBIT or CREDIT."""
     fingerprints: Sequence[bytes]
-    """16 bytes, keyed: account, routing, amount, direction, invoice (as in the file)."""
+    """16 bytes, keyed: the bill (batchpay.schemas.identity)."""
     payment_ids: Sequence[bytes | None]
-    """16 bytes, keyed: the caller's paymentId; None where not given."""
+    """16 bytes, keyed: the caller's paymentId as it is compared; None where not given."""
     payees: Sequence[bytes]
     """8 bytes, keyed: the payee's name, for the look at changed accounts."""
     accounts: Sequence[bytes]
@@ -118,11 +119,26 @@ class RejectedColumns:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Rows to hold against earlier batches, by column."""
+    """Rows to compare with earlier batches, by column."""
 
     rows: Sequence[int]
     fingerprints: Sequence[bytes]
     payment_ids: Sequence[bytes | None]
+    with_invoice: Sequence[bool] = ()
+    """Whether each row's bill has an invoice number; none has where this is empty."""
+    older_fingerprints: Sequence[bytes] = ()
+    """The same in the form that ledgers before version 3 hold."""
+    older_payment_ids: Sequence[bytes | None] = ()
+
+
+class SamePayment(IntEnum):
+    """How an earlier payment is a row's own; of several that hold the highest counts."""
+
+    ANOTHER_ID = 1
+    """The same bill under another paymentId, long ago."""
+    BILL = 2
+    """The same bill."""
+    PAYMENT_ID = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +146,11 @@ class Earlier:
     """A row of this file that an earlier batch holds already."""
 
     row: int
-    by_payment_id: bool
+    same: SamePayment
     earlier_batch: str
     earlier_row: int
+    at: datetime
+    """When it was registered or, if that was later, sent last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,13 @@ import polars as pl
 from batchpay.approval.anomalies import PayeeColumns
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import Lookup, PackedTexts, PaymentColumns
-from batchpay.schemas import checks
+from batchpay.schemas import checks, identity
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, PAYMENT_ID, RECURRING, SHIPPING, TOP
 from batchpay.settings import GatewaySettings
 
 _FIELD_END = "\x1f"
 _ROW_END = "\x1e"
 _NOT_GIVEN = "\x00"
-_STAMP_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # no characters that are misread on a screen or a phone
 
 _ESCAPES = {character: json.dumps(character)[1:-1] for character in map(chr, (*range(0x20), 0x22, 0x5C))}
 """What can't stand in a JSON string as it is."""
@@ -50,9 +49,9 @@ class RequestForm:
 
 def request_form(gateway: GatewaySettings) -> RequestForm:
     """Read the request's shape from the settings, with a fresh stamp: unique to one registration of one file."""
-    token = "".join(secrets.choice(_STAMP_ALPHABET) for _ in range(6))
+    token = "".join(secrets.choice(identity.STAMP_ALPHABET) for _ in range(identity.STAMP_CHARACTERS))
     return RequestForm(
-        stamp=f"BP{token}-" if gateway.stamp_invoice else None,
+        stamp=f"{identity.STAMP_PREFIX}{token}-" if gateway.stamp_invoice else None,
         agreement_as_letter=gateway.recurring_agreement.upper() == "Y",
         emails_node=gateway.emails_node,
     )
@@ -93,20 +92,31 @@ def canonical_bytes(chunk: pl.DataFrame) -> bytes:
 
 def lookup_columns(ledger: Ledger, frame: pl.DataFrame) -> Lookup:
     """Keyed digests under which earlier batches know the same payments."""
+    found = identity.identities(frame)
+    fingerprints, payment_ids = _identity_digests(ledger, found)
     return Lookup(
         rows=frame["_row"].to_list(),
-        fingerprints=_digests(ledger, "fingerprint", _fingerprint_texts(frame), 16),
-        payment_ids=ledger.digest("payment id", frame[PAYMENT_ID].to_list(), 16),
+        fingerprints=fingerprints,
+        payment_ids=payment_ids,
+        with_invoice=found["invoice"].is_not_null().to_list(),
+        older_fingerprints=_digests(ledger, "fingerprint", _older_fingerprint_texts(frame), 16),
+        older_payment_ids=ledger.digest("payment id", frame[PAYMENT_ID].to_list(), 16),
     )
+
+
+def _identity_digests(ledger: Ledger, found: pl.DataFrame) -> tuple[list[bytes], list[bytes | None]]:
+    bills = _digests(ledger, "bill", found["bill"].fill_null("").to_list(), 16)
+    return bills, ledger.digest("payment id", found["payment_id"].to_list(), 16)
 
 
 def payee_columns(ledger: Ledger, frame: pl.DataFrame) -> PayeeColumns:
     """Who is paid what, under keyed digests, for the look at changed accounts."""
     payees, accounts = _payee_digests(ledger, frame)
-    return PayeeColumns(frame["_row"].to_list(), payees, accounts, _cents(frame))
+    return PayeeColumns(frame["_row"].to_list(), payees, accounts, cents_of(frame))
 
 
-def _cents(frame: pl.DataFrame) -> list[int]:
+def cents_of(frame: pl.DataFrame) -> list[int]:
+    """Cents of each row's amount; 0 where it can't be read."""
     return frame.select(checks.cents(pl.col("amount")).fill_null(0)).to_series().to_list()
 
 
@@ -131,17 +141,17 @@ def payment_columns(
 
 
 def _payment_columns(ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str], form: RequestForm) -> PaymentColumns:
-    lookup = lookup_columns(ledger, frame)
+    fingerprints, payment_ids = _identity_digests(ledger, identity.identities(frame))
     escaped = _escape(_stamp_invoices(frame, form), (*COLUMNS, *carried))
     texts = escaped.select(body=_body(escaped, form), details=_details(escaped, carried))
     payees, accounts = _payee_digests(ledger, frame)
     return PaymentColumns(
-        rows=lookup.rows,
+        rows=frame["_row"].to_list(),
         lines=frame["_line"].to_list(),
-        amounts_cents=_cents(frame),
+        amounts_cents=cents_of(frame),
         directions=frame["transactionType"].to_list(),
-        fingerprints=lookup.fingerprints,
-        payment_ids=lookup.payment_ids,
+        fingerprints=fingerprints,
+        payment_ids=payment_ids,
         payees=payees,
         accounts=accounts,
         details=_text_of(texts["details"]),
@@ -167,8 +177,8 @@ def _digests(ledger: Ledger, purpose: str, texts: Sequence[str], size: int) -> l
     return [digest for digest in ledger.digest(purpose, texts, size) if digest is not None]
 
 
-def _fingerprint_texts(frame: pl.DataFrame) -> list[str]:
-    """Give what makes two payments equal: account, routing, amount, direction, and the invoice as the file has it."""
+def _older_fingerprint_texts(frame: pl.DataFrame) -> list[str]:
+    """Give what ledgers before version 3 compared: account, routing, amount, direction, invoice, letter for letter."""
     names = ("achAccountNumber", "achRoutingNumber", "amount", "transactionType", "invoiceNumber")
     cells = [pl.col(name).fill_null(_NOT_GIVEN) for name in names]
     return frame.select(pl.concat_str(cells, separator=_FIELD_END)).to_series().to_list()

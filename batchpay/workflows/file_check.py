@@ -21,7 +21,7 @@ from batchpay.intake.column_map import load_mapping
 from batchpay.intake.control_totals import require_totals, stated_totals
 from batchpay.intake.source import Source, open_source
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import BatchSummary, Earlier, RejectedColumns
+from batchpay.ledger.records import BatchSummary, RejectedColumns
 from batchpay.payment import Environment, State, format_cents
 from batchpay.registration import request_body
 from batchpay.schemas.columns import CASH_FLOW
@@ -33,6 +33,7 @@ from batchpay.validation.duplicates import FrameSpool
 from batchpay.validation.late_failures import merged
 from batchpay.validation.rejects import Rejects, open_rejects
 from batchpay.validation.verdict import Verdict
+from batchpay.workflows.earlier_payments import EarlierPayments
 from batchpay.writing.identity import FileIdentity, ReadFiles
 from batchpay.writing.place import first_row, numbered
 from batchpay.writing.table import TABLE_ENDINGS
@@ -46,7 +47,7 @@ _REFUSED_BY_GATEWAY = {
 }
 """What a person is told of a row whose gatewayId the gateway refuses, by code."""
 
-_WARNING_ORDER = ("changed_account", "unusual_amount", "new_payee")
+_WARNING_ORDER = ("same_payment", "changed_account", "unusual_amount", "new_payee")
 """Which of the look at the ledger's history are told first."""
 _TOTAL_CENTS_MAX = 10**18
 """The ledger counts in 64 bits, and so do the sums by day and by gateway."""
@@ -99,6 +100,8 @@ class FileCheck:
     """How many batches the ledger held when it was asked."""
     held: dict[int, tuple[str, str, str]] = field(default_factory=dict)
     """Rows that an earlier batch holds or whose account the gateway refuses: column, code, message."""
+    earlier: EarlierPayments = field(default_factory=EarlierPayments)
+    """What the rows have in common with earlier payments."""
     rejected: list[RejectedColumns] = field(default_factory=list)
     gateway_ids: set[str] = field(default_factory=set)
     """Gateway accounts that rows which passed the rules name."""
@@ -123,6 +126,7 @@ class FileCheck:
             notes.append(f"in {verdict.unreadable_amounts:,} rows the amount can't be read: it is in no sum")
         if not verdict.rows:
             notes.append("the file has a header and no rows: there is nothing to do")
+        notes += self.earlier.notes(verdict.rows)
         return Summary(
             file=self.source.name,
             total=verdict.total,
@@ -134,6 +138,7 @@ class FileCheck:
             by_direction=verdict.by_direction,
             notes=notes,
             read=ReadFiles(self.source.identity, self.control) if self.source.identity else None,
+            allowed_duplicates=self.earlier.allowed_json(),
             checked_only=True,
         )
 
@@ -228,6 +233,7 @@ class _Reading:
                         rejects.add(result.rejects())
                 del result  # a chunk, while the next one is waited for
             verdict.end(check.duplicates)
+            self._allow_in_file(check.allowed)
             verdict.end(self._late(verdict))
             for result in check.finish(checked.held):
                 verdict.add_late(result)
@@ -263,25 +269,30 @@ class _Reading:
             checked.known = around.ledger.find_digest(checked.digest, around.environment)
         asked = around.ledger or around.history
         if asked and asked.batch_count(around.environment) > (checked.known is not None):  # else everybody would be new
-            self._hold_against_ledger(None if rules.allow_duplicates else around.ledger, around.history, verdict)
+            self._compare_with_ledger(around.ledger, around.history, verdict)
         return checked.held
 
-    def _hold_against_ledger(self, payments: Ledger | None, payees: Ledger | None, verdict: Verdict) -> None:
-        """Read the rows that passed once more, and ask of each: was it paid before, is its payee as ever."""
+    def _allow_in_file(self, allowed: pl.DataFrame) -> None:
+        """Note which bills pass though the file has them twice: `_row`, `_first`."""
         checked, rules = self.checked, self._request.rules
-        now = datetime.now(UTC)
+        for frame in valid_rows(checked.source, rules, checked.verdict) if allowed.height else ():
+            cents = frame.select("_row", _cents=pl.Series(request_body.cents_of(frame)))
+            checked.earlier.allow_in_file(allowed.join(cents, on="_row", maintain_order="left"))
+
+    def _compare_with_ledger(self, payments: Ledger | None, payees: Ledger | None, verdict: Verdict) -> None:
+        """Read the rows that passed once more, and ask of each: was it paid before, is its payee as ever."""
+        checked, around, rules = self.checked, self._around, self._request.rules
+        found = checked.earlier
         for frame in valid_rows(checked.source, rules, verdict) if payments or payees else ():
             if payments is not None:
-                lookup = request_body.lookup_columns(payments, frame)
-                days = self._around.duplicate_days
-                for earlier in payments.earlier(
-                    lookup, self._around.environment, days=days, now=now, exclude_digest=checked.digest
-                ):
-                    checked.held[earlier.row] = _duplicate_of(earlier)
+                days = around.duplicate_days
+                found.look(payments, frame, rules, around.environment, days=days, exclude_digest=checked.digest)
+                checked.held |= found.held
             if payees is not None:
                 columns = request_body.payee_columns(payees, frame)
-                found = variances(payees, columns, self._around.environment, exclude_digest=checked.digest)
-                self._note_variances([one for one in found if one.row not in checked.held], verdict)
+                odd = variances(payees, columns, around.environment, exclude_digest=checked.digest)
+                self._note_variances([one for one in odd if one.row not in checked.held], verdict)
+        self._note_variances(found.warnings, verdict)
 
     def _note_variances(self, found: list[Variance], verdict: Verdict) -> None:
         """Count warnings and keep the first; where warnings are errors each keeps its row back."""
@@ -358,13 +369,6 @@ def _refused_by_gateway(
         for row, gateway_id in wrong.select("_row", "gatewayId").iter_rows():
             refused[row] = ("gatewayId", codes[gateway_id], _REFUSED_BY_GATEWAY[codes[gateway_id]])
     return refused
-
-
-def _duplicate_of(earlier: Earlier) -> tuple[str, str, str]:
-    place = f"row {earlier.earlier_row} of batch {earlier.earlier_batch}"
-    if earlier.by_payment_id:
-        return "paymentId", "duplicate", f"this paymentId was used before in {place}"
-    return "row", "duplicate", f"an equal payment stands in {place} (same account, amount, direction and invoice)"
 
 
 def _rejected_columns(rows: pl.DataFrame) -> RejectedColumns:

@@ -7,7 +7,7 @@ before the whole file was checked, and nothing is sent before the whole batch is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -74,12 +74,12 @@ class Preview:
 def validate(request: FileRequest, settings: Settings) -> Preview:
     """Check a file; offline. Writes the rejects file if one is asked for, and nothing to the ledger.
 
-    The ledger, if there is one, is asked only for payees that it knows (policy.variance); payments of earlier batches
-    are no fault of a file.
+    The ledger, if there is one, is asked for earlier payments, so that a check finds what a submission would.
     """
-    environment = environment_of(settings.gateway)
-    with _ledger_to_read(settings.ledger) if settings.policy.variance else nullcontext() as ledger:
-        checked = check_file(request, CheckContext(environment, history=ledger, wants_schedule=True))
+    environment, days = environment_of(settings.gateway), settings.policy.duplicate_days
+    with _ledger_to_read(settings.ledger) as ledger:
+        history = ledger if settings.policy.variance else None
+        checked = check_file(request, CheckContext(environment, ledger, days, history=history, wants_schedule=True))
         return _preview(None, request, checked, settings, Decisions())
 
 
@@ -248,6 +248,7 @@ def _write_batch(
     actor: Actor,
 ) -> BatchSummary:
     form, decisions = request_body.request_form(settings.gateway), submission.decisions
+    allowed = checked.earlier.allowed_json(decisions.reason) if checked.earlier.allowed.rows else None
     batch = NewBatch(
         digest=checked.digest,
         file=checked.source.name,
@@ -257,6 +258,7 @@ def _write_batch(
             "normalize": request.rules.normalize,
             "as_of": request.rules.as_of.isoformat(),
             "gateway_ids": sorted(checked.gateway_ids),
+            **({"allowed_duplicates": allowed} if allowed else {}),
             **({"paid_elsewhere_checked": decisions.reason} if decisions.paid_elsewhere_checked else {}),
         },
         origin=settings.gateway.base_url,

@@ -10,7 +10,7 @@ import pytest
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
-from batchpay.ledger.records import Decision, Lookup, RejectedRow
+from batchpay.ledger.records import Decision, Lookup, RejectedRow, SamePayment
 from batchpay.payment import Answer, Environment, State, Totals
 from tests.ledger.batches import (
     ACCEPTED,
@@ -398,39 +398,65 @@ def test_earlier_payments_are_found_by_payment_id_for_ever(ledger: Ledger) -> No
         days=5,
         now=datetime.now(UTC) + timedelta(days=900),
     )
-    assert [(one.row, one.by_payment_id, one.earlier_batch, one.earlier_row) for one in found] == [(11, True, first, 1)]
+    assert [(one.row, one.same, one.earlier_batch, one.earlier_row) for one in found] == [
+        (11, SamePayment.PAYMENT_ID, first, 1)
+    ]
 
 
-@pytest.mark.parametrize(
-    ("earlier_has_id", "later_has_id", "counts"),
-    [(False, False, True), (True, False, True), (False, True, True), (True, True, False)],
-)
-def test_an_equal_payment_counts_where_either_row_has_no_payment_id(
-    ledger: Ledger, earlier_has_id: bool, later_has_id: bool, counts: bool
+BILL, ANOTHER_ID = SamePayment.BILL, SamePayment.ANOTHER_ID
+
+
+@pytest.mark.parametrize("with_invoice", [True, False])
+@pytest.mark.parametrize("earlier_has_id", [True, False])
+@pytest.mark.parametrize("later_has_id", [True, False])
+def test_the_same_bill_counts_for_some_days_or_for_ever(
+    ledger: Ledger, earlier_has_id: bool, later_has_id: bool, with_invoice: bool
 ) -> None:
-    """Two different paymentIds say that two equal payments are meant."""
-    register(ledger, columns(ledger, [1], named=[1] if earlier_has_id else []))
+    """Within the days every equal bill counts: an export may number its payments anew.
+
+    Later it counts where it has an invoice number and a row has no paymentId; under two paymentIds it is told, since
+    rents and salaries repeat.
+    """
+    first = register(ledger, columns(ledger, [1], named=[1] if earlier_has_id else []))
     later = columns(ledger, [1], named=[1] if later_has_id else [], id_salt="x")
-    lookup = Lookup([7], later.fingerprints, later.payment_ids)
-    found = ledger.earlier(lookup, Environment.TEST, days=5, now=datetime.now(UTC))
-    assert [one.row for one in found] == ([7] if counts else [])
-    assert ledger.earlier(lookup, Environment.TEST, days=5, now=datetime.now(UTC) + timedelta(days=6)) == []
-    assert ledger.earlier(lookup, Environment.TEST, days=0, now=datetime.now(UTC)) == []
+    lookup = Lookup([7], later.fingerprints, later.payment_ids, [with_invoice])
+    afterwards = ANOTHER_ID if earlier_has_id and later_has_id else BILL if with_invoice else None
+    for after_days, days, same in ((4.9, 5, BILL), (5.1, 5, afterwards), (0, 0, afterwards)):
+        now = datetime.now(UTC) + timedelta(days=after_days)
+        found = ledger.earlier(lookup, Environment.TEST, days=days, now=now)
+        assert [(one.row, one.same, one.earlier_batch, one.earlier_row) for one in found] == (
+            [(7, same, first, 1)] if same else []
+        )
+        assert all(abs(one.at - datetime.now(UTC)) < timedelta(minutes=5) for one in found)
+
+
+def test_of_several_earlier_payments_the_nearest_counts(ledger: Ledger) -> None:
+    """A paymentId comes before a bill, and of equal ones the latest is named: a person looks there."""
+    batches = [
+        register(ledger, columns(ledger, [1], named=[1], id_salt=str(number)), content=bytes([number]))
+        for number in (1, 2, 3)
+    ]
+    for id_salt, same, batch in (("2", SamePayment.PAYMENT_ID, batches[1]), ("new", BILL, batches[2])):
+        later = columns(ledger, [1], named=[1], id_salt=id_salt)
+        lookup = Lookup([7], later.fingerprints, later.payment_ids)
+        found = ledger.earlier(lookup, Environment.TEST, days=5, now=datetime.now(UTC))
+        assert [(one.same, one.earlier_batch) for one in found] == [(same, batch)]
 
 
 def test_rejected_and_declined_rows_and_the_same_content_do_not_count_as_earlier(ledger: Ledger) -> None:
-    """Pending, sent and in-doubt rows hold an equal payment back; those that were not made don't."""
-    name = register(ledger, columns(ledger, range(1, 6), named=range(1, 6)))
+    """Pending, sending, sent and in-doubt rows hold an equal payment back; those that were not made don't."""
+    name = register(ledger, columns(ledger, range(1, 7), named=range(1, 6)))
     with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
-        run.commit([1, 2, 3], [])
+        run.commit([1, 2, 3, 5], [])
         run.commit([], [(1, ACCEPTED), (2, DECLINED), (3, IN_DOUBT)])
         run.reject([4], "gatewayId.unknown")
-        run.finish(None)
-    later = columns(ledger, range(1, 6), named=range(1, 6))
+        run.close()
+    assert states(ledger, name)[5] is State.SENDING, "a run was killed while row 5 was under way"
+    later = columns(ledger, range(1, 7), named=range(1, 6))
     lookup = Lookup(later.rows, later.fingerprints, later.payment_ids)
     found = ledger.earlier(lookup, Environment.TEST, days=5, now=datetime.now(UTC))
-    assert [one.row for one in found] == [1, 3, 5]
+    assert [one.row for one in found] == [1, 3, 5, 6]
     digest = ledger.find(name).digest
     assert ledger.earlier(lookup, Environment.TEST, days=5, now=datetime.now(UTC), exclude_digest=digest) == []
 

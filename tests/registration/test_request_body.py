@@ -10,7 +10,13 @@ import polars as pl
 import pytest
 
 from batchpay.ledger.records import PackedTexts, PaymentColumns
-from batchpay.registration.request_body import RequestForm, canonical_bytes, payment_columns, show_requests
+from batchpay.registration.request_body import (
+    RequestForm,
+    canonical_bytes,
+    lookup_columns,
+    payment_columns,
+    show_requests,
+)
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, NUMBERS_ON_THE_WIRE, PAYMENT_ID, RECURRING, SHIPPING, TOP
 from tests.support.row_factory import Row, valid_rows
 
@@ -127,16 +133,23 @@ def test_canonical_text_is_every_cell_of_every_row() -> None:
 
 
 def test_amounts_are_cents_and_digests_have_their_texts() -> None:
-    """Cents are counted exactly; fingerprint, payee and account digest what they always did."""
+    """Cents are counted exactly; bill, payee and account digest what they always did, and older ledgers' forms too."""
     row = valid_rows(seed=6, count=1)[0] | {
         "amount": "99999999.99",
+        "paymentId": "Straße 7",
         "invoiceNumber": None,
         "achNameOnCheck": "ZOË Quill",
     }
     (columns,) = built(frame_of([row]), RequestForm(STAMP, agreement_as_letter=False, emails_node="emails"))
     account, routing = row["achAccountNumber"], row["achRoutingNumber"]
     assert columns.amounts_cents == [9_999_999_999]
-    assert columns.fingerprints == [f"{account}\x1f{routing}\x1f99999999.99\x1f{row['transactionType']}\x1f\0".encode()]
+    way = row["transactionType"]
+    bill = [f"{routing}\x1f{account}\x1f{way}\x1f9999999999\x1f".encode()]
+    assert (columns.fingerprints, columns.payment_ids) == (bill, [b"strasse 7"])
+    lookup = lookup_columns(KeylessLedger(), frame_of([row]))
+    assert (lookup.fingerprints, lookup.payment_ids, lookup.with_invoice) == (bill, [b"strasse 7"], [False])
+    assert lookup.older_fingerprints == [f"{account}\x1f{routing}\x1f99999999.99\x1f{way}\x1f\0".encode()]
+    assert lookup.older_payment_ids == ["Straße 7".encode()]
     assert columns.payees == ["zoë quill".encode()]
     assert columns.accounts == [f"{routing}\x1f{account}".encode()]
 

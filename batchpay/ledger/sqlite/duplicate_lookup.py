@@ -3,63 +3,80 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from itertools import compress
 
 from batchpay.ledger.fingerprints import digest_numbers
-from batchpay.ledger.records import Earlier, Lookup
-from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, to_ms
+from batchpay.ledger.records import Earlier, Lookup, SamePayment
+from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, to_datetime, to_ms
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import STATE_CODES
 from batchpay.payment import Environment, State
 
 _COUNTED = ", ".join(str(STATE_CODES[s]) for s in (State.PENDING, State.SENDING, State.ACCEPTED, State.IN_DOUBT))
-_NO_DIGEST = b""
+_NEVER_MS = 1 << 62
+_RANK_BITS = 60
+"""A row's id takes less; above it stands how far the earlier payment is the same."""
 
-_BY_PAYMENT_ID = f"""
-SELECT wanted.row, min(payment_id.id)
-FROM wanted CROSS JOIN payment_id ON payment_id.payment_id = wanted.key
-JOIN row ON row.id = payment_id.id AND row.state IN ({_COUNTED})
-JOIN batch ON batch.id = payment_id.id >> {ROWS_BITS} AND batch.digest <> ? AND batch.environment = ?
+_FOUND = f"""
+JOIN row ON row.id = found.id AND row.state IN ({_COUNTED})
+JOIN batch ON batch.id = found.id >> {ROWS_BITS} AND batch.digest <> ? AND batch.environment = ?
+LEFT JOIN attempt ON attempt.id = found.id
 GROUP BY wanted.row
-"""  # noqa: S608
+"""
 # A payment counts from the later of its registration and its latest attempt: a batch may lie for days before it goes.
+_AT = "max(batch.registered_at, coalesce(attempt.sent_at, 0))"
+_BY_PAYMENT_ID = f"""
+SELECT wanted.row, max({SamePayment.PAYMENT_ID.value} << {_RANK_BITS} | found.id), {_AT}
+FROM wanted CROSS JOIN payment_id AS found ON found.payment_id = wanted.key {_FOUND}
+"""  # noqa: S608 (our own words)
 _BY_FINGERPRINT = f"""
-SELECT wanted.row, min(fingerprint.id)
-FROM wanted CROSS JOIN fingerprint ON fingerprint.fingerprint = wanted.key AND NOT (wanted.named AND fingerprint.named)
-JOIN row ON row.id = fingerprint.id AND row.state IN ({_COUNTED})
-JOIN batch ON batch.id = fingerprint.id >> {ROWS_BITS} AND batch.digest <> ? AND batch.environment = ?
-LEFT JOIN attempt ON attempt.id = fingerprint.id
-WHERE max(batch.registered_at, coalesce(attempt.sent_at, 0)) >= ?
-GROUP BY wanted.row
-"""  # noqa: S608
+SELECT wanted.row, max(CASE
+    WHEN {_AT} >= ?1 OR (wanted.invoiced AND NOT (wanted.named AND found.named)) THEN {SamePayment.BILL.value}
+    WHEN wanted.named AND found.named THEN {SamePayment.ANOTHER_ID.value} ELSE 0 END << {_RANK_BITS} | found.id), {_AT}
+FROM wanted CROSS JOIN fingerprint AS found ON found.fingerprint = wanted.key {_FOUND}
+"""  # noqa: S608 (our own words)
 
 
 def earlier(
     store: Store, lookup: Lookup, environment: Environment, days: int, now: datetime, exclude_digest: bytes | None
 ) -> list[Earlier]:
-    """See contract.Ledger; at most one earlier payment a row, one with the same paymentId before others."""
-    since = to_ms(now - timedelta(days=days))
-    but = _NO_DIGEST if exclude_digest is None else exclude_digest
-    has_name = [payment_id is not None for payment_id in lookup.payment_ids]
-    payment_ids = [payment_id for payment_id in lookup.payment_ids if payment_id is not None]
-    named = [
-        (key, row, 1) for key, row in zip(digest_numbers(payment_ids), compress(lookup.rows, has_name), strict=True)
-    ]
-    printed = list(zip(digest_numbers(lookup.fingerprints), lookup.rows, has_name, strict=True))
+    since = to_ms(now - timedelta(days=days)) if days else _NEVER_MS
+    others = (exclude_digest or b"", environment)
     found: dict[int, Earlier] = {}
     with store.reading() as connection:
-        if connection.execute("SELECT 1 FROM batch WHERE digest <> ? LIMIT 1", (but,)).fetchone() is None:
+        names = dict(connection.execute("SELECT id, name FROM batch WHERE digest <> ? AND environment = ?", others))
+        if not names:
             return []
-        names = dict(connection.execute("SELECT id, name FROM batch"))
-        connection.execute("CREATE TEMP TABLE wanted (key INTEGER, row INTEGER, named INTEGER)")
-        for keys, by_payment_id in ((named, True), (printed, False)):
-            if not by_payment_id and days == 0:
-                continue
+        with_older = connection.execute("SELECT 1 FROM meta WHERE name = 'latest batch of version 2'").fetchone()
+        by_id, by_bill = _keys(lookup, with_older=bool(with_older))
+        connection.execute("CREATE TEMP TABLE wanted (key INTEGER, row INTEGER, named INTEGER, invoiced INTEGER)")
+        for keys, statement, parameters in (
+            (by_bill, _BY_FINGERPRINT.replace("?1", str(since)), others),
+            (by_id, _BY_PAYMENT_ID, others),
+        ):
             connection.execute("DELETE FROM wanted")
             # In the order of the keys, so that the walk through the index goes one way.
-            connection.executemany("INSERT INTO wanted VALUES (?, ?, ?)", sorted(keys))
-            parameters = (but, environment) if by_payment_id else (but, environment, since)
-            for row, identity in connection.execute(_BY_PAYMENT_ID if by_payment_id else _BY_FINGERPRINT, parameters):
-                one = Earlier(row, by_payment_id, names[identity >> ROWS_BITS], identity & ROW_MASK)
-                found.setdefault(row, one)
+            connection.executemany("INSERT INTO wanted VALUES (?, ?, ?, ?)", sorted(keys))
+            for row, ranked, at in connection.execute(statement, parameters):
+                rank, identity = ranked >> _RANK_BITS, ranked & (1 << _RANK_BITS) - 1
+                if rank:
+                    batch, earlier_row = names[identity >> ROWS_BITS], identity & ROW_MASK
+                    found[row] = Earlier(row, SamePayment(rank), batch, earlier_row, to_datetime(at))
     return [found[row] for row in sorted(found)]
+
+
+_Key = tuple[int, int, bool, bool]
+
+
+def _keys(lookup: Lookup, *, with_older: bool) -> tuple[list[_Key], list[_Key]]:
+    """Give the keys of paymentIds and of bills: number, row, whether it has a paymentId, whether an invoice number."""
+    named = [payment_id is not None for payment_id in lookup.payment_ids]
+    invoiced = lookup.with_invoice or [False] * len(named)
+    by_id: list[_Key] = []
+    by_bill: list[_Key] = []
+    for payment_ids in (lookup.payment_ids, lookup.older_payment_ids if with_older else ()):
+        given = [(one, row) for one, row in zip(payment_ids, lookup.rows, strict=False) if one is not None]
+        numbers = digest_numbers([one for one, _ in given])
+        by_id += [(number, row, True, False) for number, (_, row) in zip(numbers, given, strict=True)]
+    for fingerprints in (lookup.fingerprints, lookup.older_fingerprints if with_older else ()):
+        by_bill += zip(digest_numbers(fingerprints), lookup.rows, named, invoiced, strict=False)
+    return by_id, by_bill

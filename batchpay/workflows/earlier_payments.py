@@ -1,0 +1,126 @@
+"""What a file's rows have in common with earlier payments, and what is told of it: rows kept back, warnings, sums.
+
+Earlier payments are those of the same environment; `--allow-duplicates` lets a bill pass twice, never a paymentId.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+
+from batchpay.approval.anomalies import Variance
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import Earlier, SamePayment
+from batchpay.payment import Environment, Totals, format_cents
+from batchpay.registration import request_body
+from batchpay.schemas.catalogue import ROW_SAME_PAYMENT
+from batchpay.schemas.options import RuleOptions
+from batchpay.text import money
+
+LISTED_MAX = 1000
+"""So many of the duplicates that were let through are listed; all are counted."""
+_BATCHES_NAMED = 5
+_ROWS_NAMED = 3
+_REPEATED_LEAST = 2
+"""From so many rows on a batch that is repeated has a line in the summary."""
+_DUE = "if it is due again give it"
+
+
+@dataclass(slots=True)
+class EarlierPayments:
+    """What the rows of one file have in common with earlier payments."""
+
+    held: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    """Rows that are kept back: column, code, message."""
+    warnings: list[Variance] = field(default_factory=list)
+    allowed: Totals = Totals()
+    """Duplicates that the options let through."""
+    allowed_rows: list[dict[str, Any]] = field(default_factory=list)
+    """The first of them: `row`, and the `batch` and `earlier_row` that it repeats (no batch: within the file)."""
+    _allowed_numbers: set[int] = field(default_factory=set)
+    _repeated: dict[str, tuple[datetime, Totals]] = field(default_factory=dict)
+    """Rows that repeat a batch, by its name."""
+
+    def look(
+        self,
+        ledger: Ledger,
+        frame: pl.DataFrame,
+        rules: RuleOptions,
+        environment: Environment,
+        *,
+        days: int,
+        exclude_digest: bytes,
+    ) -> None:
+        """Compare rows that passed so far with earlier payments."""
+        lookup = request_body.lookup_columns(ledger, frame)
+        cents = dict(zip(lookup.rows, request_body.cents_of(frame), strict=True))
+        now = datetime.now(UTC)
+        for one in ledger.earlier(lookup, environment, days=days, now=now, exclude_digest=exclude_digest):
+            self._take(one, cents[one.row], rules)
+
+    def allow_in_file(self, rows: pl.DataFrame) -> None:
+        """Note bills that pass though the file has them twice: `_row`, `_first`, `_cents`."""
+        for row, first, cents in rows.iter_rows():
+            self._allow(row, None, first, cents)
+
+    def notes(self, rows: int) -> list[str]:
+        """Give the lines of the summary for a file of so many rows."""
+        repeated = sorted(self._repeated.items(), key=lambda item: -item[1][1].rows)[:_BATCHES_NAMED]
+        lines = [
+            f"{found.rows:,} of {rows:,} rows, {money(found.cents)}, are the same bills as batch {batch} of {_day(at)}"
+            for batch, (at, found) in repeated
+            if found.rows >= _REPEATED_LEAST
+        ]
+        if self.allowed.rows:
+            named = [
+                f"row {one['row']} (row {one['earlier_row']} of {one['batch'] or 'this file'})"
+                for one in self.allowed_rows[:_ROWS_NAMED]
+            ]
+            left = self.allowed.rows - len(named)
+            more = f" and {left:,} more" if left else ""
+            lines.append(
+                f"duplicates that were allowed: {self.allowed.rows:,} rows, {money(self.allowed.cents)}: "
+                f"{', '.join(named)}{more}"
+            )
+        return lines
+
+    def allowed_json(self, reason: str | None = None) -> dict[str, Any]:
+        """Say what was let through, and why, as the summary's JSON and the ledger have it."""
+        found = {"rows": self.allowed.rows, "amount": format_cents(self.allowed.cents), "list": self.allowed_rows}
+        return found | ({"reason": reason} if reason else {})
+
+    def _take(self, one: Earlier, cents: int, rules: RuleOptions) -> None:
+        place = f"row {one.earlier_row} of batch {one.earlier_batch} of {_day(one.at)}"
+        if one.same is SamePayment.ANOTHER_ID:
+            if ROW_SAME_PAYMENT.name not in rules.rules_off:
+                message = f"is the same bill as {place} under another paymentId, make sure that it is due again"
+                self.warnings.append(Variance(one.row, ROW_SAME_PAYMENT.column, ROW_SAME_PAYMENT.code, message))
+            return
+        at, repeated = self._repeated.get(one.earlier_batch, (one.at, Totals()))
+        self._repeated[one.earlier_batch] = at, repeated + Totals(1, cents)
+        if one.same is SamePayment.PAYMENT_ID:
+            message = f"was used before in {place}, {_DUE} a paymentId of its own"
+            self.held[one.row] = "paymentId", "duplicate", message
+        elif rules.allows_repeated_bills:
+            self._allow(one.row, one.earlier_batch, one.earlier_row, cents)
+        else:
+            message = (
+                f"is the same bill as {place} (account, direction, amount, invoice number), {_DUE} a paymentId, "
+                "an invoice number of its own, or --allow-duplicates --reason"
+            )
+            self.held[one.row] = "row", "duplicate", message
+
+    def _allow(self, row: int, batch: str | None, earlier_row: int, cents: int) -> None:
+        if row in self._allowed_numbers:
+            return
+        self._allowed_numbers.add(row)
+        self.allowed += Totals(1, cents)
+        if len(self.allowed_rows) < LISTED_MAX:
+            self.allowed_rows.append({"row": row, "batch": batch, "earlier_row": earlier_row})
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment.astimezone():%m/%d/%Y}"
