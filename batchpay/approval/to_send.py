@@ -84,7 +84,7 @@ class ToSendCount:
         self._held_back = Totals()
         self._directions: defaultdict[str, Totals] = defaultdict(Totals)
         self._accounts: defaultdict[str, Totals] = defaultdict(Totals)
-        self._rows = {origin: hashlib.sha256(origin.encode()) for origin in Origin}
+        self._rows = {origin: hashlib.sha256() for origin in Origin}
 
     def add(self, origin: Origin, rows: pl.DataFrame) -> None:
         """Count rows of one origin that pass every rule, in file order, all known columns as text."""
