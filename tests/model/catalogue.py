@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.model import actions, disasters, meanwhile
+from tests.model import actions, approvals, disasters, meanwhile
 from tests.model.actions import Action
 
 
@@ -31,6 +31,8 @@ ACTIONS: dict[str, Weighed] = {
     "kill": Weighed(actions.kill, 2),
     "resume": Weighed(actions.resume, 4),
     "resolve": Weighed(actions.resolve, 3),
+    "set_policy": Weighed(approvals.set_policy, 1),
+    "plan": Weighed(approvals.plan, 4),
     "back_up": Weighed(disasters.back_up, 2),
     "bring_back": Weighed(disasters.bring_back, 2),
     "lose_witness": Weighed(disasters.lose_witness, 1),

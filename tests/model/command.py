@@ -9,6 +9,7 @@ import fcntl
 import json
 import multiprocessing
 import os
+import pwd
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tests.model import clock
@@ -33,6 +35,8 @@ class Call:
     environment: dict[str, str]
     output: str = ""
     """Where standard output goes, where it is no ordinary file (/dev/full)."""
+    person: str = "ada"
+    """The account that runs it, as the operating system names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ def run_here(call: Call, before_lock: Sequence[Callable[[], None]] = ()) -> Done
     environment, folder, arguments, umask = dict(os.environ), Path.cwd(), sys.argv, os.umask(0o077)
     streams, excepthook = (sys.stdin, sys.stdout, sys.stderr), sys.excepthook
     descriptors = [os.dup(number) for number in range(3)]
+    getpwuid = pwd.getpwuid
     cores = os.sched_getaffinity(0)
     try:
         with _pause_at_lock(before_lock):
@@ -70,6 +75,7 @@ def run_here(call: Call, before_lock: Sequence[Callable[[], None]] = ()) -> Done
             os.close(descriptor)
         (sys.stdin, sys.stdout, sys.stderr), sys.excepthook = streams, excepthook
         sys.argv = arguments
+        setattr(pwd, "getpwuid", getpwuid)  # noqa: B010
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(folder)
@@ -95,6 +101,7 @@ def _main(call: Call) -> int:
     os.environ.clear()
     os.environ.update(call.environment)
     sys.argv = ["batchpay", *call.arguments]
+    setattr(pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name=call.person))  # noqa: B010 - the system's own word
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, closefd=False) for number, mode in enumerate("rww"))
     try:
         main()

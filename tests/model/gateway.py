@@ -63,6 +63,8 @@ class Gateway:
     hook: Hook | None = None
     odd_headers: list[str] = field(default_factory=list)
     """Header names that no client of ours sends."""
+    odd_answers: int = 0
+    """How many payments were answered otherwise than by a success."""
     _counts: dict[str, int] = field(default_factory=dict)
     _turn: threading.RLock = field(default_factory=threading.RLock)
     _listeners: list[socket.socket] = field(default_factory=list)
@@ -86,6 +88,7 @@ class Gateway:
     def begin(self) -> None:
         """Forget everything: a new walk."""
         self.arrivals, self.answers, self.hook, self.odd_headers, self._counts = [], [], None, [], {}
+        self.odd_answers = 0
 
     def of(self, command: str) -> list[Arrival]:
         """What a command sent."""
@@ -123,6 +126,7 @@ class Gateway:
             answer, reference = "success", f"T{count}"
             if kind == "payment":
                 answer = self.answers.pop(0) if self.answers else "success"
+                self.odd_answers += answer != "success"
                 self._note(json.loads(body), headers, answer, live, reference)
         if self.hook is not None:
             self.hook(kind, count)

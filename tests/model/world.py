@@ -49,6 +49,8 @@ class Command:
     """The states of its payments before."""
     batch: Batch | None = None
     max_cents: int | None = None
+    approvals: int = 0
+    """How many other people the policy asks for."""
     forbidden: str = ""
     """Why it must send nothing; empty where it may."""
     killed: bool = False
@@ -151,11 +153,20 @@ class World:
         """Note a command before it runs."""
         name = call.environment["BATCHPAY_API_ID"]
         live = call.environment["BATCHPAY_ENVIRONMENT"] == "live"
-        command = Command(name, call.arguments, self.hours, live, max_cents=self.max_cents, **known)
+        command = Command(
+            name, call.arguments, self.hours, live, max_cents=self.max_cents, approvals=self.approvals, **known
+        )
         command.forbidden = command.forbidden or self.forbidden
         command.before = dict(command.known.states) if command.known else {}
         if self.window_open and call.arguments[0] == "submit" and command.known is None:
             command.forbidden = command.forbidden or "the ledger was restored, and what it lost is not settled"
+        if (
+            call.arguments[0] == "submit"
+            and command.known is None
+            and self.approvals
+            and not command.has("--from-plan")
+        ):
+            command.forbidden = command.forbidden or "nobody approved it"
         self.commands[name] = command
         self.story.append(f"[{self.hours:.0f} h] batchpay {' '.join(call.arguments)}{'' if live else '   (sandbox)'}")
         return command

@@ -1,0 +1,77 @@
+"""Plans and the people who approve them: nothing new goes without as many as the policy asks for, and once."""
+
+from __future__ import annotations
+
+from tests.model.actions import chosen, options_of, prepare
+from tests.model.business import Row
+from tests.model.command import Call, run_here
+from tests.model.files import write_file
+from tests.model.world import File, Violation, World
+
+_PEOPLE = ("ben", "ben", "cleo", "ada")
+"""Who is asked to approve: the same person twice, another one, and whoever prepared the plan."""
+
+
+def set_policy(world: World, a: int, b: int, c: int) -> None:
+    """From now on none, one or two other people must approve."""
+    world.approvals = a % 3
+    world.write_settings()
+    world.story.append(f"policy.approvals = {world.approvals}")
+
+
+def plan(world: World, a: int, b: int, c: int) -> None:
+    """Dry run with a plan, approvals by some people, perhaps another file or day meanwhile, then a submission of it."""
+    file = chosen(world.files, a)
+    if file is None or world.forbidden:
+        return
+    options = [one for one in options_of(b, c) if one not in ("--limit", "1")]
+    path = str(world.home / "plan.json")
+    made = _run(world, "ada", "submit", file.name, *options, "--dry-run", "--plan", path, "--json")
+    if made.get("exit_code") not in (0, 3, 7) or made.get("would_send") is None:
+        return
+    approvers = {
+        person for person in _PEOPLE[: c % 5] if "approvals" in _run(world, person, "approve", path, "--yes", "--json")
+    }
+    if "ada" in approvers:
+        raise Violation("whoever prepared a plan approved it")
+    meanwhile = b // 10 % 4
+    if meanwhile == 1:
+        world.pass_hours(24 * 9)
+    rows = file.rows
+    if meanwhile == 2:
+        rows = [*file.rows[1:], Row(900 + c, f"79{c:06d}31", "9.25")]
+        write_file(world.home / file.name, rows)
+    enough = len(approvers) >= world.approvals
+    forbidden = "" if enough and meanwhile != 2 else "the plan was not approved by enough others, or is of another file"
+    if meanwhile == 1 and world.approvals:
+        forbidden = "its approvals are too old"
+    odd = world.gateway.odd_answers
+    sent = _send(world, File(file.name, list(rows)), [*options, "--from-plan", path], forbidden)
+    if sent and sent != made["would_send"] and world.gateway.odd_answers == odd:
+        raise Violation(f"the plan says {made['would_send']} rows, {sent} were sent")
+    if meanwhile == 3 and sent:
+        other = ["--again", "--reason", "once more, by the old plan"]
+        _send(world, File(file.name, list(rows)), [*other, "--from-plan", path], "its plan is used up")
+    if meanwhile == 2:
+        write_file(world.home / file.name, file.rows)
+
+
+def _send(world: World, file: File, options: list[str], forbidden: str) -> int:
+    """Submit as the one who prepared the plan; gives how many payments arrived."""
+    call, command = prepare(world, file, options, forbidden=forbidden)
+    known = command.known
+    done = world.end(command, run_here(Call(call.arguments, call.folder, call.environment, person="ada")))
+    arrived = len(world.gateway.of(command.name))
+    if forbidden and known is None and done.code not in (2, 4, 5, 7, 8, 9):
+        raise Violation(f"exit code {done.code}, although {forbidden}")
+    return arrived
+
+
+def _run(world: World, person: str, *arguments: str) -> dict[str, object]:
+    call = world.call(*arguments)
+    environment = {**call.environment, "BATCHPAY_API_ID": "look"}
+    done = run_here(Call(call.arguments, call.folder, environment, person=person))
+    world.story.append(f"[{world.hours:.0f} h] {person}: batchpay {' '.join(arguments)} -> {done.code}")
+    if done.code in (1, 120):
+        raise Violation(f"internal error: {done.err.strip()[-300:]}")
+    return done.json
