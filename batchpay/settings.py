@@ -111,6 +111,7 @@ class PolicySettings:
     past_start: bool = _setting(True, "a recurring payment can't start before today")
     duplicate_days: int = _setting(5, "days in which an equal payment of another batch is held back", least=0)
     clock_ahead_days: int = _setting(60, "warn where the clock is so many days after the ledger's last event", least=1)
+    stale_days: int = _setting(7, "days without any event after which `resume` asks for --stale --reason", least=1)
     variance: bool = _setting(True, "warn of new payees, changed accounts and unusual amounts")
     approvals: int = _setting(
         0, "how many other people must approve what is sent", environment="BATCHPAY_APPROVALS", least=0, most=2

@@ -13,7 +13,7 @@ from batchpay.cli.process import actor
 from batchpay.cli.validate import preview_json, print_preview
 from batchpay.payment import State
 from batchpay.settings import Settings, load_credentials
-from batchpay.text import printable
+from batchpay.text import printable, totals_json
 from batchpay.workflows.requests import file_request
 
 if TYPE_CHECKING:
@@ -35,7 +35,12 @@ def dry_run_one(
         _ask_gateway(settings, preview)
     rows = preview.proposal.to_send.total.rows
     seconds = seconds_at(settings, rows)
-    extra = {"dry_run": True, "would_send": rows, "seconds_at_rate": seconds}
+    extra = {
+        "dry_run": True,
+        "would_send": rows,
+        "release_would_add": totals_json(preview.releasable),
+        "seconds_at_rate": seconds,
+    }
     if not context.json:
         _print_preview(context, settings, preview, seconds, plan)
     return preview.summary.exit_code, {**preview_json(preview), **extra, "requests": preview.requests}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -10,7 +10,8 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Context
 from batchpay.cli.process import interrupt_on_signals
-from batchpay.errors import BatchHeld, BatchpayError, FileRefused, WrongUse
+from batchpay.errors import BatchHeld, BatchpayError, FileRefused, LedgerNotUsable, WrongUse
+from batchpay.payment import Totals
 from batchpay.text import printable
 
 Work = Callable[[str], tuple[int, dict[str, Any]]]
@@ -25,11 +26,13 @@ def work_through(
     *,
     stopped: Callable[[], str | None] = lambda: None,
     sum_up: Callable[[], dict[str, Any]] = dict,
+    in_doubt: Callable[[], Mapping[str, Totals]] = dict,
 ) -> None:
     """Work through the files, and append an exit code of each to `codes`.
 
-    `stopped` tells why no further file may be begun. With --json one object is printed: the file's own, or for several
-    what `sum_up` gives and the files' own under `files`.
+    `stopped` tells why no further file may be begun, `in_doubt` which batches a person must look at, of this call or of
+    earlier ones: while there are any, the call ends with 7. With --json one object is printed: the file's own, or for
+    several what `sum_up` gives and the files' own under `files`.
     """
     told: list[dict[str, Any]] = []
     reason: str | None = None
@@ -54,10 +57,26 @@ def work_through(
                 code, one = 6, _refused(path, f"{reason}; safe to run again", 6)
             codes.append(code)
             told.append(one)
+        _look_for_doubts(in_doubt, told, codes)
     finally:
-        if context.json and told:
-            several = {**sum_up(), "files": told, "exit_code": output.exit_code_of(codes)}
-            output.print_json(context, told[0] if len(paths) == 1 else several)
+        if context.json and (told or not paths):
+            whole = told[0] if len(paths) == 1 else {**sum_up(), "files": told}
+            output.print_json(context, {**whole, "exit_code": output.exit_code_of(codes)})
+
+
+def _look_for_doubts(in_doubt: Callable[[], Mapping[str, Totals]], told: Sequence[Any], codes: list[int]) -> None:
+    """End with 7 while a row is in doubt anywhere, also where no file came so far as to say so itself."""
+    try:
+        doubts = in_doubt()
+    except LedgerNotUsable as error:
+        if LedgerNotUsable.exit_code not in codes:
+            codes.append(LedgerNotUsable.exit_code)
+            click.echo(f"batchpay: {printable(str(error))}", err=True)
+        return
+    if doubts:
+        codes.append(7)
+        if not any("in_doubt_elsewhere" in one for one in told):  # a summary has said it
+            output.print_in_doubt_elsewhere(doubts, err=True)
 
 
 def _refused(path: str, message: str, exit_code: int) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import click
 
 from batchpay.cli.context import declared, option
 from batchpay.payment import parse_cents
-from batchpay.workflows.requests import CheckOptions, Decisions
+from batchpay.workflows.decisions import Decisions
+from batchpay.workflows.requests import CheckOptions
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _YEARS = (1970, 2100)

@@ -75,12 +75,13 @@ def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
     print_in_doubt_elsewhere(summary.in_doubt_elsewhere)
 
 
-def print_in_doubt_elsewhere(in_doubt: Mapping[str, Totals]) -> None:
+def print_in_doubt_elsewhere(in_doubt: Mapping[str, Totals], *, err: bool = False) -> None:
     """Name the other batches that a person must look at."""
     for batch, totals in in_doubt.items():
         click.echo(
             f"  rows in doubt of an earlier call, a person must look: batchpay resolve {batch}"
-            f" ({totals.rows:,} rows, {money(totals.cents)})"
+            f" ({totals.rows:,} rows, {money(totals.cents)})",
+            err=err,
         )
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 @click.argument("batch", required=False)
 @option("--results", metavar="PATH", help="Where the results file goes; BATCH.results.csv by default.")
 @option("--out", metavar="DIR", help="Folder for the results file.")
+@option("--stale", is_flag=True, help="Go on with a batch that nobody has touched for days (needs --reason).")
+@option("--reason", metavar="TEXT", help="Why, for --stale; it is recorded.")
 @sending_options
 @operation_options
 @click.pass_obj
@@ -38,6 +40,9 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     from batchpay.cli.progress import progress_for
     from batchpay.workflows import resume as workflow
 
+    reason = " ".join((options["reason"] or "").split()) or None
+    if options["stale"] != bool(reason):
+        raise click.UsageError("--stale and --reason TEXT go together")
     settings, outputs = sending_settings(context.settings, send_options(options)), Outputs(())
     with unattended_run(context, options, outputs) as (account, codes):
         check_gateway(settings)
@@ -52,7 +57,9 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
             return results
 
         with progress_for(context, settings, ask=not options["yes"]) as progress:
-            summary = workflow.resume(batch, output_path, request, settings, credentials, actor(), progress)
+            summary = workflow.resume(
+                batch, output_path, request, settings, credentials, actor(), progress, stale_reason=reason
+            )
         account.add(summary)
         codes.append(summary.exit_code)
     if context.json:

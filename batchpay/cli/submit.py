@@ -71,7 +71,7 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
             from batchpay.cli.dry_run import dry_run_one
 
             work_through(context, paths, lambda path: dry_run_one(context, path, settings, options, outputs), codes)
-        elif paths:
+        else:
             _submit_all(context, paths, settings, options, outputs, account, codes)
     if len(account.summaries) > 1 and not context.json:
         output.print_summary(context, output.grand_total(account.summaries), sent=True)
@@ -101,6 +101,11 @@ def _submit_all(
     codes: list[int],
 ) -> None:
     """Submit one file after the other: what stops the sending of one stops the call, limits hold over all of them."""
+    from batchpay.workflows.status import all_in_doubt
+
+    if not paths:
+        work_through(context, paths, lambda path: (0, {}), codes, in_doubt=lambda: all_in_doubt(settings))
+        return
     check_gateway(settings)
     log_targets(context, settings)
     credentials = load_credentials(settings.gateway)
@@ -114,6 +119,7 @@ def _submit_all(
         codes,
         stopped=lambda: run.stop.reason,
         sum_up=lambda: output.grand_total(account.summaries).as_json(),
+        in_doubt=lambda: all_in_doubt(settings),
     )
 
 

@@ -5,9 +5,11 @@ Nothing is registered or sent here. Files are read whole before anything that wa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,21 +24,24 @@ from batchpay.intake.control_totals import require_totals, stated_totals
 from batchpay.intake.source import Source, open_source
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, RejectedColumns
-from batchpay.payment import Environment, State, format_cents
+from batchpay.payment import Environment, State, Totals, format_cents
 from batchpay.registration import request_body
+from batchpay.schemas.checks import cents_of_plain
 from batchpay.schemas.columns import CASH_FLOW
 from batchpay.schemas.options import RuleOptions
 from batchpay.summary import Summary
+from batchpay.text import money
 from batchpay.validation.check import Check, valid_rows
 from batchpay.validation.chunk_result import ChunkResult
 from batchpay.validation.duplicates import FrameSpool
 from batchpay.validation.late_failures import merged
 from batchpay.validation.rejects import Rejects, open_rejects
 from batchpay.validation.verdict import Verdict
+from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.earlier_payments import EarlierPayments
+from batchpay.workflows.own_rejects import is_own_rejects, without_payments
+from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.writing.identity import FileIdentity, ReadFiles
-from batchpay.writing.place import first_row, numbered
-from batchpay.writing.table import TABLE_ENDINGS
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.gateway.preflight import Preflight
@@ -80,6 +85,7 @@ class CheckContext:
     preflight: Preflight | None = None
     history: Ledger | None = None
     """The ledger that knows earlier payees, where a look at changed accounts is wanted (policy.variance)."""
+    decisions: Decisions = Decisions()
     wants_schedule: bool = False
     """Whether a person is to see what would move when: counted in the same reading."""
     results: Path | None = None
@@ -96,8 +102,12 @@ class FileCheck:
     digest: bytes = b""
     known: BatchSummary | None = None
     """The batch that this content is already."""
+    batch: BatchSummary | None = None
+    """The batch that a submission goes on with; None where it registers a new one."""
+    releasable: Totals = Totals()
+    """Rows that an earlier call rejected and that are right now: what a release adds."""
     registration_count_seen: int = 0
-    """How many batches the ledger held when it was asked."""
+    """Ledger.registration_count() before the file was read."""
     held: dict[int, tuple[str, str, str]] = field(default_factory=dict)
     """Rows that an earlier batch holds or whose account the gateway refuses: column, code, message."""
     earlier: EarlierPayments = field(default_factory=EarlierPayments)
@@ -105,12 +115,16 @@ class FileCheck:
     rejected: list[RejectedColumns] = field(default_factory=list)
     gateway_ids: set[str] = field(default_factory=set)
     """Gateway accounts that rows which passed the rules name."""
+    has_recurring: bool = False
+    """Whether any row, right or wrong, may be a recurring payment."""
     variances: list[Variance] = field(default_factory=list)
     """What the ledger's history finds odd and the options let pass: changed accounts first, new payees last."""
     rejects: Path | None = None
     """Where rows came back, if any did."""
     control: FileIdentity | None = None
     """The control file that the totals were held against."""
+    released: bool = False
+    """Whether a person has released rows that an earlier call rejected: then they pass."""
     laid_out: Schedule | None = None
     """What the rows would move, counted as they passed; only where it was asked for."""
     counted: ToSendCount | None = None
@@ -124,6 +138,12 @@ class FileCheck:
             notes.append(f"rows marked as an example, which are no payments: {self.source.examples.count}")
         if verdict.unreadable_amounts:
             notes.append(f"in {verdict.unreadable_amounts:,} rows the amount can't be read: it is in no sum")
+        if self.releasable.rows and not self.released:
+            count, amount = f"{self.releasable.rows:,}", money(self.releasable.cents)
+            notes.append(
+                f"{count} rows, {amount}, that an earlier submission rejected are right now: "
+                "submit --release --reason TEXT sends them"
+            )
         if not verdict.rows:
             notes.append("the file has a header and no rows: there is nothing to do")
         notes += self.earlier.notes(verdict.rows)
@@ -180,28 +200,21 @@ def check_file(request: FileRequest, around: CheckContext) -> FileCheck:
         rejects.abandon()
         raise
     has_rejects = checked.verdict.rejected.rows > 0
-    if around.ledger is not None and checked.known is not None:
-        rejects, has_rejects = _without_payments(around.ledger, checked, request, rejects, request.rejects)
-    batch = checked.known.batch if checked.known is not None else None
-    placed = rejects.commit(lambda path, number: _is_own_rejects(path, number, around.results, batch))
+    if around.ledger is not None and checked.batch is not None:
+        path = request.rejects
+
+        def again(storage: ExitStack) -> Iterator[ChunkResult]:
+            check = Check(source, request.rules, storage)
+            yield from check.results()
+            yield from check.finish(checked.held)
+
+        rejects, has_rejects = without_payments(
+            around.ledger, checked.batch, rejects, lambda: open_rejects(path, source), checked.verdict.passed, again
+        )
+    batch = checked.batch.batch if checked.batch is not None else None
+    placed = rejects.commit(lambda path, number: is_own_rejects(path, number, around.results, batch))
     checked.rejects = placed if has_rejects else None
     return checked
-
-
-def _is_own_rejects(path: Path, number: int, results: Path | None, batch: str | None) -> bool:
-    """Whether the rejects at a path are of this batch, or of none: by the results of the same number beside them.
-
-    A rejects file does not name its batch. One that only a check wrote has no results beside it.
-    """
-    row = first_row(path)
-    if row is None or "_row" not in row:
-        return False
-    if row["_row"] is None:  # a header alone
-        return True
-    if results is not None:
-        return batch is not None and (first_row(numbered(results, number)) or {}).get("batch") == batch
-    beside = [path.with_name(path.stem.replace(".rejects", ".results") + ending) for ending in TABLE_ENDINGS]
-    return not any(one != path and first_row(one) for one in beside)
 
 
 class _Reading:
@@ -215,6 +228,7 @@ class _Reading:
         asked = around.ledger or around.history
         if asked is not None:
             self.checked.registration_count_seen = asked.registration_count()
+        self._rejected_earlier: RejectedEarlier | None = None
         if around.wants_schedule:
             self.checked.laid_out, self.checked.counted = Schedule(request.rules.as_of), ToSendCount()
 
@@ -250,6 +264,8 @@ class _Reading:
         checked = self.checked
         rows = result.findings.rows.select("_row", *CASH_FLOW).filter(result.passed)
         checked.gateway_ids.update(rows["gatewayId"].unique().to_list())
+        is_once = result.findings.rows["recurringIndicator"].eq_missing("FALSE")
+        checked.has_recurring |= not is_once.all()
         if checked.laid_out is not None and checked.counted is not None:
             checked.laid_out.add(rows)
             checked.counted.add(Origin.NEW, rows)
@@ -266,10 +282,18 @@ class _Reading:
             checked.held |= _refused_by_gateway(checked, rules, verdict, around.preflight)
         if around.ledger is not None and self._content is not None:
             checked.digest = self._content.digest
-            checked.known = around.ledger.find_digest(checked.digest, around.environment)
+            find = partial(around.ledger.find_digest, checked.digest, around.environment)
+            checked.known = checked.batch = find()
+            checked.released = around.decisions.release
+            if around.decisions.again and checked.known is not None:
+                checked.batch = find(around.decisions.reason)
+            if checked.batch is not None and checked.batch.by_state[State.REJECTED].rows:
+                self._rejected_earlier = RejectedEarlier(around.ledger, checked.batch)
         asked = around.ledger or around.history
-        if asked and asked.batch_count(around.environment) > (checked.known is not None):  # else everybody would be new
-            self._compare_with_ledger(around.ledger, around.history, verdict)
+        # Without another batch of this environment everybody would be new.
+        others = asked is not None and asked.batch_count(around.environment) > (checked.known is not None)
+        if others or self._rejected_earlier is not None:
+            self._compare_with_ledger(around.ledger if others else None, around.history if others else None, verdict)
         return checked.held
 
     def _allow_in_file(self, allowed: pl.DataFrame) -> None:
@@ -283,16 +307,36 @@ class _Reading:
         """Read the rows that passed once more, and ask of each: was it paid before, is its payee as ever."""
         checked, around, rules = self.checked, self._around, self._request.rules
         found = checked.earlier
-        for frame in valid_rows(checked.source, rules, verdict) if payments or payees else ():
+        for frame in valid_rows(checked.source, rules, verdict):
             if payments is not None:
-                days = around.duplicate_days
-                found.look(payments, frame, rules, around.environment, days=days, exclude_digest=checked.digest)
+                for rows, days in self._days_back(frame):
+                    found.look(payments, rows, rules, around.environment, days=days, exclude_digest=checked.digest)
                 checked.held |= found.held
+            if self._rejected_earlier is not None:
+                self._hold_rejected(self._rejected_earlier, frame)
             if payees is not None:
                 columns = request_body.payee_columns(payees, frame)
                 odd = variances(payees, columns, around.environment, exclude_digest=checked.digest)
                 self._note_variances([one for one in odd if one.row not in checked.held], verdict)
         self._note_variances(found.warnings, verdict)
+
+    def _days_back(self, frame: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, int]]:
+        """Tell how far back rows are compared: what was rejected earlier, to before its batch was registered."""
+        days, rejected = self._around.duplicate_days, self._rejected_earlier
+        if rejected is None:
+            yield frame, days
+            return
+        yield frame.filter(~pl.col("_row").is_in(rejected.rows.implode())), days
+        yield rejected.among(frame), rejected.days_until(datetime.now(UTC), days)
+
+    def _hold_rejected(self, rejected: RejectedEarlier, frame: pl.DataFrame) -> None:
+        """Keep rows that an earlier call rejected as they are, unless a person has released them."""
+        checked = self.checked
+        right = rejected.among(frame).filter(~pl.col("_row").is_in(list(checked.held)))
+        cents = right.select(cents_of_plain(pl.col("amount"))).to_series()
+        same, totals = rejected.releasable(right["_row"], cents)
+        checked.releasable += totals
+        checked.held |= rejected.failures(right["_row"].filter(~same) if checked.released else right["_row"])
 
     def _note_variances(self, found: list[Variance], verdict: Verdict) -> None:
         """Count warnings and keep the first; where warnings are errors each keeps its row back."""
@@ -306,50 +350,6 @@ class _Reading:
             verdict.warning_counts[name] = verdict.warning_counts.get(name, 0) + 1
         kept = sorted(self.checked.variances + found, key=lambda one: _WARNING_ORDER.index(one.code))
         self.checked.variances = kept[: self._request.max_errors]
-
-
-class _OnlyRows:
-    """A rejects file that takes some rows only."""
-
-    def __init__(self, rejects: Rejects, rows: pl.Series) -> None:
-        self._rejects = rejects
-        self._wanted = pl.col("_row").is_in(rows.implode())
-
-    def add(self, frame: pl.DataFrame) -> None:
-        self._rejects.add(frame.filter(self._wanted))
-
-    def late(self, frame: pl.DataFrame) -> None:
-        self._rejects.late(frame.filter(self._wanted))
-
-
-def _without_payments(
-    ledger: Ledger, checked: FileCheck, request: FileRequest, rejects: Rejects, path: Path
-) -> tuple[Rejects, bool]:
-    """Write the rejects anew where the ledger holds one of their rows as a payment.
-
-    Rules may have changed since (a start date has passed by now): a row that may have been paid must not come back as
-    one to correct and send. Tells also whether any row came back.
-    """
-    assert checked.known is not None, "only a known batch holds payments"
-    registered = pl.Series([row.row for row in ledger.rejected(checked.known.batch)], dtype=pl.UInt32)
-    failed = (~checked.verdict.passed).arg_true().cast(pl.UInt32) + 1
-    if failed.is_in(registered.implode()).all():
-        return rejects, checked.verdict.rejected.rows > 0
-    rejects.abandon()
-    rejects = open_rejects(path, checked.source)
-    try:
-        only = _OnlyRows(rejects, registered)
-        with ExitStack() as storage:
-            check = Check(checked.source, request.rules, storage)
-            for result in check.results():
-                if result.as_read is not None:
-                    only.add(result.rejects())
-            for result in check.finish(checked.held):
-                only.late(result.rejects())
-    except BaseException:
-        rejects.abandon()
-        raise
-    return rejects, len(registered) > 0
 
 
 def _refused_by_gateway(

@@ -21,8 +21,9 @@ from batchpay.ledger.records import BatchSummary, SignOff
 from batchpay.payment import State, Totals
 from batchpay.settings import Settings
 from batchpay.validation.check import valid_rows
+from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import FileCheck, FileRequest
-from batchpay.workflows.requests import Decisions
+from batchpay.workflows.rejected_earlier import RejectedEarlier
 
 
 def propose(
@@ -70,7 +71,7 @@ def _to_send(
         return checked.valid_to_send(request.rules)
     counted, schedule = ToSendCount(), Schedule(request.rules.as_of)
     pending, amounts = _pending(ledger, batch)
-    released = releasable(ledger, request, batch) if decisions.release else pl.Series([], dtype=pl.UInt32)
+    released = RejectedEarlier(ledger, batch).rows if decisions.release else pl.Series([], dtype=pl.UInt32)
     for frame in valid_rows(checked.source, request.rules, checked.verdict):
         for origin, rows in ((Origin.PENDING, pending), (Origin.RELEASED, released)):
             some = frame.filter(pl.col("_row").is_in(rows.implode()))
@@ -89,19 +90,6 @@ def _pending(ledger: Ledger, batch: BatchSummary) -> tuple[pl.Series, pl.Series]
         rows += columns.rows
         amounts += columns.amounts_cents
     return pl.Series(rows, dtype=pl.UInt32), pl.Series(amounts, dtype=pl.Int64)
-
-
-def releasable(ledger: Ledger, request: FileRequest, batch: BatchSummary) -> pl.Series:
-    """Numbers of the rejected rows that a release may send if they pass now.
-
-    A row that was a duplicate needs --allow-duplicates, not just some time.
-    """
-    numbers = [
-        row.row
-        for row in ledger.rejected(batch.batch)
-        if request.rules.allow_duplicates or not any(reason.endswith(".duplicate") for reason in row.reasons)
-    ]
-    return pl.Series(numbers, dtype=pl.UInt32)
 
 
 @dataclass(frozen=True, slots=True)

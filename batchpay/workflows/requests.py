@@ -18,19 +18,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Decisions:
-    """What a person asked for on the command line, and why; nothing else can ask for it."""
-
-    again: bool = False
-    """Pay the same content once more."""
-    release: bool = False
-    """Send rows of this batch that were rejected and are right now."""
-    paid_elsewhere_checked: bool = False
-    """A person has looked: no other ledger paid this file, whatever lies where its results would go."""
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class CheckOptions:
     """How a payment file is read and what its rows are checked against, as far as a call may choose."""
 

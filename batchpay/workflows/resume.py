@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from batchpay.errors import WrongUse
 from batchpay.gateway.origin import environment_of
+from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
-from batchpay.payment import Actor
+from batchpay.payment import Actor, State
 from batchpay.settings import Credentials, Settings
 from batchpay.summary import Summary, summary_of_batch
+from batchpay.workflows.held_back import Fails, start_has_passed
 from batchpay.workflows.run import Progress, RunRequest, run_batch
+from batchpay.workflows.status import in_doubt
+
+_DAY = timedelta(days=1)
 
 
 def resume(
@@ -24,11 +31,38 @@ def resume(
     credentials: Credentials,
     actor: Actor,
     progress: Progress,
+    *,
+    stale_reason: str | None = None,
 ) -> Summary:
-    """Send what is pending of a batch, the latest where none is named, and write its results to `output_path`."""
+    """Send what is pending of a batch, the latest where none is named, and write its results to `output_path`.
+
+    Recurring payments whose start date has passed are held back. `stale_reason` says why a batch is sent that nobody
+    has touched for `policy.stale_days`; without it, that raises WrongUse.
+    """
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(reference, None if reference else environment_of(settings.gateway))
-        request = replace(request, results=output_path(found))
+        request = replace(request, results=output_path(found), why=stale_reason, fails=_fails_today(found, settings))
         with ledger.lock(found.digest):
+            if stale_reason is None:
+                _refuse_stale(ledger, ledger.find(found.batch), settings.policy.stale_days)
             finished = run_batch(ledger, found, settings, credentials, request, actor, progress)
-    return summary_of_batch(finished)
+        summary = summary_of_batch(finished)
+        summary.in_doubt_elsewhere = in_doubt(ledger, finished.environment, but=finished.batch)
+    return summary
+
+
+def _refuse_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> None:
+    """Refuse to send what nobody has touched for long: the payments may have been made in another way since."""
+    age_days = (datetime.now(UTC) - ledger.last_event_at(batch.batch)) // _DAY
+    pending = batch.by_state[State.PENDING].rows
+    if pending and age_days >= stale_days:
+        raise WrongUse(
+            f"nothing was done with batch {batch.batch} for {age_days} days; if its {pending:,} pending"
+            " rows are still to be paid: batchpay resume --stale --reason TEXT"
+        )
+
+
+def _fails_today(batch: BatchSummary, settings: Settings) -> Fails | None:
+    if not settings.policy.past_start or not batch.options.get("has_recurring", True):
+        return None
+    return start_has_passed(datetime.now().astimezone().date())

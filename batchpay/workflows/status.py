@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from batchpay.errors import LedgerMissing
+from batchpay.gateway.origin import environment_of
+from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
+from batchpay.payment import Environment, State, Totals
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
 
@@ -13,6 +17,25 @@ def batch_status(reference: str, settings: Settings) -> Summary:
     """Give one batch's summary; `reference` is its name or the unique beginning of it."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         return summary_of_batch(ledger.find(reference))
+
+
+def in_doubt(ledger: Ledger, environment: Environment, *, but: str | None = None) -> dict[str, Totals]:
+    """Give what is in doubt of every batch of an environment, the latest first; `but` names one that is left out."""
+    return {
+        found.batch: found.by_state[State.IN_DOUBT]
+        for found in ledger.batches()
+        if found.environment is environment and found.by_state[State.IN_DOUBT].rows and found.batch != but
+    }
+
+
+def all_in_doubt(settings: Settings) -> dict[str, Totals]:
+    """Give what is in doubt in the environment of these settings; nothing where there is no ledger yet."""
+    try:
+        ledger = open_ledger(settings.ledger, read_only=True)
+    except LedgerMissing:
+        return {}
+    with closing(ledger):
+        return in_doubt(ledger, environment_of(settings.gateway))
 
 
 def all_batches(settings: Settings) -> list[Summary]:

@@ -26,16 +26,19 @@ from batchpay.intake.prefetch import ahead
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, NewBatch, PaymentColumns, SignOff
-from batchpay.payment import Actor, Environment, State
+from batchpay.payment import Actor, Environment, State, Totals
 from batchpay.registration import request_body
 from batchpay.settings import Credentials, LedgerSettings, Settings
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.validation.check import all_rows, valid_rows
 from batchpay.validation.verdict import Verdict
+from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import CheckContext, FileCheck, FileRequest, check_file
+from batchpay.workflows.held_back import Fails
 from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
-from batchpay.workflows.proposal import LetThrough, let_through, propose, releasable
-from batchpay.workflows.requests import Decisions
+from batchpay.workflows.proposal import LetThrough, let_through, propose
+from batchpay.workflows.rejected_earlier import RejectedEarlier
+from batchpay.workflows.status import in_doubt
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.workflows.run import Progress, RunRequest
@@ -65,6 +68,8 @@ class Preview:
     known: BatchSummary | None = None
     """The batch that a submission would go on with, or None."""
     requests: list[str] = field(default_factory=list)
+    releasable: Totals = Totals()
+    """Rows that an earlier submission rejected and that are right now: what a release adds."""
 
     def page(self) -> list[str]:
         """The page to sign."""
@@ -96,8 +101,16 @@ def dry_run(
     environment = environment_of(settings.gateway)
     with _ledger_to_read(settings.ledger) as ledger:
         history = ledger if settings.policy.variance else None
-        around = CheckContext(environment, ledger, settings.policy.duplicate_days, history=history, wants_schedule=True)
+        around = CheckContext(
+            environment,
+            ledger,
+            settings.policy.duplicate_days,
+            history=history,
+            wants_schedule=True,
+            decisions=decisions,
+        )
         checked = check_file(request, around)
+        _refuse_release_of_nothing(checked, decisions)
         preview = _preview(ledger, request, checked, settings, decisions)
         if ledger is None:
             preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
@@ -138,19 +151,27 @@ def submit(
                 settings.policy.duplicate_days,
                 submission.run.preflight,
                 history,
-                counts,
+                wants_schedule=counts,
                 results=submission.run.results,
+                decisions=submission.decisions,
             )
             checked = check_file(request, around)
+            if plan is None:  # a plan that differs in this is refused with all that differs
+                _refuse_release_of_nothing(checked, submission.decisions)
             with ledger.lock(checked.digest):
                 try:
-                    batch, approvals = _register(ledger, request, submission, settings, checked, plan, actor, progress)
+                    found = _register(ledger, request, submission, settings, checked, plan, actor)
                 except RegisteredMeanwhile:
-                    continue  # another file came in between: what it holds must be looked up as well
-                run = replace(submission.run, approvals=approvals)
-                finished = run_batch(ledger, batch, settings, credentials, run, actor, progress)
+                    continue  # rows were added in between: they must be looked up as well
+                if found.released.rows:
+                    progress.say(f"{found.released.rows:,} rows that were rejected before are released")
+                fails = None if found.is_new else _fails_today(checked.verdict)
+                run = replace(submission.run, approvals=found.approvals, fails=fails)
+                finished = run_batch(ledger, found.batch, settings, credentials, run, actor, progress)
                 summary = _summary_of_run(request, submission, checked, finished)
                 summary.seal = plan.seal if plan else None
+                summary.released = found.released
+                summary.in_doubt_elsewhere = in_doubt(ledger, environment, but=finished.batch)
                 return summary, checked.verdict
     raise LedgerNotUsable("other files keep being registered in this ledger; run the command again")
 
@@ -180,7 +201,34 @@ def _preview(
     summary.environment = environment_of(settings.gateway)
     proposal, schedule = propose(ledger, request, checked, settings, decisions, batch)
     summary.seal = proposal.seal(ledger) if ledger else None
-    return Preview(summary, checked.verdict, proposal, schedule, checked.variances, batch)
+    summary.held_back, summary.released = proposal.to_send.held_back, proposal.to_send.released
+    preview = Preview(summary, checked.verdict, proposal, schedule, checked.variances, batch)
+    return replace(preview, releasable=checked.releasable)
+
+
+def _refuse_release_of_nothing(checked: FileCheck, decisions: Decisions) -> None:
+    """Refuse to release rows of a content that nobody has submitted yet: it is another file than the person means."""
+    if decisions.release and checked.known is None:
+        raise WrongUse(f"{checked.source.name}: this content was not submitted yet, so there is nothing to release")
+
+
+def _fails_today(verdict: Verdict) -> Fails | None:
+    """Tell which pending rows of a known batch fail today's rules; None where none does."""
+    if verdict.passed.all():
+        return None
+    return lambda columns: verdict.rejected_mask(pl.Series(columns.rows, dtype=pl.UInt32)).to_list()
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    """The batch that is to be sent."""
+
+    batch: BatchSummary
+    approvals: int
+    """How many people approved what this call sends of it."""
+    released: Totals = Totals()
+    """Rows that this call has released."""
+    is_new: bool = False
 
 
 def _register(
@@ -191,31 +239,28 @@ def _register(
     checked: FileCheck,
     plan: Plan | None,
     actor: Actor,
-    progress: Progress,
-) -> tuple[BatchSummary, int]:
-    """Write the batch, or find it and release what an earlier call rejected and this one lets through.
-
-    Gives the batch, and how many people approved what this call sends of it.
-    """
+) -> _Registered:
+    """Write the batch, or find it, and release what an earlier call rejected where a person asks for it."""
     decisions, policy, allowed = submission.decisions, Policy.from_settings(settings.policy), LetThrough()
     known = _batch_to_go_on_with(ledger, checked.digest, environment_of(settings.gateway), decisions)
     if plan is not None or policy.approvals:
         proposal, _ = propose(ledger, request, checked, settings, decisions, known)
         allowed = let_through(ledger, plan, proposal, policy, datetime.now(UTC))
     if allowed.used_for is not None:
-        return ledger.find(allowed.used_for), 0
+        return _Registered(ledger.find(allowed.used_for), 0)
     sign_off = allowed.sign_off
     approvals = len(sign_off.approvals) if sign_off else 0
     if known is None:
         if not decisions.paid_elsewhere_checked:
             refuse_paid_elsewhere(ledger, submission.run.results, environment_of(settings.gateway))
-        return _write_batch(ledger, request, submission, settings, checked, sign_off, actor), approvals
-    released = _release(ledger, known, request, submission, settings, checked, sign_off, actor)
-    if released:
-        progress.say(f"{released} rows that were rejected before are released")
+        batch = _write_batch(ledger, request, submission, settings, checked, sign_off, actor)
+        return _Registered(batch, approvals, is_new=True)
+    released = Totals()
+    if decisions.release and checked.releasable.rows:
+        released = _release(ledger, known, request, decisions, settings, checked, sign_off, actor)
     elif sign_off is not None:
         ledger.use_plan(known.batch, str(actor), sign_off)
-    return ledger.find(known.batch), approvals
+    return _Registered(ledger.find(known.batch), approvals, released)
 
 
 def _batch_to_go_on_with(
@@ -259,12 +304,13 @@ def _write_batch(
             "as_of": request.rules.as_of.isoformat(),
             "gateway_ids": sorted(checked.gateway_ids),
             **({"allowed_duplicates": allowed} if allowed else {}),
+            "has_recurring": checked.has_recurring,
             **({"paid_elsewhere_checked": decisions.reason} if decisions.paid_elsewhere_checked else {}),
         },
         origin=settings.gateway.base_url,
         environment=environment_of(settings.gateway),
         registration_count_seen=checked.registration_count_seen,
-        again_reason=decisions.reason if decisions.again else None,
+        again_reason=decisions.again_reason,
         sign_off=sign_off,
     )
     with ledger.register(batch, str(actor)) as registering:
@@ -282,32 +328,31 @@ def _release(
     ledger: Ledger,
     known: BatchSummary,
     request: FileRequest,
-    submission: SubmitRequest,
+    decisions: Decisions,
     settings: Settings,
     checked: FileCheck,
     sign_off: SignOff | None,
     actor: Actor,
-) -> int:
-    """Turn to pending what was rejected under other rules. A duplicate needs --allow-duplicates, not just some time."""
-    if not (submission.decisions.release and known.by_state[State.REJECTED].rows):
-        return 0
-    rejected = releasable(ledger, request, known)
+) -> Totals:
+    """Turn to pending what an earlier call rejected and is right now: a named person asked for it, with a reason."""
+    rejected = RejectedEarlier(ledger, known)
     form = request_body.request_form(settings.gateway)
-    payments: list[PaymentColumns] = []
-    for rows in valid_rows(checked.source, request.rules, checked.verdict):
-        passed = rows.filter(pl.col("_row").is_in(rejected.implode()))
-        payments += request_body.payment_columns(ledger, passed, checked.source.carried, form)
-    if not payments:
-        return 0
-    why = submission.decisions.reason or ""
-    return ledger.release(
+
+    def payments() -> Iterator[PaymentColumns]:
+        for rows in valid_rows(checked.source, request.rules, checked.verdict):
+            yield from request_body.payment_columns(ledger, rejected.among(rows), checked.source.carried, form)
+
+    before = known.by_state[State.REJECTED]
+    ledger.release(
         known.batch,
-        payments,
+        payments(),
         str(actor),
-        why,
+        decisions.reason or "",
         registration_count_seen=checked.registration_count_seen,
         sign_off=sign_off,
     )
+    after = ledger.find(known.batch).by_state[State.REJECTED]
+    return Totals(before.rows - after.rows, before.cents - after.cents)
 
 
 def _first_requests(request: FileRequest, settings: Settings, checked: FileCheck, count: int) -> list[str]:

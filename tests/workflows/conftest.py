@@ -1,4 +1,4 @@
-"""An office with an empty ledger, and one where other people must approve."""
+"""An office with an empty ledger, one where other people must approve, and a desk that needs no gateway."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.oracle import Oracle, running_oracle
+from tests.workflows.desk import Desk, make_desk
 from tests.workflows.office import Office
 
 
@@ -27,3 +28,9 @@ def strict(office: Office) -> Office:
     """An office where one other person must approve."""
     office.policy(approvals=1)
     return office
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """An empty ledger and a gateway in this process that counts."""
+    return make_desk(tmp_path, monkeypatch)

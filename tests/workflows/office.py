@@ -21,8 +21,8 @@ from batchpay.settings import Credentials, GatewaySettings, Secret, Settings, Su
 from batchpay.summary import Summary
 from batchpay.workflows import submit as flow
 from batchpay.workflows.approve import PlanView, approve_plan, open_plan
+from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import FileRequest
-from batchpay.workflows.requests import Decisions
 from batchpay.workflows.resume import resume
 from batchpay.workflows.run import RunRequest
 from tests.support.ledger_factory import ledger_settings

@@ -13,7 +13,7 @@ import pytest
 from batchpay.errors import BatchpayError, FileRefused, WaitingForPerson
 from batchpay.payment import Totals
 from batchpay.workflows import approve, proposal
-from batchpay.workflows.requests import Decisions
+from batchpay.workflows.decisions import Decisions
 from tests.support.oracle import Oracle
 from tests.workflows.office import AGAIN, BEN, NONE, RELEASE, Office
 

@@ -1,0 +1,54 @@
+"""Rows of a known batch that an earlier call rejected: they stay rejected until a person releases them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import polars as pl
+
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import BatchSummary
+from batchpay.payment import Totals
+
+REJECTED_BEFORE = ("row", "rejected_before")
+"""Column and code under which such a row stays rejected, though it passes today's rules."""
+
+
+class RejectedEarlier:
+    """The rejected rows of a batch, as the ledger holds them."""
+
+    def __init__(self, ledger: Ledger, batch: BatchSummary) -> None:
+        self.since = batch.registered_at
+        found = [(row.row, row.amount_cents, ", ".join(row.reasons)) for row in ledger.rejected(batch.batch)]
+        schema = {"_row": pl.UInt32, "_rejected_cents": pl.Int64, "_reasons": pl.String}
+        self._rows = pl.DataFrame(found, schema=schema, orient="row")
+
+    @property
+    def rows(self) -> pl.Series:
+        """Their numbers, in file order."""
+        return self._rows["_row"]
+
+    def among(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Give those of these rows that were rejected, in their order."""
+        return frame.join(self._rows.select("_row"), on="_row", how="semi", maintain_order="left")
+
+    def days_until(self, now: datetime, days: int) -> int:
+        """How far back a look for earlier payments goes: to `days` before the batch was registered."""
+        return days + max(0, (now - self.since).days + 1)
+
+    def releasable(self, rows: pl.Series, cents: pl.Series) -> tuple[pl.Series, Totals]:
+        """Tell which of these rows, all rejected earlier and right now, could be released, and what they come to.
+
+        A row whose amount reads otherwise than when it was rejected is another payment: it can't.
+        """
+        stored = pl.DataFrame({"_row": rows}).join(self._rows, on="_row", how="left", maintain_order="left")
+        same = stored["_rejected_cents"] == cents
+        return same, Totals(int(same.sum()), int(cents.filter(same).sum()))
+
+    def failures(self, rows: pl.Series) -> dict[int, tuple[str, str, str]]:
+        """Say of rows that are not released why they are not sent: column, code and message."""
+        reasons = pl.DataFrame({"_row": rows}).join(self._rows, on="_row", how="left", maintain_order="left")
+        return {
+            row: (*REJECTED_BEFORE, f"an earlier submission rejected this row ({why}), and nobody has released it")
+            for row, why in reasons.select("_row", "_reasons").iter_rows()
+        }

@@ -1,0 +1,140 @@
+"""Pending rows that fail today's rules stay pending and are reported: that they were right once sends nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, tzinfo
+
+import pytest
+
+from batchpay.errors import WrongUse
+from batchpay.payment import Outcome, State, Totals
+from batchpay.sending.limits import Limits
+from batchpay.settings import PolicySettings
+from batchpay.workflows import resume as resuming
+from batchpay.workflows import run
+from batchpay.workflows.status import all_in_doubt, batch_status
+from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk
+
+TODAY = datetime.now().astimezone().date()
+ONE = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00"}
+TWO = {"paymentId": "P-2", "invoiceNumber": "A-2", "amount": "500.00"}
+MONTHLY = {
+    "paymentId": "P-3", "invoiceNumber": "A-3", "amount": "20.00", "recurringIndicator": "TRUE",
+    "recurringStartDate": f"{TODAY + timedelta(days=3):%m/%d/%Y}", "recurringBillingCycle": "MONTHLY",
+    "recurringEndOfMonth": "N", "recurringNumOfPayments": "3", "recurringAgreementFlag": "1",
+}  # fmt: skip
+
+
+def stop_before(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run send nothing: its limit is reached before the first row."""
+    monkeypatch.setattr(Limits, "allow_row", lambda self: False)
+
+
+def days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+    """Let days pass for whoever resumes."""
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) + timedelta(days=days)
+
+    monkeypatch.setattr(resuming, "datetime", Later)
+
+
+def test_rows_that_fail_todays_rules_are_held_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit was lowered after a file had been registered: its large row was sent by the next run all the same."""
+    path = desk.file("may.csv", ONE, TWO)
+    with monkeypatch.context() as patched:
+        stop_before(desk, patched)
+        assert desk.submit(path).exit_code == 6
+    desk.limit("100.00")
+    preview = desk.dry_run(path)
+    assert (preview.proposal.to_send.total.rows, preview.summary.held_back) == (1, Totals(1, 50_000))
+    held = desk.submit(path)
+    assert (held.exit_code, held.held_back, held.of(State.PENDING)) == (3, Totals(1, 50_000), Totals(1, 50_000))
+    assert held.as_json()["held_back"] == {"rows": 1, "amount": "500.00"}
+    assert not path.with_suffix(".rejects.csv").exists(), "a row that may be sent is none to correct"
+    status = batch_status(str(held.batch), desk.settings)
+    assert (status.held_back, status.exit_code) == (Totals(1, 50_000), 3)
+    assert desk.arrived == {"A-1": 1}
+    desk.limit("")
+    assert desk.submit(path).exit_code == 0
+    assert desk.arrived == {"A-1": 1, "A-2": 1}
+
+
+def test_what_is_all_held_back_asks_nobody_and_ends(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing to send, no run begins: neither the gateway nor the person is asked."""
+    path = desk.file("may.csv", TWO)
+    with monkeypatch.context() as patched:
+        stop_before(desk, patched)
+        desk.submit(path)
+    desk.limit("100.00")
+    monkeypatch.setattr(run, "_send_pending", lambda *_: pytest.fail("nothing is to be sent"))
+    assert desk.submit(path).exit_code == 3
+
+
+@pytest.mark.parametrize(("days", "sent"), [(3, 2), (4, 1)])
+def test_resume_holds_back_what_would_start_too_late(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, days: int, sent: int
+) -> None:
+    """A recurring payment whose first day has passed would start on a day that nobody agreed to."""
+    path = desk.file("may.csv", ONE, MONTHLY)
+    with monkeypatch.context() as patched:
+        stop_before(desk, patched)
+        desk.submit(path)
+    days_later(monkeypatch, days)
+    done = desk.resume()
+    assert (done.exit_code, done.held_back.rows, desk.arrived.total()) == (0 if sent == 2 else 3, 2 - sent, sent)
+
+
+def test_resume_of_a_batch_that_nobody_touched_needs_a_person(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lay for a week may have been paid in another way since."""
+    path = desk.file("may.csv", ONE)
+    with monkeypatch.context() as patched:
+        stop_before(desk, patched)
+        desk.submit(path)
+    days_later(monkeypatch, 7)
+    with pytest.raises(WrongUse, match="--stale --reason"):
+        desk.resume()
+    assert not desk.arrived
+    assert desk.resume(stale_reason="asked the payee").exit_code == 0
+    assert ("ann@desk-3", "asked the payee") in desk.events("started")
+    assert desk.resume().exit_code == 0, "with nothing left to send nobody is asked"
+
+
+def test_a_batch_of_yesterday_is_resumed_as_ever(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """policy.stale_days counts whole days from the last event."""
+    path = desk.file("may.csv", ONE)
+    with monkeypatch.context() as patched:
+        stop_before(desk, patched)
+        desk.submit(path)
+    days_later(monkeypatch, 6)
+    assert desk.resume().exit_code == 0
+
+
+def test_a_doubt_of_an_earlier_batch_ends_every_call_with_7(desk: Desk) -> None:
+    """A row in doubt was seen once, in one exit code, and then no call spoke of it again."""
+
+    def answer(reference: str) -> Outcome:
+        return IN_DOUBT if reference == "A-2" else ACCEPTED
+
+    desk.answer = answer
+    doubtful = desk.submit(desk.file("may.csv", ONE, TWO))
+    assert (doubtful.exit_code, doubtful.in_doubt_elsewhere) == (7, {})
+    other = desk.submit(desk.file("june.csv", {"paymentId": "P-9", "invoiceNumber": "A-9", "amount": "1.00"}))
+    assert (other.exit_code, other.in_doubt_elsewhere) == (7, {doubtful.batch: Totals(1, 50_000)})
+    assert other.as_json()["in_doubt_elsewhere"] == [{"batch": doubtful.batch, "rows": 1, "amount": "500.00"}]
+    assert desk.resume(other.batch).exit_code == 7
+    assert all_in_doubt(desk.settings) == {doubtful.batch: Totals(1, 50_000)}
+
+
+def test_past_start_switched_off_holds_nothing_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule is a house rule: who switches it off means it in `resume` as well."""
+    path = desk.file("may.csv", MONTHLY)
+    with monkeypatch.context() as patched:
+        stop_before(desk, patched)
+        desk.submit(path)
+    desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, past_start=False))
+    days_later(monkeypatch, 5)
+    assert desk.resume().exit_code == 0

@@ -1,0 +1,106 @@
+"""A row that was rejected is sent only when a named person releases it, whatever else has changed since."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchpay.errors import WrongUse
+from batchpay.payment import Totals
+from batchpay.settings import PolicySettings
+from batchpay.workflows import submit as submitting
+from batchpay.workflows.file_check import CheckContext, FileCheck, FileRequest, check_file
+from tests.workflows.desk import Desk
+
+SMALL = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00"}
+LARGE = {"paymentId": "P-2", "invoiceNumber": "A-2", "amount": "500.00"}
+
+
+@pytest.fixture
+def file(desk: Desk) -> Path:
+    """A file of which one row was above the limit, and was rejected; the limit is gone."""
+    path = desk.file("may.csv", SMALL, LARGE)
+    desk.limit("100.00")
+    first = desk.submit(path)
+    assert (first.exit_code, desk.arrived) == (3, {"A-1": 1})
+    desk.limit("")
+    return path
+
+
+@pytest.mark.parametrize("options", [{}, {"normalize": True}, {"allow_duplicates": True}, {"allow_open_ended": True}])
+def test_a_run_again_never_sends_what_was_rejected(desk: Desk, file: Path, options: dict[str, Any]) -> None:
+    """A raised limit and a cron job that ran again paid rows that somebody had looked at and left out."""
+    again = desk.submit(file, **options)
+    assert (again.exit_code, desk.arrived) == (3, {"A-1": 1})
+    assert "submit --release --reason TEXT sends them" in " ".join(again.notes)
+    with file.with_suffix(".rejects.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert [(row["_row"], row["_errors"].split(": ")[1]) for row in rows] == [("2", "rejected_before")]
+
+
+def test_a_release_sends_them_once_and_names_who_and_why(desk: Desk, file: Path) -> None:
+    """The event names person and reason; the same command again sends nothing."""
+    released = desk.submit(file, release="the limit was raised by the board")
+    assert (released.exit_code, released.released) == (0, Totals(1, 50_000))
+    assert desk.submit(file, release="the limit was raised by the board").released == Totals()
+    assert desk.arrived == {"A-1": 1, "A-2": 1}
+    assert desk.events("released") == [("ann@desk-3", "the limit was raised by the board")]
+
+
+def test_a_dry_run_tells_what_a_release_would_add(desk: Desk, file: Path) -> None:
+    """Without --release the row is counted apart, with it among what would be sent; the ledger stays as it is."""
+    without = desk.dry_run(file)
+    assert (without.proposal.to_send.total.rows, without.releasable) == (0, Totals(1, 50_000))
+    with_it = desk.dry_run(file, release="looked at it")
+    assert (with_it.proposal.to_send.total.rows, with_it.summary.released) == (1, Totals(1, 50_000))
+    assert desk.events("released") == []
+
+
+def test_a_content_that_nobody_submitted_has_nothing_to_release(desk: Desk, file: Path) -> None:
+    """A corrected file is another content: under --release it would be paid whole."""
+    corrected = desk.file("june.csv", SMALL, LARGE | {"amount": "50.00"})
+    for call in (desk.submit, desk.dry_run):
+        with pytest.raises(WrongUse, match="not submitted yet"):
+            call(corrected, release="corrected")
+
+
+def test_a_payment_made_in_between_stops_its_release_at_any_age(desk: Desk, file: Path) -> None:
+    """The row was paid by another file while it lay rejected: released then, it was paid twice, days later."""
+    desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, duplicate_days=0))
+    elsewhere = desk.file("urgent.csv", {**LARGE, "paymentId": "", "invoiceNumber": "A-2"})
+    assert desk.submit(elsewhere).exit_code == 0
+    again = desk.submit(file, release="overlooked")
+    assert (again.released, desk.arrived["A-2"]) == (Totals(), 1)
+
+
+@pytest.mark.parametrize("first", ["release", "register"])
+def test_two_commands_at_once_pay_one_payment_id_once(
+    desk: Desk, file: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """Each looked before the other wrote: one released P-2, the other registered it in a file of its own."""
+    other = desk.file("other.csv", LARGE | {"amount": "500.01"})
+    asked: list[FileRequest] = []
+
+    def check_and_wait(request: FileRequest, around: CheckContext) -> FileCheck:
+        checked = check_file(request, around)
+        if not asked:
+            asked.append(request)
+            desk.submit(*((file, "the board agreed") if first == "release" else (other,)))
+        return checked
+
+    monkeypatch.setattr(submitting, "check_file", check_and_wait)
+    desk.submit(*((other,) if first == "release" else (file, "the board agreed")))
+    assert desk.arrived == {"A-1": 1, "A-2": 1}
+
+
+@pytest.mark.parametrize("amount", [" 5", "5", "5.0"])
+def test_a_repaired_row_is_released_with_the_amount_that_was_rejected(desk: Desk, amount: str) -> None:
+    """--normalize alone sends nothing; with a release the repaired row counts with the cents it was rejected with."""
+    path = desk.file("odd.csv", SMALL, LARGE | {"amount": amount})
+    assert desk.submit(path).exit_code == 3
+    assert desk.submit(path, normalize=True).exit_code == 3
+    assert desk.submit(path, release="repaired", normalize=True).released == Totals(1, 500)
