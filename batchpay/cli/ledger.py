@@ -35,13 +35,13 @@ def init(context: Context, beside_another: bool, reason: str | None) -> int:
 
     Example: batchpay ledger init
     """
-    from batchpay.ledger.open import create_ledger
+    from batchpay.ledger import open as door
 
     if beside_another:
         _require_reason("--beside-another", reason)
     why = reason if beside_another else None
     try:
-        place = create_ledger(context.settings.ledger, str(actor()), why)
+        place = door.create_ledger(context.settings.ledger, str(actor()), why)
     except LedgerBesideAnother as error:
         if not output.is_terminal():
             raise LedgerBesideAnother(f"{error} If a second ledger is meant: --beside-another --reason TEXT") from None
@@ -49,7 +49,9 @@ def init(context: Context, beside_another: bool, reason: str | None) -> int:
         why = click.prompt("Why a second ledger is meant (nothing ends here)", default="", show_default=False, err=True)
         if not why.strip():
             raise
-        place = create_ledger(context.settings.ledger, str(actor()), why)
+        place = door.create_ledger(context.settings.ledger, str(actor()), why)
+    for weakness in door.weaknesses(context.settings.ledger):
+        output.say(context, f"warning: {weakness}")
     if context.json:
         output.print_json(context, {"ledger": str(place.ledger), "key": str(place.key), "witness": str(place.witness)})
         return 0
@@ -100,6 +102,8 @@ def check(
         document = {"problems": problems, "doubted": marked_in_doubt, "lost": str(lost) if lost else None}
         output.print_json(context, document | {"exit_code": code})
     else:
+        for weakness in door.weaknesses(settings):
+            output.say(context, f"warning: {weakness}")
         waiting = [f"new files wait for a person: {lost}"] if lost else []
         for line in [*problems, *waiting] or ["the ledger is in order"]:
             click.echo(printable(line))

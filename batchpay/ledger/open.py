@@ -21,6 +21,17 @@ def location(settings: LedgerSettings) -> LedgerPaths:
     return opening.location(settings)
 
 
+def weaknesses(settings: LedgerSettings) -> list[str]:
+    """Tell what a person should know of where the ledger lies, though it can be used; a sentence each."""
+    found = opening.weaknesses(location(settings))
+    if machine_name(settings) is None:
+        found.append(
+            "this machine has no identity (ledger.machine, /etc/machine-id): a copy of the ledger on another machine "
+            "would not be noticed"
+        )
+    return found
+
+
 def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_only: bool = False) -> Ledger:
     """Open the ledger, or refuse it: missing, damaged, newer, older than its witness, not writable, not private.
 

@@ -11,7 +11,7 @@ from typing import Any
 from batchpay.errors import BatchHeld, BatchpayError
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import location, open_ledger
+from batchpay.ledger.open import location, open_ledger, weaknesses
 from batchpay.operations import health as checks
 from batchpay.operations.health import Finding
 from batchpay.operations.last_call import last_call_path, read_last_call, write_last_call
@@ -76,9 +76,11 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
     # Opened as a run opens it: what would keep a run from sending must show here.
     with closing(open_ledger(settings.ledger)) as ledger:
         state = read_ledger_state(ledger, environment_of(settings.gateway))
-        last_backup = ledger.latest_event(BACKUP_EVENT)
+        last_backup, lost = ledger.latest_event(BACKUP_EVENT), ledger.lost_window()
         return [
             Finding("ledger", f"the ledger opens and holds {state.batches} batches, {state.environment}"),
+            *(Finding("ledger place", weakness) for weakness in weaknesses(settings.ledger)),
+            *([Finding("restored", f"new files wait for a person: {lost}", 8)] if lost else []),
             checks.doubts(state, now),
             checks.waiting_batches(state, _running(ledger, state), now),
             checks.backup(last_backup.at if last_backup else None, limits.backup_every, now),

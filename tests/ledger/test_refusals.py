@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import (
+    BatchHeld,
     LedgerBehind,
     LedgerDamaged,
     LedgerMissing,
@@ -18,9 +20,9 @@ from batchpay.errors import (
     LedgerNotUsable,
     SettingsNotUsable,
 )
-from batchpay.ledger.open import accept_witness, create_ledger, location, open_ledger
-from batchpay.ledger.sqlite import opening, schema
-from batchpay.ledger.sqlite.preconditions import network_file_system
+from batchpay.ledger.open import accept_witness, create_ledger, location, open_ledger, weaknesses
+from batchpay.ledger.sqlite import opening, preconditions, schema
+from batchpay.ledger.sqlite.preconditions import file_system
 from batchpay.ledger.sqlite.store import lock_path
 from batchpay.payment import State
 from tests.ledger.batches import columns, register
@@ -231,7 +233,7 @@ def test_a_ledger_locked_by_another_program_is_refused(closed: LedgerFactory) ->
 
 
 def test_network_file_systems_are_known_by_their_mount() -> None:
-    """The longest mount point decides; NFS, SMB and FUSE are refused, local disks and names with blanks are not."""
+    """The longest mount point decides, also of names with blanks."""
     mounts = (
         "1 0 8:1 / / rw - ext4 /dev/root rw\n"
         "2 1 0:5 / /srv/net rw shared:1 - nfs4 host:/x rw\n"
@@ -241,13 +243,84 @@ def test_network_file_systems_are_known_by_their_mount() -> None:
         "garbage\n"
     )
     found = {
-        folder: network_file_system(mounts, Path(folder))
+        folder: file_system(mounts, Path(folder))
         for folder in ("/home/ada", "/srv/net/a", "/srv/network", "/srv/net/local disk/b", "/mnt/ssh", "/mnt/win/c")
     }
     assert found == {
-        "/home/ada": None, "/srv/net/a": "nfs4", "/srv/network": None, "/srv/net/local disk/b": None,
+        "/home/ada": "ext4", "/srv/net/a": "nfs4", "/srv/network": "ext4", "/srv/net/local disk/b": "xfs",
         "/mnt/ssh": "fuse.sshfs", "/mnt/win/c": "cifs",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused", "weak"),
+    [("nfs4", True, False), ("fuse.sshfs", True, False), ("tmpfs", False, True), ("overlay", False, True),
+     ("ext4", False, False), ("", False, False)],
+)  # fmt: skip
+def test_a_ledger_lies_on_a_disk_of_its_own_machine(
+    closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch, kind: str, refused: bool, weak: bool
+) -> None:
+    """A network's locks can't be trusted: refused. Memory and a container's layer are gone one day: a warning."""
+    monkeypatch.setattr(preconditions, "_mounts", lambda: f"1 0 8:1 / / rw - {kind} /dev/root rw\n")
+    if refused:
+        with pytest.raises(LedgerNotUsable, match=r"use a local disk$"):
+            closed.open()
+    else:
+        assert len(closed.open().batches()) == 1
+    assert any("after a restart" in line for line in weaknesses(closed.settings)) is weak
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_another_user_is_refused_before_a_file_is_left(
+    closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch, read_only: bool
+) -> None:
+    """One call by root once locked the service out: its lock file, and SQLite's, belonged to root."""
+    before = sorted(closed.path.parent.iterdir())
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    with pytest.raises(LedgerNotUsable, match="run batchpay as that user"):
+        closed.open(read_only=read_only)
+    other = type(closed.settings)(
+        url=str(closed.path.with_name("other.db")), key_file=closed.settings.key_file, witness=str(closed.folder / "w")
+    )
+    with pytest.raises(LedgerNotUsable, match="run batchpay as that user"):
+        create_ledger(other, "root", "a second one")
+    assert sorted(closed.path.parent.iterdir()) == before
+
+
+def test_a_lock_goes_away_with_its_batch(ledger_factory: LedgerFactory) -> None:
+    """A folder of locks does not grow by a file a batch."""
+    ledger = ledger_factory.create()
+    folder = ledger_factory.path.with_name("ledger.db.d")
+    with ledger.lock(b"a" * 32):
+        assert len(list(folder.iterdir())) == 1
+        with pytest.raises(BatchHeld), ledger.lock(b"a" * 32):
+            pass
+        assert len(list(folder.iterdir())) == 1
+    assert list(folder.iterdir()) == []
+
+
+def test_a_lock_on_a_name_that_is_gone_is_not_kept(
+    ledger_factory: LedgerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between opening the file and locking it its holder may have ended and removed it: then it is opened anew."""
+    ledger = ledger_factory.create()
+    folder = ledger_factory.path.with_name("ledger.db.d")
+    lock = fcntl.flock
+    gone: list[Path] = []
+
+    def late(descriptor: int, operation: int) -> None:
+        if folder.exists() and not gone:
+            (path,) = folder.iterdir()
+            path.unlink()
+            gone.append(path)
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with ledger.lock(b"a" * 32):
+        assert list(folder.iterdir()) == gone
+        with pytest.raises(BatchHeld), ledger.lock(b"a" * 32):
+            pass
 
 
 def test_only_paths_are_ledgers_of_this_kind(ledger_factory: LedgerFactory) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,24 @@ from batchpay.ledger.sqlite.batch_replay import check_batch
 from batchpay.ledger.sqlite.run import SqliteRun
 from batchpay.ledger.sqlite.store import Store
 from batchpay.payment import Environment, State
+
+
+def _locked_file(path: Path) -> int:
+    """Open and lock a file that goes away with its lock; raises BatchHeld at once where it is locked."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise BatchHeld("another run holds this batch") from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
 
 
 class SqliteLedger:
@@ -128,22 +146,19 @@ class SqliteLedger:
         ledger = self._store.place.ledger
         directory = ledger.with_name(f"{ledger.name}.d")
         make_private_directory(directory)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        path = directory / f"{digest.hex()[:32]}.lock"
         try:
-            descriptor = os.open(directory / f"{digest.hex()[:32]}.lock", flags, 0o600)
+            descriptor = _locked_file(path)
         except OSError as error:
             raise LedgerNotUsable(f"the locks in {directory} can't be used: {error.strerror}") from None
+        self._held.add(digest)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise BatchHeld("another run holds this batch") from None
-            except OSError as error:
-                raise LedgerNotUsable(f"the locks in {directory} can't be used: {error.strerror}") from None
-            self._held.add(digest)
             yield
         finally:
             self._held.discard(digest)
+            # Under the lock: whoever opened this very file in between finds that its name is gone.
+            with suppress(OSError):
+                path.unlink()
             os.close(descriptor)
 
     def lock(self, digest: bytes) -> AbstractContextManager[None]:

@@ -31,7 +31,7 @@ from batchpay.ledger.sqlite.audit import check_at_opening
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.encoding import now_ms
 from batchpay.ledger.sqlite.ledger import SqliteLedger
-from batchpay.ledger.sqlite.preconditions import check_directory, check_file, translated
+from batchpay.ledger.sqlite.preconditions import check_directory, check_file, passing_file_system, translated
 from batchpay.ledger.sqlite.store import LOCK_WAIT_S, FileLock, Store, connect, lock_path
 from batchpay.ledger.sqlite.witness import Witness, WitnessRecord, witnesses_of_others
 from batchpay.settings import LedgerSettings, config_directory, state_directory
@@ -68,6 +68,12 @@ def location(settings: LedgerSettings) -> LedgerPaths:
         mark = hashlib.sha256(os.fsencode(ledger.resolve())).hexdigest()[:8]
         witness = key.with_name(f"ledger-{mark}.witness")
     return LedgerPaths(ledger, key, witness)
+
+
+def weaknesses(place: LedgerPaths) -> list[str]:
+    folder = place.ledger.parent
+    kind = passing_file_system(folder)
+    return [f"{folder} lies on {kind}: after a restart nobody may know any more what was paid"] if kind else []
 
 
 def open_ledger(

@@ -5,6 +5,8 @@ PackedTexts name paths and reasons, never data: SQLite's own texts are not passe
 
 from __future__ import annotations
 
+import os
+import pwd
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -18,6 +20,8 @@ _NETWORK = frozenset(
      "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs")
 )  # fmt: skip
 """File systems on which locks or syncs of another machine can't be trusted. Everything FUSE is refused as well."""
+_PASSING = frozenset(("tmpfs", "ramfs", "overlay"))
+"""File systems that are empty again after a restart, or with a new container."""
 
 
 def check_file(path: Path) -> Path:
@@ -40,34 +44,55 @@ def check_file(path: Path) -> Path:
         raise LedgerNotUsable(f"the ledger {path} is not a regular file")
     if status.st_nlink > 1:
         raise LedgerNotUsable(f"the ledger {path} has a second name (hard link), which its journal does not know")
+    check_owner(path, status.st_uid)
     if status.st_mode & 0o077:
         raise LedgerNotUsable(f"the ledger {path} is readable by other users; set its mode to 0600")
     check_directory(path.parent)
     return path
 
 
+def check_owner(path: Path, owner: int) -> None:
+    """Refuse what belongs to another user, before this one leaves a file there that would lock its owner out."""
+    if owner != os.geteuid():
+        try:
+            name = pwd.getpwuid(owner).pw_name
+        except KeyError:
+            name = f"user {owner}"
+        raise LedgerNotUsable(f"{path} belongs to {name}; run batchpay as that user")
+
+
 def check_directory(directory: Path) -> None:
     """Refuse a directory in which others may put files, and one on a file system that can't keep a ledger."""
     try:
-        mode = directory.stat().st_mode
+        status = directory.stat()
     except OSError as error:
         raise LedgerNotUsable(f"the ledger's directory {directory} can't be reached: {error.strerror}") from None
-    if mode & 0o022:
+    check_owner(directory, status.st_uid)
+    if status.st_mode & 0o022:
         raise LedgerNotUsable(f"the ledger's directory {directory} can be written by others; set its mode to 0700")
-    try:
-        mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
-    except OSError:
-        return  # no Linux: nothing to ask
-    kind = network_file_system(mounts, directory.resolve())
-    if kind:
+    kind = file_system(_mounts(), directory.resolve())
+    if kind in _NETWORK or kind.startswith("fuse"):
         raise LedgerNotUsable(
             f"the ledger's directory {directory} lies on a {kind} file system, whose locks can't be trusted: "
             "use a local disk"
         )
 
 
-def network_file_system(mounts: str, directory: Path) -> str | None:
-    """Name the kind of network or FUSE file system that holds a directory, by the text of /proc/self/mountinfo."""
+def passing_file_system(directory: Path) -> str | None:
+    """Name a file system that does not outlive a restart: memory, or the upper layer of a container."""
+    kind = file_system(_mounts(), directory.resolve())
+    return kind if kind in _PASSING else None
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
+    except OSError:
+        return ""  # no Linux: nothing to ask
+
+
+def file_system(mounts: str, directory: Path) -> str:
+    """Name the kind of file system that holds a directory, by the text of /proc/self/mountinfo; blank if unknown."""
     best_length, best_kind = -1, ""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
@@ -77,8 +102,7 @@ def network_file_system(mounts: str, directory: Path) -> str | None:
         point = fields[4].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
         if (directory.is_relative_to(point)) and len(point) >= best_length:
             best_length, best_kind = len(point), kinds[0]
-    is_network = best_kind in _NETWORK or best_kind.startswith("fuse")
-    return best_kind if is_network else None
+    return best_kind
 
 
 FOREIGN = (sqlite3.Error, OSError, UnicodeDecodeError, MemoryError)
