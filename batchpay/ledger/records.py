@@ -52,6 +52,10 @@ class AcceptedWitness:
     lost: LostWindow
 
 
+PLAN_USED = "plan used"
+"""Kind of the event in which a plan's seal, maker and approvers stand."""
+
+
 @dataclass(frozen=True, slots=True)
 class PackedTexts:
     """PackedTexts of rows, end to end: a Python object for each of a million would cost more than building them."""

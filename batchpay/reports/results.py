@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import chain, repeat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, RowColumns
@@ -14,6 +15,9 @@ from batchpay.text import instant
 from batchpay.writing.columns import Kind, columns
 from batchpay.writing.place import first_row
 from batchpay.writing.table import write_table
+
+if TYPE_CHECKING:
+    from batchpay.writing.xlsx import Workbook
 
 HEADER = (
     "row", "line", "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "amount",
@@ -38,9 +42,27 @@ def write_results(ledger: Ledger, batch: BatchSummary, path: Path) -> Path:
 
     Gives where they are: results of another batch are never replaced, the name gets a number.
     """
-    lines = chain.from_iterable(_lines(some, batch) for some in ledger.row_columns(batch.batch))
-    header = columns(_header(batch.columns), KINDS)
-    return write_table(path, header, lines, lambda there, _: is_results_of(there, batch.batch))
+    header = _header(batch.columns)
+
+    def is_ours(there: Path, _: int) -> bool:
+        return is_results_of(there, batch.batch)
+
+    if path.suffix.lower() != ".xlsx":
+        lines = chain.from_iterable(_lines(some, batch) for some in ledger.row_columns(batch.batch))
+        return write_table(path, columns(header, KINDS), lines, is_ours)
+    from batchpay.reports.summary_sheet import RowTotals, write_summary_sheet
+
+    totals = RowTotals()
+
+    def counted() -> Iterator[tuple[str | None, ...]]:
+        for some in ledger.row_columns(batch.batch):
+            totals.add(map(str, some.states), some.directions, some.amounts_cents)
+            yield from _lines(some, batch)
+
+    def front(workbook: Workbook, rows: int) -> None:
+        write_summary_sheet(workbook, ledger, batch, header, rows, totals)
+
+    return write_table(path, columns(header, KINDS), counted(), is_ours, front)
 
 
 def is_results_of(path: Path, batch: str) -> bool:

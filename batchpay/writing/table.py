@@ -11,7 +11,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from batchpay.errors import WrongUse
 from batchpay.text import FORMULA_STARTS, guarded
@@ -19,28 +19,38 @@ from batchpay.writing.atomic import PendingFile
 from batchpay.writing.columns import Column
 from batchpay.writing.place import MayReplace, anything, place
 
+if TYPE_CHECKING:
+    from batchpay.writing.xlsx import Workbook
+
 TABLE_ENDINGS = (".csv", ".parquet", ".pq", ".xlsx")
 _CSV_ROWS = 256
 """Few enough to stay in the processor's cache."""
 _PARQUET_ROWS = 50_000
 Row = Sequence[str | None]
-_Write = Callable[[BinaryIO, Sequence[Column], Iterable[Row]], None]
+Front = Callable[["Workbook", int], None]
+"""Writes the first sheet of a workbook, given how many rows the table has."""
+_Write = Callable[[BinaryIO, Sequence[Column], Iterable[Row], Front | None], None]
 
 
 def write_table(
-    path: str | Path, header: Sequence[str | Column], rows: Iterable[Row], may_replace: MayReplace = anything
+    path: str | Path,
+    header: Sequence[str | Column],
+    rows: Iterable[Row],
+    may_replace: MayReplace = anything,
+    front: Front | None = None,
 ) -> Path:
     """Write rows of texts (None is a blank cell); raises WrongUse for an ending that is none of ours.
 
     Gives where the table is: the name gets a number where what stands there may not be replaced.
 
     In CSV a cell that a spreadsheet would run as a formula gets an apostrophe in front; the other formats have typed
-    cells, where a text stays one.
+    cells, where a text stays one. `front` writes a workbook's first sheet, once the rows are written.
     """
     write = table_format(path)
+    table = [Column(one) if isinstance(one, str) else one for one in header]
     pending = PendingFile(path)
     with pending.abandoned_on_error():
-        write(pending.file, [Column(one) if isinstance(one, str) else one for one in header], rows)
+        write(pending.file, table, rows, front)
     placed = place(pending, may_replace)
     assert placed is not None, "a table is always written"
     return placed
@@ -55,7 +65,7 @@ def table_format(path: str | Path) -> _Write:
     return writers[ending]
 
 
-def _write_csv(file: BinaryIO, header: Sequence[Column], rows: Iterable[Row]) -> None:
+def _write_csv(file: BinaryIO, header: Sequence[Column], rows: Iterable[Row], front: Front | None) -> None:
     remaining = chain([[column.name for column in header]], rows)
     while some := list(islice(remaining, _CSV_ROWS)):
         beginnings = {cell[0] for row in some for cell in row if cell}
@@ -80,7 +90,7 @@ def csv_lines(rows: Sequence[Sequence[object]], separator: str = ",") -> str:
     return text.getvalue()
 
 
-def _write_parquet(file: BinaryIO, header: Sequence[Column], rows: Iterable[Row]) -> None:
+def _write_parquet(file: BinaryIO, header: Sequence[Column], rows: Iterable[Row], front: Front | None) -> None:
     import polars as pl
     from polars.io.plugins import register_io_source
 
@@ -101,10 +111,12 @@ def _write_parquet(file: BinaryIO, header: Sequence[Column], rows: Iterable[Row]
     )
 
 
-def _write_xlsx(file: BinaryIO, header: Sequence[Column], rows: Iterable[Row]) -> None:
+def _write_xlsx(file: BinaryIO, header: Sequence[Column], rows: Iterable[Row], front: Front | None) -> None:
     from batchpay.writing.xlsx import Workbook
 
     with Workbook(file) as workbook:
         sheet = workbook.sheet("results", header)
         for row in rows:
             sheet.row(row)
+        if front is not None:
+            front(workbook, sheet.rows - 1)

@@ -59,7 +59,7 @@ def test_columns_of_the_file_named_like_ours_are_told_apart(tmp_path: Path, endi
         write_results(ledger, ledger.find(name), path)
     read: dict[str, Callable[[Path], pl.DataFrame]] = {
         "csv": partial(pl.read_csv, infer_schema=False), "parquet": pl.read_parquet,
-        "xlsx": partial(pl.read_excel, engine="openpyxl"),
+        "xlsx": partial(pl.read_excel, engine="openpyxl", sheet_name="results"),
     }  # fmt: skip
     found = read[ending](path)
     own = ["state (file)", "name (file)", "state (file) (file)", "costCenter"]

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 
 from batchpay.errors import FileRefused, LedgerNotUsable
-from batchpay.ledger.records import SignOff
+from batchpay.ledger.records import PLAN_USED, SignOff
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.payment import Totals
 from batchpay.text import instant
-
-PLAN_USED = "plan used"
 
 
 def record(transaction: Transaction, batch: int, who: str, sign_off: SignOff, adds: Totals) -> None:

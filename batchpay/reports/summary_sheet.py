@@ -1,0 +1,145 @@
+"""The first sheet of a results workbook: what a controller signs, adding up by formulas over the sheet of results.
+
+Whoever changes a row sees the sum change; what the ledger says stands beside it, and the difference must be 0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import BatchSummary
+from batchpay.payment import Direction, State, Totals, format_cents
+from batchpay.reports.story import Act, story_of
+from batchpay.summary import SENDABLE
+from batchpay.text import local_time
+from batchpay.writing.xlsx import Formula, Workbook
+from batchpay.writing.xlsx_parts import Style, column_letters
+
+TITLE = "Summary"
+_WIDTHS = (24, 14, 20, 14, 20, 14, 20)
+_NAMES_SHOWN = 8
+
+
+class RowTotals:
+    """Rows and cents by state and direction, counted while the rows go by."""
+
+    def __init__(self) -> None:
+        self.rows: Counter[tuple[str, str]] = Counter()
+        self.cents: Counter[tuple[str, str]] = Counter()
+
+    def add(self, states: Iterable[str], directions: Iterable[str], cents: Iterable[int]) -> None:
+        """Count rows by column."""
+        for state, direction, amount in zip(states, directions, cents, strict=True):
+            self.rows[state, direction] += 1
+            self.cents[state, direction] += amount
+
+    def in_direction(self, direction: str) -> Totals:
+        """Rows and cents of one direction, whatever their state."""
+        which = [key for key in self.rows if key[1] == direction]
+        return Totals(sum(self.rows[key] for key in which), sum(self.cents[key] for key in which))
+
+    def of(self, state: str, direction: str) -> Totals:
+        """Rows and cents of one state and direction."""
+        return Totals(self.rows[state, direction], self.cents[state, direction])
+
+
+def write_summary_sheet(
+    workbook: Workbook, ledger: Ledger, batch: BatchSummary, header: Sequence[str], rows: int, totals: RowTotals
+) -> None:
+    """Write the sheet behind the results, of which `rows` rows were written; it is shown in front of them."""
+    page = workbook.page(TITLE, _WIDTHS)
+    page.line((f"Payments of {batch.file}", Style.TITLE))
+    page.line()
+    for label, text in _facts(ledger, batch):
+        page.line((label, Style.LABEL), (text, Style.TEXT))
+    page.line()
+    directions = [direction.value for direction in Direction]
+    heads = ("state", *(f"{name} {what}" for name in (*directions, "all") for what in ("rows", "amount")))
+    page.line(*((head, Style.HEAD) for head in heads))
+    ranges = {name: _range(header, name, rows) for name in ("state", "transactionType", "amount")}
+    first = page.rows + 1
+    for state in SENDABLE:
+        cells = [(_word(state), Style.LABEL)]
+        each = [totals.of(str(state), name) for name in directions]
+        counted = [_of_direction(ranges, str(state), name, one) for name, one in zip(directions, each, strict=True)]
+        line = page.rows + 1
+        sums = [
+            Formula(f"B{line}+D{line}", str(sum(one.rows for one in each)), Style.COUNT),
+            Formula(f"C{line}+E{line}", format_cents(sum(one.cents for one in each)), Style.SUM),
+        ]
+        page.line(*cells, *((one, one.style) for pair in counted for one in pair), *((one, one.style) for one in sums))
+    last = page.rows
+    rejected = batch.by_state[State.REJECTED]
+    page.line((_word(State.REJECTED), Style.LABEL), *_blanks(4), *_stated(rejected))
+    columns = [*(totals.in_direction(name) for name in directions), batch.total]
+    _add_totals(page.line, columns, first, last)
+    page.line()
+    for label in ("Prepared by", "Approved by", "Date"):
+        page.line((label, Style.LABEL), ("_" * 40, Style.TEXT))
+
+
+def _add_totals(line: Callable[..., None], sums: Sequence[Totals], first: int, last: int) -> None:
+    """Add up the states, state what the file has, and take the one from the other; `sums` ends with the file's own."""
+    at, total = last + 2, sums[-1]
+    values = [value for one in sums for value in ((str(one.rows), Style.COUNT), (format_cents(one.cents), Style.SUM))]
+    cells = [
+        (Formula(f"SUM({column}{first}:{column}{last + 1})", value, style), style)
+        for column, (value, style) in zip("BCDEFG", values, strict=True)
+    ]
+    line(("total", Style.LABEL), *cells)
+    line(("the file has", Style.LABEL), *_blanks(4), *_stated(total))
+    line(
+        ("difference", Style.LABEL),
+        *_blanks(4),
+        (Formula(f"F{at}-F{at + 1}", "0", Style.COUNT), Style.COUNT),
+        (Formula(f"G{at}-G{at + 1}", "0.00", Style.SUM), Style.SUM),
+    )
+
+
+def _facts(ledger: Ledger, batch: BatchSummary) -> list[tuple[str, str]]:
+    story = story_of(ledger, batch.batch)
+    sheet = str(batch.options.get("sheet") or "")
+    return [
+        ("batch", f"{batch.batch}, {batch.environment}"),
+        ("content", batch.digest.hex()),
+        *([("sheet", sheet)] if sheet else []),
+        ("gateway", batch.origin),
+        ("seal", ", ".join(story.seals) or "none: sent without a plan"),
+        ("prepared by", ", ".join(dict.fromkeys(story.prepared_by)) or _acts(story.submitted)),
+        ("approved by", _acts(story.approved) or "nobody: no approval was asked for"),
+        ("submitted by", _acts(story.submitted)),
+        ("sent by", _acts(story.sent) or "not sent yet"),
+        ("settled by", _acts(story.settled) or "nothing had to be settled"),
+    ]
+
+
+def _acts(acts: Sequence[Act]) -> str:
+    more = f" and {len(acts) - _NAMES_SHOWN} more" if len(acts) > _NAMES_SHOWN else ""
+    return "; ".join(f"{act.who}, {local_time(act.at)}" for act in acts[-_NAMES_SHOWN:]) + more
+
+
+def _of_direction(ranges: dict[str, str], state: str, direction: str, totals: Totals) -> tuple[Formula, Formula]:
+    which = f'{ranges["state"]},"{state}",{ranges["transactionType"]},"{direction}"'
+    return (
+        Formula(f"COUNTIFS({which})", str(totals.rows), Style.COUNT),
+        Formula(f"SUMIFS({ranges['amount']},{which})", format_cents(totals.cents), Style.SUM),
+    )
+
+
+def _range(header: Sequence[str], name: str, rows: int) -> str:
+    letters = column_letters(header.index(name))
+    return f"results!${letters}$2:${letters}${max(rows, 1) + 1}"
+
+
+def _stated(totals: Totals) -> tuple[tuple[str, Style], tuple[str, Style]]:
+    return (str(totals.rows), Style.COUNT), (format_cents(totals.cents), Style.SUM)
+
+
+def _blanks(count: int) -> list[tuple[None, Style]]:
+    return [(None, Style.DEFAULT)] * count
+
+
+def _word(state: State) -> str:
+    return str(state).replace("_", " ")
