@@ -200,6 +200,9 @@ class Ledger(Protocol):
     def latest_event(self, kind: str) -> Event | None:
         """Find the latest event of a kind that is written seldom (any but `progress`)."""
 
+    def gateway_references(self, environment: Environment) -> Iterator[tuple[str, int, str]]:
+        """Give batch, row and reference of every row of an environment whose gateway's reference is known."""
+
     def payee_facts(
         self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
     ) -> Mapping[bytes, PayeeFacts]:

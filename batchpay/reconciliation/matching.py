@@ -21,6 +21,8 @@ DAYS_BEFORE = 1
 """A line may be dated so many days before its row was sent: the other side's day begins elsewhere."""
 OTHER_BATCH_DAYS = 31
 """Batches registered so many days away from an export's dates are not looked at for its lines."""
+BY_AMOUNT = "amount, account and date"
+"""How a line was found that has no number in common with its row."""
 _COULD_BE_THERE = (State.ACCEPTED, State.IN_DOUBT, State.SENDING)
 
 _Key = tuple[int, str]
@@ -30,6 +32,8 @@ _Key = tuple[int, str]
 class _Candidate:
     row: int
     cents: int
+    doubt_since: date | None = None
+    """The day on which a row in doubt was sent; None for other rows."""
 
 
 @dataclass(slots=True)
@@ -51,18 +55,25 @@ def match(ledger: Ledger, batch: BatchSummary, lines: list[ExportLine], days: in
     `days` is how long after sending a line may be dated when only amount and account speak for it.
     """
     readable = [line for line in lines if line.cents is not None]
+    _note_owners(ledger, batch, readable)
     _by_numbers(ledger, batch, readable)
     rivals = _of_other_batches(ledger, batch, readable, days)
     _by_amount(ledger, batch, readable, rivals, days)
+    both_signs = len({(line.cents or 0) < 0 for line in readable}) == 2
     matching = Matching(lines)
     for line in readable:
         if line.row is not None:
             matching.by_row.setdefault(line.row, []).append(line)
-    several = {row for row, found in matching.by_row.items() if len(found) > 1}
+    several = {row for row, found in matching.by_row.items() if len(found) > 1 or both_signs}
     if several:
         for row in ledger.rows(batch.batch):
             if row.row in several:
-                matching.by_row[row.row].sort(key=lambda line: _rank(line, row.amount_cents))
+                found = matching.by_row[row.row]
+                # Of lines with both signs one undoes the other; a single one only proves nothing about a row in doubt.
+                if len({(line.cents or 0) < 0 for line in found}) == 2 or (both_signs and row.state is State.IN_DOUBT):
+                    for line in found:
+                        line.came_back = line.came_back or not _same_direction(line, row)
+                found.sort(key=lambda line: _rank(line, row.amount_cents))
     return matching
 
 
@@ -77,26 +88,70 @@ def amount_key(cents: int, last_four: str) -> _Key:
 
 
 def _rank(line: ExportLine, cents: int) -> tuple[bool, bool, int]:
-    return line.standing is ReportedStatus.DECLINED, abs(line.cents or 0) != cents, line.line
+    return line.came_back or line.standing is ReportedStatus.DECLINED, abs(line.cents or 0) != cents, line.line
+
+
+def _note_owners(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]) -> None:
+    """Mark lines whose reference the ledger knows from a row: they are that row's, and never another one's."""
+    wanted = _index(lines, "reference")
+    for name, _, reference in ledger.gateway_references(batch.environment) if wanted else ():
+        for line in wanted.get(key_of(reference), ()):
+            line.is_owned = True
+            if not line.other_batch or name == batch.batch:
+                line.other_batch = "" if name == batch.batch else name
 
 
 def _by_numbers(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]) -> None:
-    """Match by reference, then by invoice number what no reference claimed."""
+    """Match by reference, then by invoice number what no reference claimed.
+
+    A row in doubt is proven by an invoice number only if the line's date fits and no other batch has the same invoice
+    number and amount: last month's payment of the same bill proves nothing.
+    """
     wanted = {"reference": _index(lines, "reference"), "invoice": _index(lines, "invoice")}
     rows: dict[str, defaultdict[str, list[_Candidate]]] = {kind: defaultdict(list) for kind in wanted}
     for row in ledger.rows(batch.batch):
         for kind, number in _numbers(row).items():
             if number in wanted[kind]:
-                rows[kind][number].append(_Candidate(row.row, row.amount_cents))
+                since = _day_of(row) if row.state in (State.IN_DOUBT, State.SENDING) else None
+                rows[kind][number].append(_Candidate(row.row, row.amount_cents, since))
+    doubtful = {
+        (number, one.cents) for number, found in rows["invoice"].items() for one in found if one.doubt_since is not None
+    }
+    elsewhere = _invoices_of_other_batches(ledger, batch, doubtful)
     taken: set[int] = set()
     for kind, found in rows.items():
         claimed: set[int] = set()
         for number, candidates in found.items():
-            free = [line for line in wanted[kind][number] if line.row is None]
-            for line, row_number in _pair(free, candidates, taken):
-                line.row, line.found_by = row_number, kind
-                claimed.add(row_number)
+            free = [line for line in wanted[kind][number] if line.row is None and not line.other_batch]
+            if kind == "invoice":
+                free = [line for line in free if not line.is_owned]
+            for line, one in _pair(free, candidates, taken):
+                if kind == "invoice" and one.doubt_since and not _proves(line, one, (number, one.cents) in elsewhere):
+                    continue
+                line.row, line.found_by = one.row, kind
+                claimed.add(one.row)
         taken |= claimed
+
+
+def _proves(line: ExportLine, doubt: _Candidate, is_elsewhere: bool) -> bool:
+    """Whether a line with the invoice number of a row in doubt can only be about that row."""
+    assert doubt.doubt_since is not None
+    in_time = line.on is not None and (line.on - doubt.doubt_since).days >= -DAYS_BEFORE
+    return in_time and not is_elsewhere
+
+
+def _invoices_of_other_batches(
+    ledger: Ledger, batch: BatchSummary, wanted: set[tuple[str, int]]
+) -> set[tuple[str, int]]:
+    """Give those invoice numbers with their amounts that another batch of the environment has too."""
+    found: set[tuple[str, int]] = set()
+    others = [one for one in ledger.batches() if one.environment is batch.environment and one.batch != batch.batch]
+    for other in others if wanted else ():
+        for row in ledger.rows(other.batch):
+            key = (_numbers(row).get("invoice", ""), row.amount_cents)
+            if key in wanted:
+                found.add(key)
+    return found
 
 
 def _numbers(row: LedgerRow) -> dict[str, str]:
@@ -118,17 +173,21 @@ def _index(lines: Iterable[ExportLine], kind: str) -> dict[str, list[ExportLine]
 
 def _pair(
     lines: Sequence[ExportLine], candidates: Sequence[_Candidate], taken: set[int]
-) -> list[tuple[ExportLine, int]]:
-    """Pair the lines and rows of one number. All lines of a single row are its own, several of them too."""
+) -> list[tuple[ExportLine, _Candidate]]:
+    """Pair the lines and rows of one number. All lines of a single row are its own, several of them too.
+
+    Where rows that look the same are in doubt, lines that say different things are nobody's.
+    """
     if len(candidates) == 1:
-        return [(line, candidates[0].row) for line in lines]
+        return [(line, candidates[0]) for line in lines]
     free = [candidate for candidate in candidates if candidate.row not in taken]
-    pairs: list[tuple[ExportLine, int]] = []
+    pairs: list[tuple[ExportLine, _Candidate]] = []
     for cents in {candidate.cents for candidate in free}:
         alike = [candidate for candidate in free if candidate.cents == cents]
         there = [line for line in lines if abs(line.cents or 0) == cents]
-        if len(alike) == len(there):
-            pairs += [(line, candidate.row) for line, candidate in zip(there, alike, strict=True)]
+        doubtful = any(candidate.doubt_since for candidate in alike)
+        if len(alike) == len(there) and not (doubtful and len({line.standing for line in there}) > 1):
+            pairs += zip(there, alike, strict=True)
     return pairs
 
 
@@ -141,7 +200,7 @@ def _of_other_batches(
     keys = {amount_key(line.cents or 0, line.last_four) for line in free if line.last_four}
     rivals: defaultdict[_Key, list[date | None]] = defaultdict(list)
     for other in ledger.batches() if free else []:
-        if other.batch == batch.batch or not _near(other, free):
+        if other.batch == batch.batch or other.environment is not batch.environment or not _near(other, free):
             continue
         for row in ledger.rows(other.batch, [*_COULD_BE_THERE, State.DECLINED]):
             numbers = _numbers(row)
@@ -196,7 +255,7 @@ def _by_amount(
         line = by_number[found[0]]
         rival = any(_in_window(line, day, days) for day in rivals.get(amount_key(line.cents or 0, line.last_four), []))
         if len(found) == 1 and claims[line.line] == 1 and not rival:
-            line.row, line.found_by = row_number, "amount, account and date"
+            line.row, line.found_by = row_number, BY_AMOUNT
 
 
 def _fits(line: ExportLine, row: LedgerRow, days: int, shared: set[str]) -> bool:

@@ -57,6 +57,7 @@ DECLINED_WORDS = frozenset({
     "declined", "denied", "failed", "failure", "fail", "error", "rejected", "refused", "returned", "return",
     "reversed", "voided", "void", "cancelled", "canceled", "chargeback", "unpaid",
 })  # fmt: skip
+RETURNED_WORDS = frozenset({"returned", "return", "reversed", "voided", "void", "chargeback"})
 """A payment that came back counts as declined: in the end no money moved."""
 _HEADER_LINES = 20
 _TEXT_CHARACTERS_MAX = 128
@@ -89,11 +90,15 @@ class ExportLine:
     row: int | None = None
     found_by: str = ""
     other_batch: str = ""
+    is_owned: bool = False
+    """Whether the ledger knows the line's reference from a row."""
+    came_back: bool = False
+    """Whether the line says that the money came back."""
 
     @property
     def free(self) -> bool:
         """Whether the line is a readable payment that belongs to nothing yet."""
-        return self.row is None and not self.other_batch and self.cents is not None
+        return self.row is None and not (self.other_batch or self.is_owned) and self.cents is not None
 
 
 @dataclass(slots=True)
@@ -243,6 +248,7 @@ def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: Expor
         last_four=last_four,
         status_text=status,
         standing=mapping.standing_of(status),
+        came_back=" ".join(status.lower().split()) in RETURNED_WORDS,
     )
 
 

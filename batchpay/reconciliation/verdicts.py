@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +11,7 @@ from batchpay.errors import BatchpayError
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
 from batchpay.payment import State, Totals, format_cents
-from batchpay.reconciliation.matching import Matching
+from batchpay.reconciliation.matching import BY_AMOUNT, Matching
 from batchpay.reconciliation.statement import Export, ExportLine, ReportedStatus
 from batchpay.summary import SENDABLE
 from batchpay.text import instant, totals_json
@@ -127,7 +127,7 @@ def found_doubts(ledger: Ledger, batch: str, matching: Matching) -> Iterator[Fou
     for row in ledger.rows(batch, [State.IN_DOUBT]):
         line = matching.best(row.row)
         if line is not None:
-            state, why = _conclusion(row, line)
+            state, why = _conclusion(row, matching.by_row[row.row])
             decision = Decision(row.row, state, line.reference or None) if state else None
             yield FoundDoubt(row, line, decision, why)
 
@@ -148,7 +148,7 @@ def _lines(
 ) -> Iterator[list[str | None]]:
     for row in ledger.rows(batch):
         line = matching.best(row.row)
-        verdict, difference = _verdict(row, line)
+        verdict, difference = _verdict(row, matching.by_row.get(row.row, []))
         _count(result.here, verdict, row.amount_cents)
         if line is not None:
             _count(result.there, verdict, line.cents or 0)
@@ -173,14 +173,16 @@ def _lines(
             yield [verdict, None, *nobody, *_theirs(line), None, line.other_batch or None]
 
 
-def _verdict(row: LedgerRow, line: ExportLine | None) -> tuple[MatchStatus, str | None]:
-    """What a row and its line, if it has one, say together; and where they disagree."""
+def _verdict(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[MatchStatus, str | None]:
+    """What a row and its lines, the best first, say together; and where they disagree."""
     if row.state in (State.IN_DOUBT, State.SENDING):
-        return (MatchStatus.DOUBT_FOUND, _conclusion(row, line)[1]) if line else (MatchStatus.DOUBT_NOT_FOUND, None)
-    if line is None:
+        return (MatchStatus.DOUBT_FOUND, _conclusion(row, lines)[1]) if lines else (MatchStatus.DOUBT_NOT_FOUND, None)
+    if not lines:
         return (MatchStatus.MISSING_THERE if row.state is State.ACCEPTED else MatchStatus.NOT_EXPECTED), None
-    opposite = line.standing is not ReportedStatus.OTHER and line.standing is not _PAID_OR_NOT.get(row.state)
-    unheard = row.state is not State.ACCEPTED and line.standing is ReportedStatus.OTHER
+    line = lines[0]
+    standing = ReportedStatus.DECLINED if line.came_back else line.standing
+    opposite = standing is not ReportedStatus.OTHER and standing is not _PAID_OR_NOT.get(row.state)
+    unheard = row.state is not State.ACCEPTED and standing is ReportedStatus.OTHER
     if opposite or unheard:
         return MatchStatus.STATUS_DIFFERS, f"{row.state} here, {line.status_text or line.standing} there"
     if row.amount_cents != abs(line.cents or 0):
@@ -194,8 +196,19 @@ def _verdict_of_stranger(line: ExportLine) -> MatchStatus:
     return MatchStatus.OTHER_BATCH if line.other_batch else MatchStatus.UNKNOWN_HERE
 
 
-def _conclusion(row: LedgerRow, line: ExportLine) -> tuple[State | None, str]:
-    """The state that the export proves for a row in doubt, or None; and the reason in words."""
+def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | None, str]:
+    """The state that the export proves for a row in doubt, or None where a person decides; and the reason in words.
+
+    What was paid and came back, and what went the other way, is a person's to decide; so is a line that has no number
+    in common with the row.
+    """
+    line = lines[0]
+    if line.found_by == BY_AMOUNT:
+        return None, "only amount, account and date speak for this line"
+    if line.came_back and line.standing is ReportedStatus.ACCEPTED:
+        return None, "the line goes the other way: the money came back"
+    if line.standing is ReportedStatus.ACCEPTED and any(other.came_back for other in lines):
+        return None, "paid there, and a further line says that it came back"
     if row.amount_cents != abs(line.cents or 0):
         return None, f"the amounts differ: {format_cents(row.amount_cents)} here, {line.amount_text} there"
     if line.standing is ReportedStatus.ACCEPTED:

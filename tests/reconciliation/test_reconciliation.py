@@ -123,7 +123,7 @@ def test_rows_in_doubt_that_the_export_has_can_be_settled(tmp_path: Path) -> Non
 
 
 def test_a_line_without_numbers_is_matched_by_amount_account_and_date(tmp_path: Path) -> None:
-    """Only where one row and one line fit each other, within the days after sending."""
+    """Only where one row and one line fit each other, in the days after sending; it settles no row in doubt."""
     rows = [
         Planned(1, amount_cents=100, last_four="0001"),
         Planned(2, amount_cents=100, last_four="0002"),
@@ -141,7 +141,7 @@ def test_a_line_without_numbers_is_matched_by_amount_account_and_date(tmp_path: 
         "1": "matched", "2": "missing there", "3": "missing there", "4": "missing there", "5": "in doubt, found",
         "there 3": "unknown here", "there 4": "unknown here",
     }  # fmt: skip
-    assert settled == {5: State.ACCEPTED}
+    assert settled == {5: None}
 
 
 def test_another_number_means_another_payment(tmp_path: Path) -> None:
@@ -194,6 +194,81 @@ def test_lines_of_other_batches_are_known_as_theirs(tmp_path: Path) -> None:
         "1": "matched", "2": "in doubt, not found", "there 3": "of another batch", "there 4": "unknown here",
     }  # fmt: skip
     assert result.there[MatchStatus.OTHER_BATCH] == Totals(1, 1250)
+
+
+DOUBT = Planned(1, State.IN_DOUBT)
+
+
+@pytest.mark.parametrize(
+    ("line", "settled"),
+    [
+        ("R9,INV-1,12.50,TODAY,x6789,Settled", {1: State.ACCEPTED}),
+        ("R9,INV-1,12.50,YESTERDAY,x6789,Settled", {1: State.ACCEPTED}),
+        ("R9,INV-1,12.50,LAST_MONTH,x6789,Settled", {}),
+        ("R9,INV-1,12.50,,x6789,Settled", {}),
+        ("R9,INV-1,12.50,TODAY,x6789,Returned", {1: State.DECLINED}),
+        ("R9,INV-1,12.50,TODAY,x6789,Reversed", {1: State.DECLINED}),
+        ("R9,INV-1,12.50,TODAY,x6789,Pending", {1: None}),
+        ("R9,INV-1,12.50,TODAY,x6789,Settled - Returned", {1: None}),
+        ("R9,,12.50,TODAY,x6789,Settled", {1: None}),
+    ],
+)
+def test_a_row_in_doubt_is_proven_by_its_own_line_alone(
+    tmp_path: Path, line: str, settled: dict[int, State | None]
+) -> None:
+    """Last month's export had a line with the invoice number of this month's row in doubt, which was then settled."""
+    for word, days in (("YESTERDAY", 1), ("LAST_MONTH", 30)):
+        line = line.replace(word, (TODAY - datetime.timedelta(days=days)).isoformat())
+    _, verdicts, found = held_against(tmp_path, [DOUBT], [line])
+    assert found == settled
+    assert verdicts["1"] == ("in doubt, found" if settled else "in doubt, not found")
+
+
+def test_an_invoice_that_another_batch_has_too_proves_nothing(tmp_path: Path) -> None:
+    """The rent of last month and of this one carry one number: whose line it is, a person decides."""
+    rent = Planned(1, State.IN_DOUBT, invoice="RENT-7")
+    lines = ["R9,RENT-7,12.50,TODAY,x6789,Settled"]
+    for other, settled in ((rent.amount_cents, {}), (99, {1: State.ACCEPTED})):
+        others = [Planned(4, amount_cents=other, invoice="rent-7")]
+        folder = tmp_path / str(other)
+        folder.mkdir()
+        assert held_against(folder, [rent], lines, others=others)[2] == settled
+
+
+@pytest.mark.parametrize("day", ["TODAY", "2019-02-03"])
+def test_a_line_whose_reference_is_known_is_never_another_rows(tmp_path: Path, day: str) -> None:
+    """R1 paid a row of another batch, however long ago: the same invoice number is no proof for a row in doubt."""
+    lines = [f"R1,INV-1,12.50,{day},x6789,Settled", f"R2,INV-3,12.50,{day},x6789,Settled"]
+    rows = [DOUBT, Planned(2, reference="R2", invoice="INV-2"), Planned(3, State.IN_DOUBT, invoice="INV-3")]
+    others = [Planned(1, reference="r1", invoice="INV-8")]
+    _, verdicts, settled = held_against(tmp_path, rows, lines, others=others)
+    assert settled == {}
+    assert verdicts == {
+        "1": "in doubt, not found", "2": "matched", "3": "in doubt, not found", "there 2": "of another batch",
+    }  # fmt: skip
+
+
+def test_a_payment_that_came_back_is_not_read_as_paid(tmp_path: Path) -> None:
+    """A reversal stands there as a second line, by its word or by its sign alone: a person decides what follows."""
+    paid = "R9,INV-1,12.50,TODAY,x6789,Settled"
+    for number, line in enumerate(("R10,INV-1,12.50,TODAY,x6789,Returned", "R10,INV-1,-12.50,TODAY,x6789,Settled")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        _, verdicts, settled = held_against(folder, [DOUBT], [paid, line])
+        assert (settled, verdicts["there 3"]) == ({1: None}, "there again")
+    (tmp_path / "sign").mkdir()
+    lines = ["R9,INV-1,-12.50,TODAY,x6789,Settled", "R11,INV-11,3.00,TODAY,x6789,Settled"]
+    assert held_against(tmp_path / "sign", [DOUBT], lines)[2] == {1: None}
+
+
+def test_rows_in_doubt_that_look_the_same_are_not_guessed(tmp_path: Path) -> None:
+    """Of two rows with one invoice and amount one was paid and one declined: nobody knows which."""
+    rows = [Planned(1, State.IN_DOUBT, invoice="A"), Planned(2, State.IN_DOUBT, invoice="A")]
+    for number, (second, settled) in enumerate((("Declined", {}), ("Settled", dict.fromkeys((1, 2), State.ACCEPTED)))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        lines = ["R1,A,12.50,TODAY,x6789,Settled", f"R2,A,12.50,TODAY,x6789,{second}"]
+        assert held_against(folder, rows, lines)[2] == settled
 
 
 def test_the_better_of_two_lines_speaks_for_a_row(tmp_path: Path) -> None:

@@ -198,6 +198,9 @@ class SqliteLedger:
     def latest_event(self, kind: str) -> Event | None:
         return reading.latest_event(self._store, kind)
 
+    def gateway_references(self, environment: Environment) -> Iterator[tuple[str, int, str]]:
+        return reading.gateway_references(self._store, environment)
+
     def payee_facts(
         self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
     ) -> dict[bytes, PayeeFacts]:

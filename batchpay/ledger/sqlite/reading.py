@@ -13,7 +13,7 @@ from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow, RowColumns
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.encoding import DIRECTIONS, ROW_MASK, id_range, maybe_datetime, to_datetime
+from batchpay.ledger.sqlite.encoding import DIRECTIONS, ROW_MASK, ROWS_BITS, id_range, maybe_datetime, to_datetime
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import STATE_CODES, STATES
 from batchpay.payment import Answer, Direction, Environment, State, Totals
@@ -164,6 +164,14 @@ def _details(store: Store, connection: sqlite3.Connection, batch: int, chunk: in
     if not sealed:
         raise LedgerDamaged(f"the ledger is damaged: the details of chunk {chunk} are not there")
     return unseal_texts(store.keys, place_of("details", batch, chunk), sealed[0])
+
+
+def gateway_references(store: Store, environment: Environment) -> Iterator[tuple[str, int, str]]:
+    with store.reading() as connection:
+        names = dict(connection.execute(sql.BATCH_NAMES, (environment,)).fetchall())
+        for identity, reference in connection.execute(sql.REFERENCES):
+            if identity >> ROWS_BITS in names:
+                yield names[identity >> ROWS_BITS], identity & ROW_MASK, reference
 
 
 def rejected(store: Store, batch: str) -> Iterator[RejectedRow]:

@@ -61,6 +61,8 @@ BATCH = (
 )
 BATCH_BY_NAME = "SELECT id, digest FROM batch WHERE name = ?"
 BATCH_IDS = "SELECT id FROM batch ORDER BY id"
+BATCH_NAMES = "SELECT id, name FROM batch WHERE environment = ?"
+REFERENCES = "SELECT id, gateway_reference FROM attempt WHERE gateway_reference IS NOT NULL"
 COUNT_BATCHES = "SELECT count(*) FROM batch WHERE environment = ?"
 NAMES_LIKE = "SELECT name FROM batch WHERE name GLOB ? || '*'"
 ADD_BATCH = (
