@@ -1,17 +1,20 @@
 """A look at the ledger's history before paying: new payees, changed accounts, unusual amounts.
 
 Changed bank details are the commonest payment fraud. These findings are warnings: they stop nothing by themselves and
-are switched off by the setting `policy.variance`. They work on keyed digests alone and never name an account.
+are switched off by the setting `policy.variance`. They are found by keyed digests alone; what a person is told names
+payee, amount and the account's last four.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from batchpay.approval.cash_flow import Flow, merge
 from batchpay.ledger.records import PayeeFacts
-from batchpay.payment import Environment, format_cents
+from batchpay.payment import Direction, Environment
+from batchpay.text import money, printable
 
 UNUSUAL_TIMES = 3
 """An amount over so many times the payee's usual one is unusual."""
@@ -28,7 +31,7 @@ class PayeeHistory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Variance:
-    """A warning about one row; the message holds no account number and no name."""
+    """A warning about one row; the message names payee, amount and at most the last four of an account."""
 
     row: int
     column: str
@@ -52,6 +55,12 @@ CODES = {
     "unusual_amount": ("amount", f"over {UNUSUAL_TIMES} times the payee's usual amount (the mean of accepted ones)"),
 }
 """Column and meaning of every warning of this look."""
+LOUDEST = ("changed_account", "unusual_amount", "new_payee")
+"""Which are told first."""
+KEPT_MAX = 1_000
+"""So many are kept by name; sums and counts go on."""
+SHOWN = {"changed_account": KEPT_MAX, "unusual_amount": 20, "new_payee": 0}
+"""How many of each are told one by one: a changed account always, a new payee in the sum."""
 
 
 def variances(
@@ -68,16 +77,84 @@ def variances(
     ):
         facts = known.get(payee)
         if facts is None:
-            found.append(_variance(row, "new_payee", "is paid for the first time, make sure that the payee is real"))
+            found.append(_variance(row, "new_payee", "paid for the first time, make sure that the payee is real"))
             continue
         if account not in facts.accounts:
-            message = "is new for a known payee, ask the payee by a telephone number that you already had"
+            message = "a new account of a known payee, ask the payee by a telephone number that you already had"
             found.append(_variance(row, "changed_account", message))
         if cents > UNUSUAL_TIMES * facts.usual_cents > 0:
             times = (cents - 1) // facts.usual_cents
-            message = f"is over {times} times the usual {format_cents(facts.usual_cents)} of this payee, look again"
+            message = f"over {times} times the usual {money(facts.usual_cents)} of this payee, look again"
             found.append(_variance(row, "unusual_amount", message))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Payment:
+    """What a warning about money names."""
+
+    payee: str
+    direction: str
+    cents: int
+    account: str
+    """Masked: its last four at most."""
+
+
+@dataclass(slots=True)
+class Anomalies:
+    """What was found odd in a file: all of it counted and added up, the first ones by name, changed accounts first."""
+
+    compared: bool = False
+    """Whether there were earlier payments to compare with."""
+    kept: list[Variance] = field(default_factory=list)
+    flows: dict[str, Flow] = field(default_factory=dict)
+    """Rows and cents by code; debits and credits apart."""
+
+    def add_up(self, code: str, flow: Flow) -> None:
+        """Count in what the rows of one warning move."""
+        merge(self.flows.setdefault(code, Flow()), flow)
+
+    def to_name(self, found: Sequence[Variance]) -> list[Variance]:
+        """Give those that are told one by one: of new payees a few, all others while there is room."""
+        room = max(0, KEPT_MAX - len(self.kept))
+        loud = [one for one in found if one.code != "new_payee"]
+        return loud[:KEPT_MAX] + [one for one in found if one.code == "new_payee"][: max(0, room - len(loud))]
+
+    def add(self, found: Sequence[Variance], payments: Mapping[int, Payment]) -> list[Variance]:
+        """Take warnings in, and give them with what a person is told; `payments` has the rows that are named."""
+        told = [
+            replace(one, message=_named(one.message, payments[one.row])) if one.row in payments else one
+            for one in found
+        ]
+        ranks = {code: rank for rank, code in enumerate(LOUDEST)}
+        named = [one for one in told if one.row in payments]
+        self.kept = sorted(self.kept + named, key=lambda one: ranks[one.code])[:KEPT_MAX]
+        return told
+
+    def lines(self) -> list[str]:
+        """Tell a person: changed accounts in full, some unusual amounts, new payees in one line with their sums."""
+        if not self.compared:
+            return ["no earlier payments to compare payees, accounts and amounts with"]
+        if not self.flows:
+            return ["compared with earlier payments: nothing unusual"]
+        lines: list[str] = []
+        for code, shown in SHOWN.items():
+            those = [one for one in self.kept if one.code == code][:shown]
+            lines += [f"row {one.row}: {one.column}: {one.code}: {one.message}" for one in those]
+            if code in self.flows and self.flows[code].rows > len(those):
+                lines.append(f"{code}: {_sums(self.flows[code])}" + (" in all" if those else ""))
+        return lines
+
+
+def _named(message: str, payment: Payment) -> str:
+    """Put what a message is about in front of it. A semicolon would end it in a rejects file."""
+    payee = printable(payment.payee.replace(";", ","), characters_max=60)
+    return f"{payee}, {payment.direction} {money(payment.cents)}, account {payment.account}: {message}"
+
+
+def _sums(flow: Flow) -> str:
+    sides = ((Direction.DEBIT, flow.debit), (Direction.CREDIT, flow.credit))
+    return ", ".join(f"{totals.rows:,} {name} {money(totals.cents)}" for name, totals in sides if totals.rows)
 
 
 def _variance(row: int, code: str, message: str) -> Variance:

@@ -94,12 +94,10 @@ def print_preview(context: Context, preview: Preview) -> None:
     if context.quiet:
         return
     print_failures(preview.verdict)
-    for found in preview.variances[:_SHOWN_MAX]:
-        click.echo(printable(f"  row {found.row}: {found.column}: {found.code}: {found.message}"))
-    if len(preview.variances) > _SHOWN_MAX:
-        click.echo("  and more warnings of that kind: their counts stand above, --json has the first of them")
     if not preview.summary.total.rows:
         return
+    for line in preview.unusual:
+        click.echo(printable(f"  {line}"))
     for line in preview.page():
         click.echo(printable(line))
 

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from batchpay.approval.anomalies import PayeeColumns
+from batchpay.approval.anomalies import PayeeColumns, Payment
+from batchpay.approval.cash_flow import Flow
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import Lookup, PackedTexts, PaymentColumns
+from batchpay.payment import Totals
 from batchpay.schemas import checks, identity
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, PAYMENT_ID, RECURRING, SHIPPING, TOP
 from batchpay.settings import GatewaySettings
@@ -115,14 +117,41 @@ def payee_columns(ledger: Ledger, frame: pl.DataFrame) -> PayeeColumns:
     return PayeeColumns(frame["_row"].to_list(), payees, accounts, cents_of(frame))
 
 
+def payments_named(frame: pl.DataFrame, rows: Sequence[int]) -> dict[int, Payment]:
+    """What a warning about some of these rows names: payee, direction, cents and a masked account."""
+    those = _of(frame, rows).select(
+        "_row", "achNameOnCheck", "transactionType", "amount", _masked(pl.col("achAccountNumber")).alias("account")
+    )
+    columns = (those["achNameOnCheck"], those["transactionType"], cents_of(those), those["account"])
+    payments = (Payment(*values) for values in zip(*columns, strict=True))
+    return dict(zip(those["_row"].to_list(), payments, strict=True))
+
+
+def flow_of(frame: pl.DataFrame, rows: Sequence[int]) -> Flow:
+    """Add some of these rows up, debits and credits apart."""
+    flow = Flow()
+    cents = checks.cents(pl.col("amount")).fill_null(0).sum()
+    for direction, count, total in _of(frame, rows).group_by("transactionType").agg(pl.len(), cents).iter_rows():
+        flow.add(direction, Totals(count, total))
+    return flow
+
+
+def _of(frame: pl.DataFrame, rows: Sequence[int]) -> pl.DataFrame:
+    return frame.filter(pl.col("_row").is_in(pl.Series(rows, dtype=pl.UInt32).implode()))
+
+
 def cents_of(frame: pl.DataFrame) -> list[int]:
     """Cents of each row's amount; 0 where it can't be read."""
     return frame.select(checks.cents(pl.col("amount")).fill_null(0)).to_series().to_list()
 
 
 def _payee_digests(ledger: Ledger, frame: pl.DataFrame) -> tuple[list[bytes], list[bytes]]:
+    internal_id = pl.col("billingInternalId")
     texts = frame.select(
-        payee=pl.col("achNameOnCheck").str.to_lowercase(),
+        # An id of the house's own tells two people of one name apart. A line break can stand in neither.
+        payee=pl.when(internal_id.is_not_null())
+        .then(pl.concat_str(pl.lit("id\n"), internal_id))
+        .otherwise(pl.col("achNameOnCheck").str.to_lowercase()),
         account=pl.concat_str("achRoutingNumber", "achAccountNumber", separator=_FIELD_END),
     )
     payees = _digests(ledger, "payee", texts["payee"].to_list(), 8)

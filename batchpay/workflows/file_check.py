@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from batchpay.approval.anomalies import Variance, variances
+from batchpay.approval.anomalies import Anomalies, Variance, variances
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.to_send import Origin, ToSend, ToSendCount
 from batchpay.errors import FileRefused, RunStopped
@@ -119,6 +119,8 @@ class FileCheck:
     """Whether any row, right or wrong, may be a recurring payment."""
     variances: list[Variance] = field(default_factory=list)
     """What the ledger's history finds odd and the options let pass: changed accounts first, new payees last."""
+    anomalies: Anomalies = field(default_factory=Anomalies)
+    """The same, counted and added up, where it was looked for (policy.variance)."""
     rejects: Path | None = None
     """Where rows came back, if any did."""
     control: FileIdentity | None = None
@@ -307,6 +309,7 @@ class _Reading:
         """Read the rows that passed once more, and ask of each: was it paid before, is its payee as ever."""
         checked, around, rules = self.checked, self._around, self._request.rules
         found = checked.earlier
+        checked.anomalies.compared = payees is not None
         for frame in valid_rows(checked.source, rules, verdict):
             if payments is not None:
                 for rows, days in self._days_back(frame):
@@ -317,7 +320,8 @@ class _Reading:
             if payees is not None:
                 columns = request_body.payee_columns(payees, frame)
                 odd = variances(payees, columns, around.environment, exclude_digest=checked.digest)
-                self._note_variances([one for one in odd if one.row not in checked.held], verdict)
+                odd = [one for one in odd if one.row not in checked.held]
+                self._note_variances(_with_names(checked.anomalies, odd, frame), verdict)
         self._note_variances(found.warnings, verdict)
 
     def _days_back(self, frame: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, int]]:
@@ -350,6 +354,14 @@ class _Reading:
             verdict.warning_counts[name] = verdict.warning_counts.get(name, 0) + 1
         kept = sorted(self.checked.variances + found, key=lambda one: _WARNING_ORDER.index(one.code))
         self.checked.variances = kept[: self._request.max_errors]
+
+
+def _with_names(anomalies: Anomalies, odd: list[Variance], frame: pl.DataFrame) -> list[Variance]:
+    """Count what is odd about a chunk of rows, and say of the first ones whom and what they are about."""
+    for code in {one.code for one in odd}:
+        anomalies.add_up(code, request_body.flow_of(frame, [one.row for one in odd if one.code == code]))
+    named = anomalies.to_name(odd)
+    return anomalies.add(odd, request_body.payments_named(frame, [one.row for one in named]))
 
 
 def _refused_by_gateway(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from batchpay.approval.anomalies import Variance
+from batchpay.approval.anomalies import CODES, Variance
 from batchpay.approval.approvals import Policy
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.plan import Plan
@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # a check and a dry run do not even load what can open a sock
     from batchpay.workflows.run import Progress, RunRequest
 
 _REGISTER_TRIES = 3
+_SHOWN_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ class Preview:
     requests: list[str] = field(default_factory=list)
     releasable: Totals = Totals()
     """Rows that an earlier submission rejected and that are right now: what a release adds."""
+    unusual: list[str] = field(default_factory=list)
+    """Lines on what the ledger's history finds odd, or that there is nothing; none where nobody wants to look."""
 
     def page(self) -> list[str]:
         """The page to sign."""
@@ -203,7 +206,7 @@ def _preview(
     summary.seal = proposal.seal(ledger) if ledger else None
     summary.held_back, summary.released = proposal.to_send.held_back, proposal.to_send.released
     preview = Preview(summary, checked.verdict, proposal, schedule, checked.variances, batch)
-    return replace(preview, releasable=checked.releasable)
+    return replace(preview, releasable=checked.releasable, unusual=_unusual_lines(checked, settings))
 
 
 def _refuse_release_of_nothing(checked: FileCheck, decisions: Decisions) -> None:
@@ -229,6 +232,15 @@ class _Registered:
     released: Totals = Totals()
     """Rows that this call has released."""
     is_new: bool = False
+
+
+def _unusual_lines(checked: FileCheck, settings: Settings) -> list[str]:
+    """Tell what earlier payments make look odd: bills that were paid under another name first, then payees."""
+    others = [found for found in checked.variances if found.code not in CODES]
+    lines = [f"row {found.row}: {found.column}: {found.code}: {found.message}" for found in others[:_SHOWN_MAX]]
+    if len(others) > _SHOWN_MAX:
+        lines.append("and more warnings of that kind: their counts stand above, --json has the first of them")
+    return lines + (checked.anomalies.lines() if settings.policy.variance else [])
 
 
 def _register(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
-from batchpay.approval.anomalies import CODES, PayeeColumns, Variance, variances
+from batchpay.approval.anomalies import CODES, Anomalies, PayeeColumns, Payment, Variance, variances
+from batchpay.approval.cash_flow import Flow
 from batchpay.ledger.records import PayeeFacts
-from batchpay.payment import Environment
+from batchpay.payment import Environment, Totals
 
 
 class Remembered:
@@ -58,13 +60,13 @@ def test_a_changed_account_and_an_unusual_amount_are_both_said() -> None:
         (2, "achAccountNumber", "changed_account"),
         (2, "amount", "unusual_amount"),
     ]
-    assert found[1].message == "is over 3 times the usual 100.00 of this payee, look again"
+    assert found[1].message == "over 3 times the usual 100.00 of this payee, look again"
 
 
 @pytest.mark.parametrize(("cents", "times"), [(30_001, 3), (40_000, 3), (40_001, 4), (1_000_001, 100)])
 def test_the_multiple_is_never_overstated(cents: int, times: int) -> None:
     """`over N times` is true to the cent."""
-    assert look((ANN, FIRST, cents))[0].message.startswith(f"is over {times} times ")
+    assert look((ANN, FIRST, cents))[0].message.startswith(f"over {times} times ")
 
 
 def test_a_payee_that_only_ever_got_nothing_has_no_usual_amount() -> None:
@@ -87,3 +89,52 @@ def test_messages_can_stand_in_a_rejects_file() -> None:
     messages = [found.message for found in look((BOB, OTHER, 1), (ANN, OTHER, 99_999))]
     assert len(messages) == len(CODES)
     assert all(";" not in message and "account3" not in message for message in messages)
+
+
+def flow(debit: tuple[int, int] = (0, 0), credit: tuple[int, int] = (0, 0)) -> Flow:
+    return Flow(Totals(*debit), Totals(*credit))
+
+
+def told(rows: int, *others: Variance) -> Anomalies:
+    """So many new payees, and other warnings before and after them."""
+    anomalies = Anomalies(compared=True)
+    new = [Variance(row, "achNameOnCheck", "new_payee", "new") for row in range(1, rows + 1)]
+    payments = {one.row: Payment(f"Payee; {one.row}", "CREDIT", one.row, "****6789") for one in [*new, *others]}
+    for one in others:
+        anomalies.add_up(one.code, flow(credit=(1, one.row)))
+    if new:
+        anomalies.add_up("new_payee", flow((1, 100), (rows - 1, 250)))
+    found = [*new, *others]
+    named = {one.row: payments[one.row] for one in anomalies.to_name(found)}
+    anomalies.add(found, named)
+    return anomalies
+
+
+CHANGED = Variance(200_001, "achAccountNumber", "changed_account", "a new account of a known payee, ask")
+UNUSUAL = [Variance(200_100 + number, "amount", "unusual_amount", "over 3 times") for number in range(30)]
+
+
+def test_a_hundred_thousand_new_payees_are_one_line() -> None:
+    """They come last, as a count and sums by direction; the changed account leads, in full, by payee and amount."""
+    lines = told(100_000, CHANGED, *UNUSUAL).lines()
+    assert lines[0] == (
+        "row 200001: achAccountNumber: changed_account: Payee, 200001, CREDIT 2,000.01, account ****6789: "
+        "a new account of a known payee, ask"
+    )
+    assert lines[-1] == "new_payee: 1 DEBIT 1.00, 99,999 CREDIT 2.50"
+    assert len(lines) == 1 + 20 + 1 + 1
+    assert lines[-2].startswith("unusual_amount: 30 CREDIT ")
+    assert lines[-2].endswith(" in all")
+
+
+def test_every_changed_account_is_told() -> None:
+    """However many they are, none is cut off by other warnings."""
+    changed = [replace(CHANGED, row=300_000 + number) for number in range(100)]
+    lines = told(5_000, *changed).lines()
+    assert sum(": changed_account: " in line for line in lines) == 100
+
+
+def test_nothing_to_compare_with_is_not_nothing_unusual() -> None:
+    """An empty ledger finds nothing odd because it knows nothing: no comfort in that."""
+    assert Anomalies().lines() == ["no earlier payments to compare payees, accounts and amounts with"]
+    assert Anomalies(compared=True).lines() == ["compared with earlier payments: nothing unusual"]

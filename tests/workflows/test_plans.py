@@ -229,3 +229,17 @@ def test_held_back_rows_are_on_the_page_and_in_no_approval(office: Office) -> No
         assert ledger.approvers(name) == 0
     with pytest.raises(WaitingForPerson):
         office.resume()
+
+
+def test_what_earlier_payments_make_odd_is_told_by_name(office: Office) -> None:
+    """Nothing to compare with, nothing unusual, and a changed account with payee, amount and last four."""
+    assert office.dry_run(office.file("10.00")).unusual == [
+        "no earlier payments to compare payees, accounts and amounts with"
+    ]
+    office.submit(office.file("10.00"))
+    usual, changed = office.file("11.00", ids="Q"), {"achAccountNumber": "0099999123"}
+    assert office.dry_run(usual).unusual == ["compared with earlier payments: nothing unusual"]
+    (line,) = office.dry_run(office.file("11.00", ids="R", **changed)).unusual
+    assert line.startswith(
+        "row 1: achAccountNumber: changed_account: Ada Byron, DEBIT 11.00, account ****9123: a new account of a known"
+    )
