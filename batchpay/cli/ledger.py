@@ -136,3 +136,26 @@ def backup(context: Context, target: Path) -> int:
     else:
         click.echo(f"backup   {printable(str(target))}")
     return 0
+
+
+@ledger.command("move-gateway", short_help="Let batches follow a gateway to its new address.")
+@click.argument("old")
+@click.argument("new")
+@option("--reason", metavar="TEXT", help="How you know that it is the same gateway; it is recorded.")
+@click.pass_obj
+def move_gateway(context: Context, old: str, new: str, reason: str | None) -> int:
+    """Let the batches that were meant for the gateway at OLD be meant for NEW, within the environment of the settings.
+
+    Only where the same gateway has a new address. Payments are known again whatever the address; this is for rows that
+    wait to be sent. A gateway on this machine never moves elsewhere.
+
+    Example: batchpay ledger move-gateway https://old.example.com https://pay.example.com --reason "their letter of May"
+    """
+    from batchpay.workflows.move_gateway import move_gateway as move
+
+    moved = move(old, new, _require_reason("move-gateway", reason), context.settings, actor())
+    if context.json:
+        output.print_json(context, {"moved": moved, "exit_code": 0})
+    else:
+        click.echo(f"moved    {len(moved)} batches: {', '.join(moved)}")
+    return 0

@@ -200,6 +200,9 @@ class Ledger(Protocol):
     def latest_event(self, kind: str) -> Event | None:
         """Find the latest event of a kind that is written seldom (any but `progress`)."""
 
+    def origins(self, environment: Environment) -> list[str]:
+        """Give the gateway addresses that an environment's batches are meant for, the latest batch's last."""
+
     def gateway_references(self, environment: Environment) -> Iterator[tuple[str, int, str]]:
         """Give batch, row and reference of every row of an environment whose gateway's reference is known."""
 
@@ -223,6 +226,9 @@ class Ledger(Protocol):
 
     def lost_window(self) -> LostWindow | None:
         """Tell what a restored ledger may not know, while no person has settled it: nothing new is registered then."""
+
+    def move_gateway(self, batches: Sequence[str], origin: str, who: str, why: str) -> None:
+        """Let batches be meant for another address of their gateway, an event each; needs a person and a reason."""
 
     def check(self) -> list[str]:
         """Look over the whole ledger: what is wrong with it, a line each; empty when all is well."""

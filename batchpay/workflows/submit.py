@@ -35,6 +35,7 @@ from batchpay.validation.verdict import Verdict
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import CheckContext, FileCheck, FileRequest, check_file
 from batchpay.workflows.held_back import Fails
+from batchpay.workflows.move_gateway import note_on_address
 from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
 from batchpay.workflows.proposal import LetThrough, let_through, propose
 from batchpay.workflows.rejected_earlier import RejectedEarlier
@@ -115,6 +116,7 @@ def dry_run(
         checked = check_file(request, around)
         _refuse_release_of_nothing(checked, decisions)
         preview = _preview(ledger, request, checked, settings, decisions)
+        preview.summary.notes += note_on_address(ledger, settings)
         if ledger is None:
             preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
         if plan is not None:
@@ -145,6 +147,8 @@ def submit(
     environment = environment_of(settings.gateway)
     with closing(open_ledger(settings.ledger, create_as=str(actor) if make_ledger else None)) as ledger:
         plan = None if submission.plan is None else Plan.read(submission.plan, ledger)
+        for note in note_on_address(ledger, settings):
+            progress.say(note)
         for _ in range(_REGISTER_TRIES):
             history = ledger if settings.policy.variance else None
             counts = plan is not None or settings.policy.approvals > 0

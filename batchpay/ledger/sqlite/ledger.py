@@ -198,6 +198,9 @@ class SqliteLedger:
     def latest_event(self, kind: str) -> Event | None:
         return reading.latest_event(self._store, kind)
 
+    def origins(self, environment: Environment) -> list[str]:
+        return reading.origins(self._store, environment)
+
     def gateway_references(self, environment: Environment) -> Iterator[tuple[str, int, str]]:
         return reading.gateway_references(self._store, environment)
 
@@ -212,6 +215,9 @@ class SqliteLedger:
     def lost_window(self) -> LostWindow | None:
         with self._store.reading() as connection:
             return restoring.open_lost_window(connection)
+
+    def move_gateway(self, batches: Sequence[str], origin: str, who: str, why: str) -> None:
+        resolution.move_gateway(self._store, batches, origin, who, why)
 
     def check(self) -> list[str]:
         return audit.check(self._store)

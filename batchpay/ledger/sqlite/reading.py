@@ -166,6 +166,11 @@ def _details(store: Store, connection: sqlite3.Connection, batch: int, chunk: in
     return unseal_texts(store.keys, place_of("details", batch, chunk), sealed[0])
 
 
+def origins(store: Store, environment: Environment) -> list[str]:
+    with store.reading() as connection:
+        return [origin for (origin,) in connection.execute(sql.ORIGINS, (environment,))]
+
+
 def gateway_references(store: Store, environment: Environment) -> Iterator[tuple[str, int, str]]:
     with store.reading() as connection:
         names = dict(connection.execute(sql.BATCH_NAMES, (environment,)).fetchall())

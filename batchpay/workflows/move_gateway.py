@@ -1,0 +1,61 @@
+"""A gateway whose address changed: its batches follow it, as a named person says and why."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from dataclasses import replace
+
+from batchpay.errors import SettingsNotUsable, WrongUse
+from batchpay.gateway.origin import check_origin, environment_of
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import BatchSummary
+from batchpay.payment import Actor
+from batchpay.settings import Settings
+
+
+def move_gateway(old: str, new: str, reason: str, settings: Settings, actor: Actor) -> list[str]:
+    """Let the batches of one environment that were meant for `old` be meant for `new`; returns their names.
+
+    Raises WrongUse where the two can't be one gateway or no batch is meant for `old`, BatchHeld while one is sent.
+    """
+    before, after = check_origin(old), check_origin(new)
+    if not reason.strip():
+        raise WrongUse("a gateway is moved by a named person, with a reason")
+    if before == after:
+        raise WrongUse(f"{before} is the same address; nothing was changed")
+    if before.is_loopback is not after.is_loopback:
+        raise WrongUse("a gateway on this machine is a rehearsal and never moves elsewhere, nor the other way")
+    environment = environment_of(replace(settings.gateway, base_url=old))
+    with ExitStack() as holds, closing(open_ledger(settings.ledger)) as ledger:
+        moved = [
+            batch for batch in ledger.batches() if batch.environment is environment and _is_for(batch, str(before))
+        ]
+        if not moved:
+            raise WrongUse(f"no batch of the {environment} environment is meant for {before}; nothing was changed")
+        for digest in {batch.digest for batch in moved}:
+            holds.enter_context(ledger.lock(digest))
+        names = [batch.batch for batch in moved]
+        ledger.move_gateway(names, str(after), str(actor), reason)
+        return names
+
+
+def note_on_address(ledger: Ledger | None, settings: Settings) -> list[str]:
+    """Say so where an environment's batches went to other addresses than the settings name."""
+    try:
+        named = check_origin(settings.gateway.base_url)
+    except SettingsNotUsable:
+        return []
+    environment = environment_of(settings.gateway)
+    known = ledger.origins(environment) if ledger is not None else []
+    if not known or named.is_loopback or named in [check_origin(origin) for origin in known]:
+        return []
+    return [
+        f"earlier {environment} batches went to {check_origin(known[-1])}, this one goes to {named}; if the gateway "
+        f'has moved: batchpay ledger move-gateway {check_origin(known[-1])} {named} --reason "…"; '
+        "if it is a test gateway: gateway.environment"
+    ]
+
+
+def _is_for(batch: BatchSummary, origin: str) -> bool:
+    return str(check_origin(batch.origin)) == origin

@@ -1,0 +1,84 @@
+"""A gateway at a new address: its batches follow it by a person's word, within one environment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from batchpay.errors import BatchHeld, SettingsNotUsable, WrongUse
+from batchpay.payment import Actor, Environment, State
+from batchpay.settings import GatewaySettings, Settings
+from batchpay.workflows.move_gateway import move_gateway, note_on_address
+from batchpay.workflows.run import _refuse_other_gateway
+from tests.support.ledger_factory import ORIGIN, Planned, add_batch, ledger_in, ledger_settings
+
+NEW = "http://127.0.0.1:10"
+ADA = Actor("ada", "test")
+
+
+def settings_at(folder: Path, base_url: str, environment: str = "") -> Settings:
+    gateway = GatewaySettings(base_url=base_url, environment=environment)
+    return Settings(gateway=gateway, ledger=ledger_settings(folder))
+
+
+def test_batches_follow_their_gateway(tmp_path: Path) -> None:
+    """The settings name a new address: the batch is refused with the command, which moves it, and is sent again."""
+    with ledger_in(tmp_path) as ledger:
+        name = add_batch(ledger, [Planned(1), Planned(2, State.PENDING)])
+        live = add_batch(ledger, [Planned(1)], file="live.csv", environment=Environment.LIVE)
+        settings = settings_at(tmp_path, NEW)
+        with pytest.raises(SettingsNotUsable, match=f"ledger move-gateway {ORIGIN} {NEW} --reason"):
+            _refuse_other_gateway(ledger.find(name), settings)
+    assert move_gateway(f"{ORIGIN}/", NEW, "their letter of May", settings, ADA) == [name]
+    with ledger_in(tmp_path) as ledger:
+        _refuse_other_gateway(ledger.find(name), settings)
+        assert ledger.find(live).origin == ORIGIN, "another environment's batch stays where it is"
+        event = list(ledger.events(name))[-1]
+        assert (event.kind, event.who, event.why) == ("gateway moved", str(ADA), "their letter of May")
+        with ledger.lock(ledger.find(name).digest):
+            ledger.start(name, "ada").finish(None)
+        assert ledger.check() == []
+        with pytest.raises(SettingsNotUsable, match="test and live never mix"):
+            _refuse_other_gateway(ledger.find(live), settings)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason", "told"),
+    [
+        (ORIGIN, f"{ORIGIN}/", "why", "the same address"),
+        (ORIGIN, "https://pay.example.com", "why", "a rehearsal"),
+        ("https://pay.example.com", ORIGIN, "why", "a rehearsal"),
+        ("http://127.0.0.1:11", NEW, "why", "no batch of the test environment"),
+        (ORIGIN, NEW, " ", "with a reason"),
+    ],
+)
+def test_nonsense_is_refused(tmp_path: Path, old: str, new: str, reason: str, told: str) -> None:
+    """A slip in an address must not carry rows from a rehearsal to a bank, and nothing moves without a reason."""
+    with ledger_in(tmp_path) as ledger:
+        name = add_batch(ledger, [Planned(1, State.PENDING)])
+    with pytest.raises(WrongUse, match=told):
+        move_gateway(old, new, reason, settings_at(tmp_path, NEW), ADA)
+    with ledger_in(tmp_path) as ledger:
+        assert ledger.find(name).origin == ORIGIN
+
+
+def test_a_batch_that_is_being_sent_is_not_moved(tmp_path: Path) -> None:
+    """Its run has looked at the address already."""
+    with ledger_in(tmp_path) as ledger:
+        batch = ledger.find(add_batch(ledger, [Planned(1, State.PENDING)]))
+        with ledger.lock(batch.digest), pytest.raises(BatchHeld):
+            move_gateway(ORIGIN, NEW, "why", settings_at(tmp_path, NEW), ADA)
+
+
+def test_a_new_address_of_an_environment_is_said(tmp_path: Path) -> None:
+    """Whoever points live payments at another address reads what to do if it is the same gateway, or a test one."""
+    elsewhere = settings_at(tmp_path, "https://pay.example.com", "test")
+    with ledger_in(tmp_path) as ledger:
+        assert note_on_address(ledger, elsewhere) == []
+        add_batch(ledger, [Planned(1)])
+        (note,) = note_on_address(ledger, elsewhere)
+        assert f"move-gateway {ORIGIN} https://pay.example.com --reason" in note
+        assert note_on_address(ledger, settings_at(tmp_path, "https://pay.example.com")) == []
+        assert note_on_address(ledger, replace(elsewhere, gateway=GatewaySettings(base_url=NEW))) == []
