@@ -68,13 +68,17 @@ def test_a_content_that_nobody_submitted_has_nothing_to_release(desk: Desk, file
             call(corrected, release="corrected")
 
 
-def test_a_payment_made_in_between_stops_its_release_at_any_age(desk: Desk, file: Path) -> None:
+def test_a_payment_made_in_between_stops_its_release_at_any_age(desk: Desk) -> None:
     """The row was paid by another file while it lay rejected: released then, it was paid twice, days later."""
+    large = {"amount": "500.00"}
+    path = desk.file("may.csv", SMALL, large)
+    desk.limit("100.00")
+    desk.submit(path)
+    desk.limit("")
     desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, duplicate_days=0))
-    elsewhere = desk.file("urgent.csv", {**LARGE, "paymentId": "", "invoiceNumber": "A-2"})
-    assert desk.submit(elsewhere).exit_code == 0
-    again = desk.submit(file, release="overlooked")
-    assert (again.released, desk.arrived["A-2"]) == (Totals(), 1)
+    assert desk.submit(desk.file("urgent.csv", large)).exit_code == 0
+    again = desk.submit(path, release="overlooked")
+    assert (again.exit_code, again.released, desk.arrived.total()) == (3, Totals(), 2)
 
 
 @pytest.mark.parametrize("first", ["release", "register"])

@@ -1,0 +1,44 @@
+"""How a call over several files ends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from batchpay.cli.context import Context
+from batchpay.cli.each_file import work_through
+from batchpay.cli.output import exit_code_of
+from batchpay.errors import FileRefused, LedgerNotUsable
+from batchpay.payment import Totals
+
+DOUBTS = {"3f2a91c0d7e1": Totals(2, 50_000)}
+
+
+def refused(path: str) -> tuple[int, dict[str, Any]]:
+    raise FileRefused(f"{path} is not there")
+
+
+@pytest.mark.parametrize("paths", [(), ("gone.csv",), ("gone.csv", "lost.csv")], ids=["empty", "one", "two"])
+def test_a_doubt_ends_a_call_with_7_though_no_file_came_far(
+    paths: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty inbox ended with 0 every night while a payment of last week was in doubt."""
+    codes: list[int] = []
+    work_through(Context(json=True), paths, refused, codes, in_doubt=lambda: DOUBTS)
+    printed = capsys.readouterr()
+    assert exit_code_of(codes) == 7
+    assert json.loads(printed.out)["exit_code"] == 7
+    assert "batchpay resolve 3f2a91c0d7e1 (2 rows, 500.00)" in printed.err
+
+
+def test_a_ledger_that_cannot_be_asked_is_no_good_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whether a row is in doubt is not known then: 5, not 0."""
+
+    def unusable() -> dict[str, Totals]:
+        raise LedgerNotUsable("the ledger is locked")
+
+    codes: list[int] = []
+    work_through(Context(), (), refused, codes, in_doubt=unusable)
+    assert (codes, "the ledger is locked" in capsys.readouterr().err) == ([5], True)
