@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -10,8 +12,10 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Context, Group, option
 from batchpay.cli.process import actor
-from batchpay.errors import LedgerBesideAnother, WrongUse
+from batchpay.errors import LedgerBesideAnother, LedgerNotUsable, WrongUse
 from batchpay.text import printable
+
+_COPY = re.compile(r"ledger-[0-9]{8}T[0-9]{6}Z\.db")
 
 
 @click.group(cls=Group, short_help="Make, check or back up the ledger.")
@@ -117,10 +121,14 @@ def _require_reason(name: str, reason: str | None) -> str:
 
 
 @ledger.command(short_help="Write a consistent copy of the ledger.")
-@click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("target", type=click.Path(path_type=Path))
+@option("--keep", metavar="N", type=click.IntRange(1), help="With a folder: keep the N latest copies, remove older.")
 @click.pass_obj
-def backup(context: Context, target: Path) -> int:
+def backup(context: Context, target: Path, keep: int | None) -> int:
     """Write a consistent copy of the ledger to TARGET, a new file of mode 0600, also while payments are being sent.
+
+    Where TARGET is a folder the copy is named after the time, ledger-20260724T180000Z.db. Each copy is read back; that
+    it was made stands in the ledger's history, where `batchpay health --backup-every` looks for it.
 
     The key and the witness are not in it; keep copies of the key apart. A copy is older than the witness as soon as
     anything was sent, so a ledger brought back from it sends nothing until a person has accepted it.
@@ -129,8 +137,20 @@ def backup(context: Context, target: Path) -> int:
     """
     from batchpay.ledger.open import open_ledger
 
+    if keep is not None and not target.is_dir():
+        raise WrongUse("--keep goes with a folder: copies elsewhere are nobody's to remove")
+    folder = target if target.is_dir() else None
+    target = folder / f"ledger-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.db" if folder else target
     with closing(open_ledger(context.settings.ledger, read_only=True)) as opened:
         opened.backup(target)
+    try:
+        with closing(open_ledger(context.settings.ledger)) as opened:
+            opened.note_backup(str(actor()), target.name)
+    except LedgerNotUsable as error:
+        output.say(context, f"warning: the copy is made, and that it was is not recorded: {error}")
+    if folder is not None and keep is not None:
+        for older in sorted(path for path in folder.iterdir() if _COPY.fullmatch(path.name))[:-keep]:
+            older.unlink()
     if context.json:
         output.print_json(context, {"backup": str(target)})
     else:

@@ -234,4 +234,7 @@ class Ledger(Protocol):
         """Look over the whole ledger: what is wrong with it, a line each; empty when all is well."""
 
     def backup(self, target: Path) -> None:
-        """Write a consistent copy, mode 0600, through the database's own means."""
+        """Write a consistent copy, mode 0600, through the database's own means, and read it back."""
+
+    def note_backup(self, who: str, name: str) -> None:
+        """Record that a copy was made, and its file's name, for whoever looks when the last one was."""

@@ -72,6 +72,32 @@ def test_a_file_that_another_ledger_paid_is_refused_whole(oracle_home: Home, ora
     assert set(oracle.received().values()) == {2}
 
 
+def test_the_restore_drill(oracle_home: Home, oracle: Oracle) -> None:
+    """Back up, pay more, lose the disk, restore, be held back, look what was paid, go on: nothing is paid twice."""
+    home, state = oracle_home, oracle_home.path / ".local" / "state" / "batchpay"
+    for name, first in (("a.csv", 1), ("b.csv", 11), ("c.csv", 21)):
+        small_file(home.path / name, 3, first=first)
+    home.json("submit", "a.csv")
+    assert home.run("ledger", "backup", "copy.db").returncode == 0
+    home.json("submit", "b.csv")
+    shutil.rmtree(state)
+    assert home.run("submit", "c.csv").returncode == 5
+    state.mkdir(mode=0o700, exist_ok=True)
+    shutil.copy(home.path / "copy.db", state / "ledger.db")
+    assert home.run("submit", "c.csv").returncode == 5
+    accepted = home.run("ledger", "check", "--accept-witness", "--reason", "the disk died")
+    assert accepted.returncode == 0
+    assert "are lost: what was done since" in accepted.stderr
+    assert home.run("submit", "c.csv").returncode == 8
+    assert home.run("health").returncode == 8
+    assert home.run("submit", "b.csv").returncode in (4, 8)
+    assert home.run("ledger", "check", "--lost-window-settled", "--reason", "b.csv was paid").returncode == 0
+    assert home.run("submit", "b.csv").returncode == 4
+    assert home.json("submit", "c.csv")["accepted"] == 3
+    assert home.json("submit", "a.csv")["accepted"] == 3
+    assert sorted(oracle.received().values()) == [1] * 9
+
+
 def test_one_added_row_pays_only_that_row(oracle_home: Home, oracle: Oracle) -> None:
     """A file with one more row is another batch, and what the first one paid is held back by name."""
     small_file(oracle_home.path / "a.csv", 10)

@@ -362,3 +362,42 @@ def test_a_run_warns_of_a_clock_far_after_the_last_event(
     with ledger.lock(batch.digest):
         run_batch(ledger, batch, settings, Credentials("id", Secret("key")), RunRequest(None), _ACTOR, said)
     assert any(f"{days} days after the ledger's last event" in line for line in said.lines) is warned
+
+
+# Backups
+
+
+def backup(factory: LedgerFactory, *arguments: str) -> int:
+    """Run `ledger backup`; gives its exit code."""
+    environment = {"BATCHPAY_LEDGER": factory.settings.url, "BATCHPAY_LEDGER_KEY_FILE": factory.settings.key_file}
+    (factory.folder / "batchpay.toml").write_text(
+        f"[ledger]\nwitness = {json.dumps(str(factory.witness))}\nmachine = 'one'\n"
+    )
+    environment["BATCHPAY_CONFIG"] = str(factory.folder / "batchpay.toml")
+    done = CliRunner().invoke(cli, ["ledger", "backup", *arguments], env=environment, standalone_mode=False)
+    return int(done.return_value) if done.exception is None else int(getattr(done.exception, "exit_code", 1))
+
+
+def test_a_folder_keeps_the_latest_copies_and_nothing_else_is_removed(closed: LedgerFactory, tmp_path: Path) -> None:
+    """Copies are named after the time; that one was made stands in the history, where health looks for it."""
+    folder = tmp_path / "safe"
+    folder.mkdir()
+    for name in ("ledger-20200101T000000Z.db", "ledger-20210101T000000Z.db", "ledger-of-2019.db", "notes.txt"):
+        (folder / name).write_text("x")
+    assert backup(closed, str(folder), "--keep", "2") == 0
+    names = sorted(path.name for path in folder.iterdir())
+    assert names[0] == "ledger-20210101T000000Z.db"
+    assert names[2:] == ["ledger-of-2019.db", "notes.txt"]
+    event = closed.open().latest_event("backed up")
+    assert event is not None
+    assert json.loads(event.detail) == {"file": names[1]}
+    assert backup(closed, str(tmp_path / "copy.db"), "--keep", "2") == 2
+    assert not (tmp_path / "copy.db").exists()
+
+
+def test_a_copy_that_can_not_be_read_back_is_no_backup(closed: LedgerFactory, tmp_path: Path) -> None:
+    """What is wrong with the ledger is wrong with its copy: found when it is made, not on the day it is needed."""
+    with closing(sqlite3.connect(closed.path)) as connection:
+        connection.executescript("UPDATE total SET cents = cents + 1 WHERE state = 3")
+    assert backup(closed, str(tmp_path / "copy.db")) == 5
+    assert not (tmp_path / "copy.db").exists()

@@ -7,11 +7,13 @@ import sqlite3
 from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.sqlite.audit import check_short
 from batchpay.ledger.sqlite.preconditions import FOREIGN, translate
 from batchpay.ledger.sqlite.store import Store, connect
 from batchpay.writing.atomic import sync_directory
 
 _PAGES_A_STEP = 4096
+BACKED_UP = "backed up"
 
 
 def back_up(store: Store, target: Path) -> None:
@@ -23,7 +25,7 @@ def back_up(store: Store, target: Path) -> None:
         except OSError as error:
             raise LedgerNotUsable(f"the backup {target} can't be made: {error.strerror}") from None
         try:
-            _copy(reader, target)
+            _copy(store, reader, target)
             sync_directory(target.absolute().parent)
         except BaseException as error:
             target.unlink(missing_ok=True)
@@ -34,14 +36,20 @@ def back_up(store: Store, target: Path) -> None:
         reader.close()
 
 
-def _copy(reader: sqlite3.Connection, target: Path) -> None:
+def note_backup(store: Store, who: str, name: str) -> None:
+    """See contract.Ledger."""
+    with store.transaction() as transaction:
+        transaction.event(BACKED_UP, None, who, None, {"file": name})
+
+
+def _copy(store: Store, reader: sqlite3.Connection, target: Path) -> None:
     copy = connect(target, "rw", 0)
     try:
         reader.backup(copy, pages=_PAGES_A_STEP)
         # One file without journals beside it can be carried anywhere.
         copy.execute("PRAGMA journal_mode = DELETE").fetchone()
         found = copy.execute("PRAGMA quick_check").fetchone()
-        if found != ("ok",):
+        if found != ("ok",) or check_short(store, copy):
             raise LedgerNotUsable(f"the backup {target} could not be read back")
         copy.execute("PRAGMA journal_mode = WAL").fetchone()
     finally:

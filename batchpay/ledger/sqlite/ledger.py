@@ -39,7 +39,7 @@ from batchpay.ledger.sqlite import (
     restoring,
 )
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.backup import back_up
+from batchpay.ledger.sqlite.backup import back_up, note_backup
 from batchpay.ledger.sqlite.batch_replay import check_batch
 from batchpay.ledger.sqlite.run import SqliteRun
 from batchpay.ledger.sqlite.store import Store
@@ -224,3 +224,6 @@ class SqliteLedger:
 
     def backup(self, target: Path) -> None:
         back_up(self._store, target)
+
+    def note_backup(self, who: str, name: str) -> None:
+        note_backup(self._store, who, name)
