@@ -1,0 +1,72 @@
+"""A ledger that version 1 wrote: brought up to date, it still finds the payments that it knew under other digests.
+
+`version_1/` holds what that version made: its tables as SQL, a key of no other use, and the witness. Two batches of the
+same two rows, one for a live gateway and one for loopback.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from batchpay.errors import LedgerOlder
+from batchpay.ledger.open import bring_up_to_date, open_ledger
+from batchpay.ledger.records import SamePayment
+from batchpay.payment import Environment
+from batchpay.registration.request_body import lookup_columns
+from batchpay.schemas.columns import COLUMNS
+from batchpay.settings import LedgerSettings
+
+WRITTEN = Path(__file__).parent / "version_1"
+APPLICATION_ID = 0x62706179
+ROW = {
+    "amount": "900.00", "transactionType": "DEBIT", "achAccountNumber": "0012345678", "achRoutingNumber": "021000021",
+}  # fmt: skip
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> LedgerSettings:
+    """Where the old ledger lies."""
+    tmp_path.chmod(0o700)
+    path = tmp_path / "ledger.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript((WRITTEN / "ledger.sql").read_text("utf-8"))
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("PRAGMA user_version = 1")
+    for name in ("ledger.key", "ledger.witness"):
+        (tmp_path / name).write_bytes((WRITTEN / name).read_bytes())
+    for made in tmp_path.iterdir():
+        made.chmod(0o600)
+    return LedgerSettings(
+        url=str(path), key_file=str(tmp_path / "ledger.key"), witness=str(tmp_path / "ledger.witness")
+    )
+
+
+def test_an_old_ledger_still_finds_its_duplicates(settings: LedgerSettings) -> None:
+    """Its accounts are gone, so the look goes by the old digests too: of paymentIds and bills as they were written."""
+    with pytest.raises(LedgerOlder):
+        open_ledger(settings, read_only=True)
+    bring_up_to_date(settings)
+    rows = [
+        ROW | {"paymentId": "Pay-1", "amount": "1.00"},
+        ROW | {"invoiceNumber": "INV-2"},
+        ROW | {"paymentId": "new", "invoiceNumber": "INV-1"},
+        ROW | {"invoiceNumber": "INV-3"},
+    ]
+    cells = {name: pl.Series([row.get(name) for row in rows], dtype=pl.String) for name in COLUMNS}
+    frame = pl.DataFrame({"_row": pl.Series([1, 2, 3, 4], dtype=pl.UInt32), **cells})
+    expected = [(1, SamePayment.PAYMENT_ID, 1), (2, SamePayment.BILL, 2), (3, SamePayment.ANOTHER_ID, 1)]
+    with closing(open_ledger(settings)) as ledger:
+        worlds = {batch.environment: batch.batch for batch in ledger.batches()}
+        assert worlds == {Environment.LIVE: "0" * 12, Environment.TEST: "01" * 6}
+        for world, batch in worlds.items():
+            found = ledger.earlier(lookup_columns(ledger, frame), world, days=5, now=datetime.now(UTC))
+            assert [(one.row, one.same, one.earlier_row) for one in found] == expected
+            assert {one.earlier_batch for one in found} == {batch}
+        assert ledger.check() == []
