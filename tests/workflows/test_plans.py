@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -222,13 +221,15 @@ def test_held_back_rows_are_on_the_page_and_in_no_approval(office: Office) -> No
     assert office.read(plan).totals("held_back") == Totals(1, 30_000)
     assert office.read(plan).totals("total") == Totals(1, 2_000)
     office.approve(plan, BEN)
-    with closing(office.ledger()) as ledger:
-        name = ledger.batches()[0].batch
-        sign_off = office.read(plan).sign_off([])
-        ledger.use_plan(name, "cron", sign_off)
-        assert ledger.approvers(name) == 0
-    with pytest.raises(WaitingForPerson):
+    office.submit(path, plan, **strict)
+    assert office.received() == ["I-1", "I-2"]
+    assert [one["rows held back"] for one in office.used_plans()] == [1]
+    with pytest.raises(WaitingForPerson, match="needs approval"):
         office.resume()
+    for used in (None, plan):
+        with pytest.raises(WaitingForPerson, match="needs approval"):
+            office.submit(path, used)
+    assert office.received() == ["I-1", "I-2"]
 
 
 def test_what_earlier_payments_make_odd_is_told_by_name(office: Office) -> None:
