@@ -156,3 +156,10 @@ def test_a_preset_decision_is_never_read() -> None:
     with click.Context(click.Command("submit"), obj=context) as called:
         presets = Presets(called, "submit")
         assert [name for name in ("again", "yes", "reason", "limit") if name in presets] == ["limit"]
+
+
+def test_what_is_a_persons_decision() -> None:
+    """CONTRACT's four, and every option that lifts what the program holds back."""
+    assert {"again", "release", "reason", "yes"} <= DECISIONS
+    assert {"allow_duplicates", "stale", "settle", "accept_witness", "accept_machine"} <= DECISIONS
+    assert {"lost_window_settled", "paid_elsewhere_checked", "beside_another"} <= DECISIONS
