@@ -176,7 +176,6 @@ STILL_IN_CLI: dict[str, set[str]] = {
     "resolve.py": {"reconciliation"},
     "ledger.py": {"ledger"},
     "validate.py": {"validation", "reports"},
-    "dry_run.py": {"gateway"},
     "submit.py": {"gateway", "writing"},
     "sending.py": {"gateway", "ledger", "sending"},
     "resume.py": {"writing"},

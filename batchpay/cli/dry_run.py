@@ -32,7 +32,7 @@ def dry_run_one(
     decisions, shown = decisions_of(options), options["show_requests"]
     preview = flow.dry_run(request, settings, actor(), decisions, requests_shown=shown, plan=plan)
     if options["preflight"]:
-        _ask_gateway(settings, preview)
+        flow.ask_gateway(settings, load_credentials(settings.gateway), preview)
     rows = preview.proposal.to_send.total.rows
     seconds = seconds_at(settings, rows)
     extra = {
@@ -69,20 +69,6 @@ def _print_preview(
 def seconds_at(settings: Settings, rows: int) -> float | None:
     """Estimate how long sending takes at the set rate; None where the rate is found on the way."""
     return None if settings.submit.rate == "auto" else round(rows / float(settings.submit.rate), 1)
-
-
-def _ask_gateway(settings: Settings, preview: Preview) -> None:
-    """Ask the gateway about itself and the file's accounts (only with --preflight: a dry run opens no socket)."""
-    from batchpay.cli.sending import check_gateway
-    from batchpay.gateway.preflight import Preflight
-
-    check_gateway(settings)
-    preflight = Preflight(settings.gateway, load_credentials(settings.gateway))
-    preflight.check_connection()
-    refused = preflight.refused(found.gateway_id for found in preview.schedule.by_gateway())
-    preview.summary.notes += [
-        f"gatewayId {gateway_id} would be rejected: {code}" for gateway_id, code in refused.items()
-    ]
 
 
 def _duration(seconds: float) -> str:

@@ -21,7 +21,7 @@ from batchpay.approval.plan import Plan
 from batchpay.approval.proposal import Proposal
 from batchpay.approval.sign_off import sign_off_lines
 from batchpay.errors import LedgerMissing, LedgerNotUsable, WrongUse
-from batchpay.gateway.origin import environment_of
+from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.intake.prefetch import ahead
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.open import open_ledger
@@ -125,6 +125,19 @@ def dry_run(
             Plan.make(preview.proposal, ledger, prepared_by=actor, created_at=datetime.now(UTC)).write(plan)
     preview.requests.extend(_first_requests(request, settings, checked, requests_shown))
     return preview
+
+
+def ask_gateway(settings: Settings, credentials: Credentials, preview: Preview) -> None:
+    """Ask the gateway about itself and the accounts of a dry run's file; a dry run alone opens no socket."""
+    from batchpay.gateway.preflight import Preflight
+
+    check_origin(settings.gateway.base_url)
+    preflight = Preflight(settings.gateway, credentials)
+    preflight.check_connection()
+    refused = preflight.refused(found.gateway_id for found in preview.schedule.by_gateway())
+    preview.summary.notes += [
+        f"gatewayId {gateway_id} would be rejected: {code}" for gateway_id, code in refused.items()
+    ]
 
 
 def submit(
