@@ -61,6 +61,18 @@ def start_has_passed(today: date) -> Fails:
     return fails
 
 
+def above(max_cents: int) -> Fails:
+    """Tell which rows move more than a payment may."""
+    return lambda columns: [cents > max_cents for cents in columns.amounts_cents]
+
+
+def any_of(looks: Sequence[Fails]) -> Fails | None:
+    """Join several looks at the same rows; None where there is none."""
+    if not looks:
+        return None
+    return lambda columns: [any(failed) for failed in zip(*(look(columns) for look in looks), strict=True)]
+
+
 def _start(text: object) -> date:
     """Read a start date as RULES.md writes it; one that is not recorded lies before every other."""
     if not isinstance(text, str):

@@ -51,15 +51,22 @@ class SendOptions:
     """Whether the gateway is asked about itself and its accounts first."""
 
 
+def max_amount_cents(settings: Settings) -> int | None:
+    """Give the highest amount of a payment; None where there is no limit. Raises SettingsNotUsable."""
+    if not settings.limits.max_amount:
+        return None
+    cents = parse_cents(settings.limits.max_amount)
+    if cents is None:
+        raise SettingsNotUsable("limits.max_amount must be written 12345.67")
+    return cents
+
+
 def file_request(path: str, rejects: Path | None, options: CheckOptions, settings: Settings) -> FileRequest:
     """Say how a file is read and what its rows are checked against; raises SettingsNotUsable."""
     from batchpay.schemas.catalogue import check_rules_off
     from batchpay.schemas.options import RuleOptions
     from batchpay.workflows.file_check import FileRequest
 
-    most = parse_cents(settings.limits.max_amount) if settings.limits.max_amount else None
-    if settings.limits.max_amount and most is None:
-        raise SettingsNotUsable("limits.max_amount must be written 12345.67")
     rules = RuleOptions(
         as_of=options.as_of or datetime.datetime.now().astimezone().date(),
         normalize=options.normalize,
@@ -68,7 +75,7 @@ def file_request(path: str, rejects: Path | None, options: CheckOptions, setting
         allow_open_ended=options.allow_open_ended,
         require_agreement=settings.policy.require_agreement,
         past_start=settings.policy.past_start,
-        max_amount_cents=most,
+        max_amount_cents=max_amount_cents(settings),
         account_hyphens=settings.rules.account_hyphens,
         check_letters=settings.rules.check_letters,
         rules_off=frozenset(settings.policy.rules_off),

@@ -16,7 +16,8 @@ from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor, State
 from batchpay.settings import Credentials, Settings
 from batchpay.summary import Summary, summary_of_batch
-from batchpay.workflows.held_back import Fails, start_has_passed
+from batchpay.workflows.held_back import Fails, above, any_of, start_has_passed
+from batchpay.workflows.requests import max_amount_cents
 from batchpay.workflows.run import Progress, RunRequest, run_batch
 from batchpay.workflows.status import in_doubt
 
@@ -36,8 +37,8 @@ def resume(
 ) -> Summary:
     """Send what is pending of a batch, the latest where none is named, and write its results to `output_path`.
 
-    Recurring payments whose start date has passed are held back. `stale_reason` says why a batch is sent that nobody
-    has touched for `policy.stale_days`; without it, that raises WrongUse.
+    Recurring payments whose start date has passed are held back, and payments above today's limit. `stale_reason` says
+    why a batch is sent that nobody has touched for `policy.stale_days`; without it, that raises WrongUse.
     """
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(reference, None if reference else environment_of(settings.gateway))
@@ -63,6 +64,10 @@ def _refuse_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> None:
 
 
 def _fails_today(batch: BatchSummary, settings: Settings) -> Fails | None:
-    if not settings.policy.past_start or not batch.options.get("has_recurring", True):
-        return None
-    return start_has_passed(datetime.now().astimezone().date())
+    """Give the rules of today that can be asked without the file: its start date, and the limit of a payment."""
+    looks = []
+    if settings.policy.past_start and batch.options.get("has_recurring", True):
+        looks.append(start_has_passed(datetime.now().astimezone().date()))
+    if (most := max_amount_cents(settings)) is not None:
+        looks.append(above(most))
+    return any_of(looks)

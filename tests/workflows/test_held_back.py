@@ -88,6 +88,16 @@ def test_resume_holds_back_what_would_start_too_late(
     assert (done.exit_code, done.held_back.rows, desk.arrived.total()) == (0 if sent == 2 else 3, 2 - sent, sent)
 
 
+def test_resume_holds_back_what_is_above_the_limit_of_today(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit was lowered while a batch waited: `submit` held the row back, `resume` sent it."""
+    with monkeypatch.context() as patched:
+        stop_before(desk, patched)
+        desk.submit(desk.file("may.csv", ONE, TWO))
+    desk.limit("100.00")
+    done = desk.resume()
+    assert (done.exit_code, done.held_back, desk.arrived) == (3, Totals(1, 50_000), {"A-1": 1})
+
+
 def test_resume_of_a_batch_that_nobody_touched_needs_a_person(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lay for a week may have been paid in another way since."""
     path = desk.file("may.csv", ONE)
