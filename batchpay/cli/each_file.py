@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context
+from batchpay.cli.operations import log_event
 from batchpay.cli.process import interrupt_on_signals
 from batchpay.errors import BatchHeld, BatchpayError, FileRefused, LedgerNotUsable, WrongUse
 from batchpay.payment import Totals
@@ -44,6 +46,7 @@ def work_through(
                 click.echo(f"batchpay: {printable(reason)}; not begun: {len(paths) - number} files", err=True)
                 told += [_ended(left, f"not begun: {reason}", 6) for left in paths[number:]]
                 break
+            log_event("file found", file=path)
             try:
                 interrupt_on_signals()
                 code, one = work(path)
@@ -80,6 +83,7 @@ def _look_for_doubts(in_doubt: Callable[[], Mapping[str, Totals]], told: Sequenc
 
 
 def _refused(path: str, message: str, exit_code: int) -> dict[str, Any]:
+    log_event("refused", level=logging.WARNING, file=path, reason=message, exit_code=exit_code)
     click.echo(f"batchpay: {printable(message)}", err=True)
     return _ended(path, message, exit_code)
 

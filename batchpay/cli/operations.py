@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,16 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchpay import __version__
 from batchpay.cli import output
 from batchpay.cli.context import Context, declared, option
 from batchpay.cli.paths import Outputs
 from batchpay.errors import BatchpayError, NotUsable
-from batchpay.text import printable
+from batchpay.payment import State
+from batchpay.settings_file import settings_file
+from batchpay.text import money, printable
 
 if TYPE_CHECKING:
     from batchpay.operations.ping import Ping
     from batchpay.summary import Summary
 
+
+_EXPECTED = (4, 6, 7, 8, 9)
+"""Exit codes of calls that a person or the next call puts right: warnings in the log; 1, 2 and 5 are errors."""
 
 operation_options = declared(
     option("--log-file", metavar="PATH", help="Append log lines to this file."),
@@ -78,23 +85,57 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
     try:
         if ping is not None and (problem := ping.start()):
             output.say(context, problem)
-        log("call began")
+        log("call began", version=__version__, path=_settings_path(context))
         yield account, codes
     except BaseException as error:
         codes.append(_exit_code_of(error))
         raise
     finally:
-        if metrics is not None and (problem := _write_metrics(metrics, account, output.exit_code_of(codes))):
+        if metrics is not None and (problem := _write_metrics(context, metrics, account, codes)):
             click.echo(f"batchpay: {printable(problem)}", err=True)
             codes.append(6)
         exit_code = output.exit_code_of(codes)
         if problem := _write_last_call(context, options, exit_code):
             click.echo(f"batchpay: {printable(problem)}", err=True)
-        log("call ended", exit_code=exit_code)
+        level = logging.INFO if exit_code in (0, 3) else logging.WARNING if exit_code in _EXPECTED else logging.ERROR
+        log("call ended", level=level, exit_code=exit_code)
+        if context.quiet:
+            _say_why(account)
         if ping is not None and (problem := ping.finish(exit_code)):
             output.say(context, problem)
         if handler is not None:
             close_log(handler)
+
+
+def log_event(event: str, *, level: int = logging.INFO, **fields: Any) -> None:
+    """Log an event of the call (operations/logs.py)."""
+    from batchpay.operations.logs import log
+
+    log(event, level=level, **fields)
+
+
+def _say_why(account: Account) -> None:
+    """With --quiet, say in a line on standard error what a person must know of: cron mails it.
+
+    What was refused was said where it happened.
+    """
+    for summary in account.summaries:
+        if summary.stopped:
+            click.echo(f"batchpay: {printable(f'{summary.file}: batch {summary.batch}: {summary.stopped}')}", err=True)
+        doubts = {str(summary.batch): summary.of(State.IN_DOUBT)} | summary.in_doubt_elsewhere
+        for batch, totals in doubts.items():
+            if totals.rows:
+                rows = f"{totals.rows:,} row{'' if totals.rows == 1 else 's'} in doubt, {money(totals.cents)}"
+                click.echo(f"batchpay: batch {batch}: {rows}: batchpay resolve {batch}", err=True)
+
+
+def _settings_path(context: Context) -> str | None:
+    """Name the settings file that the call obeys."""
+    try:
+        path = settings_file(context.config)
+    except BatchpayError:
+        return None
+    return str(path) if path else None
 
 
 def _ping(url: str | None) -> Ping | None:
@@ -113,12 +154,17 @@ def _exit_code_of(error: BaseException) -> int:
     return 6 if isinstance(error, KeyboardInterrupt) else 2 if isinstance(error, click.Abort) else 1
 
 
-def _write_metrics(path: Path, account: Account, exit_code: int) -> str | None:
+def _write_metrics(context: Context, path: Path, account: Account, codes: list[int]) -> str | None:
     """Write the metrics; tells what kept them from being written: the payments are made either way."""
     from batchpay.operations.metrics import write_metrics
+    from batchpay.workflows.health import ledger_state
 
     try:
-        write_metrics(path, account.summaries, exit_code, account.started_at, datetime.now(UTC))
+        state = ledger_state(context.settings)
+    except BatchpayError:  # what is wrong with settings or ledger ended the call, or will end the next one
+        state = None
+    try:
+        write_metrics(path, account.summaries, output.exit_code_of(codes), account.started_at, datetime.now(UTC), state)
     except NotUsable as error:
         return str(error)
     return None
@@ -131,7 +177,11 @@ def _write_last_call(context: Context, options: dict[str, Any], exit_code: int) 
     if options.get("dry_run"):
         return None
     try:
-        record_call(context.settings, datetime.now(UTC), exit_code)
+        settings = context.settings
+    except NotUsable:  # the call's own error, which is said once
+        return None
+    try:
+        record_call(settings, datetime.now(UTC), exit_code)
     except NotUsable as error:
         return str(error)
     return None
@@ -147,7 +197,6 @@ def files_of_inbox(folder: str) -> list[str]:
 def archive_finished(path: str, folder: str, summary: Summary) -> None:
     """Move a file whose rows are all settled or wait for a person, and note it; the payments are made either way."""
     from batchpay.operations.archive import archive
-    from batchpay.payment import State
 
     if summary.read is None or summary.of(State.PENDING).rows or summary.of(State.SENDING).rows:
         return

@@ -43,8 +43,9 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     reason = " ".join((options["reason"] or "").split()) or None
     if options["stale"] != bool(reason):
         raise click.UsageError("--stale and --reason TEXT go together")
-    settings, outputs = sending_settings(context.settings, send_options(options)), Outputs(())
+    outputs = Outputs(())
     with unattended_run(context, options, outputs) as (account, codes):
+        settings = sending_settings(context.settings, send_options(options))
         check_gateway(settings)
         log_targets(context, settings)
         credentials = load_credentials(settings.gateway)

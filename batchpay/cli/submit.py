@@ -24,6 +24,7 @@ from batchpay.cli.options import check_options, checking_options, decisions_of
 from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder
 from batchpay.cli.process import CommandLine, actor
 from batchpay.cli.sending import check_gateway, log_targets, send_options, sending_options
+from batchpay.errors import BatchpayError
 from batchpay.settings import Credentials, Settings, load_credentials
 from batchpay.workflows.requests import file_request, run_request, sending_settings
 from batchpay.writing.table import table_format
@@ -60,13 +61,14 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
     Example: batchpay submit payments.csv --out results --rate 20
     """
     _check_usage(files, options)
-    paths = expand(files) + (files_of_inbox(options["inbox"]) if options["inbox"] else [])
-    if len(paths) > 1 and (options["results"] or options["rejects"] or options["plan"] or options["from_plan"]):
-        raise click.UsageError("--results, --rejects, --plan and --from-plan name one file; for several use --out DIR")
-    if options["out"]:
-        make_folder(options["out"])
-    settings, outputs = sending_settings(context.settings, send_options(options)), Outputs(paths)
+    paths, problem = _paths(files, options)
+    outputs = Outputs(paths)
     with unattended_run(context, options, outputs) as (account, codes):
+        if problem is not None:  # it ends the call inside, so that log, metrics and ping tell of it
+            raise problem
+        if options["out"]:
+            make_folder(options["out"])
+        settings = sending_settings(context.settings, send_options(options))
         if options["dry_run"]:
             from batchpay.cli.dry_run import dry_run_one
 
@@ -76,6 +78,18 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
     if len(account.summaries) > 1 and not context.json:
         output.print_summary(context, output.grand_total(account.summaries), sent=True)
     return output.exit_code_of(codes)
+
+
+def _paths(files: tuple[str, ...], options: dict[str, Any]) -> tuple[list[str], Exception | None]:
+    """Name the call's payment files, or what kept them from being found."""
+    try:
+        paths = expand(files) + (files_of_inbox(options["inbox"]) if options["inbox"] else [])
+    except BatchpayError as error:
+        return [], error
+    if len(paths) > 1 and (options["results"] or options["rejects"] or options["plan"] or options["from_plan"]):
+        names = "--results, --rejects, --plan and --from-plan"
+        return paths, click.UsageError(f"{names} name one file; for several use --out DIR")
+    return paths, None
 
 
 def _check_usage(files: tuple[str, ...], options: dict[str, Any]) -> None:

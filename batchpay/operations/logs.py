@@ -21,8 +21,8 @@ from batchpay.text import printable
 
 LOGGER = "batchpay"
 FIELDS = (
-    "batch", "file", "row", "rows", "state", "reason", "attempt", "http_status", "rate", "stopped", "exit_code", "path",
-    "duration_s",
+    "batch", "environment", "file", "row", "rows", "cents", "rejected", "state", "reason", "attempt", "http_status",
+    "rate", "stopped", "exit_code", "path", "duration_s", "version",
 )  # fmt: skip
 """Fields that an event may have, in the order in which they are written; any other is left out."""
 _NAMES = ("batch", "file", "path")
@@ -126,6 +126,11 @@ def close_log(handler: LineHandler) -> None:
 def log(event: str, *, level: int = logging.INFO, **fields: Any) -> None:
     """Log an event in fixed words with fields of the list; costs next to nothing while no log is open."""
     logging.getLogger(LOGGER).log(level, event, extra={k: v for k, v in fields.items() if k in FIELDS})
+
+
+def is_logging() -> bool:
+    """Whether a log is open: for what would cost something to put together."""
+    return any(isinstance(handler, LineHandler) for handler in logging.getLogger().handlers)
 
 
 def _open_file(path: Path) -> int:

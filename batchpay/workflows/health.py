@@ -62,6 +62,12 @@ def health(settings: Settings, limits: Limits, now: datetime) -> Health:
     return Health(findings)
 
 
+def ledger_state(settings: Settings) -> LedgerState:
+    """Read what the ledger holds of the settings' environment; raises LedgerNotUsable, SettingsNotUsable."""
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        return read_ledger_state(ledger, environment_of(settings.gateway))
+
+
 def record_call(settings: Settings, ended_at: datetime, exit_code: int) -> None:
     """Leave word that a call that sends has ended, for the next look; raises NotUsable.
 

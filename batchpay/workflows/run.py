@@ -6,6 +6,7 @@ The right half's order of steps, used by `submit` and `resume` alike. It imports
 from __future__ import annotations
 
 import contextlib
+import logging
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.preflight import Preflight
 from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.records import BatchSummary
+from batchpay.operations.logs import is_logging, log
 from batchpay.payment import Actor, State, Totals
 from batchpay.reports.results import write_results
 from batchpay.sending.limits import Limits, StopRequest
@@ -106,6 +108,7 @@ def run_batch(
         run = ledger.start(batch.batch, str(actor), request.why)
         if run.recovered:
             progress.say(f"{run.recovered} rows were being sent when an earlier run ended: they are in doubt")
+        log("run started", batch=batch.batch, environment=str(batch.environment), file=batch.file)
         held_back = HeldBack()
         try:
             held_back = find_held_back(ledger, batch.batch, request.fails)
@@ -134,6 +137,7 @@ def run_batch(
         except BaseException:
             run.close()
             raise
+        _log_end(ledger, finished)
         return _with_results(ledger, finished, request.results)
 
 
@@ -188,15 +192,28 @@ def _after_ledger_failed(
         raise RunStopped(reason) from None
 
 
+def _log_end(ledger: Ledger, finished: BatchSummary) -> None:
+    """Log how the run ended, and every row of the batch that a person must look at."""
+    for columns in ledger.row_columns(finished.batch, [State.IN_DOUBT]) if is_logging() else ():
+        for row, reason in zip(columns.rows, columns.reasons, strict=True):
+            log("row in doubt", level=logging.WARNING, batch=finished.batch, row=row, reason=reason)
+    if finished.stopped:
+        log("run stopped", level=logging.WARNING, batch=finished.batch, stopped=finished.stopped)
+    else:
+        log("run ended", batch=finished.batch, rows=finished.total.rows)
+
+
 def _with_results(ledger: Ledger, finished: BatchSummary, path: Path | None) -> BatchSummary:
     """Write the results; where that fails the payments are made all the same, and the next call writes them."""
     if path is None:
         return finished
     try:
-        return replace(finished, results=str(write_results(ledger, finished, path)))
+        written = write_results(ledger, finished, path)
+        log("results written", batch=finished.batch, path=str(written))
+        return replace(finished, results=str(written))
     except BatchpayError as error:
         stopped = "; ".join(filter(None, (finished.stopped, str(error))))
-        return replace(finished, stopped=stopped, results=str(path))
+        return replace(finished, stopped=stopped)
 
 
 def _send_pending(

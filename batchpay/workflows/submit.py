@@ -26,6 +26,7 @@ from batchpay.intake.prefetch import ahead
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, NewBatch, PaymentColumns, SignOff
+from batchpay.operations.logs import log
 from batchpay.payment import Actor, Environment, State, Totals
 from batchpay.registration import request_body
 from batchpay.settings import Credentials, LedgerSettings, Settings
@@ -176,6 +177,7 @@ def submit(
                 decisions=submission.decisions,
             )
             checked = check_file(request, around)
+            _log_check(checked)
             if plan is None:  # a plan that differs in this is refused with all that differs
                 _refuse_release_of_nothing(checked, submission.decisions)
             with ledger.lock(checked.digest):
@@ -183,6 +185,8 @@ def submit(
                     found = _register(ledger, request, submission, settings, checked, plan, actor)
                 except RegisteredMeanwhile:
                     continue  # rows were added in between: they must be looked up as well
+                if found.is_new:
+                    log("registered", batch=found.batch.batch, file=found.batch.file, rows=found.batch.total.rows)
                 if found.released.rows:
                     progress.say(f"{found.released.rows:,} rows that were rejected before are released")
                 fails = None if found.is_new else _fails_today(checked.verdict)
@@ -194,6 +198,11 @@ def submit(
                 summary.in_doubt_elsewhere = in_doubt(ledger, environment, but=finished.batch)
                 return summary, checked.verdict
     raise LedgerNotUsable("other files keep being registered in this ledger; run the command again")
+
+
+def _log_check(checked: FileCheck) -> None:
+    total = checked.verdict.total
+    log("checked", file=checked.source.name, rows=total.rows, cents=total.cents, rejected=checked.verdict.rejected.rows)
 
 
 @contextmanager

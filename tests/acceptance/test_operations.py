@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import SAMPLES, Home, small_file
-from tests.support.oracle import Oracle
+from tests.support.oracle import Oracle, running_oracle
 
 
 @contextmanager
@@ -101,11 +101,42 @@ def test_log_metrics_and_ping_tell_how_it_went(oracle_home: Home) -> None:
     assert done.returncode == 0
     assert asked == ["/job/start", "/job/0"]
     events = [json.loads(line) for line in (oracle_home.path / "run.log").read_text().splitlines()]
-    assert [event["event"] for event in events] == ["call began", "file finished", "call ended"]
-    assert events[1]["rows"] == 3
+    assert [event["event"] for event in events] == [
+        "call began", "file found", "checked", "registered", "run started", "run ended", "results written",
+        "file finished", "call ended",
+    ]  # fmt: skip
+    assert (events[2]["rows"], events[2]["cents"]) == (3, 675)
     metrics = (oracle_home.path / "run.prom").read_text()
     assert re.search(r'^batchpay_rows\{file="a.csv",batch="[0-9a-f]{12}",state="accepted"\} 3$', metrics, re.MULTILINE)
     assert re.search(r"^batchpay_exit_code 0$", metrics, re.MULTILINE)
+
+
+def test_the_morning_after_a_bad_night(home: Home) -> None:
+    """Metrics and ping tell of a call that could do nothing; with --quiet one line says why, and the log what happened.
+
+    Once a missing inbox, bad settings and an unusable ledger left yesterday's good metrics standing, and no ping.
+    """
+    with running_oracle(home.path / "oracle.log", "--silent-every", "2") as oracle, monitor() as (url, asked):
+        home.origin = oracle.origin
+        watched = ("-q", "--metrics-file", "run.prom", "--ping-url", url, "--log-json", "--log-file", "run.log")
+        small_file(home.path / "a.csv", 2)
+        assert home.run("submit", "a.csv", "--workers", "1", *watched).returncode == 7
+        assert "batchpay_oldest_doubt_timestamp_seconds" in (home.path / "run.prom").read_text()
+        missing = home.run("submit", "--inbox", "no/such/inbox", *watched)
+        assert missing.returncode == 5
+        assert "no/such/inbox" in missing.stderr
+        metrics = (home.path / "run.prom").read_text()
+        assert "batchpay_exit_code 5\n" in metrics
+        assert 'batchpay_ledger_rows{environment="test",state="in_doubt"} 1\n' in metrics
+        (home.path / "empty").mkdir()
+        quiet = home.run("submit", "--inbox", "empty", *watched)
+        assert quiet.returncode == 7
+        assert "in doubt" in quiet.stderr
+        assert asked == ["/job/start", "/job/7", "/job/start", "/job/5", "/job/start", "/job/7"]
+    events = [json.loads(line) for line in (home.path / "run.log").read_text().splitlines()]
+    doubts = [event for event in events if event["event"] == "row in doubt"]
+    assert [(event["level"], event["row"]) for event in doubts] == [("warning", 2)]
+    assert [event["level"] for event in events if event["event"] == "call ended"] == ["warning", "error", "warning"]
 
 
 def test_an_inbox_gives_only_complete_files(oracle_home: Home, oracle: Oracle) -> None:
