@@ -18,6 +18,8 @@ from tests.model.world import Command, File, Violation, World
 Action = Callable[[World, int, int, int], None]
 Thing = TypeVar("Thing")
 
+STALE_H = 7 * 24 + 12
+"""How long nobody has touched a batch that is surely stale (policy.stale_days)."""
 LOW_CENTS = 10_000
 """The limit of a payment, where one is set."""
 _ANSWERS = ("none", "garbage", "error", "both", "too many", "twice", "success")
@@ -44,7 +46,7 @@ def make(world: World, a: int, b: int, c: int) -> None:
         )
         if place == 1:
             rows[-1] = _wrong(rows[-1], c)
-    world.save(world.new_name(), rows)
+    world.save(world.new_name("\x1b[31m.csv" if c % 13 == 0 else ".csv"), rows)
 
 
 def _wrong(row: Row, c: int) -> Row:
@@ -78,7 +80,7 @@ def alter(world: World, a: int, b: int, c: int) -> None:
         lambda row: replace(row, invoice=_full_width(row.invoice), payment_id=_full_width(row.payment_id)),
         lambda row: replace(row, amount=f"0{row.amount}"),
         lambda row: replace(row, invoice=_with_invisible(row.invoice), payment_id=_with_invisible(row.payment_id)),
-        _corrected,
+        corrected,
     )
     rows = [kinds[b % len(kinds)](row) for row in file.rows]
     if b % len(kinds) == 0:
@@ -100,7 +102,7 @@ def _with_invisible(text: str) -> str:
     return text and f"{text[:1]}\u200b{text[1:]}"
 
 
-def _corrected(row: Row) -> Row:
+def corrected(row: Row) -> Row:
     """The row as its author meant it."""
     amount = row.amount.replace(",", ".")
     if re.fullmatch("[0-9]+", amount):
@@ -114,7 +116,7 @@ def _corrected(row: Row) -> Row:
 def correct_in_place(world: World, a: int, b: int, c: int) -> None:
     """Correct a file under its own name."""
     if file := chosen(world.files, a):
-        world.save(file.name, [_corrected(row) for row in file.rows])
+        world.save(file.name, [corrected(row) for row in file.rows])
 
 
 def correct_rejects(world: World, a: int, b: int, c: int) -> None:
@@ -125,7 +127,7 @@ def correct_rejects(world: World, a: int, b: int, c: int) -> None:
     rejects = world.home / f"{Path(file.name).stem}.rejects{Path(file.name).suffix}"
     if rejects.exists():
         numbers = {number_of(line) for line in read_table(rejects)}
-        rows = [_corrected(row) for row in file.rows if row.number in numbers]
+        rows = [corrected(row) for row in file.rows if row.number in numbers]
         if rows:
             world.save(world.new_name(), rows)
 
@@ -179,7 +181,7 @@ def look_and_submit(world: World, a: int, b: int, c: int) -> None:
     began = len(world.gateway.arrivals)
     send(world, file, options)
     command = list(world.commands.values())[-1]
-    arrived = len(world.gateway.arrivals) - began
+    arrived = sum(one.void != "not applied" for one in world.gateway.arrivals[began:])
     batch = command.batch
     if look.json.get("would_send") is not None and batch is not None and not command.forbidden:
         waiting = sum(state == "pending" for state in batch.states.values())
@@ -227,11 +229,33 @@ def resume(world: World, a: int, b: int, c: int) -> None:
     """Go on with a batch without its file."""
     batch = chosen(_here(world), a)
     if batch is not None:
-        _resume(world, batch)
+        go_on(world, batch, stale=b % 3 == 0)
 
 
-def _resume(world: World, batch: Batch) -> None:
-    world.run("resume", batch.name, "--json", rows=list(batch.rows), known=batch)
+def go_on(world: World, batch: Batch, *, stale: bool) -> None:
+    """Resume a batch; one that nobody touched for a week needs a person's word."""
+    options = ["--stale", "--reason", "still due"] if stale else []
+    used = [one.at_h for one in world.commands.values() if batch in (one.batch, one.known)]
+    forbidden = ""
+    if not stale and world.hours - max(used, default=batch.registered_h) > STALE_H:
+        forbidden = "nobody touched the batch for more than a week"
+    world.run("resume", batch.name, *options, "--json", rows=list(batch.rows), known=batch, forbidden=forbidden)
+
+
+def rules_change(world: World, a: int, b: int, c: int) -> None:
+    """A submission is cut short; before it goes on, a limit is set, a start date passes, or weeks do."""
+    make(world, a, 4 if b % 2 else b, 4 if c % 2 else 0)
+    file = world.files[-1]
+    send(world, file, ["--limit", "1"])
+    if c % 3:
+        world.pass_hours((75, 200)[c % 3 - 1])
+    else:
+        set_limit(world, 0, 0, 0)
+    batch = world.known_batch(file.rows, live=world.live)
+    if b // 2 % 2 or batch is None:
+        send(world, file, [])
+    else:
+        go_on(world, batch, stale=a % 4 == 0)
 
 
 def _here(world: World) -> list[Batch]:

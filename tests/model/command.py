@@ -119,7 +119,7 @@ def _main(call: Call) -> int:
 
 
 def _streams(call: Call) -> tuple[str, str]:
-    name = call.environment["BATCHPAY_API_ID"]
+    name = call.environment["BATCHPAY_API_ID"].split("\r")[0]
     return f"{call.environment['HOME']}/{name}.out", f"{call.environment['HOME']}/{name}.err"
 
 

@@ -199,3 +199,32 @@ def foreign_settings(world: World, a: int, b: int, c: int) -> None:
         world.end(command, run_here(Call(call.arguments, call.folder, environment)))
     finally:
         path.unlink()
+
+
+def odd_api_id(world: World, a: int, b: int, c: int) -> None:
+    """An API id that would smuggle a header of its own into every request."""
+    file = chosen(world.files, a)
+    if file is None or world.forbidden:
+        return
+    call, command = prepare(world, file, [], forbidden="its API id is two headers")
+    command.disturbed = True
+    smuggled = {**call.environment, "BATCHPAY_API_ID": f"{command.name}\r\nX-Smuggled: 1"}
+    world.end(command, run_here(Call(call.arguments, call.folder, smuggled)))
+
+
+def look_around(world: World, a: int, b: int, c: int) -> None:
+    """Look at everything: nothing changes, nothing private is shown, and an honest ledger is in order."""
+    began = len(world.gateway.arrivals)
+    batch = chosen(_alive(world), a)
+    looks: list[tuple[str, ...]] = [("status",), ("ledger", "check"), ("health",)]
+    if batch is not None:
+        looks += [("status", batch.name), ("resolve", batch.name), ("results", batch.name, "--results", "look.csv")]
+    if (file := chosen(world.files, a)) is not None:
+        looks += [("validate", file.name), ("submit", file.name, "--dry-run")]
+    for arguments in looks:
+        known = list(file.rows) if file else []
+        done = world.run(*arguments, rows=known, forbidden="it only looks")
+        if arguments == ("ledger", "check") and done.code and not world.forbidden:
+            raise Violation(f"the ledger is not in order: {done.out.strip()[:200]}")
+    if len(world.gateway.arrivals) != began:
+        raise Violation("looking sent payments")

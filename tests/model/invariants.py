@@ -51,6 +51,8 @@ def _its_end(world: World, command: Command, done: Done) -> None:
     """No internal error, no account number on any stream, and nothing sent where the code says so."""
     if done.code in (1, 120) or "Traceback" in done.err:
         fail(world, f"internal error, exit code {done.code}: {done.err.strip()[-300:]}")
+    if "\x1b" in done.out or "\x1b" in done.err:
+        fail(world, "a name from outside steers the terminal")
     for row in command.rows:
         if row.account in done.out or row.account in done.err:
             fail(world, f"the account number of E{row.number} was printed")
@@ -163,12 +165,17 @@ def _results_are_true(world: World, command: Command, batch: Batch, summary: dic
     """Every row stands in results or rejects, in the state that the gateway's log bears out."""
     if len({row.number for row in batch.rows}) != len(batch.rows):
         return  # a payment that stands twice in one file has two states
+    before = world.results.setdefault(summary["results"], batch.name)
+    if before != batch.name and not batch.lost:
+        fail(world, f"results of batch {before} were replaced by those of batch {batch.name}")
     results = read_table(world.home / summary["results"])
     states = {number_of(line): line["state"] for line in results}
     rejects = read_table(world.home / summary["rejects"]) if summary.get("rejects") else []
     for line in rejects:
         _rejected_for_a_reason(world, command, batch, line)
     numbers = {number_of(line) for line in rejects}
+    if command.disturbed:
+        numbers -= states.keys()  # two commands wrote one after the other
     if both := numbers & states.keys():
         fail(world, f"E{min(both)} stands in results and in rejects")
     wanted = {row.number for row in batch.rows}
@@ -196,7 +203,9 @@ def _rejected_for_a_reason(world: World, command: Command, batch: Batch, line: d
     if row is None:
         fail(world, f"the rejects hold {line['walk']}, which is not in the file")
         return
-    earlier = [one for one in world.batches.values() if one is not batch and one.row(row.number)]
+    earlier = [
+        one for one in world.batches.values() if one is not batch and one.row(row.number) and one.live == batch.live
+    ]
     if ".duplicate" in line["_errors"] or "duplicate" in line["_errors"]:
         if not earlier and row.number not in repeats_in_file(batch.rows):
             fail(world, f"E{row.number} is refused as a duplicate, and was never seen before")

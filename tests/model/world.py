@@ -77,6 +77,8 @@ class World:
         self.files: list[File] = []
         self.batches: dict[str, Batch] = {}
         self.commands: dict[str, Command] = {}
+        self.results: dict[str, str] = {}
+        """Which batch wrote a results file."""
         self.numbers = 0
         self.names = 0
         self.max_cents: int | None = None
@@ -221,7 +223,7 @@ class World:
         if raised:
             raise raised[0]
         self.story.append(f"  {command.name} -> {done.code}; at its {moment}: {[end.code for _, end in ended]}")
-        invariants.hold_all(self, [(command, done), *ended])
+        invariants.hold_all(self, [*ended, (command, done)])
 
     def run_killed(self, call: Call, command: Command, payments: int) -> Done:
         """Run a command in a process of its own, and kill it when so many payments have arrived."""

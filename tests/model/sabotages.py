@@ -1,0 +1,360 @@
+"""Teeth of the walk: each defect that was once found is put back, one at a time, and a walk must find it.
+
+`python -m tests.model.sabotages [NAME...] [--walks 400]` makes each change in a copy of the package, walks until
+something is found, and tells after how many walks. A text that is no longer there is an error: then the sabotage must
+be written anew for the code as it stands.
+"""
+
+# ruff: noqa: E501 (texts of the program as they stand)
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Defect:
+    """One defect: where it belongs among the decisions of the house, and the change that brings it back."""
+
+    name: str
+    changes: tuple[tuple[str, str, str], ...]
+    """File of the package, text, what stands in its place."""
+
+
+DEFECTS = (
+    Defect(
+        "A1 a re-run releases rejected rows",
+        (
+            (
+                "workflows/file_check.py",
+                'rejected.failures(right["_row"].filter(~same) if checked.released else right["_row"])',
+                'rejected.failures(right["_row"].filter(~same))',
+            ),
+            ("workflows/submit.py", "if decisions.release and checked.releasable.rows:", "if checked.releasable.rows:"),
+        ),
+    ),
+    Defect(
+        "A1 a release does not look for what was registered meanwhile",
+        (
+            (
+                "ledger/sqlite/batch_writer.py",
+                "if registration_count(transaction.connection) != registration_count_seen:",
+                "if registration_count_seen < 0:",
+            ),
+        ),
+    ),
+    Defect(
+        "A1 released rows are compared within the usual days only",
+        (("workflows/rejected_earlier.py", "return days + max(0, (now - self.since).days + 1)", "return days"),),
+    ),
+    Defect(
+        "A2 pending rows that fail today's rules are sent",
+        (("workflows/held_back.py", "            if failed:\n", "            if failed and not failed:\n"),),
+    ),
+    Defect(
+        "A2 resume does not hold back",
+        (("workflows/resume.py", "    return any_of(looks)\n", "    return None\n"),),
+    ),
+    Defect(
+        "A2 resume goes on with a stale batch",
+        (("workflows/resume.py", "if pending and age_days >= stale_days:", "if pending and age_days < 0:"),),
+    ),
+    Defect(
+        "A3 what is registered is not compared with what was checked",
+        (("intake/one_content.py", "        elif self._first != digest.digest():", "        elif not self._first:"),),
+    ),
+    Defect(
+        "A4 identifiers are compared letter by letter",
+        (
+            (
+                "../schemas/identity.py",
+                'unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())',
+                "text",
+            ),
+        ),
+    ),
+    Defect(
+        "A4 invisible characters are taken in identifiers",
+        (("../schemas/forms.py", 'UNSEEN = rf"\\p{{Cf}}\\p{{Default_Ignorable_Code_Point}}', 'UNSEEN = rf"'),),
+    ),
+    Defect(
+        "A4 a bill with an invoice number is a duplicate for days only",
+        (
+            (
+                "ledger/sqlite/duplicate_lookup.py",
+                "WHEN {_AT} >= ?1 OR (wanted.invoiced AND NOT (wanted.named AND found.named)) THEN",
+                "WHEN {_AT} >= ?1 THEN",
+            ),
+        ),
+    ),
+    Defect(
+        "A4 --allow-duplicates lifts paymentIds",
+        (
+            (
+                "workflows/earlier_payments.py",
+                "        if one.same is SamePayment.PAYMENT_ID:",
+                "        if one.same is SamePayment.PAYMENT_ID and not rules.allows_repeated_bills:",
+            ),
+        ),
+    ),
+    Defect(
+        "A5 a rehearsal makes live rows duplicates",
+        (
+            ("ledger/sqlite/duplicate_lookup.py", " AND batch.environment = ?\n", " AND ? IS NOT NULL\n"),
+            ("ledger/sqlite/duplicate_lookup.py", "digest <> ? AND environment = ?", "digest <> ? AND ? IS NOT NULL"),
+            (
+                "workflows/file_check.py",
+                "asked.batch_count(around.environment) > (checked.known is not None)",
+                "asked is not None",
+            ),
+        ),
+    ),
+    Defect(
+        "B6 a plan can be used again",
+        (
+            (
+                "workflows/proposal.py",
+                "    if used_for is not None:\n",
+                "    if used_for is not None and not used_for:\n",
+            ),
+            (
+                "ledger/sqlite/plans.py",
+                '        if json.loads(detail)["plan"] == sign_off.plan:\n            raise',
+                "        if not detail:\n            raise",
+            ),
+            ("workflows/proposal.py", "    plan.verify(proposal, ledger)\n", ""),
+        ),
+    ),
+    Defect(
+        "B6 a plan is not compared with what would be sent",
+        (("workflows/proposal.py", "    plan.verify(proposal, ledger)\n", ""),),
+    ),
+    Defect(
+        "B7 a submission does not ask for approvals",
+        (
+            (
+                "approval/approvals.py",
+                "        if missing > 0:\n            others",
+                "        if missing > 9:\n            others",
+            ),
+        ),
+    ),
+    Defect(
+        "B7 whoever prepared a plan may approve it",
+        (
+            (
+                "approval/approvals.py",
+                "        if person == person_key(prepared_by):\n",
+                "        if person == person_key(prepared_by) + '?':\n",
+            ),
+        ),
+    ),
+    Defect(
+        "B8 another row's reference settles a row in doubt",
+        (("reconciliation/matching.py", "            line.is_owned = True\n", "            line.is_owned = False\n"),),
+    ),
+    Defect(
+        "B8 last month's line settles a row in doubt",
+        (("reconciliation/matching.py", "    return in_time and not is_elsewhere\n", "    return not is_elsewhere\n"),),
+    ),
+    Defect(
+        "B8 a returned payment counts as paid",
+        (
+            (
+                "reconciliation/statement.py",
+                'came_back=" ".join(status.lower().split()) in RETURNED_WORDS,',
+                "came_back=False,",
+            ),
+            (
+                "reconciliation/statement.py",
+                '"declined", "denied", "failed", "failure", "fail", "error", "rejected", "refused", "returned", "return",',
+                '"declined", "denied", "failed", "failure", "fail", "error", "rejected", "refused",',
+            ),
+        ),
+    ),
+    Defect(
+        "B9 success and error at once is success",
+        (
+            (
+                "gateway/profile.py",
+                "        elif (word in self.accepted and _holds(members, self.error)) or (",
+                "        elif (word is None) or (",
+            ),
+        ),
+    ),
+    Defect(
+        "B9 an answer that nobody asked for is taken for the next row's",
+        (
+            (
+                "gateway/transport.py",
+                "        if out_of_step or _is_answer(connection.unasked):\n",
+                "        if False:\n",
+            ),
+            ("gateway/connection.py", "        if not self._poll.poll(0):\n", "        if True:\n"),
+        ),
+    ),
+    Defect(
+        "C10 a clone on another machine sends",
+        (
+            (
+                "ledger/sqlite/opening.py",
+                "    elif known is not None and known != store.machine:\n",
+                "    elif known is not None and known == b'':\n",
+            ),
+        ),
+    ),
+    Defect(
+        "C11 a restored ledger registers new content",
+        (
+            (
+                "ledger/sqlite/restoring.py",
+                "    if lost is not None:\n        raise",
+                "    if lost == 0:\n        raise",
+            ),
+        ),
+    ),
+    Defect(
+        "C11 results of an unknown batch are no alarm",
+        (("workflows/paid_elsewhere.py", "    if batch not in {", "    if batch in set() and batch not in {"),),
+    ),
+    Defect(
+        "C12 a ledger that was edited by hand sends",
+        (
+            ("ledger/sqlite/ledger.py", "        check_batch(self._store, number)\n", ""),
+            ("ledger/sqlite/audit.py", "        problems = check(store)\n", "        problems = []\n"),
+        ),
+    ),
+    Defect(
+        "C13 a clock behind the ledger sends",
+        (("ledger/sqlite/opening.py", "opened_after_s < -CLOCK_BEHIND_S_MAX:", "opened_after_s < -1e12:"),),
+    ),
+    Defect(
+        "A0 doubt elsewhere is quiet",
+        (
+            (
+                "summary.py",
+                "        if self.of(State.IN_DOUBT).rows or self.in_doubt_elsewhere:",
+                "        if self.of(State.IN_DOUBT).rows:",
+            ),
+        ),
+    ),
+    Defect(
+        "D14 the archive takes whatever stands at the path",
+        (
+            ("operations/archive.py", "        if not _is(source, read.payments):\n            return None\n", ""),
+            (
+                "operations/archive.py",
+                "        if FileIdentity.of(os.fstat(descriptor)) != identity:\n            raise _AnotherFile\n",
+                "",
+            ),
+        ),
+    ),
+    Defect(
+        "D14 results of one batch replace another's",
+        (("writing/place.py", "or may_replace(pending.target, number)", "or True"),),
+    ),
+    Defect(
+        "D15 a full standard output changes the exit code",
+        (
+            (
+                "cli/process.py",
+                '            except OSError as error:\n                self.problem = error.strerror or "unknown error"\n',
+                "            except ZeroDivisionError:\n                pass\n",
+            ),
+        ),
+    ),
+    Defect(
+        "D16 a stranger's settings file is obeyed",
+        (
+            (
+                "settings_file.py",
+                "                if problem := _written_by_others(status):\n",
+                "                if problem := '':\n",
+            ),
+        ),
+    ),
+    Defect(
+        "D17 an API id smuggles a header",
+        (("gateway/wire.py", " or not _HEADER_VALUE.fullmatch(value):", ":"),),
+    ),
+    Defect(
+        "D17 control characters of names reach the terminal",
+        (("text.py", "    if not text.isprintable():\n", "    if not text:\n"),),
+    ),
+)
+
+
+def broken(defect: Defect, folder: Path) -> Path:
+    """Put a defect into a copy of the package; gives the folder to import it from."""
+    program = folder / "program"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "batchpay", program / "batchpay", symlinks=True, ignore=ignored)
+    for name in ("schemas", "samples"):
+        shutil.copytree(ROOT / name, program / name, ignore=ignored)
+    for name, text, other in defect.changes:
+        file = program / "batchpay" / name
+        file = file if not name.startswith("../") else program / name.removeprefix("../")
+        content = file.read_text("utf-8")
+        if content.count(text) != 1:
+            raise LookupError(f"'{defect.name}': the text to change stands {content.count(text)} times in {name}")
+        file.write_text(content.replace(text, other), "utf-8")
+    return program
+
+
+def walks_until_found(defect: Defect, walks: int, seed: int) -> tuple[int, str] | None:
+    """Walk over a broken program: after how many walks something was found, and what; None where nothing was."""
+    with tempfile.TemporaryDirectory(prefix="sabotage-") as folder:
+        command = [sys.executable, "-m", "tests.model", "--walks", str(walks), "--seed", str(seed), "--most", "1"]
+        done = subprocess.run(
+            [*command, "--no-shrink"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(broken(defect, Path(folder)))},
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    found = re.search(r"^seed (\d+): (.*)$", done.stdout, flags=re.MULTILINE)
+    if found is None and done.returncode:
+        raise RuntimeError(done.stdout + done.stderr)
+    return (int(found[1]) - seed + 1, found[2]) if found else None
+
+
+def main() -> int:
+    """Put each defect back and walk; gives 1 where one was not found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="beginnings of names; all by default")
+    parser.add_argument("--walks", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--texts", action="store_true", help="only see whether every text is still there")
+    options = parser.parse_args()
+    missed = 0
+    for defect in DEFECTS:
+        if options.names and not defect.name.startswith(tuple(options.names)):
+            continue
+        if options.texts:
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    broken(defect, Path(folder))
+                except LookupError as error:
+                    print(error)
+                    missed += 1
+            continue
+        found = walks_until_found(defect, options.walks, options.seed)
+        missed += found is None
+        print(f"{defect.name}: " + (f"walk {found[0]}: {found[1]}" if found else "NOT FOUND"), flush=True)
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""Random walks over what people do, held against a gateway that counts: 200 from fixed seeds, and a state machine.
+
+The 200 run in a process of their own: the program changes its process (descriptors, signals, limits). A walk that fails
+prints its seed, the fewest steps that show it, and the command that runs those again.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from tests.model.catalogue import ACTIONS
+from tests.model.walk import Failure, Runner, Step
+
+WALKS = 200
+_ROOT = Path(__file__).resolve().parents[2]
+_NUMBER = st.integers(0, 59)
+
+
+def test_two_hundred_walks() -> None:
+    """Nothing twice without a decision that names it, nothing lost, and every word about it true."""
+    command = [sys.executable, "-m", "tests.model", "--walks", str(WALKS), "--seed", "1", "--most", "3"]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{WALKS} walks" in done.stdout
+
+
+def test_the_same_as_a_state_machine() -> None:
+    """Hypothesis chooses the steps, and cuts a failure down."""
+    runner = Runner()
+
+    class People(RuleBasedStateMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.world = runner.world()
+
+        @rule(name=st.sampled_from(sorted(ACTIONS)), a=_NUMBER, b=_NUMBER, c=_NUMBER)
+        def act(self, name: str, a: int, b: int, c: int) -> None:
+            ACTIONS[name].act(self.world, a, b, c)
+
+        @rule(a=_NUMBER, b=_NUMBER, c=_NUMBER)
+        def make_and_submit(self, a: int, b: int, c: int) -> None:
+            ACTIONS["make"].act(self.world, a, b, c)
+            ACTIONS["submit"].act(self.world, 0, b, c)
+
+    try:
+        run_state_machine_as_test(
+            People,
+            settings=settings(
+                max_examples=8,
+                stateful_step_count=6,
+                deadline=None,
+                derandomize=True,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    finally:
+        runner.close()
+
+
+def test_a_failure_tells_how_to_see_it_again() -> None:
+    """The story, and one command that runs its steps."""
+    steps = [Step("make", 1, 2, 3), Step("submit", 0, 0, 0)]
+    assert Failure(7, steps, "E1 arrived twice", ["submit f1.csv -> 0"]).lines() == [
+        "seed 7: E1 arrived twice",
+        "    submit f1.csv -> 0",
+        "  again: python -m tests.model --steps 'make:1:2:3 submit:0:0:0'",
+    ]
+    assert [Step.parse(str(step)) for step in steps] == steps
