@@ -16,7 +16,6 @@ FLOW = (
     "payment",  # states, directions, cents
     "text",  # how values are shown
     "settings",  # what may stand in a settings file
-    "settings_file",  # which file of settings is obeyed
     "writing",  # files that appear whole or not at all
     "schemas",  # the rules of a row
     "summary",  # rows and cents by state, which add up
@@ -225,3 +224,9 @@ def test_every_package_ships() -> None:
         for relative in {path.parent.relative_to(ROOT) for path in sources()}
     }
     assert found <= listed
+
+
+def test_few_modules_lie_loose() -> None:
+    """Beside the rooms stand only the words that all of them share."""
+    loose = {path.stem for path in (ROOT / "batchpay").glob("*.py")} - {"__init__", "__main__"}
+    assert loose == {"errors", "payment", "settings", "summary", "text"}

@@ -15,8 +15,8 @@ import click
 from click.core import ParameterSource
 
 from batchpay.cli.commands import DECISIONS, command_options, preset_name
+from batchpay.cli.settings_file import read_settings_file, settings_file
 from batchpay.settings import Settings, check_tables, load_settings
-from batchpay.settings_file import read_settings_file, settings_file
 from batchpay.text import printable
 
 COMMON = ("config", "profile", "json", "quiet", "verbose", "color")

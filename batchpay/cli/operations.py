@@ -17,9 +17,9 @@ from batchpay import __version__
 from batchpay.cli import output
 from batchpay.cli.context import Context, declared, option
 from batchpay.cli.paths import Outputs
+from batchpay.cli.settings_file import settings_file
 from batchpay.errors import BatchpayError, NotUsable
 from batchpay.payment import State
-from batchpay.settings_file import settings_file
 from batchpay.text import money, printable
 
 if TYPE_CHECKING:

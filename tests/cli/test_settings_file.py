@@ -12,9 +12,9 @@ import pytest
 
 from batchpay.cli.commands import COMMANDS, DECISIONS, command_options, load_command
 from batchpay.cli.context import Context, Presets
+from batchpay.cli.settings_file import read_settings_file, settings_file
 from batchpay.errors import SettingsNotUsable
 from batchpay.settings import check_tables, load_settings
-from batchpay.settings_file import read_settings_file, settings_file
 
 
 @pytest.mark.parametrize(
