@@ -95,7 +95,7 @@ def _call(context: Context) -> int:
     except BatchpayError as error:
         return _fail(context, str(error), error.exit_code)
     except Exception as error:  # its text may hold a row, so only its kind and place are told
-        return _fail(context, f"a fault of the program: {_place_of(error)}", 1)
+        return _fail(context, f"internal error: {_place_of(error)}", 1)
     return code or 0
 
 

@@ -35,7 +35,7 @@ def steers(text: str) -> set[str]:
         ("validate", f"{WILD}.csv", f"--{WILD}"),
         ("validate", f"{WILD}.csv", "--config", f"bad-{WILD}.toml"),
         ("status", WILD),
-        (WILD,),
+        ("demo", "--out", WILD),
     ],
 )
 def test_no_name_steers_the_terminal(home: Home, arguments: tuple[str, ...]) -> None:
@@ -44,6 +44,7 @@ def test_no_name_steers_the_terminal(home: Home, arguments: tuple[str, ...]) -> 
     table = (home.path / f"{WILD}.csv").read_text("utf-8").replace("amount", WILD, 1)
     (home.path / f"{WILD}.csv").write_text(table, "utf-8")
     (home.path / f"bad-{WILD}.toml").write_text(f'["{WILD}', "utf-8")
+    (home.path / WILD / "full").mkdir(parents=True)
     home.origin = "http://127.0.0.1:9"
     done = home.run(*arguments)
     assert done.stdout + done.stderr
