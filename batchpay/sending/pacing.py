@@ -3,10 +3,8 @@
 Requests are spaced evenly (GCRA with a burst of one): a gateway that counts a second in whatever way sees no more than
 the rate. What thread wake-ups lose is caught up within CATCH_UP_S, but never to more than the rate in any one second.
 
-Refusals (429, or 503 with Retry-After) pause the whole run and lower the rate, once for each congestion: requests that
-were under way at the time tell nothing new. Afterwards the rate returns by itself. Without a ceiling (`auto`) the rate
-doubles every second until the first refusal. Between two refusals the gateway's own allowance was used up: so the
-number of requests it took in between, over the time between, is its limit, and the rate goes just below that.
+Which rate that is, and how long a refusal (429, or 503 with Retry-After) pauses the whole run, says the limit finder.
+After a pause one request goes alone: while it is refused as well, no other is spent.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from dataclasses import dataclass
 
 from batchpay.errors import SettingsNotUsable
 from batchpay.payment import Pace
+from batchpay.sending.limit_finder import RATE_LEAST, RATE_MOST, Finding, LimitFinder
 from batchpay.settings import SubmitSettings
 
 AUTO = "auto"
@@ -31,28 +30,20 @@ LEAVE_MARGIN = 1.003
 """The same where they leave: less, so that those held up once come back to their own moments in the seconds after."""
 LEAVE_S_MAX = 1.0
 """A request that may leave waits no longer than this for those that were held up before it."""
-SEEK_RATE = 20.0
-"""Where `auto` begins."""
-RATE_LEAST = 0.1
-RATE_MOST = 20_000.0
-PAUSE_S = 0.2
-"""Pause after a refusal that names none; doubled while nothing but refusals come."""
-RETURN_SHARE = 0.9
-RETURN_S = 3.0
-"""After a refusal the rate begins at this share of what the gateway seems to allow, and is back there so much later."""
-PROBE_S = 90.0
-"""Seconds on the plateau until the rate is 5 % above it."""
-SETTLED_S = 10.0
-"""Refusals further apart than this say the same by each measure."""
-WINDOW_SHARE = 0.965
-"""So much of what a gateway took in the second before it refused is used: a busy machine or network bunches what
-leaves evenly by a few hundredths of a second, and a refusal costs more than the share left over."""
-STEP_DOWN = 0.985
-"""Share of a rate that was taken for a while which is used after it was refused once."""
-SAME_COUNT = 0.055
-"""Counts of a second that differ by this share are alike."""
-COUNT_LEAST = 10
-"""Fewer requests in a second measure nothing."""
+ALONE_S_MAX = 2.0
+"""A request that goes alone holds up the others no longer than this."""
+LOOK_AGAIN_S = 0.001
+"""Where an answer must come first, it is looked for so often."""
+LATE_SHARE = 1.5
+"""Two requests keep their distance, less this multiple of how late a thread wakes up on average: lost time is made up
+for, but not by two requests at once, which some gateways refuse."""
+LATE_WEIGHT = 0.05
+"""Weight of one more wake-up in that average."""
+FIRST_REQUESTS = 3
+FIRST_SHARE = 1.7
+FIRST_S_MAX = 1.0
+"""A run begins with this many requests, and each answer lets so many more leave, for a second at most: one that begins
+far above the limit would have dozens refused before the first answer is back."""
 ANNOUNCED_SHARE = 0.98
 """Share of a limit that the gateway announces in its headers which is used."""
 
@@ -80,21 +71,6 @@ def parse_rate(text: str) -> float | None:
     return rate
 
 
-@dataclass(frozen=True, slots=True)
-class _Return:
-    """The rate's way back after a refusal: soon to the plateau, long there, then up ever faster (as TCP CUBIC's)."""
-
-    plateau: float
-    start: float
-    since: float
-
-    def rate_at(self, now: float) -> float:
-        elapsed_s = max(0.0, now - self.since)
-        if elapsed_s < RETURN_S:
-            return self.plateau - (self.plateau - self.start) * (1 - elapsed_s / RETURN_S) ** 3
-        return self.plateau * (1 + 0.05 * ((elapsed_s - RETURN_S) / PROBE_S) ** 3)
-
-
 class Throttle:
     """Gives out the moments at which requests may leave; shared by all threads of a run."""
 
@@ -105,40 +81,40 @@ class Throttle:
         wait_s_max: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], bool | None] = time.sleep,
+        stopped: Callable[[], bool] = lambda: False,
+        start: Finding | None = None,
     ) -> None:
-        """`rate` is the ceiling, None for `auto`; `wait_s_max` bounds a pause, whatever the gateway asks.
+        """`rate` is the ceiling, None for `auto`; `wait_s_max` bounds a pause; `start` is an earlier run's finding.
 
         `sleep` waits some seconds and returns true when the run is to stop: `threading.Event.wait` does just that.
         """
-        self._ceiling = RATE_MOST if rate is None else rate
-        self._rate = SEEK_RATE if rate is None else rate
-        self._seeking = rate is None
-        self._wait_s_max = wait_s_max
         self._clock = clock
         self._sleep = sleep
+        self._stopped = stopped
         self._turnstile = threading.Lock()
         self._lock = threading.Lock()
         now = clock()
+        self._finder = LimitFinder(rate, now, wait_s_max=wait_s_max, start=start)
+        self._began = now
         self._next = now
-        self._paused_until = now
+        """When the next request may leave by its rate alone."""
+        self._rate = self._finder.rate
+        self._catches_up = True
+        self._last = -math.inf
         self._departures: deque[float] = deque()
         self._left: deque[float] = deque()
-        self._return: _Return | None = None
-        """How the rate comes back from the last refusal; None before the first."""
-        self._congested_at = -math.inf
-        self._counting_since = now
-        self._taken = 0
-        self._saves_up = False
-        """Whether the gateway may be one that saves up unused allowance."""
-        self._counted = 0
-        """Requests in the second before the last refusal."""
-        self._refusals_alone = 0
-        self._grown_at = now
+        self._sent = 0
+        self._answered = 0
+        self._alone_since: float | None = None
+        self._late_s = 0.0
+        """How late a thread wakes up on average."""
+        self._waited_until: float | None = None
 
     @classmethod
-    def from_settings(cls, settings: SubmitSettings, stop: threading.Event) -> Throttle:
+    def from_settings(cls, settings: SubmitSettings, stop: threading.Event, start: Finding | None = None) -> Throttle:
         """Build a run's throttle, which gives way when `stop` is set; raises SettingsNotUsable."""
-        return cls(parse_rate(settings.rate), wait_s_max=settings.wait_s_max, sleep=stop.wait)
+        rate = parse_rate(settings.rate)
+        return cls(rate, wait_s_max=settings.wait_s_max, sleep=stop.wait, stopped=stop.is_set, start=start)
 
     def acquire(self) -> bool:
         """Wait until a request may leave; False when the run is to stop.
@@ -147,7 +123,7 @@ class Throttle:
         them at once.
         """
         with self._turnstile:
-            if self._sleep(0.0):
+            if self._stopped():
                 return False
             while True:
                 with self._lock:
@@ -165,12 +141,13 @@ class Throttle:
         """
         with self._lock:
             now = self._clock()
-            a_second = max(1, math.ceil(self._rate))
+            rate = self._finder.rate
+            a_second = max(1, math.ceil(rate))
             while len(self._left) > a_second:
                 self._left.popleft()
             moment = now
             if len(self._left) == a_second:
-                spread = self._left[0] + a_second / self._rate * LEAVE_MARGIN
+                spread = self._left[0] + a_second / rate * LEAVE_MARGIN
                 moment = min(max(now, spread), now + LEAVE_S_MAX)
             self._left.append(moment)
         if moment > now:
@@ -183,98 +160,66 @@ class Throttle:
         """
         with self._lock:
             now = self._clock()
+            self._answered += 1
             if pace is not None and pace.refused:
-                self._refused(pace, sent_at, now)
+                asked_s = pace.reset_s if pace.retry_after_s is None else pace.retry_after_s
+                self._finder.refused(sent_at, now, asked_s)
             else:
-                self._taken += 1
-                self._refusals_alone = 0
-                self._grow(now)
-            if pace is not None:
-                self._heed(pace)
+                self._finder.taken(sent_at, now)
+            if pace is not None and pace.limit is not None and pace.window_s is not None:
+                self._finder.limit_to(pace.limit / pace.window_s * ANNOUNCED_SHARE)
 
     def state(self) -> ThrottleState:
         """Tell the rate allowed now, and how long a pause lasts."""
         with self._lock:
-            return ThrottleState(self._rate, max(0.0, self._paused_until - self._clock()))
+            return ThrottleState(self._finder.rate, max(0.0, self._finder.paused_until - self._clock()))
+
+    def finding(self) -> Finding | None:
+        """What was found out about the gateway's limit; None while it refused nothing."""
+        with self._lock:
+            return self._finder.finding()
 
     def _take(self, now: float) -> float:
         """Take the next moment if it has come and return 0, else return the seconds until it comes."""
-        if now < self._paused_until:
-            return self._paused_until - now
-        a_second = max(1, math.ceil(self._rate))
+        finder = self._finder
+        held_up_s = self._held_up_s(now)
+        if held_up_s > 0:
+            self._catches_up = not finder.was_refused
+            return held_up_s
+        rate = finder.rate
+        a_second = max(1, math.ceil(rate))
         while len(self._departures) > a_second:
             self._departures.popleft()
+        if rate > self._rate or not self._catches_up:  # lost time is made up for only at the rate at which it was lost
+            self._next = max(self._next, now)
+        self._rate, self._catches_up = rate, True
         allowed_at = self._next
+        if finder.was_refused:
+            allowed_at = max(allowed_at, self._last + 1 / rate - LATE_SHARE * self._late_s)
         if len(self._departures) == a_second:
-            allowed_at = max(allowed_at, self._departures[0] + a_second / self._rate * WINDOW_MARGIN)
+            allowed_at = max(allowed_at, self._departures[0] + a_second / rate * WINDOW_MARGIN)
         if allowed_at > now:
+            self._waited_until = allowed_at
             return allowed_at - now
-        self._next = max(self._next, now - CATCH_UP_S) + 1 / self._rate
+        if self._waited_until is not None:
+            self._late_s += (now - self._waited_until - self._late_s) * LATE_WEIGHT
+            self._waited_until = None
+        self._next = max(self._next, now - CATCH_UP_S) + 1 / rate
+        self._last = now
         self._departures.append(now)
+        finder.left(now)
+        self._alone_since = now if finder.alone else None
+        self._sent += 1
         return 0.0
 
-    def _refused(self, pace: Pace, sent_at: float, now: float) -> None:
-        """Pause, and lower the rate unless this request was under way when it was lowered last."""
-        asked_s = pace.reset_s if pace.retry_after_s is None else pace.retry_after_s
-        if sent_at <= self._congested_at:
-            if asked_s is not None:
-                self._pause(asked_s, now)
-            return
-        self._refusals_alone += 1
-        patience_s = PAUSE_S * 2.0 ** min(self._refusals_alone - 1, 16)
-        if asked_s is None or self._refusals_alone > 1:
-            asked_s = max(asked_s or 0.0, patience_s)
-        self._pause(asked_s, now)
-        plateau = min(self._ceiling, max(self._estimate(sent_at, now), self._rate / 2, RATE_LEAST))
-        self._return = _Return(plateau, max(RATE_LEAST, plateau * RETURN_SHARE), self._paused_until)
-        self._rate = self._return.rate_at(now)
-        self._seeking = False
-        self._congested_at = self._counting_since = now
-        self._taken = 0
-
-    def _estimate(self, sent_at: float, now: float) -> float:
-        """Requests a second that the gateway seems to allow, a little below.
-
-        What left in the second before the refused request was one too many for a gateway that counts seconds; it is the
-        same each time, whatever the rate. A gateway that saves up unused allowance took some of it from there, and
-        refuses what is below that on the way back; over the whole time since the last refusal, when it had none left
-        either, no more than its limit can have been taken. Soon after a refusal the two differ, and the truth is
-        between them; later they are alike. A gateway that refuses a rate which it took for a while has seen requests
-        bunched: a step down is enough.
-        """
-        last_second = sum(1 for departure in self._departures if sent_at - 1.0 <= departure < sent_at)
-        if last_second < COUNT_LEAST:
-            return self._rate * 0.75
-        alike = abs(last_second - self._counted) <= SAME_COUNT * last_second
-        self._counted = last_second
-        since_s = now - self._counting_since
-        if self._return is None:
-            return last_second * WINDOW_SHARE
-        if since_s >= SETTLED_S:
-            self._saves_up = False
-            return max(last_second * WINDOW_SHARE, self._return.plateau * STEP_DOWN)
-        if not self._saves_up and self._rate >= self._return.plateau * 0.99:
-            self._saves_up = True  # if that does not help for a while
-            return self._return.plateau * STEP_DOWN
-        self._saves_up = not alike
-        if alike:
-            return last_second * WINDOW_SHARE
-        return math.sqrt(last_second * self._taken / max(since_s, 1e-3)) * 0.97
-
-    def _pause(self, seconds: float, now: float) -> None:
-        self._paused_until = max(self._paused_until, now + min(seconds, self._wait_s_max))
-
-    def _grow(self, now: float) -> None:
-        """Raise the rate for the time gone by: doubling every second while seeking, else on the way of return."""
-        if self._seeking:
-            self._rate = min(self._ceiling, self._rate * 2.0 ** (now - self._grown_at))
-        elif self._return is not None:
-            self._rate = min(self._ceiling, self._return.rate_at(now))
-        self._grown_at = now
-
-    def _heed(self, pace: Pace) -> None:
-        """Go by a limit that the gateway announces."""
-        if pace.limit is not None and pace.window_s is not None:
-            self._ceiling = max(RATE_LEAST, min(self._ceiling, pace.limit / pace.window_s * ANNOUNCED_SHARE))
-            self._rate = self._ceiling if self._seeking else min(self._rate, self._ceiling)
-            self._seeking = False
+    def _held_up_s(self, now: float) -> float:
+        """Seconds until it is worth asking again, where nothing may leave now: a pause, a request that goes alone."""
+        finder = self._finder
+        if now < finder.paused_until:
+            self._alone_since = None
+            return finder.paused_until - now
+        if finder.alone and self._alone_since is not None and now - self._alone_since < ALONE_S_MAX:
+            return LOOK_AGAIN_S
+        if self._sent - FIRST_SHARE * self._answered >= FIRST_REQUESTS and now - self._began < FIRST_S_MAX:
+            return LOOK_AGAIN_S
+        return 0.0

@@ -1,0 +1,196 @@
+"""A gateway with a limit and a run that sends to it, in virtual time: the clock moves only when somebody sleeps.
+
+The limiters are those that gateways are known to use, each in a few lines, and shared by nothing of batchpay.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from batchpay.payment import Pace
+from batchpay.sending.pacing import Throttle
+
+NETWORK_S_MOST = 0.01
+"""A request is on its way no longer than this (and its bunching); the rest of a latency is the gateway at work."""
+
+
+class Limiter(Protocol):
+    """Says of each request, at the moment of its arrival, whether it is taken."""
+
+    def allows(self, now: float) -> bool:
+        """Whether one more is taken."""
+
+
+class Bucket:
+    """A token bucket: allowance comes evenly and is saved up to `size` requests."""
+
+    def __init__(self, rate: float, size: float) -> None:
+        self.rate, self.size = rate, size
+        self._tokens, self._filled_at = size, 0.0
+
+    def allows(self, now: float) -> bool:
+        """Take a token if there is one."""
+        self._tokens = min(self.size, self._tokens + self.rate * (now - self._filled_at))
+        self._filled_at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+class SlidingSecond:
+    """At most `rate` in any one second; `strict` counts refused requests as well."""
+
+    def __init__(self, rate: float, *, strict: bool = False) -> None:
+        self.rate, self._strict = rate, strict
+        self._times: deque[float] = deque()
+
+    def allows(self, now: float) -> bool:
+        """Look back over one second."""
+        while self._times and self._times[0] <= now - 1.0:
+            self._times.popleft()
+        taken = len(self._times) < self.rate
+        if taken or self._strict:
+            self._times.append(now)
+        return taken
+
+
+class ClockWindow:
+    """A quota for each window of the gateway's clock: a second, a minute, an hour."""
+
+    def __init__(self, rate: float, seconds: float) -> None:
+        self.rate, self.seconds = rate, seconds
+        self._window, self._used = -1, 0
+
+    def allows(self, now: float) -> bool:
+        """Count within the window that this moment lies in."""
+        if int(now / self.seconds) != self._window:
+            self._window, self._used = int(now / self.seconds), 0
+        self._used += 1
+        return self._used <= self.rate * self.seconds
+
+
+class Concurrent:
+    """At most so many requests at once; each is busy for as long as its answer takes."""
+
+    def __init__(self, most: int, busy_s: float) -> None:
+        self.most, self._busy_s = most, busy_s
+        self._ends: list[float] = []
+
+    def allows(self, now: float) -> bool:
+        """Let those that are done go, then look for a place."""
+        while self._ends and self._ends[0] <= now:
+            heapq.heappop(self._ends)
+        if len(self._ends) >= self.most:
+            return False
+        heapq.heappush(self._ends, now + self._busy_s)
+        return True
+
+
+class Shared:
+    """A limit of which another client uses a part, evenly."""
+
+    def __init__(self, limiter: Limiter, other_rate: float) -> None:
+        self._limiter, self._gap_s = limiter, 1 / other_rate
+        self._next = 0.0
+
+    def allows(self, now: float) -> bool:
+        """Let the other client's requests of the meantime go first."""
+        while self._next <= now:
+            self._limiter.allows(self._next)
+            self._next += self._gap_s
+        return self._limiter.allows(now)
+
+
+LIMITERS: dict[str, Callable[[float], Limiter]] = {
+    "bucket of a second": lambda rate: Bucket(rate, rate),
+    "bucket of ten": lambda rate: Bucket(rate, 10),
+    "bucket of one": lambda rate: Bucket(rate, 1),
+    "any second": SlidingSecond,
+    "any second, refusals counted": lambda rate: SlidingSecond(rate, strict=True),
+    "clock second": lambda rate: ClockWindow(rate, 1),
+    "a minute's quota": lambda rate: ClockWindow(rate, 60),
+}
+
+
+class World:
+    """Workers that send through a throttle to a gateway."""
+
+    def __init__(
+        self,
+        gateway: Limiter,
+        throttle: Callable[[Callable[[], float], Callable[[float], bool]], Throttle],
+        *,
+        refusal: Pace,
+        plain: Pace | None = None,
+        latency_s: Callable[[random.Random], float] = lambda chance: 0.02,
+        workers: int = 64,
+        late_s: float = 0.0005,
+        bunched_s: float = 0.002,
+        seed: int = 7,
+    ) -> None:
+        """`late_s` is how late a thread wakes up on average, `bunched_s` the most that a network delays a request."""
+        self.now = 0.0
+        self.gateway, self.refusal, self.plain = gateway, refusal, plain
+        self.throttle = throttle(lambda: self.now, self.sleep)
+        self.sent: list[tuple[float, bool]] = []
+        self._latency_s, self._late_s, self._bunched_s, self._free = latency_s, late_s, bunched_s, workers
+        self._answers: list[tuple[float, int, float, bool]] = []
+        self._number: Iterator[int] = itertools.count()
+        self._random = random.Random(seed)
+
+    def sleep(self, seconds: float) -> bool:
+        """Let time pass; answers of the meantime come in."""
+        if seconds > 0:
+            until = self.now + seconds + self._random.random() * self._late_s * 2
+            self._take_answers(until)
+            self.now = until
+        return False
+
+    def run(self, until: float) -> None:
+        """Send until then."""
+        while self.now < until:
+            if not self._free:
+                self._take_answers(self._answers[0][0])
+            assert self.throttle.acquire()
+            self._free -= 1
+            latency_s = self._latency_s(self._random)
+            arrives = self.now + min(latency_s / 2, NETWORK_S_MOST) + self._random.random() * self._bunched_s
+            allowed = self.gateway.allows(arrives)
+            self.sent.append((arrives, allowed))
+            heapq.heappush(self._answers, (self.now + latency_s, next(self._number), self.now, allowed))
+            self._take_answers(self.now)
+
+    def used(self, since: float, until: float, limit: float) -> float:
+        """Share of the limit that was used."""
+        return sum(allowed for at, allowed in self.sent if since <= at < until) / limit / (until - since)
+
+    def refused(self, since: float, until: float) -> float:
+        """Share of requests that were refused."""
+        those = [allowed for at, allowed in self.sent if since <= at < until]
+        return those.count(False) / len(those) if those else 0.0
+
+    def _take_answers(self, until: float) -> None:
+        while self._answers and self._answers[0][0] <= until:
+            at, _, sent_at, allowed = heapq.heappop(self._answers)
+            self.now = max(self.now, at)
+            self._free += 1
+            self.throttle.learn(self.plain if allowed else self.refusal, sent_at)
+
+
+BEST_EVEN = {5: 0.97, 60: 0.85, 200: 0.65}
+"""A bucket that saves nothing up refuses two requests that come too near: shares that an even pace can use at best."""
+
+
+def used_least(kind: str, limit: int, until_s: float) -> float:
+    """The least share of a limit that is to be used from second 25 on."""
+    if kind == "bucket of one":
+        return 0.9 * BEST_EVEN[limit]
+    if kind == "a minute's quota":  # that of the first minute is used up by then
+        return 0.97 * (until_s - 60 - until_s % 60) / (until_s - 25) + min(1.0, 0.97 * (until_s % 60) / (until_s - 25))
+    return 0.9 if limit == 5 else 0.95
