@@ -63,6 +63,15 @@ ROW_RAGGED = RuleFacts(
     "number of cells differs from the header's",
     "has more or fewer cells than the header, look for a separator too many or a missing quote",
 )
+ROW_QUOTATION = RuleFacts(
+    ROW,
+    "quotation",
+    "error",
+    "H",
+    "a CSV cell that does not begin with a quotation mark holds one, or text follows a closing mark: where the cells "
+    "end is not certain",
+    "has a quotation mark in the wrong place, so where its cells end is not certain",
+)
 
 _IDENTIFIERS = ("paymentId", "gatewayId", "invoiceNumber", "billingInternalId", "achAccountNumber", "achCheckNumber")
 _TYPED = {
@@ -99,7 +108,7 @@ def rules() -> list[RuleFacts]:
     """All rules of cells and rows in the order of the columns, then those of the row as a whole."""
     facts = [_facts(rule) for rule in rules_of(payment_schema(every_rule_on()))]
     facts.insert(sum(fact.column == PAYMENT_ID for fact in facts), PAYMENT_ID_DUPLICATE)
-    return [*facts, ROW_DUPLICATE, ROW_SAME_PAYMENT, ROW_RAGGED]
+    return [*facts, ROW_DUPLICATE, ROW_SAME_PAYMENT, ROW_RAGGED, ROW_QUOTATION]
 
 
 def typed_cell_rules() -> list[RuleFacts]:
@@ -123,13 +132,14 @@ def typed_cell_message(column: str, code: str) -> str:
 
 
 def check_rules_off(names: frozenset[str]) -> list[str]:
-    """Name what can't be switched off: unknown rules, rules of others than the house, and `row.ragged`.
+    """Name what can't be switched off: unknown rules, rules of others than the house, and some of its own.
 
-    Cells of a ragged row can't be told apart, so no other rule could stand in for that one.
+    Cells of a ragged or malformed row can't be told apart, so no other rule could stand in for those.
     """
     if not names:  # as nearly always: all rules would be made once more
         return []
-    house = {fact.name for fact in rules() if fact.source == "H"} - {ROW_RAGGED.name, PAYMENT_ID_DUPLICATE.name}
+    kept = {ROW_RAGGED.name, ROW_QUOTATION.name, PAYMENT_ID_DUPLICATE.name}
+    house = {fact.name for fact in rules() if fact.source == "H"} - kept
     return sorted(names - house)
 
 

@@ -45,3 +45,7 @@ CASH_FLOW = (
     "recurringEndOfMonth", "recurringNumOfPayments",
 )  # fmt: skip
 """Columns that tell what a row moves, and when."""
+
+RAGGED, QUOTATION, STRAY = "_ragged", "_quotation", "_stray"
+ROW_MARKS = (RAGGED, QUOTATION, STRAY)
+"""How a reader of files marks a row whose cells are not known (the first two), or which has one outside the table."""

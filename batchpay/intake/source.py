@@ -9,7 +9,7 @@ from typing import Self
 import polars as pl
 
 from batchpay.intake.column_map import Mapping
-from batchpay.intake.csv.grammar import read_dialect
+from batchpay.intake.csv.dialect import read_dialect
 from batchpay.intake.csv.reader import CsvReader, CsvText
 from batchpay.intake.header import Examples, Header, read_header
 from batchpay.intake.kinds import HEAD_BYTES, Kind, kind_of

@@ -16,7 +16,7 @@ from batchpay.errors import SettingsNotUsable
 from batchpay.intake.prefetch import ahead
 from batchpay.schemas import checks
 from batchpay.schemas.catalogue import check_rules_off
-from batchpay.schemas.columns import CASH_FLOW, COLUMNS, PAYMENT_ID
+from batchpay.schemas.columns import CASH_FLOW, COLUMNS, PAYMENT_ID, QUOTATION, RAGGED
 from batchpay.schemas.forms import AMOUNT
 from batchpay.schemas.identity import COMPARED
 from batchpay.schemas.normal import normalize
@@ -24,7 +24,6 @@ from batchpay.schemas.options import RuleOptions
 from batchpay.validation.chunk_result import ChunkResult, without_marks
 from batchpay.validation.compiled_rules import (
     FAULT,
-    RAGGED,
     Findings,
     Hit,
     constant_mask,
@@ -158,7 +157,7 @@ class Check:
     def _incomparable(self, findings: Findings) -> tuple[pl.Series, pl.Series]:
         """Tell for each row of a chunk whether its paymentId, and whether its cells, can't be compared with others'."""
         faults = marks_of(findings.rows)
-        of_id = [name for name in faults if name in (RAGGED, FAULT + PAYMENT_ID)]
+        of_id = [name for name in faults if name in (RAGGED, QUOTATION, FAULT + PAYMENT_ID)]
         unfit = findings.rows.select(
             pl.any_horizontal(*more, *(pl.col(name).is_not_null() for name in marks)).alias(of)
             for of, marks, more in (

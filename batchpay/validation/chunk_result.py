@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from batchpay.schemas.columns import ROW_MARKS
 from batchpay.validation.compiled_rules import (
     FAULT,
-    RAGGED,
     SUGGEST,
     Findings,
     Hit,
@@ -64,4 +64,4 @@ class ChunkResult:
 
 def without_marks(frame: pl.DataFrame) -> pl.DataFrame:
     """Leave out what a reader of files has marked."""
-    return frame.drop(name for name in frame.columns if name == RAGGED or name.startswith((FAULT, SUGGEST)))
+    return frame.drop(name for name in frame.columns if name in ROW_MARKS or name.startswith((FAULT, SUGGEST)))

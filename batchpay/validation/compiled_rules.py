@@ -16,14 +16,15 @@ import pandera.polars as pa
 import polars as pl
 
 from batchpay.schemas import payment
-from batchpay.schemas.catalogue import ROW_RAGGED, RuleFacts, typed_cell_message
-from batchpay.schemas.columns import COLUMNS
+from batchpay.schemas.catalogue import ROW_QUOTATION, ROW_RAGGED, RuleFacts, typed_cell_message
+from batchpay.schemas.columns import COLUMNS, QUOTATION, RAGGED, ROW_MARKS, STRAY
 from batchpay.schemas.forms import Form
 from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.rule import Rule, form_of, rules_of
 
-FAULT, SUGGEST, RAGGED = "_fault.", "_suggest.", "_ragged"
-"""How a reader of files marks a typed cell that is no faithful text, and a row that is ragged."""
+FAULT, SUGGEST = "_fault.", "_suggest."
+"""How a reader of files marks a typed cell that is no faithful text."""
+ROW_RULES = {RAGGED: ROW_RAGGED, QUOTATION: ROW_QUOTATION, STRAY: ROW_RAGGED}
 
 _RULES_A_COLUMN_MAX = 1000
 
@@ -157,9 +158,9 @@ class RuleBook:
         raw = rows.select(self._fails(index) for index in range(len(self.rules)))
         raw = raw.select(flag for flag in raw.iter_columns() if flag.any())
         marks = marks_of(rows)
-        faults = {name.removeprefix(FAULT): rows[name] for name in marks if name != RAGGED}
-        ragged = rows[RAGGED] if RAGGED in marks else None
-        even = ragged.is_null() if ragged is not None else None
+        faults = {name.removeprefix(FAULT): rows[name] for name in marks if name not in ROW_MARKS}
+        uneven = [rows[name].is_not_null() for name in marks if name in (RAGGED, QUOTATION)]
+        even = ~any_of(uneven, rows.height) if uneven else None
         hits = []
         for flag in raw.iter_columns():
             rule, index = self.rules[int(flag.name)], int(flag.name)
@@ -173,8 +174,7 @@ class RuleBook:
             if effective.any():
                 hits.append(self._hit(index, effective))
         hits += _fault_hits(faults, even)
-        if ragged is not None:
-            hits.append(row_hit(ROW_RAGGED, ragged.is_not_null(), ragged))
+        hits += [row_hit(ROW_RULES[name], rows[name].is_not_null(), rows[name]) for name in marks if name in ROW_RULES]
         return Findings(rows, sorted(hits, key=lambda hit: hit.order))
 
     def _fails(self, index: int) -> pl.Expr:
@@ -206,7 +206,7 @@ def _has_not_form(cell: pl.Expr, form: Form, kept: Sequence[Rule]) -> pl.Expr:
 
 def marks_of(frame: pl.DataFrame) -> list[str]:
     """Name the columns in which a reader of files has marked a row of the frame."""
-    marks = [name for name in frame.columns if name == RAGGED or name.startswith(FAULT)]
+    marks = [name for name in frame.columns if name in ROW_MARKS or name.startswith(FAULT)]
     return [name for name in marks if frame[name].null_count() < frame.height]
 
 

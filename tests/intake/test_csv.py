@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from batchpay.errors import FileRefused
 from batchpay.intake.csv import reader as csv_reader
-from batchpay.intake.csv.grammar import OpenQuote, split_records
+from batchpay.intake.csv.grammar import Lines
 from batchpay.intake.kinds import Kind
 from batchpay.intake.source import open_source
 from batchpay.schemas.columns import COLUMNS, REQUIRED
@@ -144,8 +144,10 @@ def test_quoted_blank_is_blank(tmp_path: Path) -> None:
         (csv_text().replace("\n", "\r").encode(), "CR alone"),
         (csv_text(2).encode() + line(billingLastName="a\0b").encode(), "line 4 holds a NUL"),
         (csv_text(2).encode() + line(billingLastName="Müller").encode("latin-1"), "line 4 is not UTF-8"),
-        (csv_text(2).encode() + line(billingLastName='"Byron').encode() + line().encode(), "line 4: a quotation mark"),
-        (csv_text(2).encode() + line(billingLastName='"By"ron').encode(), "line 4: text stands after a closing"),
+        (
+            csv_text(2).encode() + line(billingLastName='"Byron').encode(),
+            "line 4: a quotation mark",
+        ),
         (csv_text(2).encode()[:-1], r"line \(3\) has no line break"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "NUL"),
         (b"%PDF-1.7\n", "a PDF"),
@@ -261,7 +263,7 @@ def test_blocks_agree_with_what_was_written(tmp_path: Path, seed: int) -> None:
 
 
 def _encoded(cell: str, separator: str, random: Random) -> str:
-    if cell.startswith('"') or any(mark in cell for mark in (separator, "\n", "\r")) or random.random() < 0.2:
+    if any(mark in cell for mark in ('"', separator, "\n", "\r")) or random.random() < 0.2:
         return '"' + cell.replace('"', '""') + '"'
     return cell
 
@@ -290,8 +292,8 @@ def test_scraps_are_split_as_the_grammar_says(tmp_path: Path, seed: int, monkeyp
         ]
         body = "".join(text + end for text in lines)
         try:
-            exact = split_records("it", body.encode(), ",", 2)
-        except (FileRefused, OpenQuote):
+            exact = Lines("it", body.encode(), ",", 2, 3).records()
+        except FileRefused:
             with pytest.raises(FileRefused):
                 read(write(tmp_path, "zz0q,zz1q,zz2q" + end + body))
             continue

@@ -85,6 +85,7 @@ recurringAgreementFlag.agreement error H
 row.duplicate error H
 row.same_payment warning H
 row.ragged error H
+row.quotation error H
 """
 """The table of rules, but for the rules of presence and of texts."""
 
@@ -140,7 +141,7 @@ def test_rules_as_markdown_and_text_name_every_code() -> None:
     assert [line for line in table if line.startswith(tuple(f"| {column} " for column in COLUMNS))][:-1] == [
         f"| {fact.column} | {fact.words} | {fact.code} | {fact.severity} | {fact.source} |" for fact in own
     ]
-    assert sum(line.startswith(("| every text", "| the row")) for line in table) == 6
+    assert sum(line.startswith(("| every text", "| the row")) for line in table) == 7
     text = CliRunner().invoke(cli, ["rules"]).stdout
     assert all(fact.code in text for fact in catalogue.rules())
 

@@ -1,228 +1,264 @@
-"""The grammar of a CSV file, exactly: cells of a record, the header, the separator. Slow and sure; reader.py is fast.
+"""The grammar of a CSV file, exactly: cells of a record. Slow and sure; reader.py is fast, head.py reads the header.
 
-A quotation mark opens a quoted cell only as the first character of the cell; elsewhere it is a character like others. A
-quoted cell ends at a mark that is not doubled, and then the separator or the line's end must follow.
+A quotation mark opens a quoted cell as the first character of the cell, and nowhere else may one stand. A quoted cell
+ends at a mark that is not doubled, and then the separator or the line's end must follow. A record that breaks this is
+malformed: its cells are not known, and its end only where what follows proves it.
+
+The standard library's reader is no help here: it takes a mark inside an unquoted cell for a character like others, so
+`78.07"Table, round"`, whose separator is missing, comes out as two cells and every one after it is another's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from batchpay.errors import FileRefused
-from batchpay.schemas.columns import COLUMNS
-from batchpay.text import column_name
-
-SEPARATORS = (",", ";", "\t", "|")
-HEADER_BYTES_MAX = 1 << 20
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_WIDE = {
-    b"\xff\xfe\0\0": "utf-32",
-    b"\0\0\xfe\xff": "utf-32",
-    b"\xff\xfe": "utf-16",
-    b"\xfe\xff": "utf-16",
-}
 
 
 class OpenQuote(Exception):
-    """The text ends inside a quoted cell of the record that begins at `first` (an index of a line)."""
+    """Where the record ends that begins at `first` (an index of a line) is not known before more was read."""
 
     def __init__(self, first: int) -> None:
-        super().__init__("open quotation mark")
+        super().__init__("more of the file is needed")
         self.first = first
+
+
+class _Malformed(Exception):
+    """A record breaks the grammar at the line `at`; `what` says how. `is_open` tells that a cell never ends."""
+
+    def __init__(self, at: int, what: str, *, is_open: bool = False) -> None:
+        super().__init__(what)
+        self.at = at
+        self.what = what
+        self.is_open = is_open
 
 
 @dataclass
 class Records:
-    """Records of a piece of a file: the physical line on which each begins, and its cells."""
+    """Records of a piece of a file: the physical line on which each begins, and its cells.
+
+    A malformed one has its line as a single cell, and its reason in `malformed`, by its place among the records.
+    """
 
     lines: list[int] = field(default_factory=list)
     cells: list[list[str]] = field(default_factory=list)
+    malformed: dict[int, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """What the head of a CSV file says."""
+class Lines:
+    """Whole lines of a piece of a file, and the records in them.
 
-    separator: str
-    names: tuple[str, ...]
-    data_at: int
-    """Bytes before the first data row."""
-    data_line: int
-    """Physical line of the first data row."""
-    has_mark: bool
-    """Whether the file begins with a byte order mark."""
-
-
-def split_records(name: str, block: bytes, separator: str, first_line: int, most: int | None = None) -> Records:
-    """Split whole lines into records, blank lines left out; raises OpenQuote, or FileRefused with the line."""
-    raw = _lines(block)
-    found = Records()
-    at = 0
-    while at < len(raw) and (most is None or len(found.cells) < most):
-        at = _take_record(name, raw, at, separator, first_line, found)
-    return found
-
-
-def part_lines(
-    name: str, block: bytes, separator: str, first_line: int, width: int, *, trust_unquoted: bool
-) -> tuple[list[bytes], list[int], Records]:
-    """Part whole lines into those that look like one plain row each, with their numbers, and the records of the rest.
-
-    A plain row's cells are as many as the header's, its quotation marks come in pairs, and it ends as the first line
-    does; a line without such marks may be trusted to. Whether it is what it looks like is for the caller to prove.
-    Raises as split_records does.
+    `is_last` tells that nothing follows, `is_overlong` that the first record was looked through far enough: a cell of
+    it that doesn't end here ends nowhere.
     """
-    raw = _lines(block)
-    mark = separator.encode()
-    has_return = bool(raw) and raw[0].endswith(b"\r")
-    plain: list[bytes] = []
-    numbers: list[int] = []
-    rest = Records()
-    at = 0
-    while at < len(raw):
-        line = raw[at]
-        looks_plain = line.find(b"\r") == (len(line) - 1 if has_return else -1)
-        if looks_plain and (b'"' in line or not trust_unquoted):
-            parts = line.split(b'"')
-            separators = sum(part.count(mark) for part in parts[::2])
-            looks_plain = separators == width - 1 and len(parts) % 2 == 1
-        if looks_plain:
-            plain.append(line)
-            numbers.append(first_line + at)
-            at += 1
+
+    def __init__(
+        self,
+        name: str,
+        block: bytes,
+        separator: str,
+        first_line: int,
+        width: int,
+        *,
+        is_last: bool = True,
+        is_overlong: bool = False,
+    ) -> None:
+        self._name = name
+        self._raw = block.split(b"\n")
+        if self._raw and not self._raw[-1]:
+            self._raw.pop()
+        self._separator = separator
+        self._first_line = first_line
+        self._width = width
+        self._is_last = is_last
+        self._is_overlong = is_overlong
+
+    def records(self) -> Records:
+        """Split all of them, blank lines left out; raises OpenQuote, or FileRefused with the line."""
+        found = Records()
+        at = 0
+        while at < len(self._raw):
+            at = self._take_record(at, found)
+        return found
+
+    def parted(self, *, trust_unquoted: bool) -> tuple[list[bytes], list[int], Records]:
+        """Part them into those that look like one plain row each, with their numbers, and the records of the rest.
+
+        A plain row's cells are as many as the header's, its quotation marks come in pairs, and it ends as the first
+        line does; a line without such marks may be trusted to. Whether it is what it looks like is for the caller to
+        prove. Raises as `records` does.
+        """
+        raw = self._raw
+        mark = self._separator.encode()
+        has_return = bool(raw) and raw[0].endswith(b"\r")
+        plain: list[bytes] = []
+        numbers: list[int] = []
+        rest = Records()
+        at = 0
+        while at < len(raw):
+            line = raw[at]
+            looks_plain = line.find(b"\r") == (len(line) - 1 if has_return else -1)
+            if looks_plain and (b'"' in line or not trust_unquoted):
+                parts = line.split(b'"')
+                separators = sum(part.count(mark) for part in parts[::2])
+                looks_plain = separators == self._width - 1 and len(parts) % 2 == 1
+            if looks_plain:
+                plain.append(line)
+                numbers.append(self._first_line + at)
+                at += 1
+            else:
+                at = self._take_record(at, rest)
+        return plain, numbers, rest
+
+    def _take_record(self, at: int, found: Records) -> int:
+        """Split the record that begins at a line, unless that is blank; gives the index of the line after it."""
+        text = self._decode(at).removesuffix("\r")
+        if not text:
+            return at + 1
+        if '"' in text:
+            try:
+                cells, end = self._marked_record(at)
+            except _Malformed as error:
+                found.malformed[len(found.cells)] = error.what
+                cells, end = [text], at + 1
+            except OpenQuote:
+                raise OpenQuote(at) from None
         else:
-            at = _take_record(name, raw, at, separator, first_line, rest)
-    return plain, numbers, rest
-
-
-def _lines(block: bytes) -> list[bytes]:
-    raw = block.split(b"\n")
-    if raw and not raw[-1]:
-        raw.pop()
-    return raw
-
-
-def _take_record(name: str, raw: Sequence[bytes], at: int, separator: str, first_line: int, found: Records) -> int:
-    """Split the record that begins at a line, unless that is blank; gives the index of the line after it."""
-    first = at
-    text = _decode(name, raw[at], first_line + at)
-    if '"' in text:
-        cells, at = _quoted_record(name, raw, at, separator, first_line)
-    else:
-        cells, at = text.removesuffix("\r").split(separator), at + 1
-    if cells != [""] or '"' in text:
-        found.lines.append(first_line + first)
+            cells, end = text.split(self._separator), at + 1
+        found.lines.append(self._first_line + at)
         found.cells.append(cells)
-    return at
+        return end
 
+    def _marked_record(self, at: int) -> tuple[list[str], int]:
+        """Read a record with quotation marks; raises _Malformed where it ends with its line all the same."""
+        try:
+            cells, end = self._record(at)
+        except _Malformed as error:
+            self._prove_end(at, error)
+            raise
+        if end > at + 1:
+            self._refuse_two_readings(at, end)
+        return cells, end
 
-def _quoted_record(name: str, raw: Sequence[bytes], at: int, separator: str, first_line: int) -> tuple[list[str], int]:
-    """Read one record that has quotation marks; gives its cells and the index of the line after it."""
-    first, position = at, 0
-    text = _decode(name, raw[at], first_line + at)
-    cells: list[str] = []
-    while True:
-        if text[position : position + 1] != '"':
-            end = text.find(separator, position)
-            if end < 0:
-                cells.append(text[position:].removesuffix("\r"))
+    def _record(self, at: int, stop: int | None = None) -> tuple[list[str], int]:
+        """Read the record that begins at a line: its cells and the index of the line after it; raises _Malformed.
+
+        It may not go on to the line `stop`.
+        """
+        text, first, position = self._decode(at), at, 0
+        cells: list[str] = []
+        while True:
+            if text[position : position + 1] != '"':
+                end = text.find(self._separator, position)
+                cell = text[position:].removesuffix("\r") if end < 0 else text[position:end]
+                if '"' in cell:
+                    raise _Malformed(at, "a quotation mark stands inside a cell that does not begin with one")
+                cells.append(cell)
+                if end < 0:
+                    return cells, at + 1
+                position = end + 1
+                continue
+            cell, at, position = self._quoted_cell(first, at, position + 1, stop)
+            text = self._decode(at)
+            cells.append(cell)
+            if text[position:] in ("", "\r"):
                 return cells, at + 1
-            cells.append(text[position:end])
-            position = end + 1
-            continue
+            if not text.startswith(self._separator, position):
+                raise _Malformed(at, "text stands after a closing quotation mark")
+            position += len(self._separator)
+
+    def _quoted_cell(self, first: int, at: int, position: int, stop: int | None) -> tuple[str, int, int]:
+        """Read a cell after its opening mark: its text, the index of the line where it ends, and the place there."""
+        text = self._decode(at)
         parts: list[str] = []
-        position += 1
         while True:
             end = text.find('"', position)
             if end < 0:
                 parts += (text[position:], "\n")
                 at, position = at + 1, 0
-                if at == len(raw):
+                if at == len(self._raw) and not (self._is_last or (self._is_overlong and first == 0)):
                     raise OpenQuote(first)
-                text = _decode(name, raw[at], first_line + at)
+                if at in (stop, len(self._raw)):
+                    raise _Malformed(first, "a quotation mark is opened and never closed", is_open=True)
+                text = self._decode(at)
             elif text.startswith('""', end):
                 parts.append(text[position : end + 1])
                 position = end + 2
             else:
-                parts.append(text[position:end])
-                position = end + 1
-                break
-        cells.append("".join(parts))
-        if text[position:] in ("", "\r"):
-            return cells, at + 1
-        if not text.startswith(separator, position):
+                return "".join((*parts, text[position:end])), at, end + 1
+
+    def _prove_end(self, at: int, error: _Malformed) -> None:
+        """Prove that a malformed record is its first line and no more; raises FileRefused where that is not certain.
+
+        The next line must begin a record with the header's number of cells. Where a quoted cell went on over lines
+        before the fault was met, all of those must be such records.
+        """
+        following = self._following(at)
+        if following is None:
+            proven = not error.is_open  # a cell that is open at the file's end: it was cut off
+        elif error.at > at:
+            proven = self._records_end(at + 1, error.at) is not None
+        else:
+            proven = self._begins_record(following)
+        if not proven:
             raise FileRefused(
-                f"{name}: line {first_line + at}: text stands after a closing quotation mark, so where the cells end "
+                f"{self._name}: line {self._first_line + at}: {error.what}, and where the record ends can't be known"
+            )
+
+    def _refuse_two_readings(self, at: int, end: int) -> None:
+        """Refuse a record over several lines where those after its first are rows of their own as well."""
+        if self._records_end(at + 1, end - 1, end) == end:
+            raise FileRefused(
+                f"{self._name}: line {self._first_line + at}: a quotation mark is opened here and closed in line "
+                f"{self._first_line + end - 1}, but the lines between are rows of their own: where the record ends "
                 "can't be known"
             )
-        position += len(separator)
 
+    def _following(self, at: int) -> int | None:
+        """The index of the next line that is not blank, or None at the file's end; raises OpenQuote for more lines."""
+        for line in range(at + 1, len(self._raw)):
+            if self._raw[line].strip(b"\r"):
+                return line
+        if not self._is_last:
+            raise OpenQuote(at)
+        return None
 
-def _decode(name: str, raw: bytes, line: int) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        raise FileRefused(f"{name}: line {line} is not UTF-8 (say --encoding, for instance cp1252)") from None
+    def _records_end(self, at: int, last: int, stop: int | None = None) -> int | None:
+        """Where the records end that begin at these lines; None if one has not the header's number of cells."""
+        any_record = False
+        while at <= last:
+            if not self._raw[at].strip(b"\r"):
+                at += 1
+                continue
+            try:
+                cells, at = self._record(at, stop)
+            except _Malformed:
+                return None
+            if len(cells) != self._width:
+                return None
+            any_record = True
+        return at if any_record else None
 
-
-def refuse_wide(name: str, head: bytes) -> None:
-    """Refuse UTF-16 and UTF-32 by their marks, and what is not a text at all."""
-    for mark, encoding in _WIDE.items():
-        if head.startswith(mark):
-            raise FileRefused(f"{name}: is {encoding.upper()}, not UTF-8 (say --encoding {encoding})")
-    at = head.find(b"\0")
-    if at >= 0:
-        line = head.count(b"\n", 0, at) + 1
-        raise FileRefused(f"{name}: line {line} holds a NUL byte: no text, or another encoding (say --encoding)")
-
-
-def read_dialect(name: str, head: bytes) -> Dialect:
-    """Find the separator and the header in the first bytes of a file; raises FileRefused where there is none."""
-    refuse_wide(name, head)
-    has_mark = head.startswith(BYTE_ORDER_MARK)
-    at = len(BYTE_ORDER_MARK) if has_mark else 0
-    line, forced = 1, None
-    while True:
-        end = head.find(b"\n", at)
-        raw = head[at:] if end < 0 else head[at:end]
-        text = raw.removesuffix(b"\r")
-        if b"\r" in text and b'"' not in text:
-            raise FileRefused(f"{name}: line {line}: lines end with CR alone (old Macintosh); save it with LF or CRLF")
-        if text.lower().startswith(b"sep=") and forced is None and len(text.decode("utf-8", "replace")) == 5:
-            forced = chr(text[4])
-        elif text.strip(b" \t"):
-            break
-        if end < 0:
-            raise FileRefused(f"{name}: has no header" if at or text else f"{name}: is empty")
-        at, line = end + 1, line + 1
-    if forced is not None and (forced in '"\r\n ' or not forced.isascii()):
-        raise FileRefused(f"{name}: line {line - 1}: {column_name(forced)!r} can't separate cells")
-    separator, names, used = _choose(name, head[at:], line, [forced] if forced else SEPARATORS)
-    return Dialect(separator, tuple(names), at + used, line + head.count(b"\n", at, at + used), has_mark)
-
-
-def _choose(name: str, rest: bytes, line: int, candidates: Sequence[str]) -> tuple[str, list[str], int]:
-    """Take the separator that yields the most known names, else the most cells."""
-    best: tuple[tuple[int, int], str, list[str]] | None = None
-    for separator in candidates:
+    def _begins_record(self, at: int) -> bool:
+        """Whether a record with the header's number of cells begins at a line, malformed itself or not."""
         try:
-            found = split_records(name, rest, separator, line, most=1)
-        except (OpenQuote, FileRefused) as error:
-            refusal = error
-            continue
-        names = found.cells[0]
-        rank = (sum(known in COLUMNS for known in names), len(names))
-        if best is None or rank > best[0]:
-            best = (rank, separator, names)
-    if best is None:
-        if isinstance(refusal, FileRefused):
-            raise refusal
-        raise FileRefused(f"{name}: line {line}: a quotation mark in the header is never closed")
-    breaks = 1 + sum(cell.count("\n") for cell in best[2])
-    end = -1
-    for _ in range(breaks):
-        end = rest.find(b"\n", end + 1)
-        if end < 0:
-            return best[1], best[2], len(rest)
-    return best[1], best[2], end + 1
+            return len(self._record(at)[0]) == self._width
+        except _Malformed as error:
+            text = self._decode(at)
+            outside = sum(part.count(self._separator) for part in text.split('"')[::2])
+            return error.at == at and self._width - 1 in (text.count(self._separator), outside)
+
+    def _decode(self, at: int) -> str:
+        try:
+            return self._raw[at].decode("utf-8")
+        except UnicodeDecodeError:
+            line = self._first_line + at
+            raise FileRefused(f"{self._name}: line {line} is not UTF-8 (say --encoding, for instance cp1252)") from None
+
+
+def first_record(name: str, block: bytes, separator: str, first_line: int) -> tuple[list[str], int]:
+    """Read the header: its cells, and how many lines it takes; raises FileRefused where it is malformed."""
+    try:
+        return Lines(name, block, separator, first_line, width=0)._record(0)
+    except _Malformed as error:
+        raise FileRefused(f"{name}: line {first_line + error.at}: {error.what}, in the header") from None

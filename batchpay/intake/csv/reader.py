@@ -16,19 +16,13 @@ import polars as pl
 
 from batchpay.errors import FileRefused
 from batchpay.intake.csv.byte_proof import Octets, has_doubled_marks, marks_at_borders
-from batchpay.intake.csv.grammar import (
-    BYTE_ORDER_MARK,
-    HEADER_BYTES_MAX,
-    Dialect,
-    OpenQuote,
-    Records,
-    part_lines,
-    split_records,
-)
+from batchpay.intake.csv.dialect import BYTE_ORDER_MARK, HEADER_BYTES_MAX, Dialect
+from batchpay.intake.csv.grammar import Lines, OpenQuote, Records
 from batchpay.intake.header import EXAMPLE_MARK, UNNAMED, Examples, Header
 from batchpay.intake.one_content import changed_meanwhile
 from batchpay.intake.prefetch import ahead
 from batchpay.intake.streams import OpenFile, in_blocks, recoded, unpacked
+from batchpay.schemas.columns import ROW_MARKS
 
 CHUNK_ROWS = 50_000
 BLOCK_BYTES = (1 << 20, 24 << 20)
@@ -93,8 +87,6 @@ class CsvReader:
             breaks = Octets(block).count(b"\n")
             whole, left = self._split(block, line, breaks, is_last)
             line += breaks - left.count(b"\n")
-            if len(left) > OPEN_BYTES_MAX:
-                raise self._open_quote(line)
             frame = self._finish(whole, row)
             row += frame.height
             del block, whole  # nothing is kept while the next block is read
@@ -160,40 +152,39 @@ class CsvReader:
                 piece = piece[: _row_end(piece)] or bytes(rest)
             rest = rest[len(piece) :]
             piece = left + piece
-            frame, left = self._piece(piece, line, is_last and not rest)
+            frame, left = self._piece(piece, line, is_last=is_last and not rest)
             line += piece.count(b"\n", 0, len(piece) - len(left))
-            if len(left) > OPEN_BYTES_MAX:
-                raise self._open_quote(line)
             frames.append(frame)
         return pl.concat(frames, how="diagonal") if frames else self._empty(), left
 
-    def _piece(self, piece: bytes, line: int, is_last: bool) -> tuple[pl.DataFrame, bytes]:
-        """Split a piece in which some row is odd; what follows an open quotation mark is left."""
-        try:
-            return self._mixed(piece, line), b""
-        except OpenQuote as error:
-            if is_last:
-                raise self._open_quote(line + error.first) from None
-            at = 0
-            for _ in range(error.first):
-                at = piece.find(b"\n", at) + 1
-            return self._mixed(piece[:at], line), piece[at:]
+    def _piece(self, piece: bytes, line: int, *, is_last: bool) -> tuple[pl.DataFrame, bytes]:
+        """Split a piece in which some row is odd; a last record that may go on is left for the next piece."""
+        taken, is_overlong = piece, len(piece) > OPEN_BYTES_MAX
+        while True:
+            try:
+                return self._mixed(taken, line, is_last=is_last, is_overlong=is_overlong), piece[len(taken) :]
+            except OpenQuote as error:
+                at = 0
+                for _ in range(error.first):
+                    at = piece.find(b"\n", at) + 1
+                taken, is_last = piece[:at], False
+                if not taken and len(piece) > OPEN_BYTES_MAX + 2 * PIECE_BYTES:
+                    raise FileRefused(
+                        f"{self._name}: line {line}: a quotation mark is opened and never closed, and where the record "
+                        "ends can't be known"
+                    ) from None
 
-    def _mixed(self, piece: bytes, line: int) -> pl.DataFrame:
+    def _mixed(self, piece: bytes, line: int, **ends: bool) -> pl.DataFrame:
         """Let polars split the rows that look plain, and only the others one by one."""
+        lines = Lines(self._name, piece, self._separator, line, len(self._places), **ends)
         for trust_unquoted in (True, False):
-            plain, numbers, odd = part_lines(
-                self._name, piece, self._separator, line, len(self._places), trust_unquoted=trust_unquoted
-            )
+            plain, numbers, odd = lines.parted(trust_unquoted=trust_unquoted)
             plain.append(b"")
             fast = self._fast(b"\n".join(plain), 0, len(numbers))
             if fast is not None and fast.height == len(numbers):
                 fast = fast.with_columns(pl.Series("_line", numbers, dtype=pl.UInt32))
                 return pl.concat([fast, self._slow(odd)], how="diagonal").sort("_line") if odd.cells else fast
-        return self._slow(split_records(self._name, piece, self._separator, line))
-
-    def _open_quote(self, line: int) -> FileRefused:
-        return FileRefused(f"{self._name}: line {line}: a quotation mark is opened and never closed")
+        return self._slow(lines.records())
 
     def _fast(self, block: bytes, line: int, breaks: int) -> pl.DataFrame | None:
         """Let polars split the block; None where it can't be proven that every cell is where it should be."""
@@ -271,14 +262,15 @@ class CsvReader:
         return True
 
     def _slow(self, records: Records) -> pl.DataFrame:
-        """Make a frame of records that were split one by one; a row of another length is marked, its cells kept."""
+        """Make a frame of records that were split one by one; a row that is none of this table is marked, as it is."""
         width = len(self._places)
         ragged: list[str | None] = [None] * len(records.cells)
         surplus: list[list[str] | None] = [None] * len(records.cells)
         missing: list[int | None] = [None] * len(records.cells)
         for at, cells in enumerate(records.cells):
             if len(cells) != width:
-                ragged[at] = f"the row has {len(cells)} cells and the header {width}"
+                if at not in records.malformed:
+                    ragged[at] = f"the row has {len(cells)} cells and the header {width}"
                 surplus[at] = cells[width:] or None
                 missing[at] = max(0, width - len(cells)) or None
                 records.cells[at] = (cells + [""] * width)[:width]
@@ -289,6 +281,9 @@ class CsvReader:
         ).with_columns(pl.Series("_line", records.lines, dtype=pl.UInt32))
         if any(ragged):
             frame = frame.with_columns(pl.Series("_ragged", ragged, dtype=pl.String))
+        if records.malformed:
+            quotation = [records.malformed.get(at) for at in range(len(records.cells))]
+            frame = frame.with_columns(pl.Series("_quotation", quotation, dtype=pl.String))
         if any(surplus):
             frame = frame.with_columns(pl.Series("_surplus", surplus, dtype=pl.List(pl.String)))
         if any(missing):
@@ -312,7 +307,7 @@ def finish_chunk(
     own = [place for place, name in names.items() if name is not None]
     if not any(frame.get_column(place).null_count() == 0 for place in own):
         # A cell whose value is not known, a formula never calculated for one, is not a blank one.
-        marks = [name for name in frame.columns if name == "_ragged" or name.startswith("_fault.")]
+        marks = [name for name in frame.columns if name in ROW_MARKS or name.startswith("_fault.")]
         unlike_blank = pl.any_horizontal(pl.col([*own, *marks]).is_not_null())
         frame = frame.filter(unlike_blank)
     unnamed = [place for place in own if str(names[place]).startswith(UNNAMED)]
