@@ -190,6 +190,7 @@ _HISTORY_TOO = (
         "UPDATE total SET cents = cents + 1 WHERE state = 3 AND direction = 1;"
         "UPDATE total SET cents = cents - 1 WHERE state = 5 AND direction = 1",
         "UPDATE attempt SET state = 3 WHERE state = 5",
+        "DELETE FROM attempt WHERE state = 5",
         "DROP TRIGGER event_is_never_changed; UPDATE event SET detail = replace(detail, 'accepted', 'pending')",
         "DROP TRIGGER event_is_never_changed; UPDATE event SET batch = NULL WHERE kind = 'progress'",
         "DROP TRIGGER event_is_never_deleted; DELETE FROM event WHERE number = 4",
