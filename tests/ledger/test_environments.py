@@ -41,6 +41,10 @@ def test_a_rehearsal_makes_no_live_row_a_duplicate(ledger: Ledger) -> None:
     assert [ledger.find(None, world).batch for world in (TEST, LIVE, None)] == [rehearsed, paid, paid]
     accept_all(ledger, paid, [1, 2])
     assert ledger.payee_facts(later.payees, LIVE)
+    found = {world: ledger.earlier(lookup, world, days=5, now=datetime.now(UTC)) for world in (TEST, LIVE)}
+    assert {world: {one.earlier_batch for one in some} for world, some in found.items()} == {
+        TEST: {rehearsed}, LIVE: {paid},
+    }  # fmt: skip
     assert ledger.check() == []
 
 

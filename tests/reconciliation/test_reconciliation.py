@@ -248,6 +248,12 @@ def test_a_line_whose_reference_is_known_is_never_another_rows(tmp_path: Path, d
     }  # fmt: skip
 
 
+def test_a_known_reference_that_fits_no_row_proves_nothing(tmp_path: Path) -> None:
+    """R2 is of two other rows of the batch, whose amounts differ: its line is still no proof for the row in doubt."""
+    rows = [DOUBT, *(Planned(row, reference="R2", amount_cents=row) for row in (2, 3))]
+    assert held_against(tmp_path, rows, ["R2,INV-1,12.50,TODAY,x6789,Settled"])[2] == {}
+
+
 def test_a_payment_that_came_back_is_not_read_as_paid(tmp_path: Path) -> None:
     """A reversal stands there as a second line, by its word or by its sign alone: a person decides what follows."""
     paid = "R9,INV-1,12.50,TODAY,x6789,Settled"
