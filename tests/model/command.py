@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from types import SimpleNamespace
@@ -158,6 +159,7 @@ class Forks:
     def __init__(self) -> None:
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["tests.model.preload"])
+        forkserver.ensure_running()  # now: from the folder of a command it would not find what it is to load
 
     def start(self, call: Call) -> ForkServerProcess:
         process = self._context.Process(target=_forked, args=(call, clock.offset_s), daemon=True)
@@ -177,6 +179,7 @@ class Forks:
 
 
 def _forked(call: Call, offset_s: float) -> None:
+    clock.load_program()
     clock.offset_s = offset_s
     clock.exchange()
     os._exit(_main(call))
