@@ -40,7 +40,11 @@ DEFECTS = (
                 'rejected.failures(right["_row"].filter(~same))',
             ),
             ("workflows/submit.py", "if decisions.release and checked.releasable.rows:", "if checked.releasable.rows:"),
-            ("workflows/submit.py", '        decisions.reason or "",\n', '        decisions.reason or "the rules changed",\n'),
+            (
+                "workflows/submit.py",
+                '        decisions.reason or "",\n',
+                '        decisions.reason or "the rules changed",\n',
+            ),
         ),
     ),
     Defect(
