@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from batchpay.cli.context import Command
+from batchpay.errors import WrongUse
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -28,7 +29,12 @@ def _option(name: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
 @_option("--port", type=click.IntRange(0, 65_535), default=8780, show_default=True, help="Port; 0 takes a free one.")
 @_option("--db", metavar="FILE", help="Keep payments, accounts and journal in a SQLite file.")
 @_option("--dialect", metavar="NAME", default="envelope", show_default=True, help="How to word what is not documented.")
-@_option("--limit", type=float, metavar="N", help="Answer so many requests a second, refuse the rest with 429.")
+@_option(
+    "--limit",
+    metavar="N[:KIND]",
+    help="Answer so many requests a second, refuse the rest with 429; KIND is how they are counted: "
+    "second, strict, clock, bucket, burst, even or minute.",
+)
 @_option("--latency", type=click.FloatRange(0), default=0.0, metavar="MS", help="Least milliseconds to an answer.")
 @_option("--seed", type=int, default=0, show_default=True, help="Seed of faults that have a probability.")
 @_option("--faults", metavar="FILE", help="JSON list of fault rules to start with.")
@@ -64,6 +70,13 @@ def _serve(options: dict[str, Any]) -> None:
     from batchpay.sandbox.options import Options
     from batchpay.sandbox.server import serve
 
+    if options["limit"] is not None:
+        from batchpay.sandbox.limits import BadLimit, parse_limit
+
+        try:
+            options["limit"], options["limit_kind"] = parse_limit(options["limit"])
+        except BadLimit as error:
+            raise WrongUse(str(error)) from None
     for name in ("db", "faults"):
         options[name] = Path(options[name]) if options[name] else None
     options["latency_ms"] = options.pop("latency")

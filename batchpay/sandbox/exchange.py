@@ -6,7 +6,6 @@ import hmac
 import json
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +15,7 @@ from waitress.channel import ClientDisconnected  # type: ignore[import-untyped]
 
 from batchpay.sandbox.dialects import DIALECTS, Dialect, Made, Problem, Reply, json_bytes
 from batchpay.sandbox.faults import Fault, FaultRules
+from batchpay.sandbox.limits import Limiter
 from batchpay.sandbox.magic import RETURN_CODES
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.store import Store
@@ -71,37 +71,6 @@ def no_body(exchange: Exchange) -> None:
         raise Refused("fields", Problem("body", "must be empty"))
 
 
-class Limiter:
-    """Counts the requests answered in the last second."""
-
-    def __init__(self, limit: float | None) -> None:
-        self.limit = limit
-        self._lock = threading.Lock()
-        self._answered: deque[float] = deque()
-
-    def wait_s(self) -> float:
-        """Take a place and return 0, or return the seconds until one is free."""
-        if self.limit is None:
-            return 0.0
-        # Below one a second the window is longer, so that it holds one request.
-        window_s = max(1.0, 1.0 / self.limit)
-        with self._lock:
-            now = time.monotonic()
-            while self._answered and now - self._answered[0] >= window_s:
-                self._answered.popleft()
-            if len(self._answered) < self.limit * window_s:
-                self._answered.append(now)
-                return 0.0
-            return window_s - (now - self._answered[0])
-
-    def headers(self) -> dict[str, str]:
-        """What a dialect with limit headers tells."""
-        if self.limit is None:
-            return {}
-        left = max(0, int(self.limit) - len(self._answered))
-        return {"X-RateLimit-Limit": f"{self.limit:g}", "X-RateLimit-Remaining": str(left), "X-RateLimit-Reset": "1"}
-
-
 @dataclass(slots=True)
 class Sandbox:
     """The parts of one running sandbox."""
@@ -117,7 +86,7 @@ class Sandbox:
     def __post_init__(self) -> None:
         self.dialect = DIALECTS[self.options.dialect]
         self.rules = FaultRules(self.options.seed)
-        self.limiter = Limiter(self.options.limit)
+        self.limiter = Limiter(self.options.limit, self.options.limit_kind)
 
     def exchange(self, operation: str, headers: tuple[str, str], request: Request, act: Act) -> Response:
         """Carry out one request of an API; `headers` are the names that its credentials go by."""

@@ -23,6 +23,8 @@ class Options:
     dialect: str = DEFAULT_DIALECT
     limit: float | None = None
     """Requests answered a second; those above are refused with 429. None: no limit."""
+    limit_kind: str = "second"
+    """How they are counted (see limits.py)."""
     latency_ms: float = 0.0
     """Least time from a request's last byte to its answer."""
     seed: int = 0

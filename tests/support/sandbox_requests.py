@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import uuid
 from typing import Any
 
 import requests
@@ -92,3 +94,8 @@ def account_request(url: str, method: str, path: str, body: Any = None) -> reque
 def control(url: str, method: str, path: str, body: Any = None) -> Any:
     """Ask the sandbox itself; the JSON of its answer."""
     return requests.request(method, f"{url}/_sandbox/{path}", json=body, timeout=TIMEOUT_S).json()
+
+
+def payment_bytes() -> bytes:
+    """A payment as it stands on the wire, with an invoice number of its own."""
+    return json.dumps(payment_body(invoiceNumber=uuid.uuid4().hex)).encode()

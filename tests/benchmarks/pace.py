@@ -1,0 +1,95 @@
+"""How a hidden limit is used: every kind in virtual time, five of them in real time over HTTP against the sandbox."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from pathlib import Path
+
+from batchpay.gateway.payments import PaymentsClient
+from batchpay.payment import Pace
+from batchpay.sandbox.options import Options
+from batchpay.sandbox.server import running
+from batchpay.sending.pacing import Throttle
+from batchpay.settings import Credentials, GatewaySettings, Secret
+from tests.benchmarks.results import Results
+from tests.support.pace_world import LIMITERS, World, used_least
+from tests.support.sandbox_requests import payment_bytes
+
+UNTIL_S, SETTLED_S = 300.0, 25.0
+LIMITS = (5, 60, 200)
+KINDS = ("second", "clock", "bucket", "burst", "even")
+REAL_LIMIT = 30
+WORKERS = 8
+
+
+def measure_pace(results: Results, folder: Path, *, quick: bool) -> None:
+    """Make the tables about hidden limits."""
+    seeds = (1,) if quick else (1, 2, 3)
+    rows = [_row(results, kind, limit, seeds) for kind in LIMITERS for limit in LIMITS]
+    results.add_table(
+        "A hidden limit of any kind, 300 s of virtual time",
+        f"Worst of `--rate auto` and 500, `Retry-After: 1` and none, {len(seeds)} seeds; share of the limit used and of "
+        "requests refused after 25 s; refused before, from `--rate 500`.",
+        ("the gateway", "limit a second", "used", "to be used", "refused after", "refused in the first 25 s"), rows,
+    )  # fmt: skip
+    real = [_real(results, kind, 40 if quick else 90) for kind in KINDS]
+    results.add_table(
+        f"A hidden limit of {REAL_LIMIT} a second over HTTP, in real time",
+        f"Against `batchpay sandbox --limit {REAL_LIMIT}:KIND`, `--rate auto`, {WORKERS} workers.",
+        ("kind", "used after 15 s", "refused after 15 s"), real,
+    )  # fmt: skip
+
+
+def _row(results: Results, kind: str, limit: int, seeds: tuple[int, ...]) -> tuple[str, ...]:
+    used, after, before = 2.0, 0.0, 0.0
+    for rate, asked_s, seed in itertools.product((None, 500.0), (1.0, None), seeds):
+        run = World(
+            LIMITERS[kind](limit),
+            lambda clock, sleep, rate=rate: Throttle(rate, clock=clock, sleep=sleep),  # type: ignore[misc]
+            refusal=Pace(retry_after_s=asked_s, refused=True),
+            seed=seed,
+        )
+        run.run(UNTIL_S)
+        used = min(used, run.used(SETTLED_S, UNTIL_S, limit))
+        after = max(after, run.refused(SETTLED_S, UNTIL_S))
+        if rate is not None:
+            before = max(before, run.refused(0, SETTLED_S))
+    least = used_least(kind, limit, UNTIL_S)
+    figures = results.figures
+    figures["pace.used_of_wanted"] = min(used / least, figures.get("pace.used_of_wanted", 2))
+    name = "pace.refused_at_5" if limit == 5 else "pace.refused"
+    figures[name] = max(after, figures.get(name, 0))
+    if limit == 5:
+        figures["pace.refused_at_first"] = max(before, figures.get("pace.refused_at_first", 0))
+    return kind, str(limit), f"{used:.1%}", f"{least:.1%}", f"{after:.2%}", f"{before:.1%}"
+
+
+def _real(results: Results, kind: str, seconds: float) -> tuple[str, ...]:
+    answers: list[tuple[float, bool]] = []
+    with running(Options(port=0, limit=REAL_LIMIT, limit_kind=kind)) as url:
+        client = PaymentsClient(
+            GatewaySettings(base_url=url, api_id="sandbox"), Credentials("sandbox", Secret("sandbox-key"))
+        )
+        throttle, began = Throttle(None), time.monotonic()
+
+        def work() -> None:
+            while time.monotonic() - began < seconds and throttle.acquire():
+                sent_at = time.monotonic()
+                outcome = client.pay(payment_bytes(), lambda: None)
+                throttle.learn(outcome.pace, sent_at)
+                answers.append((sent_at - began, outcome.pace is None or not outcome.pace.refused))
+
+        workers = [threading.Thread(target=work) for _ in range(WORKERS)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        client.close()
+    late = [taken for at, taken in answers if 15 <= at < seconds]
+    used, refused = sum(late) / REAL_LIMIT / (seconds - 15), late.count(False) / len(late)
+    if kind != "even":  # what an even pace can use of that one depends on the machine
+        results.figures["pace.real_used"] = min(used, results.figures.get("pace.real_used", 2))
+    results.figures["pace.real_refused"] = max(refused, results.figures.get("pace.real_refused", 0))
+    return kind, f"{used:.1%}", f"{refused:.2%}"
