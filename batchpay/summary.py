@@ -38,6 +38,8 @@ class Summary:
     notes: list[str] = field(default_factory=list)
     allowed_duplicates: dict[str, Any] = field(default_factory=lambda: {"rows": 0, "amount": "0.00", "list": []})
     """Bills that --allow-duplicates let through: rows, amount, and the first of them with what they repeat."""
+    rate_found: float | None = None
+    """Requests a second that the gateway took, where this call found its limit."""
     seal: str | None = None
     """What maker and checker compare (approval/proposal.py), where a plan or a dry run says what is sent."""
     held_back: Totals = Totals()
@@ -110,6 +112,7 @@ class Summary:
             "stopped": self.stopped,
             "notes": self.notes,
             "allowed_duplicates": self.allowed_duplicates,
+            "rate_found": self.rate_found,
             "seal": self.seal,
             "started_at": instant(self.started_at),
             "finished_at": instant(self.finished_at),
@@ -132,6 +135,8 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         started_at=batch.started_at,
         finished_at=batch.finished_at,
         by_direction=batch.by_direction,
+        rate_found=batch.rate_found,
+        notes=[f"the gateway refused what came faster than {batch.limit_found}"] if batch.limit_found else [],
         **({"allowed_duplicates": allowed} if (allowed := batch.options.get("allowed_duplicates")) else {}),
         held_back=batch.held_back if batch.held_back.rows <= pending.rows else pending,  # some are in doubt since
     )

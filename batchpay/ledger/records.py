@@ -234,6 +234,10 @@ class BatchSummary:
     """Of the pending rows those that the last run did not send because they failed its rules."""
     results: str | None = None
     """Where a run of this process wrote the results; the ledger does not keep it."""
+    rate_found: float | None = None
+    """Requests a second that the gateway took, where a run of this process found its limit."""
+    limit_found: str | None = None
+    """The same in words."""
 
     @property
     def sendable(self) -> Totals:

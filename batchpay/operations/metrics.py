@@ -82,6 +82,11 @@ def _lines(
     yield from _metric(
         "stopped", "Whether the run ended before its work was done.", [(key, int(bool(s.stopped))) for key, s in named]
     )
+    yield from _metric(
+        "gateway_rate_found",
+        "Requests a second that the gateway took, where its limit was met.",
+        [(labels, one.rate_found) for labels, one in named if one.rate_found is not None],
+    )
     yield from _metric("file_exit_code", "Exit code of each file.", [(key, one.exit_code) for key, one in named])
     yield from _metric("exit_code", "Exit code of the whole call.", [("", exit_code)])
     yield from _metric("start_timestamp_seconds", "When the call began.", [("", started_at.timestamp())])

@@ -18,10 +18,13 @@ from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.preflight import Preflight
 from batchpay.ledger.contract import Ledger, Run
+from batchpay.ledger.open import location
 from batchpay.ledger.records import BatchSummary
 from batchpay.operations.logs import is_logging, log
 from batchpay.payment import Actor, State, Totals
 from batchpay.reports.results import write_results
+from batchpay.sending.known_limits import known_limit, remember_limit
+from batchpay.sending.limit_finder import Finding
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
@@ -109,7 +112,7 @@ def run_batch(
         if run.recovered:
             progress.say(f"{run.recovered} rows were being sent when an earlier run ended: they are in doubt")
         log("run started", batch=batch.batch, environment=str(batch.environment), file=batch.file)
-        held_back = HeldBack()
+        held_back, found = HeldBack(), None
         try:
             held_back = find_held_back(ledger, batch.batch, request.fails)
             if (to_send := _to_send(ledger, batch, held_back)).rows:
@@ -119,7 +122,7 @@ def run_batch(
                 ):
                     held_back = find_held_back(ledger, batch.batch, request.fails)
                 sending = True
-                _send_pending(run, settings, credentials, request, held_back, progress)
+                found = _send_pending(run, batch, settings, credentials, request, held_back, progress)
             else:
                 progress.say(f"batch {batch.batch}: nothing is left to send")
             # A signal that came while the last row was under way has stopped nothing of this batch.
@@ -137,6 +140,8 @@ def run_batch(
         except BaseException:
             run.close()
             raise
+        if found is not None:
+            finished = replace(finished, rate_found=round(found.rate, 2), limit_found=str(found))
         _log_end(ledger, finished)
         return _with_results(ledger, finished, request.results)
 
@@ -218,19 +223,27 @@ def _with_results(ledger: Ledger, finished: BatchSummary, path: Path | None) -> 
 
 def _send_pending(
     run: Run,
+    batch: BatchSummary,
     settings: Settings,
     credentials: Credentials,
     request: RunRequest,
     held_back: HeldBack,
     progress: Progress,
-) -> None:
-    """Send under the throttle until nothing is left or the run must stop."""
+) -> Finding | None:
+    """Send under the throttle until nothing is left or the run must stop; gives the gateway's limit, if it was met."""
+    folder, gateway = location(settings.ledger).ledger.parent, f"{batch.environment} {batch.origin}"
     with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, request.owner.sending():
         stop = request.stop
-        throttle = Throttle.from_settings(settings.submit, stop.event)
+        throttle = Throttle.from_settings(settings.submit, stop.event, known_limit(folder, gateway))
         attempts = Attempts(settings.submit, stop.event)
         sender = Sender(run, client.pay, throttle, attempts, settings.submit, stop)
-        sender.send_all(request.limits, lambda tally: progress.update(tally, throttle), held_back)
+        try:
+            sender.send_all(request.limits, lambda tally: progress.update(tally, throttle), held_back)
+        finally:
+            if (found := throttle.finding()) is not None:
+                remember_limit(folder, gateway, found)
+                log("limit found", batch=batch.batch, rate=str(found))
+    return found
 
 
 def _ask_before_sending(

@@ -30,8 +30,8 @@ def measure_pace(results: Results, folder: Path, *, quick: bool) -> None:
     rows = [_row(results, kind, limit, seeds) for kind in LIMITERS for limit in LIMITS]
     results.add_table(
         "A hidden limit of any kind, 300 s of virtual time",
-        f"Worst of `--rate auto` and 500, `Retry-After: 1` and none, {len(seeds)} seeds; share of the limit used and of "
-        "requests refused after 25 s; refused before, from `--rate 500`.",
+        f"Worst of `--rate auto` and 500, `Retry-After: 1` and none, {len(seeds)} seeds: the share of the limit used "
+        "after 25 s, of requests refused after it, and before it from `--rate 500`.",
         ("the gateway", "limit a second", "used", "to be used", "refused after", "refused in the first 25 s"), rows,
     )  # fmt: skip
     real = [_real(results, kind, 40 if quick else 90) for kind in KINDS]

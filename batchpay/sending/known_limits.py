@@ -1,0 +1,52 @@
+"""What earlier runs found out about gateways' limits: where the next run begins, to be found out anew, never a truth.
+
+A small JSON file beside the ledger, by environment and origin. It holds no secret and nothing depends on it: one that
+can't be read is as if it were not there, and one that can't be written costs the next run a few refusals.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from batchpay.errors import BatchpayError
+from batchpay.sending.limit_finder import RATE_LEAST, RATE_MOST, Finding
+from batchpay.writing.atomic import atomic_writer
+
+FILE_NAME = "limits.json"
+_BYTES_MAX = 65_536
+
+
+def known_limit(folder: Path, gateway: str) -> Finding | None:
+    """What an earlier run found for this gateway (environment and origin); None where nothing usable stands there."""
+    found = _read(folder / FILE_NAME).get(gateway)
+    if not isinstance(found, dict):
+        return None
+    rate, window_s = _number(found.get("rate")), _number(found.get("window_s"))
+    if rate is None or not RATE_LEAST <= rate <= RATE_MOST:
+        return None
+    return Finding(rate, window_s if window_s is not None and window_s > 0 else None)
+
+
+def remember_limit(folder: Path, gateway: str, finding: Finding) -> None:
+    """Keep what this run found."""
+    kept = {**_read(folder / FILE_NAME), gateway: {"rate": round(finding.rate, 3), "window_s": finding.window_s}}
+    with contextlib.suppress(OSError, BatchpayError), atomic_writer(folder / FILE_NAME) as file:
+        file.write(json.dumps(kept, indent=1, sort_keys=True).encode())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            value = json.loads(file.read(_BYTES_MAX))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if is_number else None
