@@ -38,6 +38,8 @@ class Header:
     columns: tuple[str, ...]
     carried: tuple[str, ...]
     note_at: int | None
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Ours by the name that the file gives them, where that differs in case, blanks or line breaks."""
     examples: Examples = field(default_factory=Examples)
 
     @property
@@ -54,7 +56,11 @@ class Header:
 def read_header(
     names: Sequence[str], *, required: Iterable[str] = REQUIRED, known: Sequence[str] = COLUMNS, place: str = ""
 ) -> Header:
-    """Sort a header's names; raises FileRefused naming every column that is twice, mistyped or missing."""
+    """Sort a header's names; raises FileRefused naming every column that is twice, mistyped or missing.
+
+    Names that differ from ours only in case, blanks or line breaks are taken for ours.
+    """
+    given, names = names, [canonical_name(name, known) for name in names]
     internal = tuple(_internal_name(name, at, known) for at, name in enumerate(names))
     twice = sorted({name for name in names if name and not name.startswith("_") and names.count(name) > 1})
     if twice:
@@ -68,12 +74,19 @@ def read_header(
     if missing:
         raise FileRefused(f"{place}the header lacks required columns: {_listed(missing)}")
     return Header(
-        names=tuple(names),
+        names=tuple(given),
         internal=internal,
         columns=tuple(name for name in internal if name in known and name is not None),
         carried=tuple(unknown),
         note_at=names.index(NOTE_COLUMN) if NOTE_COLUMN in names else None,
+        renamed={name: ours for name, ours in zip(given, names, strict=True) if name != ours},
     )
+
+
+def canonical_name(name: str, known: Iterable[str] = COLUMNS) -> str:
+    """Give the known column whose name differs only in case, blanks or line breaks; else the name as it is."""
+    folded = "".join(name.split()).lower()
+    return next((ours for ours in known if ours.lower() == folded), name)
 
 
 def near_miss(name: str, known: Iterable[str]) -> str | None:

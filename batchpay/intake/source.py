@@ -19,6 +19,7 @@ from batchpay.intake.parquet import ParquetReader
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.xlsx.reader import XlsxReader
 from batchpay.schemas.columns import COLUMNS, REQUIRED
+from batchpay.text import column_name
 from batchpay.writing.identity import FileIdentity
 
 
@@ -44,6 +45,8 @@ class Source:
     """What the file itself calls them."""
     own_of: dict[str, str]
     """The own column, by its name in a chunk, that a known or carried column comes from (itself without a map)."""
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Ours by the file's own names, where those differ in case, blanks or line breaks."""
     examples: Examples = field(default_factory=Examples)
     """Rows passed over in the latest reading."""
     sheet: str | None = None
@@ -114,6 +117,10 @@ def open_source(
     if mapping is not None:
         notes = (*source.notes, f"columns are mapped by {mapping.name}")
         source = replace(source, notes=notes, column_map=mapping.digest)
+    if source.renamed:
+        told = ", ".join(f"{column_name(name)} as {ours}" for name, ours in source.renamed.items())
+        told = f"columns whose names differ from ours in case or blanks are read: {told}"
+        source = replace(source, notes=(*source.notes, told))
     return replace(source, _chunks=OneContent(source.name, source._chunks))
 
 
@@ -133,6 +140,7 @@ def _open_csv(
         own_header=own.own_header,
         separator=dialect.separator,
         own_of=_own_of(header, own, mapping),
+        renamed=header.renamed,
         examples=own.examples,
         _chunks=_mapped(reader.chunks, mapping, header, own),
         _file=file,
@@ -151,6 +159,7 @@ def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, 
         own_columns=own.own,
         own_header=own.own_header,
         own_of=_own_of(header, own, mapping),
+        renamed=header.renamed,
         examples=own.examples,
         _chunks=_mapped(reader.chunks, mapping, header, own),
         _file=file,
@@ -175,6 +184,7 @@ def _open_xlsx(file: OpenFile, sheet: str | None, mapping: Mapping | None, requi
         own_columns=own.own,
         own_header=own.own_header,
         own_of=_own_of(header, own, mapping),
+        renamed=header.renamed,
         examples=own.examples,
         sheet=reader.sheet,
         notes=reader.notes,

@@ -48,8 +48,8 @@ def test_all_wrong_columns_are_named(tmp_path: Path) -> None:
     """Every missing, doubled or mistyped column is named at once."""
     with pytest.raises(FileRefused, match=r"twice: amount, x$"):
         read_header([*HEADER, "amount", "x", "x"])
-    with pytest.raises(FileRefused, match=r"Amuont \(did you mean amount\?\), gatewayID \(did you mean gatewayId\?\)"):
-        read_header([*HEADER, "Amuont", "gatewayID"])
+    with pytest.raises(FileRefused, match=r"Amuont \(did you mean amount\?\), gateway_Id \(did you mean gatewayId\?\)"):
+        read_header([*HEADER, "Amuont", "gateway_Id"])
     with pytest.raises(FileRefused, match="lacks required columns: gatewayId, achAgreementFlag"):
         read_header(HEADER[1:-1])
     with pytest.raises(FileRefused, match=r"payments.csv: the header lacks"):
@@ -69,7 +69,7 @@ def test_carried_and_ours(tmp_path: Path) -> None:
 
 
 def test_columns_without_a_name(tmp_path: Path) -> None:
-    """Trailing columns without a name are blank, or the row is not a row of this table."""
+    """Trailing columns without a name are blank, or the cell there is named; once it hid the row's other errors."""
     text = (
         csv_text(0).rstrip("\n") + ",,\n" + csv_text(1).split("\n")[1] + ",,\n" + csv_text(1).split("\n")[1] + ",,x\n"
     )
@@ -77,7 +77,7 @@ def test_columns_without_a_name(tmp_path: Path) -> None:
         frame = next(source.chunks())
         assert source.carried == ()
         assert source.own_header == (*HEADER, "", "")
-    assert frame["_ragged"].to_list() == [None, "a cell stands in a column without a name"]
+    assert frame["_stray"].to_list() == [None, "cell 16 of the row stands in a column without a name"]
 
 
 def test_example_rows_are_no_payments(tmp_path: Path) -> None:
@@ -89,3 +89,26 @@ def test_example_rows_are_no_payments(tmp_path: Path) -> None:
             (frame,) = source.chunks()
             assert frame.select("_row", "_line").rows() == [(1, 3)]
             assert source.examples.count == 1
+
+
+def test_names_in_other_letters_and_blanks(tmp_path: Path) -> None:
+    """A name that differs from ours only in case, blanks or line breaks is ours, and the person is told."""
+    text = csv_text(1).replace("amount,", '"Amount ",').replace("achRoutingNumber", '"ACH\nRouting Number"')
+    with open_source(write(tmp_path, text)) as source:
+        frame = next(source.chunks())
+        assert (source.columns, source.carried) == (HEADER, ())
+        assert "Amount " in source.own_header
+        assert source.notes == (
+            "columns whose names differ from ours in case or blanks are read: Amount  as amount, "
+            "ACH\\nRouting Number as achRoutingNumber",
+        )
+    assert frame["amount"].to_list() == ["12.50"]
+    with pytest.raises(FileRefused, match="twice"):
+        read(write(tmp_path, text.replace("\n1001", ",amount\n1001").replace(",1\n", ",1,2.00\n")), HEADER)
+
+
+def test_an_example_is_marked_in_any_letters(tmp_path: Path) -> None:
+    """Example, EXAMPLE and what has blanks around it: typed by people, none of them a payment."""
+    lines = csv_text(3).splitlines()
+    text = "\n".join([f"_note,{lines[0]}", f"Example,{lines[1]}", f" EXAMPLE ,{lines[2]}", f",{lines[3]}"]) + "\n"
+    assert read(write(tmp_path, text), HEADER)["_line"].to_list() == [4]

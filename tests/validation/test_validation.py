@@ -255,6 +255,9 @@ def test_ragged_rows_get_that_alone() -> None:
     verdict = check(TextChunks(rows, extra=["_ragged"]), OPTIONS)
     assert _found(verdict) == [(1, "row.ragged"), (4, "row.ragged")]
     assert [failure.message for failure in verdict.failures] == ["has 44 cells, the header 45", "too long"]
+    stray = [_row(1, amount="x", _stray="cell AB7"), _row(2, _quotation="a mark", amount="x")]
+    verdict = check(TextChunks(stray, extra=["_stray", "_quotation"]), OPTIONS)
+    assert _found(verdict) == [(1, "amount.format"), (1, "row.ragged"), (2, "row.quotation")]
 
 
 def test_house_rules_can_be_switched_off_and_no_others() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from batchpay.errors import FileRefused
 from batchpay.intake.csv.grammar import first_record
+from batchpay.intake.header import canonical_name
 from batchpay.schemas.columns import COLUMNS
 from batchpay.text import column_name
 
@@ -78,7 +79,7 @@ def _choose(name: str, rest: bytes, line: int, candidates: Sequence[str]) -> tup
         except FileRefused as error:
             refusal = error
             continue
-        rank = (sum(known in COLUMNS for known in names), len(names))
+        rank = (sum(canonical_name(own) in COLUMNS for own in names), len(names))
         if best is None or rank > best[0]:
             best = (rank, separator, names, lines)
     if best is None:

@@ -22,7 +22,8 @@ from batchpay.intake.header import EXAMPLE_MARK, UNNAMED, Examples, Header
 from batchpay.intake.one_content import changed_meanwhile
 from batchpay.intake.prefetch import ahead
 from batchpay.intake.streams import OpenFile, in_blocks, recoded, unpacked
-from batchpay.schemas.columns import ROW_MARKS
+from batchpay.schemas.columns import ROW_MARKS, STRAY
+from batchpay.writing.xlsx_parts import column_letters
 
 CHUNK_ROWS = 50_000
 BLOCK_BYTES = (1 << 20, 24 << 20)
@@ -297,11 +298,20 @@ class CsvReader:
 
 
 def finish_chunk(
-    frame: pl.DataFrame, names: dict[str, str | None], marked: str | None, rows_before: int, examples: Examples
+    frame: pl.DataFrame,
+    names: dict[str, str | None],
+    marked: str | None,
+    rows_before: int,
+    examples: Examples,
+    *,
+    first_column: int | None = None,
 ) -> pl.DataFrame:
-    """Drop rows without a cell and example rows, number the rest, name the columns; ours (None) are left out."""
+    """Drop rows without a cell and example rows, number the rest, name the columns; ours (None) are left out.
+
+    `first_column` is the place of the first one in a sheet, from 0; None where the file is not a sheet.
+    """
     if marked is not None:
-        kept = frame.filter(pl.col(marked).ne_missing(EXAMPLE_MARK))
+        kept = frame.filter(pl.col(marked).str.strip_chars().str.to_lowercase().ne_missing(EXAMPLE_MARK))
         examples.add(frame.height - kept.height, first=not rows_before)
         frame = kept
     own = [place for place, name in names.items() if name is not None]
@@ -310,14 +320,14 @@ def finish_chunk(
         marks = [name for name in frame.columns if name in ROW_MARKS or name.startswith("_fault.")]
         unlike_blank = pl.any_horizontal(pl.col([*own, *marks]).is_not_null())
         frame = frame.filter(unlike_blank)
-    unnamed = [place for place in own if str(names[place]).startswith(UNNAMED)]
-    if unnamed and any(frame.get_column(place).null_count() < frame.height for place in unnamed):
-        told: pl.Expr = pl.when(pl.any_horizontal(pl.col(unnamed).is_not_null())).then(
-            pl.lit("a cell stands in a column without a name")
-        )
-        if "_ragged" in frame.columns:
-            told = pl.coalesce("_ragged", told)
-        frame = frame.with_columns(told.alias("_ragged"))
+    unnamed = {place: str(name) for place, name in names.items() if str(name).startswith(UNNAMED)}
+    stray = [
+        pl.when(pl.col(place).is_not_null()).then(_stray_cell(int(name.removeprefix(UNNAMED)) - 1, first_column))
+        for place, name in unnamed.items()
+        if frame.get_column(place).null_count() < frame.height
+    ]
+    if stray:
+        frame = frame.with_columns(pl.coalesce(stray).alias(STRAY))
     extra = [name for name in frame.columns if name not in names and name != "_line"]
     return frame.select(
         pl.int_range(rows_before + 1, rows_before + 1 + pl.len(), dtype=pl.UInt32).alias("_row"),
@@ -325,6 +335,13 @@ def finish_chunk(
         *(pl.col(place).alias(str(names[place])) for place in own),
         *extra,
     )
+
+
+def _stray_cell(at: int, first_column: int | None) -> pl.Expr:
+    """Say where a cell stands that belongs to no column of the header."""
+    if first_column is None:
+        return pl.lit(f"cell {at + 1} of the row stands in a column without a name")
+    return pl.format("cell {}{} stands in a column without a name", pl.lit(column_letters(first_column + at)), "_line")
 
 
 def _lines_with(block: bytes, what: bytes) -> tuple[list[int], list[bytes]]:

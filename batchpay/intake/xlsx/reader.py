@@ -36,6 +36,7 @@ class XlsxReader:
         first = self._begun.first
         self.names = tuple(first["names"])
         self.notes = tuple(first["notes"])
+        self._first_column = first["first_column"]
         self.sheet = str(first["sheet"])
         self._kept: list[bytes] | None = None
 
@@ -74,7 +75,7 @@ class XlsxReader:
                 ours = [name for name in frame.columns if name.startswith(("_fault.", "_suggest."))]
                 frame = frame.drop(name for name in ours if name not in faults)
                 frame = frame.rename({name: faults[name] for name in ours if name in faults})
-                frame = finish_chunk(frame, names, marked, row, header.examples)
+                frame = finish_chunk(frame, names, marked, row, header.examples, first_column=self._first_column)
                 row += frame.height
                 if frame.height:
                     yield frame

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from batchpay.errors import FileRefused
+from batchpay.intake.header import canonical_name
 from batchpay.intake.private_copy import PrivateCopy
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.xlsx import archive
@@ -87,8 +88,8 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
     hidden = sum(row > header_row for row in scan.hidden_rows)
     if hidden:
         notes.append(f"{hidden} hidden row{'s are' if hidden > 1 else ' is'} read as well")
-    yield _line({"names": names, "header_row": header_row, "notes": notes, "sheet": entry.name})
-    targets = [job["renamed"].get(name, name) for name in names]
+    yield _line({"names": names, "first_column": columns_before, "notes": notes, "sheet": entry.name})
+    targets = [job["renamed"].get(name, canonical_name(name)) for name in names]
     yield from _chunks(rows, header_row + 1, ColumnRenderer(targets, scan, columns_before))
 
 
@@ -118,7 +119,7 @@ def _header(rows: Iterator[Row], known: Sequence[str]) -> tuple[int, list[str], 
     for number, cells in enumerate(itertools.islice(rows, HEADER_ROWS_MAX), 1):
         looked.append(cells)
         names = [cell if isinstance(cell, str) else str(cell) for cell in cells]
-        hits = sum(name in wanted for name in names)
+        hits = sum(name in wanted or canonical_name(name) in wanted for name in names)
         if hits >= HEADER_NAMES_ENOUGH:
             return number, names, rows
         if any(names) and (best is None or hits > best[0]):
