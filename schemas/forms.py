@@ -31,8 +31,6 @@ class Form:
     """Matches the whole cell; no bounded repetition of a large class of characters, which makes matching slow."""
     bytes_max: int | None = None
     """The most bytes of a cell, where the pattern alone allows more than the rules do."""
-    punctuation: str | None = ""
-    """All that it may hold beside letters and digits; None is anything."""
 
     @property
     def whole(self) -> str:
@@ -40,18 +38,14 @@ class Form:
         return f"^(?:{self.pattern})$"
 
 
-TEXT = Form(rf"[^\s{FORBIDDEN}](?:[^{FORBIDDEN}]*[^\s{FORBIDDEN}])?", TEXT_BYTES_MAX, None)
-IDENTIFIER = Form(
-    rf"[^\s{FORBIDDEN}{UNSEEN}](?:[^{FORBIDDEN}{UNSEEN}]*[^\s{FORBIDDEN}{UNSEEN}])?", TEXT_BYTES_MAX, None
-)
-_LEADS = "ÂÃÄÅâ"
-"""Letters with which text decoded twice begins: the first bytes of UTF-8 in Windows-1252."""
-_UNCOPIED = rf"{FORBIDDEN}{NO_BREAK_SPACES}{ZERO_WIDTH}{_LEADS}"
-_NAME_END = rf"(?:[^\s{_UNCOPIED}]|[{_LEADS}][A-Za-z])"
-NAME = Form(rf"{_NAME_END}(?:(?:[^{_UNCOPIED}]|[{_LEADS}][A-Za-z])*{_NAME_END})?", TEXT_BYTES_MAX, None)
-"""A text that was not copied from elsewhere, nor decoded twice."""
-MONEY = Form(r"[0-9]{1,8}\.[0-9]{2}", punctuation=".")
-AMOUNT = Form(r"[1-9][0-9]{0,7}\.[0-9]{2}|0\.(?:[1-9][0-9]|0[1-9])", punctuation=".")
+TEXT = Form(rf"[^\s{FORBIDDEN}](?:[^{FORBIDDEN}]*[^\s{FORBIDDEN}])?", TEXT_BYTES_MAX)
+IDENTIFIER = Form(r"[!-~](?:[ -~]*[!-~])?", TEXT_BYTES_MAX)
+"""What can be seen of ASCII: the classes of all that can't be seen elsewhere are slow to look for."""
+_UNCOPIED = rf"{FORBIDDEN}{NO_BREAK_SPACES}{ZERO_WIDTH}ÂÃÄÅ€"
+"""Nothing that was copied; and none of the letters by one of which all text decoded twice is known."""
+NAME = Form(rf"[^\s{_UNCOPIED}](?:[^{_UNCOPIED}]*[^\s{_UNCOPIED}])?", TEXT_BYTES_MAX)
+MONEY = Form(r"[0-9]{1,8}\.[0-9]{2}")
+AMOUNT = Form(r"[1-9][0-9]{0,7}\.[0-9]{2}|0\.(?:[1-9][0-9]|0[1-9])")
 """More than 0.00, and no more than an ACH entry can carry."""
 GATEWAY_ID = Form(r"0{0,2}[1-9][0-9]{0,17}")
 ACCOUNT = Form(r"[1-9][0-9]{3,16}|0[1-9][0-9]{2,15}|00[1-9][0-9]{1,14}|000[1-9][0-9]{0,13}")
@@ -59,18 +53,17 @@ ACCOUNT = Form(r"[1-9][0-9]{3,16}|0[1-9][0-9]{2,15}|00[1-9][0-9]{1,14}|000[1-9][
 ROUTING = Form(r"(?:0(?:[1-9][0-9]|0[1-9])|(?:1[0-2]|2[1-9]|3[0-2]|6[1-9]|7[0-2]|80)[0-9])[0-9]{6}")
 """Nine digits with an assigned prefix that do not begin with three zeros."""
 CHECK_NUMBER = Form(r"[0-9]{1,15}")
-DATE = Form(r"[0-9]{2}/[0-9]{2}/[0-9]{4}", punctuation="/")
+DATE = Form(r"[0-9]{2}/[0-9]{2}/[0-9]{4}")
 NUMBER_OF_PAYMENTS = Form(r"[1-9][0-9]{0,4}")
 PHONE = Form(
     r"1-[0-9]{3}-[0-9]{3}-[0-9]{4}|[0-9]{3}-[0-9]{3}-[0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}"
     r"|[0-9]{3} [0-9]{3} [0-9]{4}|\([0-9]{3}\) [0-9]{3}-[0-9]{4}",
-    punctuation="-. ()",
 )
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _ADDRESS = rf"{_ATOM}(?:\.{_ATOM})*@(?:{_LABEL}\.)+[A-Za-z]{{2,}}"
-EMAILS = Form(rf"{_ADDRESS}(?:;{_ADDRESS})*", 64, ".@;-!#$%&'*+/=?^_`{|}~")
+EMAILS = Form(rf"{_ADDRESS}(?:;{_ADDRESS})*", 64)
 """In so few bytes the part before the `@` can't be too long."""
 
 

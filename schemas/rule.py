@@ -59,6 +59,10 @@ class Rule:
     prerequisites: tuple[Rule, ...] = ()
     """Rules of the same column that must be kept before this one is asked."""
 
+    def __deepcopy__(self, _: object) -> Rule:
+        """Be the same rule in every copy of a schema: pandera copies columns whole."""
+        return self
+
     @property
     def name(self) -> str:
         """The public name, `column.code`."""

@@ -14,7 +14,7 @@ from batchpay.intake.csv.reader import CsvReader, CsvText
 from batchpay.intake.header import Examples, Header, read_header
 from batchpay.intake.kinds import HEAD_BYTES, Kind, kind_of
 from batchpay.intake.object_store import is_url, open_stored
-from batchpay.intake.one_content import OneContent
+from batchpay.intake.one_content import one_content
 from batchpay.intake.parquet import ParquetReader
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.xlsx.reader import XlsxReader
@@ -121,7 +121,7 @@ def open_source(
         told = ", ".join(f"{column_name(name)} as {ours}" for name, ours in source.renamed.items())
         told = f"columns whose names differ from ours in case or blanks are read: {told}"
         source = replace(source, notes=(*source.notes, told))
-    return replace(source, _chunks=OneContent(source.name, source._chunks))
+    return source
 
 
 def _open_csv(
@@ -161,7 +161,7 @@ def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, 
         own_of=_own_of(header, own, mapping),
         renamed=header.renamed,
         examples=own.examples,
-        _chunks=_mapped(reader.chunks, mapping, header, own),
+        _chunks=one_content(file.name, _mapped(reader.chunks, mapping, header, own)),
         _file=file,
     )
 
@@ -188,7 +188,7 @@ def _open_xlsx(file: OpenFile, sheet: str | None, mapping: Mapping | None, requi
         examples=own.examples,
         sheet=reader.sheet,
         notes=reader.notes,
-        _chunks=_mapped(reader.chunks, mapping, header, own),
+        _chunks=one_content(file.name, _mapped(reader.chunks, mapping, header, own)),
         _file=file,
         _end=reader.close,
     )

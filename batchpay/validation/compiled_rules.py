@@ -138,7 +138,7 @@ class RuleBook:
 
     def prove(self, frame: pl.DataFrame) -> Proof:
         """Sort the rows of a chunk, which has all known columns: proven to break no rule for errors, or not."""
-        looks = frame.select(self._looks)
+        looks = _evaluated(frame, self._looks)
         hit = [look for look in looks.iter_columns() if look.any()]
         marks = [frame[name].is_not_null() for name in marks_of(frame)]
         warnings = {
@@ -155,7 +155,7 @@ class RuleBook:
 
     def judge(self, rows: pl.DataFrame) -> Findings:
         """Ask every rule of these rows, which have all known columns."""
-        raw = rows.select(self._fails(index) for index in range(len(self.rules)))
+        raw = _evaluated(rows, [self._fails(index) for index in range(len(self.rules))])
         raw = raw.select(flag for flag in raw.iter_columns() if flag.any())
         marks = marks_of(rows)
         faults = {name.removeprefix(FAULT): rows[name] for name in marks if name not in ROW_MARKS}
@@ -202,6 +202,14 @@ def _has_not_form(cell: pl.Expr, form: Form, kept: Sequence[Rule]) -> pl.Expr:
     if form.bytes_max is not None:
         has &= cell.str.len_bytes() <= form.bytes_max
     return ~has.fill_null(value=not any(rule.code == "required" for rule in kept))
+
+
+def _evaluated(frame: pl.DataFrame, looks: Sequence[pl.Expr]) -> pl.DataFrame:
+    """Evaluate expressions; what several have in common, as a date that was read, once."""
+    return frame.lazy().select(looks).collect(optimizations=_SHARED)
+
+
+_SHARED = pl.QueryOptFlags.none().update(comm_subexpr_elim=True)
 
 
 def marks_of(frame: pl.DataFrame) -> list[str]:

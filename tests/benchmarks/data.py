@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 import polars as pl
@@ -53,7 +54,7 @@ _SEC_CODES = ("PPD", "PPD", None)
 _OFFICE_LAST = tuple(name.replace("'", "’") for name in _LAST)
 _OFFICE_UNITS = ("Suite 4, rear", "Unit 12, East", "2nd floor, left")
 _WARNED_PERCENT = 36
-DIALECTS = {
+DIALECTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "crlf": {"line_terminator": "\r\n"},
     "quoted": {"quote_style": "always"},
@@ -206,7 +207,7 @@ def write(
     else:
         with temporary.open("wb") as file:
             for number, frame in enumerate(blocks(rows, bad_percent, twice=twice, office=office)):
-                frame.write_csv(file, include_header=number == 0, **DIALECTS[dialect])  # type: ignore[arg-type]
+                frame.write_csv(file, include_header=number == 0, **DIALECTS[dialect])
     temporary.replace(path)
 
 

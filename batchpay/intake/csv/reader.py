@@ -11,6 +11,8 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -19,11 +21,14 @@ from batchpay.intake.csv.byte_proof import Octets, has_doubled_marks, marks_at_b
 from batchpay.intake.csv.dialect import BYTE_ORDER_MARK, HEADER_BYTES_MAX, Dialect
 from batchpay.intake.csv.grammar import Lines, OpenQuote, Records
 from batchpay.intake.header import EXAMPLE_MARK, UNNAMED, Examples, Header
-from batchpay.intake.one_content import changed_meanwhile
+from batchpay.intake.one_content import OneContent, changed_meanwhile
 from batchpay.intake.prefetch import ahead
 from batchpay.intake.streams import OpenFile, in_blocks, recoded, unpacked
 from batchpay.schemas.columns import ROW_MARKS, STRAY
 from batchpay.writing.xlsx_parts import column_letters
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as HASH
 
 CHUNK_ROWS = 50_000
 BLOCK_BYTES = (1 << 20, 24 << 20)
@@ -65,6 +70,7 @@ class CsvReader:
     ) -> None:
         self._text = text
         self._name = text.file.name
+        self._content = OneContent(self._name)
         self._header = header
         self._dialect = dialect
         self._separator = dialect.separator
@@ -78,12 +84,14 @@ class CsvReader:
 
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Give the rows in file order; raises FileRefused with the line where the file can't be read."""
-        return ahead(self._chunks())
+        digest = sha256()  # of the bytes: the same bytes are the same cells
+        yield from ahead(self._chunks(digest))
+        self._content.require(digest.digest())
 
-    def _chunks(self) -> Iterator[pl.DataFrame]:
+    def _chunks(self, digest: HASH) -> Iterator[pl.DataFrame]:
         row, line = 0, self._dialect.data_line
         left = b""
-        for block, is_last in self._blocks():
+        for block, is_last in self._blocks(digest):
             block = left + block
             breaks = Octets(block).count(b"\n")
             whole, left = self._split(block, line, breaks, is_last)
@@ -95,13 +103,14 @@ class CsvReader:
                 yield frame
             del frame
 
-    def _blocks(self) -> Iterator[tuple[bytes, bool]]:
+    def _blocks(self, digest: HASH) -> Iterator[tuple[bytes, bool]]:
         """Cut the stream after the header into blocks of whole lines; the flag tells the last one."""
         pieces: list[bytes] = []
         held = 0
         skipped = 0
         finished = True
         for piece in self._text.blocks():
+            digest.update(piece)
             finished = piece.endswith(b"\n") if piece else finished
             if before := self._before_data[skipped : skipped + len(piece)]:
                 if not piece.startswith(before):
