@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.output_schemas import require_schema
+
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 
 
@@ -54,10 +56,11 @@ class Home:
         )
 
     def json(self, *arguments: str) -> dict[str, Any]:
-        """Run a command with --json and give its object."""
+        """Run a command with --json and give its object, which is as docs/schemas/ says."""
         done = self.run(*arguments, "--json")
         assert done.stdout.count("\n") == 1, done.stderr
         value: dict[str, Any] = json.loads(done.stdout)
+        require_schema(arguments, value)
         return value
 
 

@@ -1,0 +1,154 @@
+"""docs/schemas/: one JSON Schema file for the object of each command and one for the log, held against real output.
+
+Acceptance tests hold every object that they read against its schema as well (tests/support/command.py).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from batchpay.cli.commands import COMMANDS, load_command
+from batchpay.cli.context import Context
+from batchpay.cli.main import cli
+from batchpay.operations.logs import FIELDS
+from batchpay.payment import Actor
+from tests.support.command import small_file
+from tests.support.output_schemas import SCHEMAS, log_problems, require_schema, schema_of, validator
+from tests.support.sandbox_requests import control
+
+WITHOUT_OBJECT = {"template", "sandbox", "demo"}
+"""Commands that print an object only where they fail."""
+ACCOUNT = ("--gateway-name=processorC_cc", "--mode=test", "--accept-amex=0", "--active-level2=0", "--active-level3=1")
+Call = Callable[..., Any]
+
+
+def commands_with_object() -> set[str]:
+    """Every command that prints an object with --json, under the name of its schema."""
+    names: set[str] = set()
+    for name in set(COMMANDS) - WITHOUT_OBJECT:
+        command = load_command(name)
+        names |= {f"{name}-{one}" for one in command.commands} if isinstance(command, click.Group) else {name}
+    return names
+
+
+@pytest.fixture
+def call(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
+    """Runs a command in this process with --json: its object, which was held against its schema."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    monkeypatch.chdir(tmp_path)
+    settings = {
+        "HOME": str(tmp_path),
+        "BATCHPAY_LEDGER": str(tmp_path / "state" / "ledger.db"),
+        "BATCHPAY_LEDGER_KEY_FILE": str(tmp_path / "keys" / "ledger.key"),
+        "BATCHPAY_BASE_URL": url,
+        "BATCHPAY_API_ID": "sandbox",
+        "BATCHPAY_RATE": "5000",
+        "BATCHPAY_WORKERS": "1",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments: str) -> Any:
+        monkeypatch.setenv("BATCHPAY_API_KEY", "sandbox-key")
+        done = CliRunner().invoke(cli, [*arguments, "--json"], standalone_mode=False, obj=Context())
+        assert done.exception is None, (arguments, done.exception)
+        value = json.loads(done.stdout)
+        require_schema(arguments, value)
+        seen.add(schema_of(arguments))
+        return value
+
+    seen: set[str] = set()
+    run.seen = seen  # type: ignore[attr-defined]
+    yield run
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def test_every_command_has_a_schema_and_keeps_to_it(
+    call: Call, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A day with every command: sent, declined, in doubt, settled, reported, checked, backed up."""
+    call("ledger", "init")
+    small_file(tmp_path / "a.csv", 3)
+    (tmp_path / "wrong.csv").write_text("nonsense\n")
+    call("validate", "a.csv")
+    assert [set(one) & {"error", "batch"} for one in call("validate", "a.csv", "wrong.csv")["files"]] == [
+        {"batch"}, {"error"},
+    ]  # fmt: skip
+    assert call("submit", "a.csv", "--dry-run", "--plan", "plan.json", "--show-requests", "1")["dry_run"]
+    with monkeypatch.context() as patched:
+        patched.setattr("batchpay.cli.approve.actor", lambda: Actor("ann", "desk"))
+        call("approve", "plan.json", "--yes")
+    control(url, "POST", "faults", [{"fault": "silent", "at": 2}])
+    log = ("--log-json", "--log-file", "run.log")
+    batch = call("submit", "a.csv", *log)["batch"]
+    call("submit", "a.csv", "wrong.csv", *log)
+    call("health", "--inbox", ".", "--expect-every", "26h", "--backup-every", "8d")
+    call("status")
+    call("status", batch)
+    doubts = call("resolve", batch)["rows_in_doubt"]
+    assert doubts
+    (tmp_path / "export.csv").write_text("Transaction ID,Invoice,Amount,Date,Account,Status\nR9,INV-9,9.99,,,Settled\n")
+    call("reconcile", batch, "--against", "export.csv")
+    signed = ("--name", "Ann Clerk", "--reason", "the portal", "--yes")
+    for doubt in doubts:
+        call("resolve", batch, "--row", str(doubt["row"]), "--decision", "send again", *signed)
+    call("resume", batch, *log)
+    call("results", batch, "--results", "again.csv")
+    call("report", batch)
+    call("ledger", "backup", "copy.db")
+    call("ledger", "check")
+    call("ledger", "move-gateway", url, url.replace("127.0.0.1", "localhost"), "--reason", "renamed")
+    call("rules")
+    call("test-connection")
+    call("gateway", "list")
+    call("gateway", "create", *ACCOUNT, "--dry-run")
+    number = str(call("gateway", "create", *ACCOUNT)["gateway_id"])
+    call("gateway", "get", number)
+    call("gateway", "update", number, *ACCOUNT)
+    call("gateway", "default", number, "--yes")
+    call("gateway", "delete", number, "--yes")
+    assert call.seen == commands_with_object()  # type: ignore[attr-defined]
+    lines = (tmp_path / "run.log").read_text().splitlines()
+    assert {"row in doubt", "refused", "registered"} <= {json.loads(line)["event"] for line in lines}
+    assert [problem for line in lines for problem in log_problems(line)] == []
+
+
+def test_each_schema_is_one_of_a_command() -> None:
+    """No schema is missing, and none is left of a command that is gone; each is a schema itself."""
+    names = {path.stem for path in SCHEMAS.glob("*.json")}
+    assert names == commands_with_object() | {"log", "parts"}
+    for name in names:
+        validator(name).check_schema(validator(name).schema)
+    log = json.loads((SCHEMAS / "log.json").read_text("utf-8"))
+    assert set(log["properties"]) == {"time", "level", "event", *FIELDS}
+
+
+def test_a_schema_notices_what_is_not_said(call: Call, tmp_path: Path) -> None:
+    """A key more, a key less and a number for an amount are noticed: the schemas do not let everything through."""
+    small_file(tmp_path / "a.csv", 1)
+    right = call("validate", "a.csv")
+    changes: list[Callable[[dict[str, Any]], object]] = [
+        lambda value: value.update(more=1),
+        lambda value: value.pop("rows"),
+        lambda value: value["amount"].update(total=1.25),
+        lambda value: value["debit"].pop("rows"),
+        lambda value: value.update(exit_code=10),
+    ]
+    for change in changes:
+        wrong = copy.deepcopy(right)
+        change(wrong)
+        with pytest.raises(AssertionError):
+            require_schema(["validate"], wrong)
+    line = '{"time": "2026-11-21T03:00:00.000Z", "level": "info", "event": "registered", "batch": "0123456789ab"}'
+    assert log_problems(line)
+    assert log_problems(line.replace("registered", "account 12")) == []
