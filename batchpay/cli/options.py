@@ -62,7 +62,8 @@ checking_options = declared(
     option("--expect-total", type=Cents(), metavar="AMOUNT", help="Refuse the file unless its amounts add up to this."),
     option("--encoding", metavar="NAME", help="Character encoding of a CSV that is not UTF-8."),
     option("--format", "format_", type=click.Choice(["csv", "parquet", "xlsx"]), help="Kind of the file (for -)."),
-    option("--sheet", metavar="NAME", help="Sheet of a workbook; the first visible one by default."),
+    option("--sheet", metavar="NAME", help="Sheet of a workbook; needed where several hold payments."),
+    option("--include-hidden", is_flag=True, help="Read rows of a workbook that are hidden or filtered out."),
     option("--map", "map_", metavar="FILE", help="A TOML file that renames columns and translates values."),
     option("--max-errors", type=click.IntRange(min=0), default=1000, metavar="N", help="Errors listed with --json."),
 )
@@ -80,6 +81,7 @@ def check_options(options: dict[str, Any]) -> CheckOptions:
         format=options["format_"],
         encoding=options["encoding"],
         sheet=options["sheet"],
+        include_hidden=options["include_hidden"],
         map_file=options["map_"],
         expect_rows=options["expect_rows"],
         expect_cents=options["expect_total"],

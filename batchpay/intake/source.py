@@ -93,6 +93,7 @@ def open_source(
     format: str | None = None,
     encoding: str | None = None,
     sheet: str | None = None,
+    include_hidden: bool = False,
     mapping: Mapping | None = None,
     totals_stated: bool = False,
     required: Iterable[str] = REQUIRED,
@@ -110,7 +111,7 @@ def open_source(
         elif kind is Kind.PARQUET:
             source = _open_parquet(file, mapping, tuple(required))
         else:
-            source = _open_xlsx(file, sheet, mapping, tuple(required))
+            source = _open_xlsx(file, sheet, include_hidden, mapping, tuple(required))
     except BaseException:
         file.close()
         raise
@@ -166,10 +167,12 @@ def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, 
     )
 
 
-def _open_xlsx(file: OpenFile, sheet: str | None, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
+def _open_xlsx(
+    file: OpenFile, sheet: str | None, include_hidden: bool, mapping: Mapping | None, required: tuple[str, ...]
+) -> Source:
     renamed = {} if mapping is None else mapping.columns
     file.keep_copy()  # two libraries read it, each by itself
-    reader = XlsxReader(file, sheet=sheet, known=(*COLUMNS, *renamed), renamed=renamed)
+    reader = XlsxReader(file, sheet=sheet, include_hidden=include_hidden, known=(*COLUMNS, *renamed), renamed=renamed)
     try:
         header, own = _headers(file.name, reader.names, mapping, required)
     except BaseException:

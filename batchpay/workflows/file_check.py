@@ -68,6 +68,7 @@ class FileRequest:
     format: str | None = None
     encoding: str | None = None
     sheet: str | None = None
+    include_hidden: bool = False
     map_file: str | None = None
     expect_rows: int | None = None
     expect_cents: int | None = None
@@ -184,6 +185,7 @@ def check_file(request: FileRequest, around: CheckContext) -> FileCheck:
         format=request.format,
         encoding=request.encoding,
         sheet=request.sheet,
+        include_hidden=request.include_hidden,
         mapping=load_mapping(request.map_file) if request.map_file else None,
         totals_stated=expected.stated,
     )

@@ -30,6 +30,7 @@ class CheckOptions:
     format: str | None = None
     encoding: str | None = None
     sheet: str | None = None
+    include_hidden: bool = False
     map_file: str | None = None
     expect_rows: int | None = None
     expect_cents: int | None = None
@@ -92,6 +93,7 @@ def file_request(path: str, rejects: Path | None, options: CheckOptions, setting
         format=options.format,
         encoding=options.encoding,
         sheet=options.sheet,
+        include_hidden=options.include_hidden,
         map_file=options.map_file,
         expect_rows=options.expect_rows,
         expect_cents=options.expect_cents,

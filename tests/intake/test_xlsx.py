@@ -205,22 +205,26 @@ def test_uncommon_xml(tmp_path: Path, how: str) -> None:
 
 
 def test_title_rows_and_hidden_rows(tmp_path: Path) -> None:
-    """The header is found under a title; hidden rows are read and said; blank trailing rows are no payments."""
+    """The header is found under a title; hidden rows are read if asked for; blank trailing rows are no payments."""
     path = workbook(tmp_path, [["Payments of May"], [], HEADER, ROW, ROW, [], [], ROW])
     book = load_workbook(path)
     sheet: Any = book.active
     sheet.row_dimensions[5].hidden = True
     sheet.cell(500, 3).number_format = "0.00"
     book.save(path)
-    with open_source(path) as source:
-        assert source.notes == ("the header was found in row 3", "1 hidden row is read as well")
+    with pytest.raises(FileRefused, match=r"1 row can't be seen, hidden or filtered out \(the first is row 5\)"):
+        read(path, REQUIRED)
+    with open_source(path, include_hidden=True) as source:
+        assert source.notes == (
+            "the header was found in row 3", "1 row that can't be seen, hidden or filtered out: read as well"
+        )  # fmt: skip
         frame = pl.concat(source.chunks())
     assert frame["_line"].to_list() == [4, 5, 8]
     assert frame["_row"].to_list() == [1, 2, 3]
 
 
 def test_sheets(tmp_path: Path) -> None:
-    """The first visible sheet is read unless one is named."""
+    """The visible sheet with payments is read; where there are several one must be named. Once it was the first."""
     book = Workbook()
     first: Any = book.active
     first.sheet_state = "hidden"
@@ -231,12 +235,16 @@ def test_sheets(tmp_path: Path) -> None:
         sheet.append([amount if column == "amount" else cell for column, cell in VALID.items()])
     path = str(tmp_path / "two.xlsx")
     book.save(path)
-    with open_source(path) as source:
-        assert source.notes == ("sheet 'May' is read, and not the other 2",)
-    assert read(path, REQUIRED)["amount"].to_list() == ["1.00"]
+    with pytest.raises(FileRefused, match="several sheets of payments, 'May', 'June'; say which"):
+        read(path, REQUIRED)
     assert read(path, REQUIRED, sheet="June")["amount"].to_list() == ["2.00"]
     with pytest.raises(FileRefused, match="has no sheet 'Juni', but Sheet, May, June"):
         read(path, sheet="Juni")
+    first.sheet_state, book["May"].sheet_state = "visible", "hidden"
+    book.save(path)
+    with open_source(path) as source:
+        assert source.notes == ("sheet 'June' is read, and not the other 2",)
+    assert read(path, REQUIRED)["amount"].to_list() == ["2.00"]
 
 
 def test_missing_columns(tmp_path: Path) -> None:

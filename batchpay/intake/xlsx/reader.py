@@ -29,9 +29,18 @@ _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from batchpay.intake.xlsx.
 class XlsxReader:
     """The rows of one sheet. It is parsed once: what the first pass gives is kept, compressed, for those after it."""
 
-    def __init__(self, file: OpenFile, *, sheet: str | None, known: Sequence[str], renamed: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        file: OpenFile,
+        *,
+        sheet: str | None,
+        include_hidden: bool,
+        known: Sequence[str],
+        renamed: Mapping[str, str],
+    ) -> None:
         self._file = file
-        self._job = json.dumps({"sheet": sheet, "known": list(known), "renamed": dict(renamed)})
+        job = {"sheet": sheet, "include_hidden": include_hidden, "known": list(known), "renamed": dict(renamed)}
+        self._job = json.dumps(job)
         self._begun: _Run | None = _Run(file, self._job)
         first = self._begun.first
         self.names = tuple(first["names"])

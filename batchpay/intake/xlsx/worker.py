@@ -16,7 +16,7 @@ import json
 import os
 import resource
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -69,13 +69,18 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
     from python_calamine import CalamineError, CalamineWorkbook, PasswordError
 
     workbook_zip = archive.open_archive(file.reader())
-    entry, notes = _choose(archive.list_sheets(workbook_zip), job["sheet"])
     formats = archive.zero_formats(workbook_zip)
-    with ThreadPoolExecutor(1) as helper:
-        opening = helper.submit(CalamineWorkbook.from_filelike, file.reader())
-        # The library may lay out no sheet that was not found to be of a sane size.
-        scan = archive.scan_sheet(workbook_zip, entry.path, formats)
     try:
+        with ThreadPoolExecutor(1) as helper:
+            opening = helper.submit(CalamineWorkbook.from_filelike, file.reader())
+
+            def holds_payments(entry: archive.SheetEntry) -> bool:
+                archive.scan_sheet(workbook_zip, entry.path, {})
+                return _holds_payments(opening.result().get_sheet_by_name(entry.name).iter_rows(), job["known"])
+
+            entry, notes = _choose(archive.list_sheets(workbook_zip), job["sheet"], holds_payments)
+            # The library may lay out no sheet that was not found to be of a sane size.
+            scan = archive.scan_sheet(workbook_zip, entry.path, formats)
         sheet = opening.result().get_sheet_by_name(entry.name)
         rows, columns_before = sheet.iter_rows(), sheet.start[1] if sheet.start else 0
         header_row, names, rows = _header(rows, job["known"])
@@ -85,22 +90,34 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
         raise FileRefused("is a broken XLSX") from None
     if header_row > 1:
         notes.append(f"the header was found in row {header_row}")
-    hidden = sum(row > header_row for row in scan.hidden_rows)
-    if hidden:
-        notes.append(f"{hidden} hidden row{'s are' if hidden > 1 else ' is'} read as well")
+    if hidden := [row for row in scan.hidden_rows if row > header_row]:
+        count = f"{len(hidden)} row{'s' if len(hidden) > 1 else ''}"
+        if not job["include_hidden"]:
+            raise FileRefused(
+                f"sheet {entry.name!r}: {count} can't be seen, hidden or filtered out (the first is row {hidden[0]}); "
+                "show or delete them, or say --include-hidden"
+            )
+        notes.append(f"{count} that can't be seen, hidden or filtered out: read as well")
     yield _line({"names": names, "first_column": columns_before, "notes": notes, "sheet": entry.name})
     targets = [job["renamed"].get(name, canonical_name(name)) for name in names]
     yield from _chunks(rows, header_row + 1, ColumnRenderer(targets, scan, columns_before))
 
 
-def _choose(sheets: Sequence[Any], asked: str | None) -> tuple[Any, list[str]]:
-    """The sheet asked for, else the first visible one, with what should be said about it."""
+def _choose(
+    sheets: Sequence[archive.SheetEntry], asked: str | None, holds_payments: Callable[[archive.SheetEntry], bool]
+) -> tuple[archive.SheetEntry, list[str]]:
+    """The sheet asked for, else the visible one that holds payments, with what should be said about it."""
     if asked is not None:
         found = next((sheet for sheet in sheets if sheet.name == asked), None)
         if found is None:
             raise FileRefused(f"has no sheet {asked!r}, but {', '.join(sheet.name for sheet in sheets)}")
     else:
-        found = next((sheet for sheet in sheets if sheet.state == "visible" and sheet.path), None)
+        visible = [sheet for sheet in sheets if sheet.state == "visible" and sheet.path]
+        chosen = [sheet for sheet in visible if holds_payments(sheet)] if len(visible) > 1 else []
+        if len(chosen) > 1:
+            names = ", ".join(repr(sheet.name) for sheet in chosen)
+            raise FileRefused(f"has several sheets of payments, {names}; say which one is meant by --sheet")
+        found = next(iter(chosen or visible), None)
     if found is None or not found.path:
         raise FileRefused("has no visible sheet with cells")
     others = sum(sheet.state != "veryHidden" for sheet in sheets if sheet is not found)
@@ -108,18 +125,26 @@ def _choose(sheets: Sequence[Any], asked: str | None) -> tuple[Any, list[str]]:
     return found, notes
 
 
+def _holds_payments(rows: Iterable[Row], known: Sequence[str]) -> bool:
+    """Whether a sheet has a payment header."""
+    return any(_known_names(cells, known) >= HEADER_NAMES_ENOUGH for cells in itertools.islice(rows, HEADER_ROWS_MAX))
+
+
+def _known_names(cells: Row, known: Sequence[str]) -> int:
+    return sum(isinstance(cell, str) and (cell in known or canonical_name(cell) in known) for cell in cells)
+
+
 def _header(rows: Iterator[Row], known: Sequence[str]) -> tuple[int, list[str], Iterator[Row]]:
     """Find the header, and give the rows after it.
 
     It is the first row with enough known names, else the one with most, else the first with anything in it.
     """
-    wanted = set(known)
     best: tuple[int, int, list[str]] | None = None
     looked: list[Row] = []
     for number, cells in enumerate(itertools.islice(rows, HEADER_ROWS_MAX), 1):
         looked.append(cells)
         names = [cell if isinstance(cell, str) else str(cell) for cell in cells]
-        hits = sum(name in wanted or canonical_name(name) in wanted for name in names)
+        hits = _known_names(cells, known)
         if hits >= HEADER_NAMES_ENOUGH:
             return number, names, rows
         if any(names) and (best is None or hits > best[0]):
