@@ -36,7 +36,7 @@ def command(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.skipif(not FULL.is_char_device(), reason="this system has no /dev/full")
 def test_a_full_output_raises_nothing() -> None:
     """The first reason is kept, and nothing is tried again."""
     descriptor = os.open(FULL, os.O_WRONLY)
