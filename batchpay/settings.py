@@ -2,7 +2,7 @@
 
 An option beats the environment, the environment beats the file. Every setting is declared once below: its key in the
 file is `table.name`, its environment variable stands beside it. Unknown keys are refused, since a mistyped limit is no
-limit. Keys of the gateway are no settings: `load_credentials` reads them where they are used.
+limit. Keys are not settings: gateway/credentials.py and the ledger read theirs, with `read_secret_file`, when needed.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import MutableMapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from batchpay.errors import CredentialsNotUsable, SettingsNotUsable, did_you_mean
 
-API_KEY_FILE_VARIABLE = "BATCHPAY_API_KEY_FILE"
-API_KEY_VARIABLE = "BATCHPAY_API_KEY"
-
+AUTO = "auto"
+"""The value of submit.rate that finds the pace on the way."""
+RATE_LEAST, RATE_MOST = 0.1, 20_000.0
+"""Bounds of submit.rate, in requests a second."""
 
 _BOOLEAN_WORDS = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
@@ -175,14 +175,6 @@ class Secret:
         raise TypeError("a secret is not written anywhere")
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """What the gateway asks for in its headers."""
-
-    api_id: str
-    api_key: Secret
-
-
 def state_directory() -> Path:
     """Where the ledger lives unless a setting says otherwise (XDG_STATE_HOME)."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "batchpay"
@@ -219,6 +211,19 @@ def check_tables(tables: dict[str, Any], command_options: dict[str, set[str]]) -
                 raise SettingsNotUsable(f"{table}.{name} is not a setting{did_you_mean(name, names)}")
 
 
+def parse_rate(text: str) -> float | None:
+    """Read the setting submit.rate: requests a second, or None for `auto`; raises SettingsNotUsable."""
+    if text.strip().lower() == AUTO:
+        return None
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not RATE_LEAST <= rate <= RATE_MOST:
+        raise SettingsNotUsable(f"submit.rate must be a number from {RATE_LEAST:g} to {RATE_MOST:g}, or {AUTO}")
+    return rate
+
+
 def _load_part(table: str, cls: Any, values: dict[str, Any], environment: dict[str, str]) -> Any:
     hints = get_type_hints(cls)
     chosen: dict[str, Any] = {}
@@ -243,17 +248,7 @@ def _load_part(table: str, cls: Any, values: dict[str, Any], environment: dict[s
 def _convert(key: str, kind: Any, value: Any) -> Any:
     """Turn a TOML or environment value into the setting's type, or refuse it by its key."""
     if kind is bool:
-        words = {
-            "true": True,
-            "1": True,
-            "yes": True,
-            "on": True,
-            "false": False,
-            "0": False,
-            "no": False,
-            "off": False,
-        }
-        value = words.get(value.lower()) if isinstance(value, str) else value
+        value = _BOOLEAN_WORDS.get(value.lower()) if isinstance(value, str) else value
         if isinstance(value, bool):
             return value
         raise SettingsNotUsable(f"{key} must be true or false")
@@ -282,26 +277,6 @@ def _convert(key: str, kind: Any, value: Any) -> Any:
     raise SettingsNotUsable(f"{key} must be a table")
 
 
-def load_credentials(gateway: GatewaySettings, environment: MutableMapping[str, str] | None = None) -> Credentials:
-    """Find the gateway's id and key: a file of mode 0600, else the variable, else the system keyring.
-
-    The variable is taken out of this process's environment once read, so that no child inherits it.
-    """
-    environment = os.environ if environment is None else environment
-    if not gateway.api_id:
-        raise CredentialsNotUsable("gateway.api_id (BATCHPAY_API_ID) is not set")
-    path = environment.get(API_KEY_FILE_VARIABLE)
-    if path:
-        return Credentials(gateway.api_id, _header_safe(read_secret_file(Path(path), API_KEY_FILE_VARIABLE)))
-    text = environment.pop(API_KEY_VARIABLE, "")
-    if text:
-        return Credentials(gateway.api_id, _header_safe(Secret(text.strip())))
-    stored = _from_keyring(gateway.api_id)
-    if stored is None:
-        raise CredentialsNotUsable(f"no key: set {API_KEY_FILE_VARIABLE} to a file of mode 0600, or {API_KEY_VARIABLE}")
-    return Credentials(gateway.api_id, _header_safe(stored))
-
-
 def read_secret_file(path: Path, name: str) -> Secret:
     """Read a secret from a regular file that nobody else may read; raises CredentialsNotUsable."""
     try:
@@ -325,22 +300,3 @@ def _open_to_others(path: Path, status: os.stat_result) -> int:
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     by_systemd = bool(credentials) and status.st_uid == 0 and path.parent == Path(str(credentials))
     return 0o037 if by_systemd else 0o077
-
-
-def _header_safe(secret: Secret) -> Secret:
-    """Refuse a key that can't stand in a header, without showing it."""
-    if not all(33 <= ord(character) <= 126 for character in secret.reveal()):
-        raise CredentialsNotUsable("the key holds characters that can't stand in a header")
-    return secret
-
-
-def _from_keyring(api_id: str) -> Secret | None:
-    try:
-        import keyring
-    except ImportError:
-        return None
-    try:
-        text = keyring.get_password("batchpay", api_id)
-    except Exception:  # a keyring's backends raise anything; its text is not ours to show
-        return None
-    return Secret(text) if text else None

@@ -18,9 +18,10 @@ from batchpay.approval.cash_flow import MONTHS
 from batchpay.cli.commands import COMMANDS, load_command
 from batchpay.cli.main import cli
 from batchpay.errors import EXIT_CODES
+from batchpay.gateway.credentials import API_KEY_FILE_VARIABLE, API_KEY_VARIABLE
 from batchpay.gateway.profile import Profile
 from batchpay.operations.inbox import CONTROL_SUFFIX
-from batchpay.settings import API_KEY_FILE_VARIABLE, API_KEY_VARIABLE, Settings, check_tables, load_settings
+from batchpay.settings import Settings, check_tables, load_settings
 from tests.support.docs_settings import PAGE, written_page
 from tests.support.man_page import manual
 

@@ -12,27 +12,27 @@ from batchpay.cli.paths import Outputs
 from batchpay.cli.process import actor
 from batchpay.cli.validate import preview_json, print_preview
 from batchpay.payment import State
-from batchpay.settings import Settings, load_credentials
+from batchpay.settings import Settings
 from batchpay.text import printable, totals_json
 from batchpay.workflows.requests import file_request
 
 if TYPE_CHECKING:
-    from batchpay.workflows.submit import Preview
+    from batchpay.workflows.check import Preview
 
 
 def dry_run_one(
     context: Context, path: str, settings: Settings, options: dict[str, Any], outputs: Outputs
 ) -> tuple[int, dict[str, Any]]:
-    """Show what a submission of one file would do; gives the exit code and what --json tells."""
-    from batchpay.workflows import submit as flow
+    """Show what a submission of one file would do; gives the exit code and the object of --json."""
+    from batchpay.workflows import check as flow
 
     rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
     plan = str(outputs.claim(options["plan"])) if options["plan"] else None
     request = file_request(path, rejects, check_options(options), settings)
-    decisions, shown = decisions_of(options), options["show_requests"]
-    preview = flow.dry_run(request, settings, actor(), decisions, requests_shown=shown, plan=plan)
+    decisions, most = decisions_of(options), options["show_requests"]
+    preview = flow.dry_run(request, settings, actor(), decisions, requests_max=most, plan=plan)
     if options["preflight"]:
-        flow.ask_gateway(settings, load_credentials(settings.gateway), preview)
+        flow.ask_gateway(settings, preview)
     rows = preview.proposal.to_send.total.rows
     seconds = seconds_at(settings, rows)
     extra = {

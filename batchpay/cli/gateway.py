@@ -206,7 +206,7 @@ def default(context: Context, number: str, yes: bool) -> int:
 @contextmanager
 def _client(context: Context) -> Iterator[AccountsClient]:
     from batchpay.gateway.accounts import AccountsClient
-    from batchpay.settings import load_credentials
+    from batchpay.gateway.credentials import load_credentials
 
     settings = context.settings.gateway
     client = AccountsClient(settings, load_credentials(settings))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,10 +10,8 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Context, Group, option
 from batchpay.cli.process import actor
-from batchpay.errors import LedgerBesideAnother, LedgerNotUsable, WrongUse
+from batchpay.errors import LedgerBesideAnother
 from batchpay.text import printable
-
-_COPY = re.compile(r"ledger-[0-9]{8}T[0-9]{6}Z\.db")
 
 
 @click.group(cls=Group, short_help="Make, check or back up the ledger.")
@@ -39,13 +35,13 @@ def init(context: Context, beside_another: bool, reason: str | None) -> int:
 
     Example: batchpay ledger init
     """
-    from batchpay.ledger import open as door
+    from batchpay.workflows.ledger_care import make_ledger, require_reason
 
     if beside_another:
-        _require_reason("--beside-another", reason)
+        require_reason("--beside-another", reason)
     why = reason if beside_another else None
     try:
-        place = door.create_ledger(context.settings.ledger, str(actor()), why)
+        place, weaknesses = make_ledger(context.settings.ledger, actor(), why)
     except LedgerBesideAnother as error:
         if not output.is_terminal():
             raise LedgerBesideAnother(f"{error} If a second ledger is meant: --beside-another --reason TEXT") from None
@@ -53,8 +49,8 @@ def init(context: Context, beside_another: bool, reason: str | None) -> int:
         why = click.prompt("Why a second ledger is meant (nothing ends here)", default="", show_default=False, err=True)
         if not why.strip():
             raise
-        place = door.create_ledger(context.settings.ledger, str(actor()), why)
-    for weakness in door.weaknesses(context.settings.ledger):
+        place, weaknesses = make_ledger(context.settings.ledger, actor(), why)
+    for weakness in weaknesses:
         output.say(context, f"warning: {weakness}")
     if context.json:
         output.print_json(context, {"ledger": str(place.ledger), "key": str(place.key), "witness": str(place.witness)})
@@ -84,40 +80,29 @@ def check(
 
     Example: batchpay ledger check
     """
-    from batchpay.ledger import open as door
+    from batchpay.workflows.ledger_care import Accept, check_ledger
 
-    settings, who, marked_in_doubt = context.settings.ledger, str(actor()), 0
-    if accept_witness:
-        accepted = door.accept_witness(settings, who, _require_reason("--accept-witness", reason))
-        marked_in_doubt = accepted.marked_in_doubt
-        output.say(context, f"accepted; rows that are in doubt now: {marked_in_doubt}")
-        output.say(context, f"{accepted.lost}; new files wait until somebody says --lost-window-settled")
+    accept = Accept(reason, accept_witness, accept_machine, lost_window_settled)
+    found = check_ledger(context.settings.ledger, accept, actor())
+    if found.accepted is not None:
+        output.say(context, f"accepted; rows that are in doubt now: {found.accepted.marked_in_doubt}")
+        output.say(context, f"{found.accepted.lost}; new files wait until somebody says --lost-window-settled")
     if accept_machine:
-        door.accept_machine(settings, who, _require_reason("--accept-machine", reason))
         output.say(context, "accepted as this machine's own; the other machine must send no more from it")
     if lost_window_settled:
-        door.settle_lost_window(settings, who, _require_reason("--lost-window-settled", reason))
         output.say(context, "settled; new files are registered again")
-    door.bring_up_to_date(settings)
-    with closing(door.open_ledger(settings, read_only=True)) as opened:
-        problems, lost = opened.check(), opened.lost_window()
-    code = 5 if problems else 8 if lost and not accept_witness else 0
     if context.json:
-        document = {"problems": problems, "doubted": marked_in_doubt, "lost": str(lost) if lost else None}
-        output.print_json(context, document | {"exit_code": code})
-    else:
-        for weakness in door.weaknesses(settings):
-            output.say(context, f"warning: {weakness}")
-        waiting = [f"new files wait for a person: {lost}"] if lost else []
-        for line in [*problems, *waiting] or ["the ledger is in order"]:
-            click.echo(printable(line))
-    return code
-
-
-def _require_reason(name: str, reason: str | None) -> str:
-    if not (reason or "").strip():
-        raise WrongUse(f"{name} needs --reason TEXT: it stays in the ledger's history")
-    return str(reason)
+        marked = found.accepted.marked_in_doubt if found.accepted else 0
+        lost = str(found.lost) if found.lost else None
+        document = {"problems": found.problems, "doubted": marked, "lost": lost, "exit_code": found.exit_code}
+        output.print_json(context, document)
+        return found.exit_code
+    for weakness in found.weaknesses:
+        output.say(context, f"warning: {weakness}")
+    waiting = [f"new files wait for a person: {found.lost}"] if found.lost else []
+    for line in [*found.problems, *waiting] or ["the ledger is in order"]:
+        click.echo(printable(line))
+    return found.exit_code
 
 
 @ledger.command(short_help="Write a consistent copy of the ledger.")
@@ -135,22 +120,11 @@ def backup(context: Context, target: Path, keep: int | None) -> int:
 
     Example: batchpay ledger backup /mnt/safe/ledger-2026-07-24.db
     """
-    from batchpay.ledger.open import open_ledger
+    from batchpay.workflows.ledger_care import back_up
 
-    if keep is not None and not target.is_dir():
-        raise WrongUse("--keep goes with a folder: copies elsewhere are nobody's to remove")
-    folder = target if target.is_dir() else None
-    target = folder / f"ledger-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.db" if folder else target
-    with closing(open_ledger(context.settings.ledger, read_only=True)) as opened:
-        opened.backup(target)
-    try:
-        with closing(open_ledger(context.settings.ledger)) as opened:
-            opened.note_backup(str(actor()), target.name)
-    except LedgerNotUsable as error:
-        output.say(context, f"warning: the copy is made, and that it was is not recorded: {error}")
-    if folder is not None and keep is not None:
-        for older in sorted(path for path in folder.iterdir() if _COPY.fullmatch(path.name))[:-keep]:
-            older.unlink()
+    target, problem = back_up(context.settings.ledger, target, keep, datetime.now(UTC), actor())
+    if problem is not None:
+        output.say(context, f"warning: the copy was made, but the ledger could not record it: {problem}")
     if context.json:
         output.print_json(context, {"backup": str(target)})
     else:
@@ -171,9 +145,10 @@ def move_gateway(context: Context, old: str, new: str, reason: str | None) -> in
 
     Example: batchpay ledger move-gateway https://old.example.com https://pay.example.com --reason "their letter of May"
     """
+    from batchpay.workflows.ledger_care import require_reason
     from batchpay.workflows.move_gateway import move_gateway as move
 
-    moved = move(old, new, _require_reason("move-gateway", reason), context.settings, actor())
+    moved = move(old, new, require_reason("move-gateway", reason), context.settings, actor())
     if context.json:
         output.print_json(context, {"moved": moved, "exit_code": 0})
     else:

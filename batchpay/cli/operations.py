@@ -192,17 +192,3 @@ def files_of_inbox(folder: str) -> list[str]:
     from batchpay.operations.inbox import complete_files
 
     return [str(path) for path in complete_files(folder, now_s=time.time())]
-
-
-def archive_finished(path: str, folder: str, summary: Summary) -> None:
-    """Move a file whose rows are all settled or wait for a person, and note it; the payments are made either way."""
-    from batchpay.operations.archive import archive
-
-    if summary.read is None or summary.of(State.PENDING).rows or summary.of(State.SENDING).rows:
-        return
-    try:
-        archived = archive(path, folder, summary.read)
-        left = f"{path} is not archived: what stands there now is not the file that was read"
-        summary.notes.append(f"archived as {archived}" if archived else left)
-    except NotUsable as error:
-        summary.stopped = "; ".join(filter(None, (summary.stopped, str(error))))

@@ -16,6 +16,7 @@ from batchpay.cli.context import Context
 from batchpay.payment import State, Totals
 from batchpay.settings import Settings
 from batchpay.text import money
+from batchpay.workflows.requests import moves_real_money
 
 if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary
@@ -85,8 +86,6 @@ class TerminalProgress(QuietProgress):
 @contextlib.contextmanager
 def progress_for(context: Context, settings: Settings, *, ask: bool) -> Iterator[QuietProgress]:
     """Give the progress that fits: a bar only on a terminal, a question only where a person can answer."""
-    from batchpay.gateway.origin import check_origin
-
     if context.quiet or context.json or not sys.stderr.isatty():
         yield QuietProgress(context)
         return
@@ -96,7 +95,7 @@ def progress_for(context: Context, settings: Settings, *, ask: bool) -> Iterator
     console = Console(stderr=True, no_color=not context.color)
     columns = (BarColumn(_BAR_WIDTH), MofNCompleteColumn(), TextColumn("{task.fields[detail]}"), TimeRemainingColumn())
     bar = Progress(*columns, console=console, transient=True)
-    wants_answer = ask and output.is_terminal() and not check_origin(settings.gateway.base_url).is_loopback
+    wants_answer = ask and output.is_terminal() and moves_real_money(settings)
     try:
         yield TerminalProgress(context, settings, bar, wants_answer)
     finally:

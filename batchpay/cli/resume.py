@@ -12,8 +12,7 @@ from batchpay.cli.context import Command, Context, option
 from batchpay.cli.operations import operation_options, unattended_run
 from batchpay.cli.paths import Outputs, make_folder
 from batchpay.cli.process import CommandLine, actor
-from batchpay.cli.sending import check_gateway, log_targets, send_options, sending_options
-from batchpay.settings import load_credentials
+from batchpay.cli.sending import log_targets, send_options, sending_options
 from batchpay.workflows.requests import run_request, sending_settings
 from batchpay.writing.table import table_format
 
@@ -46,10 +45,8 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     outputs = Outputs(())
     with unattended_run(context, options, outputs) as (account, codes):
         settings = sending_settings(context.settings, send_options(options))
-        check_gateway(settings)
+        request, credentials = run_request(settings, send_options(options), CommandLine())
         log_targets(context, settings)
-        credentials = load_credentials(settings.gateway)
-        request = run_request(settings, credentials, send_options(options), CommandLine())
 
         def output_path(found: BatchSummary) -> Path:
             folder = make_folder(options["out"] or ".")

@@ -12,10 +12,10 @@ from batchpay.cli.context import Command, Context
 
 if TYPE_CHECKING:
     from batchpay.schemas.catalogue import RuleFacts
+    from batchpay.workflows.rules import RuleLine
 
 _SEVERITIES = {"error": "the row is rejected", "warning": "the row goes on"}
 _SOURCES = {"S": "the gateway's interface", "N": "Nacha or the ABA", "H": "a house rule, a setting can switch it off"}
-_EVERY_TEXT = ("characters", "whitespace", "length")
 
 
 @click.command(cls=Command, short_help="Print every rule of a payment row.")
@@ -26,15 +26,14 @@ def rules(context: click.Context, markdown: bool) -> None:
 
     Example: batchpay rules --markdown
     """
-    from batchpay.schemas import catalogue
+    from batchpay.workflows.rules import all_rules, rule_table
 
-    facts, typed = catalogue.rules(), catalogue.typed_cell_rules()
     if context.ensure_object(Context).json:
-        click.echo(json.dumps({"rules": [_plain(fact) for fact in facts + typed]}, ensure_ascii=False, indent=2))
+        click.echo(json.dumps({"rules": [_plain(fact) for fact in all_rules()]}, ensure_ascii=False, indent=2))
     elif markdown:
-        click.echo(_markdown(_table(facts, typed)))
+        click.echo(_markdown([_cells(line) for line in rule_table()]))
     else:
-        click.echo(_text(_table(facts, typed)))
+        click.echo(_text([_cells(line) for line in rule_table()]))
 
 
 def _plain(fact: RuleFacts) -> dict[str, str]:
@@ -48,29 +47,9 @@ def _plain(fact: RuleFacts) -> dict[str, str]:
     }
 
 
-def _table(facts: list[RuleFacts], typed: list[RuleFacts]) -> list[tuple[str, ...]]:
-    """Lines of column, rule, code, severity and source; what holds for every column stands once, at the end."""
-    own = [fact for fact in facts if not _is_for_every_text(fact) and fact.column != "row"]
-    row = [fact for fact in facts if fact.column == "row"]
-    every = {fact.code: fact for fact in facts if _is_for_every_text(fact)}
-    cells = {fact.code: fact for fact in typed}
-    return [
-        *(_line(fact.column, fact) for fact in own),
-        *(_line("every text", every[code]) for code in _EVERY_TEXT),
-        *(_line("the row", fact) for fact in row),
-        *(_line(fact.column if code == "leading_zero" else "a typed cell", fact) for code, fact in cells.items()),
-    ]
-
-
-def _is_for_every_text(fact: RuleFacts) -> bool:
-    from batchpay.schemas.rule import IDENTIFIERS
-
-    stricter = fact.code == "characters" and fact.column in IDENTIFIERS
-    return fact.code in _EVERY_TEXT and fact.source == "H" and fact.severity == "error" and not stricter
-
-
-def _line(column: str, fact: RuleFacts) -> tuple[str, ...]:
-    return column, fact.words, fact.code, fact.severity, fact.source
+def _cells(line: RuleLine) -> tuple[str, ...]:
+    fact = line.fact
+    return line.where, fact.words, fact.code, fact.severity, fact.source
 
 
 def _markdown(table: list[tuple[str, ...]]) -> str:

@@ -11,9 +11,8 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Context, declared, option
 from batchpay.errors import SettingsNotUsable
-from batchpay.sending.pacing import parse_rate
-from batchpay.settings import Settings
-from batchpay.workflows.requests import SendOptions
+from batchpay.settings import Settings, parse_rate
+from batchpay.workflows.requests import SendOptions, targets
 
 
 class Until(click.ParamType[float]):
@@ -83,17 +82,5 @@ def send_options(options: dict[str, Any]) -> SendOptions:
 
 def log_targets(context: Context, settings: Settings) -> None:
     """With -v, say where payments go, how fast, and where they are recorded."""
-    from batchpay.ledger.open import location
-
-    submit = settings.submit
-    output.detail(
-        context, f"gateway {settings.gateway.base_url}, {submit.workers} workers, rate {submit.rate} a second"
-    )
-    output.detail(context, f"ledger {location(settings.ledger).ledger}")
-
-
-def check_gateway(settings: Settings) -> None:
-    """Refuse an origin that money must not be sent to, before anything else is done."""
-    from batchpay.gateway.origin import check_origin
-
-    check_origin(settings.gateway.base_url)
+    for line in targets(settings):
+        output.detail(context, line)

@@ -14,7 +14,6 @@ from batchpay.cli.context import Command, Context, option
 from batchpay.cli.each_file import work_through
 from batchpay.cli.operations import (
     Account,
-    archive_finished,
     files_of_inbox,
     inbox_options,
     operation_options,
@@ -23,13 +22,14 @@ from batchpay.cli.operations import (
 from batchpay.cli.options import check_options, checking_options, decisions_of
 from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder
 from batchpay.cli.process import CommandLine, actor
-from batchpay.cli.sending import check_gateway, log_targets, send_options, sending_options
+from batchpay.cli.sending import log_targets, send_options, sending_options
 from batchpay.errors import BatchpayError
-from batchpay.settings import Credentials, Settings, load_credentials
+from batchpay.settings import Settings
 from batchpay.workflows.requests import file_request, run_request, sending_settings
 from batchpay.writing.table import table_format
 
 if TYPE_CHECKING:
+    from batchpay.gateway.credentials import Credentials
     from batchpay.workflows.run import RunRequest
 
 
@@ -120,12 +120,10 @@ def _submit_all(
     if not paths:
         work_through(context, paths, lambda path: (0, {}), codes, in_doubt=lambda: all_in_doubt(settings))
         return
-    check_gateway(settings)
+    run, credentials = run_request(settings, send_options(options), CommandLine())
     log_targets(context, settings)
-    credentials = load_credentials(settings.gateway)
     if options["archive"]:
         check_folder(make_folder(options["archive"]), Path(options["archive"]))
-    run = run_request(settings, credentials, send_options(options), CommandLine())
     work_through(
         context,
         paths,
@@ -149,8 +147,8 @@ def _submit_one(
 ) -> tuple[int, dict[str, Any]]:
     from batchpay.cli.progress import progress_for
     from batchpay.cli.validate import print_counts
-    from batchpay.gateway.origin import check_origin
     from batchpay.workflows import submit as flow
+    from batchpay.workflows.archive import archive_finished
 
     rejects = outputs.claim(options["rejects"] or beside(path, "rejects", options["out"]))
     results = outputs.claim(options["results"] or beside(path, "results", options["out"]))
@@ -161,11 +159,8 @@ def _submit_one(
         decisions=decisions_of(options),
         plan=options["from_plan"],
     )
-    on_loopback = check_origin(settings.gateway.base_url).is_loopback
     with progress_for(context, settings, ask=not options["yes"]) as progress:
-        summary, verdict = flow.submit(
-            request, submission, settings, credentials, actor(), progress, make_ledger=on_loopback
-        )
+        summary, verdict = flow.submit(request, submission, settings, credentials, actor(), progress)
     account.add(summary)
     output.detail(context, f"{summary.file}: batch {summary.batch}, {summary.seconds:.1f} s")
     if options["archive"]:
@@ -173,5 +168,5 @@ def _submit_one(
     if not context.json:
         output.print_summary(context, summary, sent=True)
         print_counts(verdict)
-    told = {**summary.as_json(), "counts": verdict.counts, "warning_counts": verdict.warning_counts}
-    return summary.exit_code, told
+    document = {**summary.as_json(), "counts": verdict.counts, "warning_counts": verdict.warning_counts}
+    return summary.exit_code, document

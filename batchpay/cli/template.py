@@ -8,7 +8,6 @@ import click
 
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.output import say
-from batchpay.errors import WrongUse
 
 
 @click.command(cls=Command)
@@ -22,9 +21,7 @@ def template(context: click.Context, path: Path, force: bool) -> None:
 
     Example: batchpay template payments.xlsx
     """
-    from batchpay.intake.template import write_blank
+    from batchpay.workflows.template import make_template
 
-    if path.exists() and not force:
-        raise WrongUse(f"{path} is there already; --force writes over it")
-    write_blank(path)
+    make_template(path, replace=force)
     say(context.ensure_object(Context), f"{path} written")

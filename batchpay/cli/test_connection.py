@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context
-from batchpay.cli.sending import check_gateway
 from batchpay.errors import RunStopped
-from batchpay.settings import load_credentials
 from batchpay.text import printable
 
 
@@ -21,12 +17,9 @@ def test_connection(context: Context) -> int:
 
     Example: batchpay test-connection
     """
-    from batchpay.gateway.payments import PaymentsClient
+    from batchpay.workflows.connection import test_gateway
 
-    settings = context.settings
-    check_gateway(settings)
-    with closing(PaymentsClient(settings.gateway, load_credentials(settings.gateway))) as client:
-        report = client.test_connection()
+    report = test_gateway(context.settings.gateway)
     if context.json:
         output.print_json(
             context,

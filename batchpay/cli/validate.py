@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +17,7 @@ from batchpay.workflows.requests import file_request
 
 if TYPE_CHECKING:
     from batchpay.validation.verdict import Failure, Verdict
-    from batchpay.workflows.submit import Preview
+    from batchpay.workflows.check import Preview
 
 _SHOWN_MAX = 20
 
@@ -45,23 +44,16 @@ def validate(context: Context, /, files: tuple[str, ...], **options: Any) -> int
 
 
 def _validate_one(context: Context, path: str, options: dict[str, Any], outputs: Outputs) -> tuple[int, dict[str, Any]]:
-    from batchpay.workflows import submit as flow
+    from batchpay.workflows import check as flow
 
     rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
     report = outputs.claim(options["report"]) if options["report"] else None
     preview = flow.validate(file_request(path, rejects, check_options(options), context.settings), context.settings)
     if report is not None:
-        _write_report(report, preview)
+        preview.write_page(report)
     if not context.json:
         print_preview(context, preview)
     return preview.summary.exit_code, preview_json(preview)
-
-
-def _write_report(path: Path, preview: Preview) -> None:
-    from batchpay.reports.page import write_check_page
-
-    verdict = preview.verdict
-    write_check_page(path, preview.summary, verdict.counts, verdict.failures, verdict.warning_counts, verdict.repairs)
 
 
 def preview_json(preview: Preview) -> dict[str, Any]:

@@ -15,12 +15,13 @@ import tenacity
 
 from batchpay.errors import BatchpayError, CredentialsRefused, GatewayUnreachable, RunStopped
 from batchpay.gateway.channel import Channel, Exchange
+from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.masking import Secrets
 from batchpay.gateway.payments import outcome_without_answer
 from batchpay.gateway.profile import Profile
 from batchpay.gateway.strict_json import parse_object
 from batchpay.payment import Outcome, State
-from batchpay.settings import Credentials, GatewaySettings
+from batchpay.settings import GatewaySettings
 
 Value = TypeVar("Value")
 

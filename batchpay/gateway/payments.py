@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.channel import Channel, Exchange
+from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.masking import Secrets
 from batchpay.gateway.profile import Profile
 from batchpay.gateway.wire import checked_target
 from batchpay.payment import Answer, Outcome, State
-from batchpay.settings import Credentials, GatewaySettings
+from batchpay.settings import GatewaySettings
 
 CONNECTION_PATH = "/v2/api/connection.json"
 

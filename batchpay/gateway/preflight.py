@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from batchpay.errors import CredentialsRefused, GatewayUnreachable
 from batchpay.gateway.accounts import AccountRefused, AccountsClient, account_id
+from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
-from batchpay.settings import Credentials, GatewaySettings
+from batchpay.settings import GatewaySettings
 
 UNKNOWN = "unknown"
 NOT_ECHECK = "not_echeck"

@@ -15,10 +15,10 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
+from batchpay.settings import RATE_LEAST, RATE_MOST
+
 SEEK_RATE = 20.0
 """Where the search begins without a ceiling; doubled every second until the first refusal."""
-RATE_LEAST = 0.1
-RATE_MOST = 20_000.0
 WINDOW_SHARE = 0.98
 """So much of what a gateway took in a second is used, since networks bunch what left evenly."""
 COUNT_LEAST = 10

@@ -16,12 +16,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from batchpay.errors import SettingsNotUsable
 from batchpay.payment import Pace
-from batchpay.sending.limit_finder import RATE_LEAST, RATE_MOST, Finding, LimitFinder
-from batchpay.settings import SubmitSettings
+from batchpay.sending.limit_finder import Finding, LimitFinder
+from batchpay.settings import SubmitSettings, parse_rate
 
-AUTO = "auto"
 CATCH_UP_S = 0.05
 """So much of lost time is made up for."""
 WINDOW_MARGIN = 1.0065
@@ -56,19 +54,6 @@ class ThrottleState:
     """Requests a second allowed now."""
     paused_s: float
     """Seconds until requests go on; 0 when they do."""
-
-
-def parse_rate(text: str) -> float | None:
-    """Read the setting submit.rate: requests a second, or None for `auto`; raises SettingsNotUsable."""
-    if text.strip().lower() == AUTO:
-        return None
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = math.nan
-    if not RATE_LEAST <= rate <= RATE_MOST:
-        raise SettingsNotUsable(f"submit.rate must be a number from {RATE_LEAST:g} to {RATE_MOST:g}, or {AUTO}")
-    return rate
 
 
 class Throttle:

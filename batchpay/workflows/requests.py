@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from batchpay.errors import SettingsNotUsable
 from batchpay.payment import parse_cents
-from batchpay.settings import Credentials, Settings
+from batchpay.settings import Settings
 
 if TYPE_CHECKING:
+    from batchpay.gateway.credentials import Credentials
     from batchpay.workflows.file_check import FileRequest
     from batchpay.workflows.run import ProcessOwner, RunRequest
 
@@ -108,11 +109,37 @@ def sending_settings(settings: Settings, options: SendOptions) -> Settings:
     return dataclasses.replace(settings, submit=dataclasses.replace(settings.submit, **chosen))
 
 
-def run_request(settings: Settings, credentials: Credentials, options: SendOptions, owner: ProcessOwner) -> RunRequest:
-    """Say how far a run may go, and what it asks the gateway first; the results' path comes later."""
+def run_request(settings: Settings, options: SendOptions, owner: ProcessOwner) -> tuple[RunRequest, Credentials]:
+    """Say how far a run may go, what it asks the gateway first, and with which key; the results' path comes later.
+
+    An origin that money must not be sent to is refused before anything else is done.
+    """
+    from batchpay.gateway.credentials import load_credentials
+    from batchpay.gateway.origin import check_origin
     from batchpay.gateway.preflight import Preflight
     from batchpay.sending.limits import Limits
     from batchpay.workflows.run import RunRequest
 
+    check_origin(settings.gateway.base_url)
+    credentials = load_credentials(settings.gateway)
     preflight = None if options.preflight is False else Preflight(settings.gateway, credentials)
-    return RunRequest(None, Limits(rows_max=options.limit, until=options.until), preflight, owner=owner)
+    limits = Limits(rows_max=options.limit, until=options.until)
+    return RunRequest(None, limits, preflight, owner=owner), credentials
+
+
+def targets(settings: Settings) -> list[str]:
+    """Say where payments go, how fast, and where they are recorded; raises SettingsNotUsable."""
+    from batchpay.ledger.open import location
+
+    submit, gateway = settings.submit, settings.gateway
+    return [
+        f"gateway {gateway.base_url}, {submit.workers} workers, rate {submit.rate} requests a second",
+        f"ledger {location(settings.ledger).ledger}",
+    ]
+
+
+def moves_real_money(settings: Settings) -> bool:
+    """Whether the gateway is anything but this machine itself, so that a person is asked before a run."""
+    from batchpay.gateway.origin import check_origin
+
+    return not check_origin(settings.gateway.base_url).is_loopback

@@ -9,12 +9,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from batchpay.errors import WrongUse
+from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor, State
-from batchpay.settings import Credentials, Settings
+from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.workflows.held_back import Fails, above, any_of, start_has_passed
 from batchpay.workflows.requests import max_amount_cents

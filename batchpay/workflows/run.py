@@ -14,6 +14,7 @@ from typing import Protocol
 
 from batchpay.approval.approvals import Policy
 from batchpay.errors import BatchpayError, LedgerNotUsable, RunStopped, SettingsNotUsable
+from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.preflight import Preflight
@@ -29,7 +30,7 @@ from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Sender, Tally
-from batchpay.settings import Credentials, Settings
+from batchpay.settings import Settings
 from batchpay.workflows.held_back import Fails, HeldBack, find_held_back
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.cli.process import CommandLine
+from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, PendingPayment
@@ -30,7 +31,7 @@ from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Sender, Tally
-from batchpay.settings import Credentials, GatewaySettings, LedgerSettings, Secret, Settings, SubmitSettings
+from batchpay.settings import GatewaySettings, LedgerSettings, Secret, Settings, SubmitSettings
 from batchpay.workflows.run import RunRequest, run_batch
 
 CREDENTIALS = Credentials("benchmark", Secret("benchmark-key"))

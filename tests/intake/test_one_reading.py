@@ -18,13 +18,14 @@ import polars as pl
 import pytest
 
 from batchpay.errors import FileRefused
+from batchpay.gateway.credentials import Credentials
 from batchpay.intake import private_copy
 from batchpay.intake.source import Source, open_source
 from batchpay.intake.xlsx import reader
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
 from batchpay.schemas.options import RuleOptions
-from batchpay.settings import Credentials, GatewaySettings, LedgerSettings, Secret, Settings
+from batchpay.settings import GatewaySettings, LedgerSettings, Secret, Settings
 from batchpay.validation.check import all_rows
 from batchpay.workflows import submit as flow
 from batchpay.workflows.file_check import FileRequest
@@ -178,7 +179,7 @@ def test_nothing_is_registered_of_a_file_that_changes(
     request = FileRequest(path, RuleOptions(as_of=date(2026, 1, 1)))
     submission, credentials = flow.SubmitRequest(RunRequest(None)), Credentials("a", Secret("k"))
     with pytest.raises(FileRefused, match="changed while it was being read; nothing was registered"):
-        flow.submit(request, submission, settings, credentials, Actor("a", "b"), _Silent(), make_ledger=True)
+        flow.submit(request, submission, settings, credentials, Actor("a", "b"), _Silent())
     with closing(open_ledger(ledger)) as opened:
         assert opened.registration_count() == 0
 

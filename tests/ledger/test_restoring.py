@@ -20,6 +20,7 @@ from batchpay.errors import (
     WaitingForPerson,
     WrongUse,
 )
+from batchpay.gateway.credentials import Credentials
 from batchpay.ledger import machine
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import accept_machine, accept_witness, create_ledger, open_ledger, settle_lost_window
@@ -28,7 +29,7 @@ from batchpay.ledger.sqlite import opening
 from batchpay.payment import Actor, State, Totals
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.sender import Tally
-from batchpay.settings import Credentials, GatewaySettings, LedgerSettings, Secret, Settings
+from batchpay.settings import GatewaySettings, LedgerSettings, Secret, Settings
 from batchpay.workflows.run import RunRequest, run_batch
 from tests.ledger.batches import ACCEPTED, columns, register, rejected
 from tests.ledger.conftest import LedgerFactory

@@ -12,10 +12,11 @@ import tenacity
 
 from batchpay.errors import CredentialsRefused, GatewayUnreachable, RunStopped
 from batchpay.gateway.accounts import ATTEMPTS_MAX, AccountInDoubt, AccountRefused, AccountsClient, account_id
+from batchpay.gateway.credentials import Credentials
 from batchpay.sandbox.dialects import DIALECTS
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import running
-from batchpay.settings import Credentials, GatewaySettings, Secret
+from batchpay.settings import GatewaySettings, Secret
 from tests.support.openapi import Description
 from tests.support.sandbox_requests import account_node, control
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.payment import Outcome, State
 from batchpay.sandbox.dialects import DIALECTS, Dialect
 from batchpay.sandbox.magic import ENDINGS, RETURN_CODES, Ending
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import running
-from batchpay.settings import Credentials, GatewaySettings, Secret
+from batchpay.settings import GatewaySettings, Secret
 from tests.support.sandbox_requests import control, payment_body, with_cell
 
 EXPECTED = {

@@ -13,8 +13,8 @@ import pytest
 
 from batchpay.errors import SettingsNotUsable
 from batchpay.payment import Pace
-from batchpay.sending.pacing import Throttle, parse_rate
-from batchpay.settings import SubmitSettings
+from batchpay.sending.pacing import Throttle
+from batchpay.settings import SubmitSettings, parse_rate
 from tests.support import pace_world
 from tests.support.pace_world import Bucket, Limiter, SlidingSecond
 

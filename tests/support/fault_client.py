@@ -10,9 +10,10 @@ from typing import Any
 
 import trustme
 
+from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.payment import State
-from batchpay.settings import Credentials, GatewaySettings, Secret
+from batchpay.settings import GatewaySettings, Secret
 from tests.support.fault_server import Fault, FaultServer
 
 ACCOUNT, ROUTING, KEY = "4111222233334444", "123456780", "api-key-canary"

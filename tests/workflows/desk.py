@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from batchpay.gateway.credentials import Credentials
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor, Answer, Outcome, State, Totals
 from batchpay.settings import (
-    Credentials,
     GatewaySettings,
     LedgerSettings,
     LimitsSettings,
@@ -28,11 +28,12 @@ from batchpay.settings import (
 from batchpay.summary import Summary
 from batchpay.workflows import run
 from batchpay.workflows import submit as submitting
+from batchpay.workflows.check import Preview, dry_run
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.requests import CheckOptions, file_request
 from batchpay.workflows.resume import resume
 from batchpay.workflows.run import RunRequest
-from batchpay.workflows.submit import Preview, SubmitRequest
+from batchpay.workflows.submit import SubmitRequest
 
 ANN = Actor("ann", "desk-3")
 ACCEPTED = Outcome(State.ACCEPTED, "success", Answer(200, "1", "Approved"), bytes_sent=900)
@@ -91,14 +92,14 @@ class Desk:
         rejects = path.with_suffix(".rejects.csv")
         asked = file_request(str(path), rejects, CheckOptions(**options), self.settings)
         credentials = Credentials("desk", Secret("desk-key"))
-        summary, _ = submitting.submit(asked, request, self.settings, credentials, ANN, Quiet(), make_ledger=True)
+        summary, _ = submitting.submit(asked, request, self.settings, credentials, ANN, Quiet())
         return summary
 
     def dry_run(self, path: Path, release: str | None = None, **options: Any) -> Preview:
         """Show what a submission would do."""
         asked = file_request(str(path), None, CheckOptions(**options), self.settings)
         decisions = Decisions(release=bool(release), reason=release)
-        return submitting.dry_run(asked, self.settings, ANN, decisions, requests_shown=0, plan=None)
+        return dry_run(asked, self.settings, ANN, decisions, requests_max=0, plan=None)
 
     def resume(self, batch: str | None = None, stale_reason: str | None = None) -> Summary:
         """Go on with a batch."""

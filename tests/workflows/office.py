@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.approval.plan import Plan
+from batchpay.gateway.credentials import Credentials
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
@@ -17,8 +18,9 @@ from batchpay.payment import Actor, Totals
 from batchpay.schemas.options import RuleOptions
 from batchpay.sending.limits import Limits
 from batchpay.sending.sender import Tally
-from batchpay.settings import Credentials, GatewaySettings, Secret, Settings, SubmitSettings
+from batchpay.settings import GatewaySettings, Secret, Settings, SubmitSettings
 from batchpay.summary import Summary
+from batchpay.workflows import check as checking
 from batchpay.workflows import submit as flow
 from batchpay.workflows.approve import PlanView, approve_plan, open_plan
 from batchpay.workflows.decisions import Decisions
@@ -98,9 +100,9 @@ class Office:
         decisions: Decisions = NONE,
         plan: str | None = None,
         **rules: Any,
-    ) -> flow.Preview:
+    ) -> checking.Preview:
         """Look at a file, and prepare a plan where one is named."""
-        return flow.dry_run(self.request(path, **rules), self.settings, by, decisions, requests_shown=0, plan=plan)
+        return checking.dry_run(self.request(path, **rules), self.settings, by, decisions, requests_max=0, plan=plan)
 
     def plan(self, path: str, by: Actor = ANN, name: str = "plan.json", **options: Any) -> str:
         """Prepare a plan; gives its path."""
@@ -122,9 +124,7 @@ class Office:
     ) -> Summary:
         """Send a file, as a schedule does."""
         submission = flow.SubmitRequest(RunRequest(None, Limits(limit)), decisions, plan)
-        summary, _ = flow.submit(
-            self.request(path, **rules), submission, self.settings, CREDENTIALS, CRON, Silent(), make_ledger=False
-        )
+        summary, _ = flow.submit(self.request(path, **rules), submission, self.settings, CREDENTIALS, CRON, Silent())
         return summary
 
     def resume(self, limit: int | None = None) -> Summary:

@@ -1,0 +1,61 @@
+"""The id and key that the gateway asks for: where they are found, and that no text ever shows the key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchpay.errors import CredentialsNotUsable
+from batchpay.settings import GatewaySettings, Secret, read_secret_file
+
+API_KEY_FILE_VARIABLE = "BATCHPAY_API_KEY_FILE"
+API_KEY_VARIABLE = "BATCHPAY_API_KEY"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What the gateway asks for in its headers."""
+
+    api_id: str
+    api_key: Secret
+
+
+def load_credentials(gateway: GatewaySettings, environment: MutableMapping[str, str] | None = None) -> Credentials:
+    """Find the gateway's id and key: a file of mode 0600, else the variable, else the system keyring.
+
+    The variable is taken out of this process's environment once read, so that no child inherits it.
+    """
+    environment = os.environ if environment is None else environment
+    if not gateway.api_id:
+        raise CredentialsNotUsable("gateway.api_id (BATCHPAY_API_ID) is not set")
+    path = environment.get(API_KEY_FILE_VARIABLE)
+    if path:
+        return Credentials(gateway.api_id, _header_safe(read_secret_file(Path(path), API_KEY_FILE_VARIABLE)))
+    text = environment.pop(API_KEY_VARIABLE, "")
+    if text:
+        return Credentials(gateway.api_id, _header_safe(Secret(text.strip())))
+    stored = _from_keyring(gateway.api_id)
+    if stored is None:
+        raise CredentialsNotUsable(f"no key: set {API_KEY_FILE_VARIABLE} to a file of mode 0600, or {API_KEY_VARIABLE}")
+    return Credentials(gateway.api_id, _header_safe(stored))
+
+
+def _header_safe(secret: Secret) -> Secret:
+    """Refuse a key that can't stand in a header, without showing it."""
+    if not all(33 <= ord(character) <= 126 for character in secret.reveal()):
+        raise CredentialsNotUsable("the key holds characters that can't stand in a header")
+    return secret
+
+
+def _from_keyring(api_id: str) -> Secret | None:
+    try:
+        import keyring
+    except ImportError:
+        return None
+    try:
+        text = keyring.get_password("batchpay", api_id)
+    except Exception:  # a keyring's backends raise anything; its text is not ours to show
+        return None
+    return Secret(text) if text else None

@@ -1,0 +1,203 @@
+"""Checking without submitting: what a file holds, and what a submission of it would do. Nothing is recorded.
+
+The two questions that a submission asks in the same words stand here as well: which batch it goes on with, and whether
+there is anything to release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from batchpay.approval.anomalies import CODES, Variance
+from batchpay.approval.cash_flow import Schedule
+from batchpay.approval.plan import Plan
+from batchpay.approval.proposal import Proposal
+from batchpay.approval.sign_off import sign_off_lines
+from batchpay.errors import LedgerMissing, WrongUse
+from batchpay.gateway.credentials import load_credentials
+from batchpay.gateway.origin import check_origin, environment_of
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import BatchSummary
+from batchpay.payment import Actor, Environment, State, Totals
+from batchpay.registration import request_body
+from batchpay.settings import LedgerSettings, Settings
+from batchpay.summary import Summary
+from batchpay.validation.check import valid_rows
+from batchpay.validation.verdict import Verdict
+from batchpay.workflows.decisions import Decisions
+from batchpay.workflows.file_check import CheckContext, FileCheck, FileRequest, check_file
+from batchpay.workflows.move_gateway import note_on_address
+from batchpay.workflows.proposal import propose
+
+_PRINTED_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a file holds and what a submission of it would do."""
+
+    summary: Summary
+    verdict: Verdict
+    proposal: Proposal
+    schedule: Schedule
+    variances: list[Variance] = field(default_factory=list)
+    known: BatchSummary | None = None
+    """The batch that a submission would go on with, or None."""
+    requests: list[str] = field(default_factory=list)
+    releasable: Totals = Totals()
+    """Rows that an earlier submission rejected and that are right now: what a release adds."""
+    unusual: list[str] = field(default_factory=list)
+    """Lines on what the ledger's history finds odd, or that there is nothing; none where nobody wants to look."""
+
+    def page(self) -> list[str]:
+        """The page to sign."""
+        return sign_off_lines(self.proposal, self.schedule, self.verdict.counts, self.summary.seal)
+
+    def write_page(self, path: Path) -> None:
+        """Write the HTML page about the check; raises NotUsable."""
+        from batchpay.reports.page import write_check_page
+
+        found = self.verdict
+        write_check_page(path, self.summary, found.counts, found.failures, found.warning_counts, found.repairs)
+
+
+def validate(request: FileRequest, settings: Settings) -> Preview:
+    """Check a file; offline. Writes the rejects file if one is asked for, and nothing to the ledger.
+
+    The ledger, if there is one, is asked for earlier payments, so that a check finds what a submission would.
+    """
+    environment, days = environment_of(settings.gateway), settings.policy.duplicate_days
+    with _ledger_to_read(settings.ledger) as ledger:
+        history = ledger if settings.policy.variance else None
+        checked = check_file(request, CheckContext(environment, ledger, days, history=history, wants_schedule=True))
+        return _preview(None, request, checked, settings, Decisions())
+
+
+def dry_run(
+    request: FileRequest,
+    settings: Settings,
+    actor: Actor,
+    decisions: Decisions,
+    *,
+    requests_max: int,
+    plan: str | None,
+) -> Preview:
+    """Do all that `submit` does before it registers: nothing is written to the ledger and no socket is opened."""
+    environment = environment_of(settings.gateway)
+    with _ledger_to_read(settings.ledger) as ledger:
+        history = ledger if settings.policy.variance else None
+        around = CheckContext(
+            environment,
+            ledger,
+            settings.policy.duplicate_days,
+            history=history,
+            wants_schedule=True,
+            decisions=decisions,
+        )
+        checked = check_file(request, around)
+        refuse_release_of_nothing(checked, decisions)
+        preview = _preview(ledger, request, checked, settings, decisions)
+        preview.summary.notes += note_on_address(ledger, settings)
+        if ledger is None:
+            preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
+        if plan is not None:
+            if ledger is None:
+                raise LedgerMissing("a plan is bound to a ledger, and there is none yet: batchpay ledger init")
+            Plan.make(preview.proposal, ledger, prepared_by=actor, created_at=datetime.now(UTC)).write(plan)
+    preview.requests.extend(_first_requests(request, settings, checked, requests_max))
+    return preview
+
+
+def ask_gateway(settings: Settings, preview: Preview) -> None:
+    """Ask the gateway about itself and the accounts of a dry run's file; a dry run alone opens no socket."""
+    from batchpay.gateway.preflight import Preflight
+
+    check_origin(settings.gateway.base_url)
+    preflight = Preflight(settings.gateway, load_credentials(settings.gateway))
+    preflight.check_connection()
+    refused = preflight.refused(found.gateway_id for found in preview.schedule.by_gateway())
+    preview.summary.notes += [
+        f"gatewayId {gateway_id} would be rejected: {code}" for gateway_id, code in refused.items()
+    ]
+
+
+def refuse_release_of_nothing(checked: FileCheck, decisions: Decisions) -> None:
+    """Refuse to release rows of a content that nobody has submitted yet: it is another file than the person means."""
+    if decisions.release and checked.known is None:
+        raise WrongUse(f"{checked.source.name}: this content was not submitted yet, so there is nothing to release")
+
+
+def batch_to_go_on_with(
+    ledger: Ledger, digest: bytes, environment: Environment, decisions: Decisions
+) -> BatchSummary | None:
+    """Find the batch that a submission would go on with; None where it would register one.
+
+    One reason pays once more, however often it is run.
+    """
+    known = ledger.find_digest(digest, environment)
+    if known is None or not decisions.again:
+        return known
+    made = ledger.find_digest(digest, environment, decisions.reason)
+    if made is not None:
+        return made
+    unsettled = [state for state in (State.PENDING, State.SENDING, State.IN_DOUBT) if known.by_state[state].rows]
+    if unsettled:
+        states = " and ".join(unsettled).replace("_", " ")
+        raise WrongUse(f"batch {known.batch} still has rows {states}: settle it before paying it again")
+    return None
+
+
+@contextmanager
+def _ledger_to_read(settings: LedgerSettings) -> Iterator[Ledger | None]:
+    """Open the ledger for reading; None where there is none yet."""
+    try:
+        ledger = open_ledger(settings, read_only=True)
+    except LedgerMissing:
+        yield None
+        return
+    with closing(ledger):
+        yield ledger
+
+
+def _preview(
+    ledger: Ledger | None, request: FileRequest, checked: FileCheck, settings: Settings, decisions: Decisions
+) -> Preview:
+    summary = checked.summary(request)
+    batch = (
+        None
+        if ledger is None
+        else batch_to_go_on_with(ledger, checked.digest, environment_of(settings.gateway), decisions)
+    )
+    summary.batch = batch.batch if batch else None
+    summary.environment = environment_of(settings.gateway)
+    proposal, schedule = propose(ledger, request, checked, settings, decisions, batch)
+    summary.seal = proposal.seal(ledger) if ledger else None
+    summary.held_back, summary.released = proposal.to_send.held_back, proposal.to_send.released
+    preview = Preview(summary, checked.verdict, proposal, schedule, checked.variances, batch)
+    return replace(preview, releasable=checked.releasable, unusual=_unusual_lines(checked, settings))
+
+
+def _unusual_lines(checked: FileCheck, settings: Settings) -> list[str]:
+    """Tell what earlier payments make look odd: bills that were paid under another name first, then payees."""
+    others = [found for found in checked.variances if found.code not in CODES]
+    lines = [f"row {found.row}: {found.column}: {found.code}: {found.message}" for found in others[:_PRINTED_MAX]]
+    if len(others) > _PRINTED_MAX:
+        lines.append("and more warnings of that kind: their counts stand above, --json has the first of them")
+    return lines + (checked.anomalies.lines() if settings.policy.variance else [])
+
+
+def _first_requests(request: FileRequest, settings: Settings, checked: FileCheck, count: int) -> list[str]:
+    """Bodies of the first rows that would be sent, masked."""
+    form = request_body.request_form(settings.gateway)
+    bodies: list[str] = []
+    if count:
+        for rows in valid_rows(checked.source, request.rules, checked.verdict):
+            bodies += request_body.show_requests(rows.head(count - len(bodies)), form)
+            if len(bodies) >= count:
+                break
+    return bodies

@@ -1,0 +1,100 @@
+"""Care for the ledger: make it, check it, accept it after a restore or a move, copy it."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from batchpay.errors import LedgerNotUsable, WrongUse
+from batchpay.ledger import open as door
+from batchpay.ledger.records import AcceptedWitness, LedgerPaths, LostWindow
+from batchpay.payment import Actor
+from batchpay.settings import LedgerSettings
+
+_COPY = re.compile(r"ledger-[0-9]{8}T[0-9]{6}Z\.db")
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """What a person accepts before the ledger is checked, by `reason`, which stays in the ledger's history."""
+
+    reason: str | None = None
+    witness: bool = False
+    """A ledger that is older than its witness, or has none."""
+    machine: bool = False
+    """A ledger that was last used on another machine."""
+    lost_window_settled: bool = False
+    """What a restored ledger lost was looked up and is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCheck:
+    """What a check of the whole ledger found."""
+
+    problems: list[str]
+    lost: LostWindow | None
+    """What a restored ledger lost and nobody has settled yet: new files wait for that."""
+    weaknesses: list[str]
+    accepted: AcceptedWitness | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """5 if anything is wrong, 8 if new files wait for a person."""
+        return 5 if self.problems else 8 if self.lost and self.accepted is None else 0
+
+
+def make_ledger(settings: LedgerSettings, actor: Actor, beside_another: str | None) -> tuple[LedgerPaths, list[str]]:
+    """Make a new, empty ledger; gives where its files are, and what weakens it.
+
+    `beside_another` is a person's reason for a second ledger; without it LedgerBesideAnother is raised.
+    """
+    return door.create_ledger(settings, str(actor), beside_another), door.weaknesses(settings)
+
+
+def check_ledger(settings: LedgerSettings, accept: Accept, actor: Actor) -> LedgerCheck:
+    """Accept what a person accepts, bring an older ledger up to date, and check all of it; raises WrongUse."""
+    who, accepted = str(actor), None
+    if accept.witness:
+        accepted = door.accept_witness(settings, who, require_reason("--accept-witness", accept.reason))
+    if accept.machine:
+        door.accept_machine(settings, who, require_reason("--accept-machine", accept.reason))
+    if accept.lost_window_settled:
+        door.settle_lost_window(settings, who, require_reason("--lost-window-settled", accept.reason))
+    door.bring_up_to_date(settings)
+    with closing(door.open_ledger(settings, read_only=True)) as ledger:
+        return LedgerCheck(ledger.check(), ledger.lost_window(), door.weaknesses(settings), accepted)
+
+
+def back_up(
+    settings: LedgerSettings, target: Path, keep: int | None, now: datetime, actor: Actor
+) -> tuple[Path, str | None]:
+    """Write a consistent copy of the ledger; in a folder, named after the time. Raises WrongUse, LedgerNotUsable.
+
+    Gives its path, and what kept the ledger from recording that it was made. `keep` removes older copies in the folder.
+    """
+    folder = target if target.is_dir() else None
+    if keep is not None and folder is None:
+        raise WrongUse("--keep needs a folder as TARGET: nothing is removed elsewhere")
+    target = folder / f"ledger-{now:%Y%m%dT%H%M%SZ}.db" if folder else target
+    with closing(door.open_ledger(settings, read_only=True)) as ledger:
+        ledger.backup(target)
+    problem = None
+    try:
+        with closing(door.open_ledger(settings)) as ledger:
+            ledger.note_backup(str(actor), target.name)
+    except LedgerNotUsable as error:
+        problem = str(error)
+    if folder is not None and keep is not None:
+        for older in sorted(path for path in folder.iterdir() if _COPY.fullmatch(path.name))[:-keep]:
+            older.unlink()
+    return target, problem
+
+
+def require_reason(option: str, reason: str | None) -> str:
+    """Give the reason that an option needs; raises WrongUse."""
+    if not (reason or "").strip():
+        raise WrongUse(f"{option} needs --reason TEXT, which stays in the ledger's history")
+    return str(reason)

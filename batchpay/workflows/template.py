@@ -1,0 +1,15 @@
+"""The template: an empty payment file, which never takes the place of a filled-in one unasked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from batchpay.errors import WrongUse
+from batchpay.intake.template import write_blank
+
+
+def make_template(path: Path, *, replace: bool) -> None:
+    """Write an empty payment file, XLSX or CSV by its ending; raises WrongUse, NotUsable."""
+    if path.exists() and not replace:
+        raise WrongUse(f"{path} already exists; --force replaces it")
+    write_blank(path)
