@@ -7,12 +7,13 @@ import threading
 import time
 from pathlib import Path
 
+from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.payment import Pace
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import running
 from batchpay.sending.pacing import Throttle
-from batchpay.settings import Credentials, GatewaySettings, Secret
+from batchpay.settings import GatewaySettings, Secret
 from tests.benchmarks.results import Results
 from tests.support.pace_world import LIMITERS, World, used_least
 from tests.support.sandbox_requests import payment_bytes
