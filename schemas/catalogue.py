@@ -124,6 +124,12 @@ def typed_cell_rules() -> list[RuleFacts]:
     return facts
 
 
+def suggesting_rules() -> frozenset[str]:
+    """Name the rules that can say what the right value is."""
+    told = {rule.name for rule in rules_of(payment_schema(every_rule_on())) if rule.suggestion is not None}
+    return frozenset(told | {"achRoutingNumber.leading_zero"})
+
+
 def typed_cell_message(column: str, code: str) -> str:
     """Give the words for a typed-cell fault, whatever its code."""
     if code == "format" and column in MONEY:

@@ -139,10 +139,11 @@ def is_above(cell: pl.Expr, other: pl.Expr) -> pl.Expr:
 def cents(cell: pl.Expr) -> pl.Expr:
     """Cents of an amount as Int64, null where it can't be read or has too many digits to count.
 
-    What --normalize repairs counts as it does repaired: a file has the same control totals with and without.
+    What --normalize repairs, or a suggestion corrects, counts as it does then: a file has the same control totals with
+    and without.
     """
     cell = trimmed(cell)
-    return cents_of_money(pl.coalesce(with_decimals(cell), cell))
+    return cents_of_money(pl.coalesce(with_decimals(cell), as_money(cell), cell))
 
 
 def cents_of_money(cell: pl.Expr) -> pl.Expr:

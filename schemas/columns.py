@@ -49,3 +49,5 @@ CASH_FLOW = (
 RAGGED, QUOTATION, STRAY = "_ragged", "_quotation", "_stray"
 ROW_MARKS = (RAGGED, QUOTATION, STRAY)
 """How a reader of files marks a row whose cells are not known (the first two), or which has one outside the table."""
+CORRECTED = "_corrected"
+"""What `--accept-suggestions` changed in a row: `column: old -> new; column: old -> new`."""

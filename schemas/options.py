@@ -14,6 +14,8 @@ class RuleOptions:
     """Today, for the rules that ask."""
     normalize: bool = False
     """Repair what is unambiguous before the rules are asked."""
+    accept_suggestions: frozenset[str] = frozenset()
+    """Rules, as `column.code`, whose suggestions take the place of the cells that break them."""
     warnings_as_errors: bool = False
     allow_duplicates: bool = False
     """The same bill may be paid twice."""

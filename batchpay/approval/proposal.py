@@ -45,6 +45,8 @@ class Proposal:
     to_send: ToSend
     warnings: Mapping[str, int]
     """How often, by `column.code`."""
+    accepted_suggestions: Mapping[str, int]
+    """Cells that were corrected as suggested, by `column.code`."""
     notes: tuple[str, ...]
     rules: Mapping[str, Any]
     """The options that decide what passes, as JSON values; without the day that counts as today."""
@@ -74,6 +76,7 @@ class Proposal:
             "to_send": self.to_send.as_json(),
             "batch_total": totals_json(self.batch_total),
             "warnings": dict(sorted(self.warnings.items())),
+            "accepted_suggestions": dict(sorted(self.accepted_suggestions.items())),
             "notes": list(self.notes),
             "rules": dict(self.rules),
             "again": self.again,
@@ -141,4 +144,6 @@ def _words(value: Any) -> str:
         return f"{value['rows']} rows and {value['amount']}"
     if isinstance(value, bool) or value is None:
         return {True: "on", False: "off", None: "none"}[value]
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
     return str(value)

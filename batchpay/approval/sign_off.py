@@ -46,6 +46,7 @@ def sign_off_lines(
         ),
         *_total_lines(proposal.to_send),
     ]
+    lines += _accepted_lines(proposal.accepted_suggestions)
     lines += _warning_lines(proposal.warnings, proposal.notes)
     lines += _gateway_lines(schedule) + _recurring_lines(schedule) + _day_lines(schedule)
     lines += _reason_lines(counts)
@@ -76,6 +77,7 @@ def plan_lines(plan: Plan) -> list[str]:
         _rule("-"),
         _line("", "rows", "amount"),
         *_shown_totals({name: plan.totals(name) for _, name in _TOTALS}),
+        *_accepted_lines(content["accepted_suggestions"]),
         *_warning_lines(warnings, notes),
         _rule("-"),
         "by gateway account",
@@ -117,6 +119,13 @@ def _decision_lines(again: bool, release: bool, reason: str | None) -> list[str]
     lines = ["PAYS THE SAME CONTENT ONCE MORE (--again)"] if again else []
     lines += ["SENDS ROWS THAT WERE REJECTED EARLIER (--release)"] if release else []
     return lines + (_wrapped("reason", reason) if reason else [])
+
+
+def _accepted_lines(accepted: Mapping[str, int]) -> list[str]:
+    """Cells that are sent otherwise than the file has them, by rule."""
+    ranked = sorted(accepted, key=lambda name: (-accepted[name], name))
+    lines = [_rule("-"), "cells corrected as suggested (--accept-suggestions)"] if ranked else []
+    return lines + [f"{accepted[name]:>11,}  {name}"[:_WIDTH] for name in ranked]
 
 
 def _warning_lines(warnings: Mapping[str, int], notes: Sequence[str]) -> list[str]:

@@ -31,8 +31,8 @@ COMMANDS = {
 
 DECISIONS = frozenset(
     {
-        "accept_machine", "accept_witness", "again", "allow_duplicates", "beside_another", "lost_window_settled",
-        "paid_elsewhere_checked", "reason", "release", "settle", "stale", "yes",
+        "accept_machine", "accept_suggestions", "accept_witness", "again", "allow_duplicates", "beside_another",
+        "lost_window_settled", "paid_elsewhere_checked", "reason", "release", "settle", "stale", "yes",
     }
 )  # fmt: skip
 """Options by which a person decides: they count on the command line alone, never out of a file or the environment."""

@@ -55,6 +55,13 @@ checking_options = declared(
     option("--rejects", metavar="PATH", help="Where the rejects file goes (CSV, Parquet or XLSX by its ending)."),
     option("--as-of", type=Date(), metavar="DATE", help="The day that counts as today (YYYY-MM-DD)."),
     option("--normalize", is_flag=True, help="Repair what is unambiguous: white space, letter case, decimals."),
+    option(
+        "--accept-suggestions",
+        is_flag=False,
+        flag_value="",
+        metavar="[RULES]",
+        help="Correct cells as suggested: all, or of RULES (amount.format,...).",
+    ),
     option("--warnings-as-errors", is_flag=True, help="Reject rows that only have warnings."),
     option("--allow-open-ended", is_flag=True, help="Let recurring payments run until stopped."),
     option("--allow-duplicates", is_flag=True, help="Let equal payments through (submit: with --reason)."),
@@ -75,6 +82,7 @@ def check_options(options: dict[str, Any]) -> CheckOptions:
     return CheckOptions(
         as_of=options["as_of"],
         normalize=options["normalize"],
+        accept_suggestions=options["accept_suggestions"],
         warnings_as_errors=options["warnings_as_errors"],
         allow_duplicates=options["allow_duplicates"],
         allow_open_ended=options["allow_open_ended"],

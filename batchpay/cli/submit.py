@@ -169,4 +169,5 @@ def _submit_one(
         output.print_summary(context, summary, sent=True)
         print_counts(verdict)
     document = {**summary.as_json(), "counts": verdict.counts, "warning_counts": verdict.warning_counts}
+    document["accepted_suggestions"] = verdict.accepted
     return summary.exit_code, document

@@ -67,6 +67,7 @@ def preview_json(preview: Preview) -> dict[str, Any]:
         "warning_counts": verdict.warning_counts,
         "variances": [dataclasses.asdict(found) for found in preview.variances],
         "repairs": verdict.repairs,
+        "accepted_suggestions": verdict.accepted,
         "to_send": preview.proposal.to_send.as_json(),
         "gateways": [
             {
@@ -100,6 +101,7 @@ def print_counts(verdict: Verdict) -> None:
         ("errors", verdict.counts),
         ("warnings", verdict.warning_counts),
         ("repaired", verdict.repairs),
+        ("corrected as suggested", verdict.accepted),
     ):
         if counts:
             click.echo(f"  {title}:")

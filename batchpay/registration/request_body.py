@@ -20,7 +20,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import Lookup, PackedTexts, PaymentColumns
 from batchpay.payment import Totals
 from batchpay.schemas import checks, identity
-from batchpay.schemas.columns import ACH, BILLING, COLUMNS, PAYMENT_ID, RECURRING, SHIPPING, TOP
+from batchpay.schemas.columns import ACH, BILLING, COLUMNS, CORRECTED, PAYMENT_ID, RECURRING, SHIPPING, TOP
 from batchpay.settings import GatewaySettings
 
 _FIELD_END = "\x1f"
@@ -171,7 +171,8 @@ def payment_columns(
 
 def _payment_columns(ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str], form: RequestForm) -> PaymentColumns:
     fingerprints, payment_ids = _identity_digests(ledger, identity.identities(frame))
-    escaped = _escape(_stamp_invoices(frame, form), (*COLUMNS, *carried))
+    noted = [CORRECTED] if CORRECTED in frame.columns else []
+    escaped = _escape(_stamp_invoices(frame, form), (*COLUMNS, *noted, *carried))
     texts = escaped.select(body=_body(escaped, form), details=_details(escaped, carried))
     payees, accounts = _payee_digests(ledger, frame)
     return PaymentColumns(
@@ -250,6 +251,8 @@ def _details(frame: pl.DataFrame, carried: Sequence[str]) -> pl.Expr:
     """JSON object of what results and reports show of a row."""
     members = [*_texts(frame, _SHOWN), _Member(('"name":"', pl.col("achNameOnCheck"), '"'), always=True)]
     members.append(_Member(('"account":"', _masked(pl.col("achAccountNumber")), '"'), always=True))
+    if CORRECTED in frame.columns:
+        members.append(_Member(('"accepted_suggestions":"', pl.col(CORRECTED), '"'), always=False))
     if carried:
         cells = [pl.format('"{}"', pl.col(name)).fill_null("null") for name in carried]
         members.append(_Member(('"carried":[', pl.concat_str(cells, separator=","), "]"), always=True))

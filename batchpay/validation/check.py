@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Protocol
 
 import polars as pl
@@ -30,6 +31,7 @@ from batchpay.validation.compiled_rules import (
     marks_of,
     rule_book,
 )
+from batchpay.validation.corrections import correct
 from batchpay.validation.duplicates import Uniqueness
 from batchpay.validation.late_failures import Late, LateRows, late_in_file
 from batchpay.validation.verdict import Verdict
@@ -106,7 +108,7 @@ class Check:
             if not is_late.any():
                 continue
             as_read = chunk.filter(is_late)
-            frame, _ = prepared(as_read, self._options)
+            frame = prepared(as_read, self._options).rows
             findings = self._findings(frame)
             passed = ~findings.broken(errors=True)
             hits = late_rows.hits(frame["_row"])
@@ -119,15 +121,16 @@ class Check:
         for chunk in filter(len, self._source.chunks()):
             assert chunk["_row"].first() == self._rows + 1, "rows are numbered without a gap"
             self._rows += chunk.height
-            frame, repairs = prepared(chunk, self._options)
+            made = prepared(chunk, self._options)
+            frame = made.rows
             proof = self._book.prove(frame)
             if not proof.unproven.any():
-                yield self._proven(frame, proof.warnings, repairs)
+                yield self._proven(made, frame, proof.warnings)
                 continue
             odd = chunk.filter(proof.unproven)
             proven = ~proof.unproven
             frame = frame.select(_PROVEN_COLUMNS).filter(proven)
-            yield self._proven(frame, [hit.only(proven) for hit in proof.warnings], repairs)
+            yield self._proven(made, frame, [hit.only(proven) for hit in proof.warnings])
             waiting_rows += odd.height
             if waiting_rows < _JUDGED_AT_ONCE:
                 waiting.append(_packed(odd))
@@ -137,14 +140,14 @@ class Check:
         if waiting:
             yield self._judged(pl.concat(map(_unpacked, waiting), how="diagonal"))
 
-    def _proven(self, frame: pl.DataFrame, warnings: Sequence[Hit], repairs: Mapping[str, int]) -> ChunkResult:
+    def _proven(self, made: Prepared, frame: pl.DataFrame, warnings: Sequence[Hit]) -> ChunkResult:
         cents_of = checks.cents_of_plain if self._book.forms["amount"] == AMOUNT else checks.cents
         cents = frame.select(_cents=cents_of(pl.col("amount"))).to_series()
         passed = constant_mask(frame.height, value=True)
-        return ChunkResult(Findings(frame, warnings), passed, cents, repairs=repairs)
+        return ChunkResult(Findings(frame, warnings), passed, cents, repairs=made.repairs, accepted=made.accepted)
 
     def _judged(self, chunk: pl.DataFrame) -> ChunkResult:
-        frame, _ = prepared(chunk, self._options)
+        frame = prepared(chunk, self._options).rows
         findings = self._book.judge(frame)
         return ChunkResult(findings, ~findings.broken(errors=True), _careful_cents(frame), chunk)
 
@@ -171,7 +174,7 @@ class Check:
 def all_rows(source: ChunkSource, options: RuleOptions) -> Iterator[pl.DataFrame]:
     """Read the file as the rules see it: `_row`, `_line`, all known columns, repaired if asked, the carried ones."""
     for chunk in source.chunks():
-        frame = without_marks(prepared(chunk, options)[0])
+        frame = without_marks(prepared(chunk, options).rows)
         del chunk
         yield from frame.iter_slices(_ROWS_AT_ONCE)
         del frame
@@ -185,14 +188,33 @@ def valid_rows(source: ChunkSource, options: RuleOptions, verdict: Verdict) -> I
             yield passed
 
 
-def prepared(chunk: pl.DataFrame, options: RuleOptions) -> tuple[pl.DataFrame, dict[str, int]]:
-    """Give a chunk all known columns, in their order, and repair it if asked."""
-    repairs: dict[str, int] = {}
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A chunk as the rules see it."""
+
+    rows: pl.DataFrame
+    """With all known columns, in their order."""
+    repairs: Mapping[str, int]
+    """Cells that were repaired, by column."""
+    accepted: Mapping[str, int]
+    """Cells that became what was suggested, by rule."""
+
+
+def prepared(chunk: pl.DataFrame, options: RuleOptions) -> Prepared:
+    """Give a chunk all known columns, repair it if asked, and correct what is certain if asked."""
+    as_read = frame = _with_all_columns(chunk)
+    repairs, accepted = dict[str, int](), dict[str, int]()
     if options.normalize:
-        chunk, repairs = normalize(chunk)
+        frame, repairs = normalize(frame)
+    if options.accept_suggestions:
+        frame, accepted = correct(as_read, frame, rule_book(options), options.accept_suggestions)
+    return Prepared(frame, repairs, accepted)
+
+
+def _with_all_columns(chunk: pl.DataFrame) -> pl.DataFrame:
     known = [pl.col(name) if name in chunk.columns else pl.lit(None, pl.String).alias(name) for name in COLUMNS]
     others = [name for name in chunk.columns if name not in COLUMNS and name not in ("_row", "_line")]
-    return chunk.select("_row", "_line", *known, *others), repairs
+    return chunk.select("_row", "_line", *known, *others)
 
 
 def _careful_cents(frame: pl.DataFrame) -> pl.Series:

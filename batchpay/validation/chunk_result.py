@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from batchpay.schemas.columns import ROW_MARKS
+from batchpay.schemas.columns import CORRECTED, ROW_MARKS
 from batchpay.validation.compiled_rules import (
     FAULT,
     SUGGEST,
@@ -34,6 +34,8 @@ class ChunkResult:
     """The rows before any repair; None where none of them can have failed."""
     repairs: Mapping[str, int] = field(default_factory=dict)
     """Cells that were repaired, by column."""
+    accepted: Mapping[str, int] = field(default_factory=dict)
+    """Cells that became what was suggested, by rule."""
     late: Sequence[Hit] = ()
     """What the rows break for what stands elsewhere; among the findings, too."""
 
@@ -43,14 +45,17 @@ class ChunkResult:
         return without_marks(self.findings.rows)
 
     def rejects(self) -> pl.DataFrame:
-        """Give the rows that failed, as read, with `_errors`, `_warnings` and `_suggestions`."""
+        """Give the rows that failed, as read, with `_errors`, `_warnings` and `_suggestions`.
+
+        A suggestion that was accepted stands there as `column: old -> new`.
+        """
         assert self.as_read is not None, "a row that fails is there as it was read"
         failed = self.findings.broken(errors=True)
         findings = self.findings.only(failed)
         return without_marks(self.as_read.filter(failed)).with_columns(
             messages(findings, errors=True).alias("_errors"),
             messages(findings, errors=False).alias("_warnings"),
-            suggestions(findings).alias("_suggestions"),
+            _with_accepted(findings).alias("_suggestions"),
         )
 
     def rejected(self) -> pl.DataFrame:
@@ -60,6 +65,15 @@ class ChunkResult:
         return findings.rows.select("_row", "_line").with_columns(
             self.cents.filter(failed).fill_null(0).alias("_cents"), reasons(findings).alias("_reasons")
         )
+
+
+def _with_accepted(findings: Findings) -> pl.Series:
+    told = suggestions(findings)
+    if CORRECTED not in findings.rows.columns:
+        return told
+    both = pl.concat_str(pl.col(CORRECTED), pl.lit(told), separator="; ", ignore_nulls=True)
+    text = findings.rows.select(both).to_series()
+    return text.set(text == "", None)
 
 
 def without_marks(frame: pl.DataFrame) -> pl.DataFrame:

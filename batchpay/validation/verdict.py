@@ -51,6 +51,8 @@ class Verdict:
     """The first warnings, in row order."""
     repairs: dict[str, int] = field(default_factory=dict)
     """Cells that `--normalize` changed, by column."""
+    accepted: dict[str, int] = field(default_factory=dict)
+    """Cells that `--accept-suggestions` changed, by rule."""
     passed: pl.Series = field(default_factory=lambda: pl.Series("passed", dtype=pl.Boolean))
     """One bit a row: whether it passed; there once the file was read."""
     failures_max: int = FAILURES_MAX
@@ -69,6 +71,7 @@ class Verdict:
         """Count in rows as they were read."""
         cents, findings = result.cents, result.findings
         _add(self.repairs, result.repairs)
+        _add(self.accepted, result.accepted)
         self.unreadable_amounts += cents.null_count()
         self.warned_rows += int(findings.broken(errors=False).sum())
         for hit in findings.hits:

@@ -50,6 +50,7 @@ def propose(
         unreadable_amounts=checked.verdict.unreadable_amounts,
         to_send=to_send,
         warnings=dict(checked.verdict.warning_counts),
+        accepted_suggestions=dict(checked.verdict.accepted),
         notes=tuple(summary.notes),
         rules=rules_json(request.rules),
         again=decisions.again,

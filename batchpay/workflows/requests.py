@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchpay.errors import SettingsNotUsable
+from batchpay.errors import SettingsNotUsable, WrongUse
 from batchpay.payment import parse_cents
 from batchpay.settings import Settings
 
@@ -25,6 +25,8 @@ class CheckOptions:
     as_of: datetime.date | None = None
     """The day that counts as today; today where it is None."""
     normalize: bool = False
+    accept_suggestions: str | None = None
+    """Rules whose suggestions are accepted, `column.code,column.code`; "" are all, None is none."""
     warnings_as_errors: bool = False
     allow_duplicates: bool = False
     allow_open_ended: bool = False
@@ -64,7 +66,7 @@ def max_amount_cents(settings: Settings) -> int | None:
 
 
 def file_request(path: str, rejects: Path | None, options: CheckOptions, settings: Settings) -> FileRequest:
-    """Say how a file is read and what its rows are checked against; raises SettingsNotUsable."""
+    """Say how a file is read and what its rows are checked against; raises SettingsNotUsable, WrongUse."""
     from batchpay.schemas.catalogue import check_rules_off
     from batchpay.schemas.options import RuleOptions
     from batchpay.workflows.file_check import FileRequest
@@ -72,6 +74,7 @@ def file_request(path: str, rejects: Path | None, options: CheckOptions, setting
     rules = RuleOptions(
         as_of=options.as_of or datetime.datetime.now().astimezone().date(),
         normalize=options.normalize,
+        accept_suggestions=_accepted_rules(options.accept_suggestions),
         warnings_as_errors=options.warnings_as_errors,
         allow_duplicates=options.allow_duplicates,
         allow_open_ended=options.allow_open_ended,
@@ -100,6 +103,22 @@ def file_request(path: str, rejects: Path | None, options: CheckOptions, setting
         expect_cents=options.expect_cents,
         max_errors=options.max_errors,
     )
+
+
+def _accepted_rules(names: str | None) -> frozenset[str]:
+    """Name the rules whose suggestions are accepted; raises WrongUse where one makes none."""
+    from batchpay.schemas.catalogue import suggesting_rules
+
+    if names is None:
+        return frozenset()
+    accepted = {name for part in names.split(",") if (name := part.strip())}
+    unknown = sorted(accepted - suggesting_rules())
+    if unknown:
+        raise WrongUse(
+            f"--accept-suggestions: no rule with suggestions is called {', '.join(unknown)}. Name rules like "
+            "amount.format,billingPhone.phone, or for all of them write the option behind the files, without a value"
+        )
+    return frozenset(accepted) or suggesting_rules()
 
 
 def sending_settings(settings: Settings, options: SendOptions) -> Settings:

@@ -188,6 +188,7 @@ def _write_batch(
         rows=checked.verdict.rows,
         options={
             "normalize": request.rules.normalize,
+            **({"accepted_suggestions": accepted} if (accepted := checked.verdict.accepted) else {}),
             "as_of": request.rules.as_of.isoformat(),
             "gateway_ids": sorted(checked.gateway_ids),
             **({"allowed_duplicates": allowed} if allowed else {}),

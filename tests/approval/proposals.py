@@ -39,6 +39,7 @@ PROPOSAL = Proposal(
     unreadable_amounts=1,
     to_send=TO_SEND,
     warnings={"achNameOnCheck.new_payee": 7, "achAccountNumber.changed_account": 1},
+    accepted_suggestions={},
     notes=("1 hidden row is read as well",),
     rules=rules_json(RULES),
     batch_total=VALID,

@@ -161,6 +161,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "total": (Totals(3, 3_001), "in file is 3 rows and 30.01, approved was 3 rows and 30.00"),
     "valid": (Totals(1, 500), "valid is 1 rows and 5.00"),
     "rejected": (Totals(2, 2_500), "rejected is 2 rows and 25.00"),
+    "accepted_suggestions": ({"amount.format": 2}, "accepted suggestions: amount.format is 2, approved was none"),
     "unreadable_amounts": (0, "unreadable amounts is 0, approved was 1"),
     "to_send": (dataclasses.replace(TO_SEND, rows_digest="cd" * 32), "other rows would be sent"),
     "warnings": ({"achNameOnCheck.new_payee": 7}, "warnings: achAccountNumber.changed_account is none, approved was 1"),

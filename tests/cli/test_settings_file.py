@@ -162,4 +162,5 @@ def test_what_is_a_persons_decision() -> None:
     """CONTRACT's four, and every option that lifts what the program holds back."""
     assert {"again", "release", "reason", "yes"} <= DECISIONS
     assert {"allow_duplicates", "stale", "settle", "accept_witness", "accept_machine"} <= DECISIONS
+    assert "accept_suggestions" in DECISIONS
     assert {"lost_window_settled", "paid_elsewhere_checked", "beside_another"} <= DECISIONS

@@ -1,0 +1,54 @@
+"""What `--accept-suggestions` does: cells become what `_suggestions` says, where the right value is certain.
+
+The rules are asked as ever, and their suggestions are put in the cells' place. A corrected row is then judged like any
+other, so that a correction never lets a row pass that breaks another rule.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from batchpay.schemas.columns import COLUMNS, CORRECTED
+from batchpay.validation.compiled_rules import FAULT, SUGGEST, RuleBook, suggested
+
+_PASSES = 3
+"""A cell may be wrong in several ways, of which one is told at a time: white space first, then how it is written."""
+
+
+def correct(
+    as_read: pl.DataFrame, frame: pl.DataFrame, book: RuleBook, accepted: frozenset[str]
+) -> tuple[pl.DataFrame, dict[str, int]]:
+    """Put suggestions in the place of cells that break one of these rules (`column.code`); also counts cells by rule.
+
+    `frame` is what was read, with all known columns and repaired if asked. Rows that were changed say so in
+    `CORRECTED`: `column: old -> new; column: old -> new`, the old text as it was read.
+    """
+    repaired, counts, columns = frame, dict[str, int](), set[str]()
+    for _ in range(_PASSES):
+        unproven = book.prove(frame).unproven
+        findings = book.judge(frame.filter(unproven))
+        places, changed = unproven.arg_true(), dict[str, pl.Series]()
+        for hit in findings.hits:
+            values = suggested(findings, hit) if hit.is_error and hit.name in accepted else None
+            if values is None or hit.column in changed:
+                continue
+            certain = values.is_not_null()
+            if certain.any():
+                where = places.filter(certain)
+                counts[hit.name] = counts.get(hit.name, 0) + len(where)
+                changed[hit.column] = frame[hit.column].scatter(where, values.filter(certain))
+                marks = [name for name in (FAULT + hit.column, SUGGEST + hit.column) if name in frame.columns]
+                changed |= {name: frame[name].scatter(where, None) for name in marks}
+        if not changed:
+            break
+        columns |= changed.keys() & set(COLUMNS)
+        frame = frame.with_columns(column.alias(name) for name, column in changed.items())
+    told = [_told(as_read[name], repaired[name], frame[name]) for name in COLUMNS if name in columns]
+    text = pl.select(pl.concat_str(told, separator="; ", ignore_nulls=True)).to_series() if told else None
+    noted = pl.lit(None, pl.String) if text is None else pl.lit(text.set(text == "", None))
+    return frame.with_columns(noted.alias(CORRECTED)), counts
+
+
+def _told(old: pl.Series, repaired: pl.Series, new: pl.Series) -> pl.Expr:
+    text = pl.concat_str(pl.lit(f"{old.name}: "), pl.lit(old), pl.lit(" -> "), pl.lit(new))
+    return pl.when(pl.lit(repaired.ne_missing(new))).then(text)

@@ -1,0 +1,62 @@
+"""Certain corrections by one word, from the dry run over the plan to the ledger: one batch, with and without."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from batchpay.errors import FileRefused, WrongUse
+from batchpay.payment import State, Totals
+from batchpay.schemas.catalogue import suggesting_rules
+from batchpay.settings import Settings
+from batchpay.workflows.requests import CheckOptions, file_request
+from tests.workflows.office import RELEASE, Office
+
+ACCEPTED = frozenset({"amount.format"})
+
+
+def test_a_plan_with_corrections_is_another(office: Office) -> None:
+    """The page lists them by rule, the plan is refused without them, and the ledger keeps old -> new."""
+    path = office.file("10.00", "$20.00")
+    plan = office.plan(path, accept_suggestions=ACCEPTED)
+    preview = office.dry_run(path, accept_suggestions=ACCEPTED)
+    page = preview.page()
+    at = page.index("cells corrected as suggested (--accept-suggestions)")
+    assert page[at + 1].split() == ["1", "amount.format"]
+    assert preview.summary.seal != office.dry_run(path).summary.seal
+    with pytest.raises(FileRefused, match=r"rules: accept_suggestions is none, approved was amount\.format"):
+        office.submit(path, plan)
+    office.submit(path, plan, accept_suggestions=ACCEPTED)
+    assert office.received() == ["I-1", "I-2"]
+    with closing(office.ledger()) as ledger:
+        (batch,) = ledger.batches()
+        assert batch.options["accepted_suggestions"] == {"amount.format": 1}
+        told = [row.details.get("accepted_suggestions") for row in ledger.rows(batch.batch)]
+    assert told == [None, "amount: $20.00 -> 20.00"]
+
+
+def test_with_and_without_it_is_one_batch(office: Office) -> None:
+    """What was rejected before stays so until a person releases it, with the cents that it was rejected with."""
+    path = office.file("10.00", "$20.00")
+    first = office.submit(path)
+    assert first.of(State.REJECTED) == Totals(1, 2_000)
+    again = office.submit(path, accept_suggestions=ACCEPTED)
+    assert (again.batch, office.received()) == (first.batch, ["I-1"])
+    released = office.submit(path, decisions=RELEASE, accept_suggestions=ACCEPTED)
+    assert (released.batch, released.released, office.received()) == (first.batch, Totals(1, 2_000), ["I-1", "I-2"])
+
+
+def test_which_rules_are_accepted() -> None:
+    """All of them without a list; a name that is no rule with suggestions, as a file's name is, is wrong use."""
+
+    def accepted(names: str | None) -> frozenset[str]:
+        return file_request(
+            "pay.csv", None, CheckOptions(accept_suggestions=names), Settings()
+        ).rules.accept_suggestions
+
+    assert accepted(None) == frozenset()
+    assert accepted("") == suggesting_rules()
+    assert accepted("amount.format, billingPhone.phone") == {"amount.format", "billingPhone.phone"}
+    with pytest.raises(WrongUse, match=r"is called amount\.range, pay\.csv\. Name rules"):
+        accepted("pay.csv,amount.range,amount.format")
