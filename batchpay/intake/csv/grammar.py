@@ -132,19 +132,13 @@ class Lines:
     def _marked_record(self, at: int) -> tuple[list[str], int]:
         """Read a record with quotation marks; raises _Malformed where it ends with its line all the same."""
         try:
-            cells, end = self._record(at)
+            return self._record(at)
         except _Malformed as error:
             self._prove_end(at, error)
             raise
-        if end > at + 1:
-            self._refuse_two_readings(at, end)
-        return cells, end
 
-    def _record(self, at: int, stop: int | None = None) -> tuple[list[str], int]:
-        """Read the record that begins at a line: its cells and the index of the line after it; raises _Malformed.
-
-        It may not go on to the line `stop`.
-        """
+    def _record(self, at: int) -> tuple[list[str], int]:
+        """Read the record that begins at a line: its cells and the index of the line after it; raises _Malformed."""
         text, first, position = self._decode(at), at, 0
         cells: list[str] = []
         while True:
@@ -158,7 +152,7 @@ class Lines:
                     return cells, at + 1
                 position = end + 1
                 continue
-            cell, at, position = self._quoted_cell(first, at, position + 1, stop)
+            cell, at, position = self._quoted_cell(first, at, position + 1)
             text = self._decode(at)
             cells.append(cell)
             if text[position:] in ("", "\r"):
@@ -167,7 +161,7 @@ class Lines:
                 raise _Malformed(at, "text stands after a closing quotation mark")
             position += len(self._separator)
 
-    def _quoted_cell(self, first: int, at: int, position: int, stop: int | None) -> tuple[str, int, int]:
+    def _quoted_cell(self, first: int, at: int, position: int) -> tuple[str, int, int]:
         """Read a cell after its opening mark: its text, the index of the line where it ends, and the place there."""
         text = self._decode(at)
         parts: list[str] = []
@@ -178,7 +172,7 @@ class Lines:
                 at, position = at + 1, 0
                 if at == len(self._raw) and not (self._is_last or (self._is_overlong and first == 0)):
                     raise OpenQuote(first)
-                if at in (stop, len(self._raw)):
+                if at == len(self._raw):
                     raise _Malformed(first, "a quotation mark is opened and never closed", is_open=True)
                 text = self._decode(at)
             elif text.startswith('""', end):
@@ -205,15 +199,6 @@ class Lines:
                 f"{self._name}: line {self._first_line + at}: {error.what}, and where the record ends can't be known"
             )
 
-    def _refuse_two_readings(self, at: int, end: int) -> None:
-        """Refuse a record over several lines where those after its first are rows of their own as well."""
-        if self._records_end(at + 1, end - 1, end) == end:
-            raise FileRefused(
-                f"{self._name}: line {self._first_line + at}: a quotation mark is opened here and closed in line "
-                f"{self._first_line + end - 1}, but the lines between are rows of their own: where the record ends "
-                "can't be known"
-            )
-
     def _following(self, at: int) -> int | None:
         """The index of the next line that is not blank, or None at the file's end; raises OpenQuote for more lines."""
         for line in range(at + 1, len(self._raw)):
@@ -223,15 +208,18 @@ class Lines:
             raise OpenQuote(at)
         return None
 
-    def _records_end(self, at: int, last: int, stop: int | None = None) -> int | None:
-        """Where the records end that begin at these lines; None if one has not the header's number of cells."""
+    def _records_end(self, at: int, last: int) -> int | None:
+        """Where the records end that begin at these lines; None if one has not the header's number of cells.
+
+        Of a sound record over lines nobody need ask: its later lines hold an odd number of marks, rows an even one.
+        """
         any_record = False
         while at <= last:
             if not self._raw[at].strip(b"\r"):
                 at += 1
                 continue
             try:
-                cells, at = self._record(at, stop)
+                cells, at = self._record(at)
             except _Malformed:
                 return None
             if len(cells) != self._width:
