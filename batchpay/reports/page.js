@@ -1,5 +1,10 @@
 "use strict";
 (() => {
+  // A folded list is printed whole.
+  addEventListener("beforeprint", () => {
+    for (const part of document.querySelectorAll("details")) part.open = true;
+  });
+
   const table = document.getElementById("attention");
   if (!table) return;
   const body = table.tBodies[0];

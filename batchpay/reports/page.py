@@ -19,6 +19,7 @@ from batchpay.reports.page_parts import (
     DirectionTotals,
     HistoryLine,
     KindCount,
+    ListedPart,
     ListedRow,
     Page,
     Reason,
@@ -27,12 +28,16 @@ from batchpay.reports.page_parts import (
     short_time,
     write,
 )
+from batchpay.reports.story import Story, facts_to_sign, story_of
 from batchpay.reports.timeline import timeline_of
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import local_time, money
 
 LISTED_MAX = 2_000
 """Rows listed one by one; results and rejects have all of them."""
+ACCEPTED_LISTED_MAX = 10_000
+"""Accepted rows listed; a page of more is slow to open. The results file has all of them."""
+_ACCEPTED_A_PART = 500
 _REASONS_MAX = 12
 _HISTORY_MAX = 40
 _LABELS = {
@@ -49,6 +54,10 @@ _COLUMNS = (
     Column("state", numeric=True), Column("row", numeric=True, number=True),
     Column("amount", numeric=True, number=True), Column("direction"), Column("name"), Column("account"),
     Column("invoice"), Column("when", numeric=True), Column("why"), Column("what to do"),
+)  # fmt: skip
+_ACCEPTED_COLUMNS = (
+    Column("row", number=True), Column("amount", number=True), Column("direction"), Column("name"), Column("account"),
+    Column("invoice"), Column("sent"), Column("gateway's reference"),
 )  # fmt: skip
 _CHECK_COLUMNS = (
     Column("line", numeric=True, number=True), Column("column"), Column("code"), Column("what is wrong"),
@@ -92,6 +101,10 @@ class _Gathered:
     reasons: Counter[tuple[State, str]] = field(default_factory=Counter)
     listed: dict[State, list[LedgerRow]] = field(default_factory=dict)
     currencies: set[str | None] = field(default_factory=set)
+    accepted: dict[str, Totals] = field(default_factory=dict)
+    """By direction."""
+    accepted_rows: list[LedgerRow] = field(default_factory=list)
+    """The first of them."""
 
 
 def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path) -> None:
@@ -106,20 +119,19 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path) -> N
     currency = next(iter(gathered.currencies)) if len(gathered.currencies) == 1 else None
     reasons, reasons_left = _reasons(gathered.reasons)
     mood, headlines = _headlines(summary)
+    story = story_of(ledger, batch.batch)
     page = Page(
         title="batchpay report",
         file=batch.file,
         facts=[
-            ("batch", batch.batch),
-            ("gateway", batch.origin),
-            ("registered", local_time(batch.registered_at)),
+            *facts_to_sign(story, batch),
             ("last run", local_time(batch.finished_at or batch.started_at)),
             *([("pays again, because", batch.again_reason)] if batch.again_reason else []),
         ],
         mood=mood,
         headlines=headlines,
         total=batch.total,
-        directions=_directions(summary.by_direction),
+        directions=[*_directions(summary.by_direction), *_directions(gathered.accepted, "accepted ")],
         outcomes=_outcomes(summary),
         made=_made(),
         currency=f", {currency}" if currency else "",
@@ -135,6 +147,10 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path) -> N
             if (rows := sum(row.kind == state for row in listed))
         ],
         more_at=f"The others: batchpay results {batch.batch}; rejected rows stand in the rejects file.",
+        settled=_settled(story),
+        accepted_columns=_ACCEPTED_COLUMNS,
+        accepted=_accepted_parts(gathered.accepted_rows),
+        accepted_left=summary.of(State.ACCEPTED).rows - len(gathered.accepted_rows),
         history=_history(ledger, batch.batch),
     )
     write(page, path)
@@ -204,6 +220,11 @@ def _gather(ledger: Ledger, batch: BatchSummary) -> _Gathered:
         moment = row.finished_at or row.sent_at
         if moment is not None and row.state is not State.PENDING:
             gathered.seconds[int(moment.timestamp()), str(row.state)] += 1
+        if row.state is State.ACCEPTED:
+            known = gathered.accepted.get(row.direction, Totals())
+            gathered.accepted[row.direction] = known + Totals(1, row.amount_cents)
+            if len(gathered.accepted_rows) < ACCEPTED_LISTED_MAX:
+                gathered.accepted_rows.append(row)
         if row.state in explained:
             gathered.reasons[row.state, _why(row)] += 1
             listed = gathered.listed.setdefault(row.state, [])
@@ -269,6 +290,34 @@ def _row(state: State, number: int, cents: int, texts: Sequence[str], when: date
     return ListedRow(str(state), [*first, *rest])
 
 
+def _accepted_parts(rows: Sequence[LedgerRow]) -> list[ListedPart]:
+    parts = (rows[at : at + _ACCEPTED_A_PART] for at in range(0, len(rows), _ACCEPTED_A_PART))
+    return [
+        ListedPart([*map(_accepted_row, part)], Totals(len(part), sum(row.amount_cents for row in part)))
+        for part in parts
+    ]
+
+
+def _accepted_row(row: LedgerRow) -> ListedRow:
+    shown, answer = row.details, row.answer
+    texts = (
+        str(row.row), money(row.amount_cents), row.direction, shown.get("name") or "", shown.get("account") or "",
+        shown.get("invoiceNumber") or "", short_time(row.sent_at), answer.gateway_reference or "",
+    )  # fmt: skip
+    whole = ("direction", "account", "sent")
+    return ListedRow(
+        str(row.state),
+        [
+            Cell(column.label, text, number=column.number, whole=column.label in whole)
+            for column, text in zip(_ACCEPTED_COLUMNS, texts, strict=True)
+        ],
+    )
+
+
+def _settled(story: Story) -> list[HistoryLine]:
+    return [HistoryLine(local_time(act.at), act.rows, act.who, act.why or "") for act in story.settled]
+
+
 def _failure_row(failure: Failure) -> ListedRow:
     line = failure.row if failure.line is None else failure.line
     texts = (failure.column, failure.code, failure.message, failure.suggestion or "")
@@ -327,9 +376,9 @@ def _outcomes(summary: Summary, renamed: Mapping[State, tuple[str, str]] | None 
     return shares
 
 
-def _directions(by_direction: Mapping[str, Totals]) -> list[DirectionTotals]:
+def _directions(by_direction: Mapping[str, Totals], of: str = "") -> list[DirectionTotals]:
     labels = {Direction.DEBIT: "debits: money to us", Direction.CREDIT: "credits: money from us"}
-    found = [DirectionTotals(label, by_direction.get(name, Totals())) for name, label in labels.items()]
+    found = [DirectionTotals(of + label, by_direction.get(name, Totals())) for name, label in labels.items()]
     return [one for one in found if one.totals.rows]
 
 

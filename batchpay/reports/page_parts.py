@@ -85,6 +85,14 @@ class ListedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedPart:
+    """Some hundred rows of a long list, with what they add up to."""
+
+    rows: Sequence[ListedRow]
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True)
 class KindCount:
     """How many rows of the list are of a kind."""
 
@@ -128,6 +136,11 @@ class Page:
     attention_left: int = 0
     attention_kinds: Sequence[KindCount] = ()
     more_at: str = ""
+    settled: Sequence[HistoryLine] = ()
+    """What persons decided about rows in doubt."""
+    accepted_columns: Sequence[Column] = ()
+    accepted: Sequence[ListedPart] = ()
+    accepted_left: int = 0
     history: Sequence[HistoryLine] = field(default_factory=tuple)
 
 

@@ -11,15 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Direction, State, Totals, format_cents
-from batchpay.reports.story import Act, story_of
+from batchpay.reports.story import facts_to_sign, story_of
 from batchpay.summary import SENDABLE
-from batchpay.text import local_time
 from batchpay.writing.xlsx import Formula, Workbook
 from batchpay.writing.xlsx_parts import Style, column_letters
 
 TITLE = "Summary"
 _WIDTHS = (24, 14, 20, 14, 20, 14, 20)
-_NAMES_SHOWN = 8
 
 
 class RowTotals:
@@ -52,7 +50,7 @@ def write_summary_sheet(
     page = workbook.page(TITLE, _WIDTHS)
     page.line((f"Payments of {batch.file}", Style.TITLE))
     page.line()
-    for label, text in _facts(ledger, batch):
+    for label, text in facts_to_sign(story_of(ledger, batch.batch), batch):
         page.line((label, Style.LABEL), (text, Style.TEXT))
     page.line()
     directions = [direction.value for direction in Direction]
@@ -96,28 +94,6 @@ def _add_totals(line: Callable[..., None], sums: Sequence[Totals], first: int, l
         (Formula(f"F{at}-F{at + 1}", "0", Style.COUNT), Style.COUNT),
         (Formula(f"G{at}-G{at + 1}", "0.00", Style.SUM), Style.SUM),
     )
-
-
-def _facts(ledger: Ledger, batch: BatchSummary) -> list[tuple[str, str]]:
-    story = story_of(ledger, batch.batch)
-    sheet = str(batch.options.get("sheet") or "")
-    return [
-        ("batch", f"{batch.batch}, {batch.environment}"),
-        ("content", batch.digest.hex()),
-        *([("sheet", sheet)] if sheet else []),
-        ("gateway", batch.origin),
-        ("seal", ", ".join(story.seals) or "none: sent without a plan"),
-        ("prepared by", ", ".join(dict.fromkeys(story.prepared_by)) or _acts(story.submitted)),
-        ("approved by", _acts(story.approved) or "nobody: no approval was asked for"),
-        ("submitted by", _acts(story.submitted)),
-        ("sent by", _acts(story.sent) or "not sent yet"),
-        ("settled by", _acts(story.settled) or "nothing had to be settled"),
-    ]
-
-
-def _acts(acts: Sequence[Act]) -> str:
-    more = f" and {len(acts) - _NAMES_SHOWN} more" if len(acts) > _NAMES_SHOWN else ""
-    return "; ".join(f"{act.who}, {local_time(act.at)}" for act in acts[-_NAMES_SHOWN:]) + more
 
 
 def _of_direction(ranges: dict[str, str], state: str, direction: str, totals: Totals) -> tuple[Formula, Formula]:

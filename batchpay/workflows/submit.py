@@ -192,6 +192,8 @@ def _write_batch(
             "as_of": request.rules.as_of.isoformat(),
             "gateway_ids": sorted(checked.gateway_ids),
             **({"allowed_duplicates": allowed} if allowed else {}),
+            **({"sheet": sheet} if (sheet := checked.source.sheet) is not None else {}),
+            **({"unreadable_amounts": count} if (count := checked.verdict.unreadable_amounts) else {}),
             "has_recurring": checked.has_recurring,
             **({"paid_elsewhere_checked": decisions.reason} if decisions.paid_elsewhere_checked else {}),
         },

@@ -16,6 +16,7 @@ import pytest
 
 from batchpay.ledger.records import Decision
 from batchpay.payment import State, Totals
+from batchpay.reports import page
 from batchpay.reports.page import LISTED_MAX, write_batch_page, write_check_page
 from batchpay.reports.page_parts import share_of, shown
 from batchpay.reports.timeline import BARS_MAX, timeline_of
@@ -158,7 +159,43 @@ def test_what_persons_decided_stands_in_the_history(tmp_path: Path) -> None:
         ledger.resolve(name, [Decision(1, State.ACCEPTED, "G-1")], "Ann (ann@pay1)", "seen <in> the portal")
         write_batch_page(ledger, ledger.find(name), tmp_path / "page.html")
     cells = Seen((tmp_path / "page.html").read_text("utf-8")).cells
-    assert ["resolved", "Ann (ann@pay1)", "seen <in> the portal"] in [line[1:] for line in cells if len(line) == 4]
+    told = [line[1:] for line in cells if len(line) == 4]
+    assert ["resolved", "Ann (ann@pay1)", "seen <in> the portal"] in told
+    assert ["accepted: 1", "Ann (ann@pay1)", "seen <in> the portal"] in told
+
+
+def test_a_page_says_what_a_controller_files(tmp_path: Path) -> None:
+    """Content, seal, and who prepared, approved, submitted and sent; accepted money by direction, never in one sum."""
+    rows = [Planned(1), Planned(2, amount_cents=700, direction="CREDIT"), Planned(3, State.DECLINED)]
+    with ledger_in(tmp_path) as ledger:
+        batch = ledger.find(add_batch(ledger, rows))
+        write_batch_page(ledger, batch, tmp_path / "page.html")
+    html = (tmp_path / "page.html").read_text("utf-8")
+    facts = dict(re.findall(r"<dt>(.*?)</dt><dd><bdi>(.*?)</bdi></dd>", html))
+    assert facts["batch"] == f"{batch.batch}, test"
+    assert facts["content"] == batch.digest.hex()
+    assert facts["seal"] == "none: sent without a plan"
+    assert facts["approved by"] == "nobody: no approval was asked for"
+    assert facts["submitted by"].startswith("tester, ")
+    assert facts["settled by"] == "nothing had to be settled"
+    tiles = dict(re.findall(r"<span>(accepted .*?)</span><strong>(.*?)</strong>", html))
+    assert tiles == {"accepted debits: money to us": "12.50", "accepted credits: money from us": "7.00"}
+
+
+def test_accepted_rows_are_listed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part says what it adds up to; what is not listed is counted; on paper no part is folded."""
+    monkeypatch.setattr(page, "ACCEPTED_LISTED_MAX", 5)
+    monkeypatch.setattr(page, "_ACCEPTED_A_PART", 3)
+    html = page_of(tmp_path, [Planned(row, amount_cents=100 * row) for row in range(1, 8)])
+    seen = Seen(html)
+    assert seen.tags["details"] == 2
+    assert "part 1 of 2: 3 accepted, 6.00" in html
+    assert "part 2 of 2: 2 accepted, 9.00" in html
+    assert "The first are listed here, 2 more stand in the results file." in html
+    listed = [line for line in seen.cells if len(line) == 8 and line[0].isdigit()]
+    assert [line[:3] for line in listed] == [[str(row), f"{row}.00", "DEBIT"] for row in range(1, 6)]
+    assert re.search(r"@media print \{.*details::details-content \{ content-visibility: visible", html, re.DOTALL)
+    assert re.search(r"@page \{ size: letter", html)
 
 
 def test_a_check_has_a_page_without_a_ledger(tmp_path: Path) -> None:
