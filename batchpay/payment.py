@@ -36,6 +36,9 @@ class Direction(StrEnum):
     CREDIT = "CREDIT"
 
 
+_RUNNING_AS = "login, running as "
+
+
 @dataclass(frozen=True, slots=True)
 class Actor:
     """Who acts: recorded with all that is decided, registered or sent."""
@@ -45,6 +48,21 @@ class Actor:
     """The machine that the request came from."""
     authenticated_by: str = ""
     """How we know who it is; blank where the operating system says so."""
+
+    @classmethod
+    def by_login(cls, name: str, host: str, account: str) -> Actor:
+        """Name a person whose login the kernel recorded, and the account that they act under."""
+        return cls(name, host, f"{_RUNNING_AS}{account}")
+
+    @property
+    def account(self) -> str:
+        """The account that the command ran under: of a person without another login, their own name."""
+        return self.authenticated_by.removeprefix(_RUNNING_AS) if self.is_by_login else self.name
+
+    @property
+    def is_by_login(self) -> bool:
+        """Whether the kernel recorded a login other than the account."""
+        return self.authenticated_by.startswith(_RUNNING_AS)
 
     def __str__(self) -> str:
         """Write the actor as the ledger's history names them."""

@@ -49,15 +49,18 @@ class Policy:
         return self.approvals if cents >= self.above_cents else 0
 
     def counted(self, approvals: Iterable[Approval], prepared_by: Actor, seal: str, now: datetime) -> list[Approval]:
-        """Those that count: each person once, not the one who prepared it, for this seal, none expired or of later."""
-        counted: dict[str, Approval] = {}
-        for approval in approvals:
-            person = person_key(approval.who)
-            is_other = person not in ("", person_key(prepared_by))
+        """Those that count: each person once, not the one who prepared it, for this seal, none expired or of later.
+
+        People with a login of their own are counted first: an account that they share may be any of them.
+        """
+        counted: list[Approval] = []
+        for approval in sorted(approvals, key=lambda one: not one.who.is_by_login):
+            others = (prepared_by, *(one.who for one in counted))
+            is_other = person_key(approval.who) and not any(may_be_one(approval.who, other) for other in others)
             is_in_time = approval.at <= now < approval.at + timedelta(days=self.days)
             if is_other and is_in_time and approval.seal == seal:
-                counted.setdefault(person, approval)
-        return list(counted.values())
+                counted.append(approval)
+        return counted
 
     def require_other(self, approver: Actor, approvals: Iterable[Approval], prepared_by: Actor) -> None:
         """Raise WaitingForPerson unless this person's approval would count beside the counted ones."""
@@ -66,8 +69,13 @@ class Policy:
             raise WaitingForPerson("an approval needs a person's name")
         if person == person_key(prepared_by):
             raise WaitingForPerson(f"{printable(str(approver))} prepared this; another person must approve it")
+        if may_be_one(approver, prepared_by):
+            raise WaitingForPerson(
+                f"{printable(str(prepared_by))} prepared this, and nothing tells that {printable(str(approver))} is "
+                "another person: whoever prepares and whoever approves must each log in under their own account"
+            )
         for approval in approvals:
-            if person_key(approval.who) == person:
+            if person in (person_key(approval.who), _key(approval.who.account)):
                 raise WaitingForPerson(
                     f"{printable(str(approver))} approved this already, on {local_time(approval.at)}; "
                     "another person must approve it"
@@ -87,6 +95,16 @@ class Policy:
 
 def person_key(actor: Actor) -> str:
     """What two spellings of one person share, on whatever machine: case, width, blanks and domain don't matter."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", actor.name).casefold())
+    return _key(actor.name)
+
+
+def may_be_one(one: Actor, other: Actor) -> bool:
+    """Say whether nothing tells two actors apart: an account without a login may be anybody who acts under it."""
+    names = person_key(one), person_key(other)
+    return names[0] == names[1] or names[0] == _key(other.account) or names[1] == _key(one.account)
+
+
+def _key(name: str) -> str:
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     account = folded.partition("@")[0].rpartition("\\")[2]
     return "".join(character for character in account if unicodedata.category(character)[0] not in "ZC")

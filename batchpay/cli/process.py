@@ -41,7 +41,7 @@ def actor() -> Actor:
     login = _login_uid()
     if login is None or login == os.getuid():
         return Actor(account, platform.node())
-    return Actor(_account(login), platform.node(), f"login, running as {account}")
+    return Actor.by_login(_account(login), platform.node(), account)
 
 
 def _login_uid() -> int | None:

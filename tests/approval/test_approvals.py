@@ -50,6 +50,25 @@ def test_one_approver_under_two_spellings_is_one() -> None:
     POLICY.require_other(EVE, [approval(BEN)], ANN)
 
 
+def test_the_shared_account_itself_is_no_other_person() -> None:
+    """Ann, logged in, prepared a plan and approved it from the service account's crontab: it counted as a colleague's.
+
+    Nothing tells whether an account without a login is the person who acts under it; of two logins it is plain.
+    """
+    ann, ben, eve = (Actor.by_login(name, "pc1", "payments") for name in ("ann", "ben", "eve"))
+    account = Actor("Payments", "pc1")
+    for prepared_by, approver in ((ann, account), (account, ann)):
+        assert POLICY.counted([approval(approver)], prepared_by, SEAL, NOW) == []
+        with pytest.raises(WaitingForPerson, match="nothing tells"):
+            POLICY.require_other(approver, [], prepared_by)
+    with pytest.raises(WaitingForPerson, match="approved this already"):
+        POLICY.require_other(account, [approval(ben)], EVE)
+    POLICY.require_other(ben, [approval(account)], EVE)
+    assert counted(approval(account), approval(ben), approval(eve)) == [ben, eve]
+    assert counted(approval(account)) == [account]
+    assert [one.who for one in POLICY.counted([approval(ben), approval(eve)], ann, SEAL, NOW)] == [ben, eve]
+
+
 @pytest.mark.parametrize("name", ["", " ", "\u200b", "@corp.example"])
 def test_nobody_is_no_person(name: str) -> None:
     """A name of nothing visible approves nothing."""
