@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchpay.errors import NotUsable, WrongUse
+from batchpay.writing.atomic import check_no_device
 from batchpay.writing.place import is_output_name
 
 _ENDINGS = (".csv", ".parquet", ".xlsx", ".txt", ".tsv")
@@ -47,6 +48,7 @@ class Outputs:
         if real in self._taken:
             other = self._taken[real]
             raise WrongUse(f"{path} would take the place of {other}; name another file, or another folder with --out")
+        check_no_device(path)
         check_folder(path.parent, path)
         self._taken[real] = str(path)
         return path

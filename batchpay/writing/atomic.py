@@ -32,6 +32,7 @@ class PendingFile:
 
     def __init__(self, target: str | Path) -> None:
         self.target = Path(target)
+        check_no_device(self.target)
         self._temporary = self.target.with_name(f".{self.target.name}.{secrets.token_hex(6)}.part")
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
         try:
@@ -99,6 +100,12 @@ class PendingFile:
         with contextlib.suppress(OSError):  # a full disk: the content is thrown away anyway
             self.file.close()
         self._temporary.unlink(missing_ok=True)
+
+
+def check_no_device(path: Path) -> None:
+    """Raise NotUsable for a device, pipe or socket: the rename would take /dev/null itself away from the machine."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise NotUsable(f"{path} can't be written: it is a device or a pipe, and only a file can be replaced")
 
 
 def sync_directory(directory: Path) -> None:

@@ -14,6 +14,7 @@ import openpyxl
 import polars as pl
 import pytest
 
+from batchpay.cli.paths import Outputs
 from batchpay.errors import LedgerDamaged, NotUsable, WrongUse
 from batchpay.intake.source import Source, open_source
 from batchpay.intake.template import write_blank
@@ -86,6 +87,21 @@ def test_atomic_where_nothing_can_be_written(tmp_path: Path) -> None:
     """A directory that is not there is one clear line."""
     with pytest.raises(NotUsable, match="can't be written"), atomic_writer(tmp_path / "no" / "out.csv"):
         pass
+
+
+def test_a_device_stays_one(tmp_path: Path) -> None:
+    """Root's `--metrics-file /dev/full` put a file in the device's place, for every program of the machine."""
+    device = tmp_path / "full"
+    os.mkfifo(device)
+    by_link = tmp_path / "stdout"
+    by_link.symlink_to(device)
+    for path in (device, by_link):
+        with pytest.raises(NotUsable, match="a device or a pipe"):
+            Outputs(()).claim(path)
+        with pytest.raises(NotUsable, match="a device or a pipe"), atomic_writer(path) as file:
+            file.write(b"1")
+    assert sorted(tmp_path.iterdir()) == [device, by_link]
+    assert stat.S_ISFIFO(device.stat().st_mode)
 
 
 @pytest.mark.parametrize("kind", KINDS)
