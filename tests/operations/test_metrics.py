@@ -79,6 +79,17 @@ def test_a_run_in_figures(tmp_path: Path) -> None:
     assert sum(value for (name, _), value in found.items() if name == "batchpay_rows") == 5
 
 
+def test_the_limit_that_was_found_is_a_figure(tmp_path: Path) -> None:
+    """Where the gateway's limit was met the rate stands there; where it was not, no figure says that there is none."""
+    path = tmp_path / "batchpay.prom"
+    one = summary()
+    write_metrics(path, [one], 7, BEGAN, ENDED)
+    assert ("batchpay_gateway_rate_found", labels()) not in parsed(path)
+    one.rate_found = 97.5
+    write_metrics(path, [one], 7, BEGAN, ENDED)
+    assert parsed(path)["batchpay_gateway_rate_found", labels()] == 97.5
+
+
 def test_a_collector_of_another_user_can_read_it(tmp_path: Path) -> None:
     """It is the one file that all may read, and it comes whole: nothing is left beside it."""
     write_metrics(tmp_path / "batchpay.prom", [], 0, BEGAN, ENDED)

@@ -1,0 +1,24 @@
+"""A gateway's limit that a run found: told to people and machines, and where the next run begins."""
+
+from __future__ import annotations
+
+import json
+
+from batchpay.sandbox.options import Options
+from batchpay.sandbox.server import running
+from batchpay.sending.known_limits import FILE_NAME
+from tests.support.command import Home, small_file
+
+
+def test_what_a_run_found_is_told_and_kept(home: Home) -> None:
+    """Fourteen rows at 12 a second against a limit of five: the summary names the limit, the next run begins there."""
+    with running(Options(port=0, limit=5, limit_kind="bucket")) as home.origin:
+        small_file(home.path / "a.csv", 14)
+        found = home.json("submit", "a.csv", "--rate", "12", "--no-preflight")
+        assert found["accepted"] == 14
+        assert 0 < found["rate_found"] < 12
+        assert any("a second" in note for note in found["notes"])
+    (kept,) = home.path.rglob(FILE_NAME)
+    limits = json.loads(kept.read_text())
+    assert list(limits) == [f"test {home.origin}"]
+    assert limits[f"test {home.origin}"]["rate"] > 0
