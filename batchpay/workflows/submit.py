@@ -250,6 +250,6 @@ def _summary_of_run(
 ) -> Summary:
     summary = summary_of_batch(batch, warnings=checked.verdict.warnings)
     of_check = checked.summary(request)
-    summary.file, summary.notes, summary.rejects = of_check.file, of_check.notes, of_check.rejects
+    summary.file, summary.notes, summary.rejects = of_check.file, [*of_check.notes, *summary.notes], of_check.rejects
     summary.started_at, summary.read = checked.started_at, of_check.read
     return summary
