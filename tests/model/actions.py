@@ -22,6 +22,8 @@ STALE_H = 7 * 24 + 12
 """How long nobody has touched a batch that is surely stale (policy.stale_days)."""
 LOW_CENTS = 10_000
 """The limit of a payment, where one is set."""
+WRONG_CASE = 5
+"""The kind of wrong row that `--normalize` repairs without touching its amount: a release can send it."""
 _ANSWERS = ("none", "garbage", "error", "both", "too many", "twice", "success")
 _SHAPES = ("named", "plain", "invoice", "both", "recurring")
 

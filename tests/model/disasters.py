@@ -8,7 +8,7 @@ import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.model.actions import chosen, prepare
+from tests.model.actions import chosen, make, prepare, send
 from tests.model.business import Batch
 from tests.model.command import Call, run_here
 from tests.model.world import Violation, World
@@ -228,3 +228,17 @@ def look_around(world: World, a: int, b: int, c: int) -> None:
             raise Violation(f"the ledger is not in order: {done.out.strip()[:200]}")
     if len(world.gateway.arrivals) != began:
         raise Violation("looking sent payments")
+
+
+def go_on_after_a_restore(world: World, a: int, b: int, c: int) -> None:
+    """Pay after a backup, bring it back, accept it, and submit something new before what was lost is settled."""
+    if world.forbidden or world.window_open or world.approvals:
+        return
+    back_up(world, a, b, c)
+    make(world, a, b, c)
+    send(world, world.files[-1], [])
+    bring_back(world, a, b, c)
+    accept(world, a, b, c)
+    if b % 2:
+        make(world, c, a, b)
+    send(world, world.files[-1], [])

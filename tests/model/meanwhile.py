@@ -6,7 +6,7 @@ import datetime
 from pathlib import Path
 
 from tests.model import clock
-from tests.model.actions import chosen, corrected, make, options_of, prepare, settle
+from tests.model.actions import WRONG_CASE, chosen, corrected, make, options_of, prepare, send, settle
 from tests.model.business import Row
 from tests.model.command import Call, Done, run_here
 from tests.model.files import read_table, write_file
@@ -71,11 +71,15 @@ def at_once(world: World, a: int, b: int, c: int) -> None:
 
 def release_race(world: World, a: int, b: int, c: int) -> None:
     """Release rejected rows while a colleague submits the corrected rejects: one of the two pays."""
-    file = chosen([one for one in world.files if _rejected(world, one)], a)
-    if file is None or world.forbidden:
+    if world.forbidden or world.window_open or world.approvals:
         return
+    make(world, a, b, WRONG_CASE)
+    file = world.files[-1]
+    send(world, file, [])
     numbers = _rejected(world, file)
     rows = [corrected(row) for row in file.rows if row.number in numbers]
+    if not rows:
+        return
     other = world.save(world.new_name(), rows)
     call, command = prepare(world, file, ["--release", "--normalize", "--reason", "right now"])
 
@@ -134,8 +138,16 @@ def full_output(world: World, a: int, b: int, c: int) -> None:
 def reconcile(world: World, a: int, b: int, c: int) -> None:
     """Settle by an export: a true one, last month's, one of returned payments, or one of another batch's lines."""
     doubtful = [one for one in world.batches.values() if one.doubts and not one.lost and one.live == world.live]
+    if world.forbidden or world.window_open or world.approvals:
+        return
+    if not doubtful:
+        make(world, a, b // 5, 0)
+        world.gateway.answers = ["success", "none"]
+        send(world, world.files[-1], [])
+        found = world.known_batch(world.files[-1].rows, live=world.live)
+        doubtful = [found] if found is not None and found.doubts else []
     batch = chosen(doubtful, a)
-    if batch is None or world.forbidden:
+    if batch is None:
         return
     arrived = {one.payment: one for one in world.gateway.arrivals if not one.void and one.live == batch.live}
     known = [one.reference for one in world.gateway.arrivals if one.answer == "success" and one.live == batch.live]

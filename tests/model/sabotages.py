@@ -26,6 +26,8 @@ class Defect:
     """One defect: where it belongs among the decisions of the house, and the change that brings it back."""
 
     name: str
+    steps: str
+    """The shortest walk that shows it."""
     changes: tuple[tuple[str, str, str], ...]
     """File of the package, text, what stands in its place."""
 
@@ -33,6 +35,7 @@ class Defect:
 DEFECTS = (
     Defect(
         "A1 a re-run releases rejected rows",
+        "make:1:1:5 submit:0:0:0 submit:0:3:0",
         (
             (
                 "workflows/file_check.py",
@@ -49,6 +52,7 @@ DEFECTS = (
     ),
     Defect(
         "A1 a release does not look for what was registered meanwhile",
+        "release_race:1:1:0",
         (
             (
                 "ledger/sqlite/batch_writer.py",
@@ -59,26 +63,32 @@ DEFECTS = (
     ),
     Defect(
         "A1 released rows are compared within the usual days only",
+        "release_race:0:1:0",
         (("workflows/rejected_earlier.py", "return days + max(0, (now - self.since).days + 1)", "return days"),),
     ),
     Defect(
         "A2 pending rows that fail today's rules are sent",
+        "rules_change:1:1:4",
         (("workflows/held_back.py", "            if failed:\n", "            if failed and not failed:\n"),),
     ),
     Defect(
         "A2 resume does not hold back",
+        "make:1:1:4 submit:0:6:0 set_limit:0:0:0 resume:0:0:0",
         (("workflows/resume.py", "    return any_of(looks)\n", "    return None\n"),),
     ),
     Defect(
         "A2 resume goes on with a stale batch",
+        "make:1:0:0 submit:0:6:0 days_pass:3:0:0 resume:0:1:0",
         (("workflows/resume.py", "if pending and age_days >= stale_days:", "if pending and age_days < 0:"),),
     ),
     Defect(
         "A3 what is registered is not compared with what was checked",
+        "make:1:1:0 replace_file:0:1:0",
         (("intake/one_content.py", "        elif self._first != digest.digest():", "        elif not self._first:"),),
     ),
     Defect(
         "A4 identifiers are compared letter by letter",
+        "make:1:2:0 submit:0:0:0 alter:0:4:1 submit:0:0:0",
         (
             (
                 "../schemas/identity.py",
@@ -89,10 +99,12 @@ DEFECTS = (
     ),
     Defect(
         "A4 invisible characters are taken in identifiers",
+        "make:1:2:0 alter:0:6:1 submit:0:0:0",
         (("../schemas/forms.py", 'UNSEEN = rf"\\p{{Cf}}\\p{{Default_Ignorable_Code_Point}}', 'UNSEEN = rf"'),),
     ),
     Defect(
         "A4 a bill with an invoice number is a duplicate for days only",
+        "make:1:2:0 submit:0:0:0 days_pass:3:0:0 alter:0:5:1 submit:0:0:0",
         (
             (
                 "ledger/sqlite/duplicate_lookup.py",
@@ -103,6 +115,7 @@ DEFECTS = (
     ),
     Defect(
         "A4 --allow-duplicates lifts paymentIds",
+        "make:1:0:0 submit:0:0:0 alter:0:5:1 submit:0:4:0",
         (
             (
                 "workflows/earlier_payments.py",
@@ -113,6 +126,7 @@ DEFECTS = (
     ),
     Defect(
         "A5 a rehearsal makes live rows duplicates",
+        "make:1:1:0 submit:0:0:0 other_gateway:0:0:0 alter:0:5:1 submit:0:0:0",
         (
             ("ledger/sqlite/duplicate_lookup.py", " AND batch.environment = ?\n", " AND ? IS NOT NULL\n"),
             ("ledger/sqlite/duplicate_lookup.py", "digest <> ? AND environment = ?", "digest <> ? AND ? IS NOT NULL"),
@@ -125,6 +139,7 @@ DEFECTS = (
     ),
     Defect(
         "B6 a plan can be used again",
+        "set_policy:1:0:0 make:1:0:0 plan:0:30:1",
         (
             (
                 "workflows/proposal.py",
@@ -141,10 +156,12 @@ DEFECTS = (
     ),
     Defect(
         "B6 a plan is not compared with what would be sent",
+        "set_policy:1:0:0 make:1:0:0 plan:0:20:1",
         (("workflows/proposal.py", "    plan.verify(proposal, ledger)\n", ""),),
     ),
     Defect(
         "B7 a submission does not ask for approvals",
+        "set_policy:1:0:0 make:1:0:0 plan:0:0:0",
         (
             (
                 "approval/approvals.py",
@@ -155,6 +172,7 @@ DEFECTS = (
     ),
     Defect(
         "B7 whoever prepared a plan may approve it",
+        "set_policy:1:0:0 make:1:0:0 plan:0:0:4",
         (
             (
                 "approval/approvals.py",
@@ -165,14 +183,17 @@ DEFECTS = (
     ),
     Defect(
         "B8 another row's reference settles a row in doubt",
+        "reconcile:0:4:0",
         (("reconciliation/matching.py", "            line.is_owned = True\n", "            line.is_owned = False\n"),),
     ),
     Defect(
         "B8 last month's line settles a row in doubt",
+        "reconcile:0:1:0",
         (("reconciliation/matching.py", "    return in_time and not is_elsewhere\n", "    return not is_elsewhere\n"),),
     ),
     Defect(
         "B8 a returned payment counts as paid",
+        "reconcile:0:2:0",
         (
             (
                 "reconciliation/statement.py",
@@ -188,6 +209,7 @@ DEFECTS = (
     ),
     Defect(
         "B9 success and error at once is success",
+        "make:1:0:0 answers:3:1:0 submit:0:0:0",
         (
             (
                 "gateway/profile.py",
@@ -198,6 +220,7 @@ DEFECTS = (
     ),
     Defect(
         "B9 an answer that nobody asked for is taken for the next row's",
+        "make:1:0:0 answers:5:1:0 submit:0:0:0",
         (
             (
                 "gateway/transport.py",
@@ -209,6 +232,7 @@ DEFECTS = (
     ),
     Defect(
         "C10 a clone on another machine sends",
+        "make:1:0:0 submit:0:6:0 clone:0:0:0",
         (
             (
                 "ledger/sqlite/opening.py",
@@ -219,6 +243,7 @@ DEFECTS = (
     ),
     Defect(
         "C11 a restored ledger registers new content",
+        "go_on_after_a_restore:0:1:0",
         (
             (
                 "ledger/sqlite/restoring.py",
@@ -229,10 +254,12 @@ DEFECTS = (
     ),
     Defect(
         "C11 results of an unknown batch are no alarm",
+        "make:1:0:0 submit:0:0:0 second_ledger:0:0:0",
         (("workflows/paid_elsewhere.py", "    if batch not in {", "    if batch in set() and batch not in {"),),
     ),
     Defect(
         "C12 a ledger that was edited by hand sends",
+        "make:1:0:0 submit:0:0:0 edit_by_hand:0:0:0",
         (
             ("ledger/sqlite/ledger.py", "        check_batch(self._store, number)\n", ""),
             ("ledger/sqlite/audit.py", "        problems = check(store)\n", "        problems = []\n"),
@@ -240,10 +267,12 @@ DEFECTS = (
     ),
     Defect(
         "C13 a clock behind the ledger sends",
+        "make:1:0:0 clock_back:0:0:0",
         (("ledger/sqlite/opening.py", "opened_after_s < -CLOCK_BEHIND_S_MAX:", "opened_after_s < -1e12:"),),
     ),
     Defect(
         "A0 doubt elsewhere is quiet",
+        "make:1:0:0 answers:0:1:0 submit:0:0:0 make:1:0:0 submit:0:0:0",
         (
             (
                 "summary.py",
@@ -254,6 +283,7 @@ DEFECTS = (
     ),
     Defect(
         "D14 the archive takes whatever stands at the path",
+        "make:1:0:0 replace_file:0:3:1",
         (
             ("operations/archive.py", "        if not _is(source, read.payments):\n            return None\n", ""),
             (
@@ -265,10 +295,12 @@ DEFECTS = (
     ),
     Defect(
         "D14 results of one batch replace another's",
+        "make:1:0:3 submit:0:0:0 correct_in_place:0:0:0 submit:0:0:0",
         (("writing/place.py", "or may_replace(pending.target, number)", "or True"),),
     ),
     Defect(
         "D15 a full standard output changes the exit code",
+        "make:1:0:0 full_output:0:0:0",
         (
             (
                 "cli/process.py",
@@ -279,6 +311,7 @@ DEFECTS = (
     ),
     Defect(
         "D16 a stranger's settings file is obeyed",
+        "make:1:0:0 foreign_settings:0:0:0",
         (
             (
                 "settings_file.py",
@@ -289,10 +322,12 @@ DEFECTS = (
     ),
     Defect(
         "D17 an API id smuggles a header",
+        "make:1:0:0 odd_api_id:0:0:0",
         (("gateway/wire.py", " or not _HEADER_VALUE.fullmatch(value):", ":"),),
     ),
     Defect(
         "D17 control characters of names reach the terminal",
+        "make:1:0:0 look_around:0:0:0",
         (("text.py", "    if not text.isprintable():\n", "    if not text:\n"),),
     ),
 )
@@ -316,18 +351,29 @@ def broken(defect: Defect, folder: Path) -> Path:
     return program
 
 
-def walks_until_found(defect: Defect, walks: int, seed: int) -> tuple[int, str] | None:
-    """Walk over a broken program: after how many walks something was found, and what; None where nothing was."""
+def walk_over(defect: Defect, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    """Walk over a broken program."""
     with tempfile.TemporaryDirectory(prefix="sabotage-") as folder:
-        command = [sys.executable, "-m", "tests.model", "--walks", str(walks), "--seed", str(seed), "--most", "1"]
-        done = subprocess.run(
-            [*command, "--no-shrink"],
+        return subprocess.run(
+            [sys.executable, "-m", "tests.model", *arguments],
             cwd=broken(defect, Path(folder)),  # where Python looks first
             capture_output=True,
             text=True,
             check=False,
             stdin=subprocess.DEVNULL,
         )
+
+
+def shown(defect: Defect) -> str | None:
+    """Take the shortest walk: what it finds, or None."""
+    done = walk_over(defect, ["--steps", defect.steps])
+    return done.stdout.splitlines()[0] if done.returncode else None
+
+
+def walks_until_found(defect: Defect, walks: int, seed: int) -> tuple[int, str] | None:
+    """Walk at random: after how many walks something was found, and what; None where nothing was."""
+    arguments = ["--walks", str(walks), "--seed", str(seed), "--most", "1", "--no-shrink"]
+    done = walk_over(defect, arguments)
     found = re.search(r"^seed (\d+): (.*)$", done.stdout, flags=re.MULTILINE)
     if found is None and done.returncode:
         raise RuntimeError(done.stdout + done.stderr)
@@ -340,6 +386,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="beginnings of names; all by default")
     parser.add_argument("--walks", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--shortest", action="store_true", help="only take the shortest walk that shows each")
     parser.add_argument("--texts", action="store_true", help="only see whether every text is still there")
     options = parser.parse_args()
     missed = 0
@@ -353,6 +400,11 @@ def main() -> int:
                 except LookupError as error:
                     print(error)
                     missed += 1
+            continue
+        if options.shortest:
+            what = shown(defect)
+            missed += what is None
+            print(f"{defect.name}: {what or 'NOT FOUND'}", flush=True)
             continue
         found = walks_until_found(defect, options.walks, options.seed)
         missed += found is None

@@ -17,7 +17,7 @@ from tests.model.command import Forks
 from tests.model.gateway import Gateway
 from tests.model.world import Violation, World
 
-STEPS_MAX = 8
+STEPS_MAX = 6
 _SHRINK_S = 40.0
 _NUMBERS = 60
 
