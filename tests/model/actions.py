@@ -48,7 +48,7 @@ def make(world: World, a: int, b: int, c: int) -> None:
         )
         if place == 1:
             rows[-1] = _wrong(rows[-1], c)
-    world.save(world.new_name("\x1b[31m.csv" if c % 13 == 0 else ".csv"), rows)
+    world.save(world.new_name("\x07.csv" if c % 13 == 0 else ".csv"), rows)
 
 
 def _wrong(row: Row, c: int) -> Row:

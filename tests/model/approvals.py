@@ -39,7 +39,7 @@ def plan(world: World, a: int, b: int, c: int) -> None:
         world.pass_hours(24 * 9)
     rows = file.rows
     if meanwhile == 2:
-        rows = [*file.rows[1:], Row(900 + c, f"79{c:06d}31", "9.25")]
+        rows = [*file.rows[1:], Row(900 + c, f"79{c:06d}31", file.rows[0].amount)]
         write_file(world.home / file.name, rows)
     enough = len(approvers) >= world.approvals
     forbidden = "" if enough and meanwhile != 2 else "the plan was not approved by enough others, or is of another file"

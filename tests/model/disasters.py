@@ -110,6 +110,7 @@ def edit_by_hand(world: World, a: int, b: int, c: int) -> None:
     with world.another_home("edited") as home:
         connection = sqlite3.connect(home / _LEDGER)
         changed = connection.execute("UPDATE row SET state = ? WHERE state IN (?, ?)", (_PENDING, *_FINAL)).rowcount
+        connection.execute("DELETE FROM attempt")
         connection.commit()
         connection.close()
         if changed:

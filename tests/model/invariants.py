@@ -51,7 +51,7 @@ def _its_end(world: World, command: Command, done: Done) -> None:
     """No internal error, no account number on any stream, and nothing sent where the code says so."""
     if done.code in (1, 120) or "Traceback" in done.err:
         fail(world, f"internal error, exit code {done.code}: {done.err.strip()[-300:]}")
-    if "\x1b" in done.out or "\x1b" in done.err:
+    if any(one in done.out + done.err for one in ("\x07", "\x1b")):
         fail(world, "a name from outside steers the terminal")
     for row in command.rows:
         if row.account in done.out or row.account in done.err:

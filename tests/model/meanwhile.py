@@ -31,8 +31,9 @@ def replace_file(world: World, a: int, b: int, c: int) -> None:
     world.story.append(f"  at its {moment}, {file.name} is replaced by another file")
 
     def act() -> list[tuple[Command, Done]]:
-        write_file(path.with_name(f"new-{path.name}"), rows)
-        path.with_name(f"new-{path.name}").replace(path)
+        new_path = path if a % 2 == 0 else path.with_name(f"new-{path.name}")  # written over, or put in its place
+        write_file(new_path, rows)
+        new_path.replace(path)
         replaced.append(True)
         return []
 

@@ -84,7 +84,7 @@ DEFECTS = (
     Defect(
         "A3 what is registered is not compared with what was checked",
         "make:1:1:0 replace_file:0:1:0",
-        (("intake/one_content.py", "        elif self._first != digest.digest():", "        elif not self._first:"),),
+        (("intake/one_content.py", "        elif self._first != digest:", "        elif not self._first:"),),
     ),
     Defect(
         "A4 identifiers are compared letter by letter",
@@ -183,8 +183,14 @@ DEFECTS = (
     ),
     Defect(
         "B8 another row's reference settles a row in doubt",
-        "reconcile:0:4:0",
-        (("reconciliation/matching.py", "            line.is_owned = True\n", "            line.is_owned = False\n"),),
+        "make:1:0:0 submit:0:0:0 reconcile:0:4:0",
+        (
+            (
+                "reconciliation/matching.py",
+                "if wanted else ():\n        for line in wanted.get",
+                "if not wanted else ():\n        for line in wanted.get",
+            ),
+        ),
     ),
     Defect(
         "B8 last month's line settles a row in doubt",
@@ -204,6 +210,11 @@ DEFECTS = (
                 "reconciliation/statement.py",
                 '"declined", "denied", "failed", "failure", "fail", "error", "rejected", "refused", "returned", "return",',
                 '"declined", "denied", "failed", "failure", "fail", "error", "rejected", "refused",',
+            ),
+            (
+                "reconciliation/statement.py",
+                '"cleared", "paid", "originated",',
+                '"cleared", "paid", "returned", "originated",',
             ),
         ),
     ),
@@ -259,7 +270,7 @@ DEFECTS = (
     ),
     Defect(
         "C12 a ledger that was edited by hand sends",
-        "make:1:0:0 submit:0:0:0 edit_by_hand:0:0:0",
+        "make:1:0:0 submit:0:6:0 edit_by_hand:0:0:0",
         (
             ("ledger/sqlite/ledger.py", "        check_batch(self._store, number)\n", ""),
             ("ledger/sqlite/audit.py", "        problems = check(store)\n", "        problems = []\n"),
@@ -279,6 +290,7 @@ DEFECTS = (
                 "        if self.of(State.IN_DOUBT).rows or self.in_doubt_elsewhere:",
                 "        if self.of(State.IN_DOUBT).rows:",
             ),
+            ("cli/each_file.py", "    if doubts:\n", "    if not doubts:\n"),
         ),
     ),
     Defect(
@@ -314,7 +326,7 @@ DEFECTS = (
         "make:1:0:0 foreign_settings:0:0:0",
         (
             (
-                "settings_file.py",
+                "cli/settings_file.py",
                 "                if problem := _written_by_others(status):\n",
                 "                if problem := '':\n",
             ),
