@@ -230,18 +230,6 @@ DEFECTS = (
         ),
     ),
     Defect(
-        "B9 an answer that nobody asked for is taken for the next row's",
-        "make:1:0:0 answers:5:1:0 submit:0:0:0",
-        (
-            (
-                "gateway/transport.py",
-                "        if out_of_step or _is_answer(connection.unasked):\n",
-                "        if False:\n",
-            ),
-            ("gateway/connection.py", "        if not self._poll.poll(0):\n", "        if True:\n"),
-        ),
-    ),
-    Defect(
         "C10 a clone on another machine sends",
         "make:1:0:0 submit:0:6:0 clone:0:0:0",
         (

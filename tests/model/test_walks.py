@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from tests.model.catalogue import ACTIONS
+from tests.model.sabotages import DEFECTS
 from tests.model.walk import Failure, Runner, Step
 
 WALKS = 200
@@ -73,3 +74,11 @@ def test_a_failure_tells_how_to_see_it_again() -> None:
         "  again: python -m tests.model --steps 'make:1:2:3 submit:0:0:0'",
     ]
     assert [Step.parse(str(step)) for step in steps] == steps
+
+
+def test_every_defect_can_still_be_put_back() -> None:
+    """A sabotage whose text is gone shows nothing any more."""
+    for defect in DEFECTS:
+        for name, text, _ in defect.changes:
+            file = _ROOT / (name.removeprefix("../") if name.startswith("../") else f"batchpay/{name}")
+            assert file.read_text("utf-8").count(text) == 1, (defect.name, name)
