@@ -112,7 +112,7 @@ def _words() -> dict[str, str]:
 def _format_of(name: str) -> str:
     """Text for all that could lose a zero or become a date, so that it stays as typed."""
     if name in MONEY:
-        return "0.00"
+        return "#,##0.00"
     if name == _START_DATE:
         return "mm/dd/yyyy"
     return "General" if name == CHECK_COLUMN else "@"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-import shutil
-import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 from batchpay.payment import State
 from batchpay.reports.results import write_results
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
+from tests.support.office import converted, needs_libreoffice
 
 ROWS = [
     Planned(1, amount_cents=1250),
@@ -71,7 +70,7 @@ def test_every_sum_is_a_formula_over_the_results(results: Path) -> None:
     assert "results!$H$2:$H$6" in formulas["accepted"][1]
 
 
-@pytest.mark.skipif(not shutil.which("soffice"), reason="LibreOffice is not installed")
+@needs_libreoffice
 def test_libreoffice_calculates_the_same(results: Path, tmp_path: Path) -> None:
     """The formulas, calculated by a spreadsheet from the rows alone, give the ledger's figures to the cent."""
     bare = tmp_path / "bare.xlsx"
@@ -81,9 +80,8 @@ def test_libreoffice_calculates_the_same(results: Path, tmp_path: Path) -> None:
             if name.endswith("sheet2.xml"):  # without values the program must calculate
                 text = re.sub(rb"(</f>)<v>[^<]*</v>", rb"\1", text)
             target.writestr(name, text)
-    command = ["soffice", "--headless", f"-env:UserInstallation=file://{tmp_path}/office", "--convert-to", "csv"]
-    subprocess.run([*command, "--outdir", tmp_path, bare], check=True, capture_output=True, timeout=120)
-    with (tmp_path / "bare.csv").open(newline="", encoding="utf-8") as file:
+    (calculated,) = converted([bare], "csv", tmp_path)
+    with calculated.open(newline="", encoding="utf-8") as file:
         lines = {row[0]: row[1:7] for row in csv.reader(file) if row and row[0] in LINES}
     shown = {name: tuple(float(cell.replace(",", "")) if cell else None for cell in row) for name, row in lines.items()}
     assert shown == LINES
