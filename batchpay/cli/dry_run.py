@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchpay.cli.context import Context
 from batchpay.cli.options import check_options, decisions_of
-from batchpay.cli.paths import Outputs
+from batchpay.cli.paths import Outputs, beside
 from batchpay.cli.process import actor
 from batchpay.cli.validate import preview_json, print_preview
+from batchpay.errors import WaitingForPerson
 from batchpay.payment import State
 from batchpay.settings import Settings
 from batchpay.text import printable, totals_json
@@ -30,7 +32,8 @@ def dry_run_one(
     plan = str(outputs.claim(options["plan"])) if options["plan"] else None
     request = file_request(path, rejects, check_options(options), settings)
     decisions, most = decisions_of(options), options["show_requests"]
-    preview = flow.dry_run(request, settings, actor(), decisions, requests_max=most, plan=plan)
+    results = Path(options["results"] or beside(path, "results", options["out"]))
+    preview = flow.dry_run(request, settings, actor(), decisions, requests_max=most, plan=plan, results=results)
     if options["preflight"]:
         flow.ask_gateway(settings, preview)
     rows = preview.proposal.to_send.total.rows
@@ -43,7 +46,9 @@ def dry_run_one(
     }
     if not context.json:
         _print_preview(context, settings, preview, seconds, plan)
-    return preview.summary.exit_code, {**preview_json(preview), **extra, "requests": preview.requests}
+    code = WaitingForPerson.exit_code if preview.waits_for else preview.summary.exit_code
+    answer = {**preview_json(preview), **extra, "waits_for": preview.waits_for, "requests": preview.requests}
+    return code, {**answer, "exit_code": code}
 
 
 def _print_preview(
@@ -60,6 +65,8 @@ def _print_preview(
         )
     if seconds is not None:
         click.echo(f"at {settings.submit.rate} a second, sending takes about {_duration(seconds)}")
+    if preview.waits_for is not None:
+        click.echo(f"a submission would wait for a person: {printable(preview.waits_for)}")
     if plan is not None:
         click.echo(f"plan: {printable(plan)}, seal {preview.summary.seal}")
     for body in preview.requests:

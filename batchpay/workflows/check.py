@@ -32,6 +32,7 @@ from batchpay.validation.verdict import Verdict
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import CheckContext, FileCheck, FileRequest, check_file
 from batchpay.workflows.move_gateway import note_on_address
+from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
 from batchpay.workflows.proposal import propose
 
 _PRINTED_MAX = 20
@@ -51,6 +52,8 @@ class Preview:
     requests: list[str] = field(default_factory=list)
     releasable: Totals = Totals()
     """Rows that an earlier submission rejected and that are right now: what a release adds."""
+    waits_for: str | None = None
+    """What a person must say before a submission would register anything, or None."""
     unusual: list[str] = field(default_factory=list)
     """Lines on what the ledger's history finds odd, or that there is nothing; none where nobody wants to look."""
 
@@ -86,8 +89,13 @@ def dry_run(
     *,
     requests_max: int,
     plan: str | None,
+    results: Path | None,
 ) -> Preview:
-    """Do all that `submit` does before it registers: nothing is written to the ledger and no socket is opened."""
+    """Do all that `submit` does before it registers: nothing is written to the ledger and no socket is opened.
+
+    `results` is where a submission would write its results: those of a batch that the ledger does not know, lying
+    there, refuse the file here as well.
+    """
     environment = environment_of(settings.gateway)
     with _ledger_to_read(settings.ledger) as ledger:
         history = ledger if settings.policy.variance else None
@@ -102,6 +110,8 @@ def dry_run(
         checked = check_file(request, around)
         refuse_release_of_nothing(checked, decisions)
         preview = _preview(ledger, request, checked, settings, decisions)
+        if ledger is not None and preview.known is None and not decisions.paid_elsewhere_checked:
+            refuse_paid_elsewhere(ledger, results, environment)
         preview.summary.notes += note_on_address(ledger, settings)
         if ledger is None:
             preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
@@ -179,7 +189,14 @@ def _preview(
     summary.seal = proposal.seal(ledger) if ledger else None
     summary.held_back, summary.released = proposal.to_send.held_back, proposal.to_send.released
     preview = Preview(summary, checked.verdict, proposal, schedule, checked.variances, batch)
-    return replace(preview, releasable=checked.releasable, unusual=_unusual_lines(checked, settings))
+    registers = batch is None or decisions.release
+    lost = ledger.lost_window() if ledger is not None and registers else None
+    return replace(
+        preview,
+        releasable=checked.releasable,
+        waits_for=str(lost) if lost else None,
+        unusual=_unusual_lines(checked, settings),
+    )
 
 
 def _unusual_lines(checked: FileCheck, settings: Settings) -> list[str]:

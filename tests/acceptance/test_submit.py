@@ -89,6 +89,10 @@ def test_the_restore_drill(oracle_home: Home, oracle: Oracle) -> None:
     assert accepted.returncode == 0
     assert "are lost: what was done since" in accepted.stderr
     assert home.run("submit", "c.csv").returncode == 8
+    looked = home.run("submit", "c.csv", "--dry-run", "--json")
+    assert (looked.returncode, json.loads(looked.stdout)["exit_code"]) == (8, 8)
+    assert "since" in json.loads(looked.stdout)["waits_for"]
+    assert home.run("submit", "b.csv", "--dry-run").returncode == 4
     assert home.run("health").returncode == 8
     assert home.run("submit", "b.csv").returncode in (4, 8)
     assert home.run("ledger", "check", "--lost-window-settled", "--reason", "b.csv was paid").returncode == 0

@@ -102,7 +102,9 @@ class Office:
         **rules: Any,
     ) -> checking.Preview:
         """Look at a file, and prepare a plan where one is named."""
-        return checking.dry_run(self.request(path, **rules), self.settings, by, decisions, requests_max=0, plan=plan)
+        return checking.dry_run(
+            self.request(path, **rules), self.settings, by, decisions, requests_max=0, plan=plan, results=None
+        )
 
     def plan(self, path: str, by: Actor = ANN, name: str = "plan.json", **options: Any) -> str:
         """Prepare a plan; gives its path."""
