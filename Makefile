@@ -71,7 +71,7 @@ campaign-quick: $(VENV)/.test  ## kills, power cuts, faults and sabotages: about
 
 .PHONY: campaign
 campaign: $(VENV)/.test  ## the same at every point, and 10,000 walks of the model: hours
-	@$(BIN)/python -m tests.model --walks 10000
+	@$(BIN)/python -m tests.model --walks 10000 --length 14
 	@$(BIN)/python -m tests.campaign
 
 .PHONY: walks

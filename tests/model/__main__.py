@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 
-from tests.model.walk import Runner, Step, steps_of
+from tests.model.walk import STEPS_MAX, Runner, Step, steps_of
 
 
 def main() -> int:
@@ -20,6 +20,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first walk's; each has the next number")
     parser.add_argument("--steps", default="", help="run these steps and tell their story")
     parser.add_argument("--most", type=int, default=5, help="end after so many failures")
+    parser.add_argument("--length", type=int, default=STEPS_MAX, help="longer walks meet more, and take longer")
     parser.add_argument("--no-shrink", action="store_true")
     options = parser.parse_args()
     runner = Runner()
@@ -38,9 +39,9 @@ def _walks(runner: Runner, options: argparse.Namespace) -> int:
     done = Counter[str]()
     walked = 0
     for seed in range(options.seed, options.seed + options.walks):
-        failure = runner.walk(seed, shrink=not options.no_shrink)
+        failure = runner.walk(seed, most=options.length, shrink=not options.no_shrink)
         walked += 1
-        done.update(step.action for step in steps_of(seed))
+        done.update(step.action for step in steps_of(seed, options.length))
         if failure is not None:
             failures += 1
             print("\n".join(failure.lines()), flush=True)

@@ -372,7 +372,7 @@ def shown(defect: Defect) -> str | None:
 
 def walks_until_found(defect: Defect, walks: int, seed: int) -> tuple[int, str] | None:
     """Walk at random: after how many walks something was found, and what; None where nothing was."""
-    arguments = ["--walks", str(walks), "--seed", str(seed), "--most", "1", "--no-shrink"]
+    arguments = ["--walks", str(walks), "--seed", str(seed), "--most", "1", "--length", "14", "--no-shrink"]
     done = walk_over(defect, arguments)
     found = re.search(r"^seed (\d+): (.*)$", done.stdout, flags=re.MULTILINE)
     if found is None and done.returncode:

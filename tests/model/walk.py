@@ -58,8 +58,8 @@ class Failure:
         ]
 
 
-def steps_of(seed: int) -> list[Step]:
-    """The steps of a walk: it begins with a file that is submitted."""
+def steps_of(seed: int, most: int = STEPS_MAX) -> list[Step]:
+    """The steps of a walk, fewer than `most` after the first: it begins with a file that is submitted."""
     dice = random.Random(seed)
 
     def step(name: str) -> Step:
@@ -67,7 +67,7 @@ def steps_of(seed: int) -> list[Step]:
 
     names, weights = list(ACTIONS), [one.weight for one in ACTIONS.values()]
     first = [step("make"), step("submit")]
-    return first + [step(name) for name in dice.choices(names, weights, k=dice.randrange(2, STEPS_MAX - 1))]
+    return first + [step(name) for name in dice.choices(names, weights, k=dice.randrange(2, most - 1))]
 
 
 class Runner:
@@ -104,9 +104,9 @@ class Runner:
             shutil.rmtree(world.folder, ignore_errors=True)
         return None
 
-    def walk(self, seed: int, *, shrink: bool = True) -> Failure | None:
+    def walk(self, seed: int, *, most: int = STEPS_MAX, shrink: bool = True) -> Failure | None:
         """Walk; where it fails, cut the steps down to those that matter."""
-        steps = steps_of(seed)
+        steps = steps_of(seed, most)
         found = self.failure(steps)
         if found is None:
             return None
