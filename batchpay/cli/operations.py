@@ -89,6 +89,8 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
         yield account, codes
     except BaseException as error:
         codes.append(_exit_code_of(error))
+        if isinstance(error, BatchpayError) and not options.get("dry_run"):
+            _look_for_doubts(context, error, codes)
         raise
     finally:
         if metrics is not None and (problem := _write_metrics(context, metrics, account, codes)):
@@ -97,7 +99,8 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
         exit_code = output.exit_code_of(codes)
         if problem := _write_last_call(context, options, exit_code):
             click.echo(f"batchpay: {printable(problem)}", err=True)
-        level = logging.INFO if exit_code in (0, 3) else logging.WARNING if exit_code in _EXPECTED else logging.ERROR
+        is_expected = all(code in _EXPECTED for code in codes if code not in (0, 3))
+        level = logging.INFO if exit_code in (0, 3) else logging.WARNING if is_expected else logging.ERROR
         log("call ended", level=level, exit_code=exit_code)
         if context.quiet:
             _say_why(account)
@@ -152,6 +155,20 @@ def _exit_code_of(error: BaseException) -> int:
     if isinstance(error, (BatchpayError, click.ClickException)):
         return error.exit_code
     return 6 if isinstance(error, KeyboardInterrupt) else 2 if isinstance(error, click.Abort) else 1
+
+
+def _look_for_doubts(context: Context, error: BatchpayError, codes: list[int]) -> None:
+    """End a call with 7 that an error ended while a row is in doubt: a mistyped inbox does not make doubt go quiet."""
+    from batchpay.workflows.status import all_in_doubt
+
+    try:
+        doubts = all_in_doubt(context.settings)
+    except BatchpayError:  # settings or ledger: the error itself, or the next call's
+        return
+    if doubts:
+        output.print_in_doubt_elsewhere(doubts, err=True)
+        codes.append(7)
+        error.exit_code = output.exit_code_of(codes)
 
 
 def _write_metrics(context: Context, path: Path, account: Account, codes: list[int]) -> str | None:
