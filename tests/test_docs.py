@@ -52,7 +52,7 @@ def shell_lines() -> Iterator[tuple[str, str]]:
         for code in INLINE.findall(prose(path)):
             yield path.name, code
     for path in EXAMPLES:
-        for line in path.read_text("utf-8").splitlines():
+        for line in path.read_text("utf-8").replace("\\\n", " ").splitlines():
             if not line.startswith("#"):
                 yield path.name, line.removeprefix("ExecStart=")
 
@@ -105,6 +105,7 @@ def test_the_pages_have_calls() -> None:
     """The calls are found at all: in every page but the tables, in the crontab line and in the unit."""
     pages = {page for page, _ in CALLS}
     assert {"cron.md", "finance.md", "gateway-profile.md", "recovery.md", "crontab", "batchpay.service"} <= pages
+    assert {"install-cron.md", "install-systemd.md", "batchpay-health.sh", "batchpay-backup.service"} <= pages
     assert len(CALLS) > 30
 
 
@@ -247,3 +248,11 @@ def test_every_exit_code_is_explained() -> None:
     assert "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()) in readme
     answers = re.findall(r"^\| ([0-9](?:, [0-9])*) \|", (DOCS / "cron.md").read_text("utf-8"), re.MULTILINE)
     assert {int(code) for codes in answers for code in codes.split(",")} == set(EXIT_CODES)
+
+
+def test_examples_settle_without_a_terminal() -> None:
+    """What settles rows or approves has all that it needs off a terminal; a monitor's address is on no command line."""
+    for page, words in CALLS:
+        assert "--ping-url" not in words, page
+        if words[0] == "resolve" and "--decision" in words:
+            assert {"--name", "--reason", "--yes"} <= set(words), page

@@ -22,6 +22,7 @@ def cron_line(folder: Path) -> str:
     moved = {
         "/opt/batchpay/bin/batchpay": str(Path(sys.executable).with_name("batchpay")),
         "/var/lib/batchpay": str(folder / "home"),
+        "/var/log/batchpay": str(folder / "log"),
         "/etc/batchpay": str(folder / "etc"),
         "/srv/payments": str(folder / "srv"),
     }
@@ -32,7 +33,7 @@ def cron_line(folder: Path) -> str:
 
 
 def prepare(folder: Path, origin: str) -> Path:
-    for name in ("home", "etc", "srv/inbox", "srv/done", "srv/out"):
+    for name in ("home/metrics", "log", "etc", "srv/inbox", "srv/done", "srv/out"):
         (folder / name).mkdir(parents=True, mode=0o700)
     settings = f'[gateway]\nbase_url = "{origin}"\napi_id = "sandbox"\n[submit]\nrate = "5000"\n'
     (folder / "etc" / "batchpay.toml").write_text(settings)
@@ -68,7 +69,7 @@ def test_the_cron_line_pays_once_and_is_quiet(tmp_path: Path, oracle: Oracle) ->
     assert [path.name for path in inbox.iterdir()] == ["unfinished.csv.part"]
     assert sorted(path.name for path in (tmp_path / "srv" / "done").iterdir()) == ["pay.csv", "pay.csv.control.toml"]
     assert (tmp_path / "srv" / "out" / "pay.results.csv").is_file()
-    assert "pay.csv" in (tmp_path / "home" / "last-summary.txt").read_text()
+    assert "pay.csv" in (tmp_path / "log" / "summary.log").read_text()
 
 
 def test_the_cron_line_speaks_up_when_nothing_could_be_sent(tmp_path: Path, oracle: Oracle) -> None:

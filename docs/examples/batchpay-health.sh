@@ -1,0 +1,8 @@
+#!/bin/sh
+# Runs `batchpay health`, prints what is wrong, and leaves the exit code as a metric for node_exporter.
+umask 022
+metrics=/var/lib/batchpay/metrics/batchpay-health.prom
+/opt/batchpay/bin/batchpay health --config /etc/batchpay/batchpay.toml --inbox /srv/payments/inbox --inbox-age 26h --expect-every 26h --backup-every 8d --quiet
+code=$?
+printf 'batchpay_health_exit_code %d\nbatchpay_health_timestamp_seconds %d\n' "$code" "$(date +%s)" >"$metrics.tmp" && mv "$metrics.tmp" "$metrics"
+exit "$code"
