@@ -6,11 +6,13 @@ a rounded amount can't slip in at one place of many.
 
 from __future__ import annotations
 
+import textwrap
 from datetime import UTC, datetime
 from typing import Any
 
 from batchpay.payment import Totals, format_cents
 
+PAGE_WIDTH = 80
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula."""
 
@@ -27,6 +29,21 @@ def printable(text: str, *, keep: str = "", characters_max: int | None = None) -
     if characters_max is not None and len(text) > characters_max:
         text = text[: characters_max - 1] + "…"
     return text
+
+
+def wrapped(text: str, *, first: str = "", rest: str = "", width: int = PAGE_WIDTH) -> list[str]:
+    """Lay a printable text out in lines that end at words; only a word longer than a line is cut.
+
+    `first` stands before the first line, `rest` before the others; there is always one line.
+    """
+    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [
+        first.rstrip()
+    ]
+
+
+def row_count(count: int) -> str:
+    """`1 row`, `1,204 rows`."""
+    return f"{count:,} row{'' if count == 1 else 's'}"
 
 
 def column_name(text: str) -> str:

@@ -10,9 +10,9 @@ from batchpay.approval.plan import Plan
 from batchpay.approval.proposal import Proposal
 from batchpay.approval.to_send import ToSend
 from batchpay.payment import Direction, Totals
-from batchpay.text import local_time, money, printable
+from batchpay.text import PAGE_WIDTH as _WIDTH
+from batchpay.text import local_time, money, printable, wrapped
 
-_WIDTH = 80
 _GATEWAYS_SHOWN = 20
 _DAYS_SHOWN = 31
 _REASONS_SHOWN = 20
@@ -232,7 +232,4 @@ def _flow_lines(label: str, flow: Flow) -> list[str]:
 
 def _wrapped(label: str, text: str) -> list[str]:
     """Write a label and a text that may be long or hold characters that no page shows."""
-    shown = printable(text)
-    room = _WIDTH - 10
-    pieces = [shown[start : start + room] for start in range(0, len(shown), room)] or [""]
-    return [f"{label if number == 0 else '':<10}{piece}" for number, piece in enumerate(pieces)]
+    return wrapped(printable(text), first=f"{label:<10}", rest=" " * 10)

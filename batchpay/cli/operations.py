@@ -20,7 +20,7 @@ from batchpay.cli.paths import Outputs
 from batchpay.cli.settings_file import settings_file
 from batchpay.errors import BatchpayError, NotUsable
 from batchpay.payment import State
-from batchpay.text import money, printable
+from batchpay.text import money, printable, row_count
 
 if TYPE_CHECKING:
     from batchpay.operations.ping import Ping
@@ -128,7 +128,7 @@ def _say_why(account: Account) -> None:
         doubts = {str(summary.batch): summary.of(State.IN_DOUBT)} | summary.in_doubt_elsewhere
         for batch, totals in doubts.items():
             if totals.rows:
-                rows = f"{totals.rows:,} row{'' if totals.rows == 1 else 's'} in doubt, {money(totals.cents)}"
+                rows = f"{row_count(totals.rows)} in doubt, {money(totals.cents)}"
                 click.echo(f"batchpay: batch {batch}: {rows}: batchpay resolve {batch}", err=True)
 
 

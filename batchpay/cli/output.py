@@ -12,7 +12,7 @@ import click
 from batchpay.cli.context import Context
 from batchpay.payment import State, Totals
 from batchpay.summary import Summary
-from batchpay.text import money, printable
+from batchpay.text import money, printable, row_count, wrapped
 
 _ORDER = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING, State.REJECTED)
 _COLORS = {State.ACCEPTED: "green", State.DECLINED: "yellow", State.IN_DOUBT: "red", State.REJECTED: "yellow"}
@@ -57,14 +57,14 @@ def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
         click.echo(f"  {click.style(label.ljust(widths[0]), fg=color)}  {count:>{widths[1]}}  {amount:>{widths[2]}}")
     for direction, totals in sorted(summary.by_direction.items(), reverse=True):
         if totals.rows:
-            click.echo(f"  of the valid rows, {direction}: {totals.rows:,} rows, {money(totals.cents)}")
+            click.echo(f"  of the valid rows, {direction}: {row_count(totals.rows)}, {money(totals.cents)}")
     if summary.held_back.rows:
         held = summary.held_back
-        click.echo(f"  of the pending rows, held back by today's rules: {held.rows:,} rows, {money(held.cents)}")
+        click.echo(f"  of the pending rows, held back by today's rules: {row_count(held.rows)}, {money(held.cents)}")
     if summary.warnings:
         click.echo(f"  warnings: {summary.warnings:,}")
-    for note in summary.notes:
-        click.echo(f"  note: {printable(note)}")
+    for line in (line for note in summary.notes for line in wrapped(printable(note), first="  note: ", rest="      ")):
+        click.echo(line)
     for label, text in (("seal", summary.seal), ("results", summary.results), ("rejects", summary.rejects)):
         if text:
             click.echo(f"  {label}: {printable(text)}")
@@ -80,7 +80,7 @@ def print_in_doubt_elsewhere(in_doubt: Mapping[str, Totals], *, err: bool = Fals
     for batch, totals in in_doubt.items():
         click.echo(
             f"  rows in doubt of an earlier call, a person must look: batchpay resolve {batch}"
-            f" ({totals.rows:,} rows, {money(totals.cents)})",
+            f" ({row_count(totals.rows)}, {money(totals.cents)})",
             err=err,
         )
 

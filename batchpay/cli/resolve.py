@@ -10,7 +10,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.process import actor
 from batchpay.payment import State, Totals
-from batchpay.text import instant, local_time, money, printable, totals_json
+from batchpay.text import instant, local_time, money, printable, row_count, totals_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,7 +132,7 @@ class _TerminalDecider:
             if not chosen:
                 continue
             totals = proposal.effect[state]
-            line = f"{_rows(totals.rows)}, {money(totals.cents)}: {text}"
+            line = f"{row_count(totals.rows)}, {money(totals.cents)}: {text}"
             click.echo(_loud(self._context, line, state), err=True)
             for decision in chosen[:_SHOWN_MAX]:
                 found = f"   reference {decision.gateway_reference}" if decision.gateway_reference else ""
@@ -170,10 +170,10 @@ def _finish(context: Context, found: InDoubt, *, exported: str | None = None) ->
         _print_doubts(context, summary, doubts, exported)
         return code
     total = sum(settled.values(), Totals())
-    click.echo(f"settled: {_rows(total.rows)}, {money(total.cents)}")
+    click.echo(f"settled: {row_count(total.rows)}, {money(total.cents)}")
     if settled["send again"].rows:
         click.echo(f"to send them again: batchpay resume {summary.batch}")
-    click.echo(f"still in doubt: {_rows(len(doubts))}, {money(sum(doubt.amount_cents for doubt in doubts))}")
+    click.echo(f"still in doubt: {row_count(len(doubts))}, {money(sum(doubt.amount_cents for doubt in doubts))}")
     return code
 
 
@@ -183,7 +183,7 @@ def _print_doubts(context: Context, batch: Summary, doubts: Sequence[Doubt], exp
         click.echo("  no row is in doubt")
         return
     cents = sum(doubt.amount_cents for doubt in doubts)
-    click.echo(_loud(context, f"  in doubt: {_rows(len(doubts))}, {money(cents)}", State.PENDING))
+    click.echo(_loud(context, f"  in doubt: {row_count(len(doubts))}, {money(cents)}", State.PENDING))
     click.echo("  Each may or may not have been paid. Look for it in the gateway's portal.")
     for doubt in [] if exported else doubts[:_SHOWN_MAX]:
         click.echo()
@@ -217,10 +217,6 @@ def _moment(moment: datetime | None) -> str:
     if not local.utcoffset():
         return f"{utc} UTC"
     return f"{utc} UTC ({local_time(moment)})"
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'' if count == 1 else 's'}"
 
 
 def _headline(doubt: Doubt) -> str:

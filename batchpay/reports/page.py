@@ -31,7 +31,7 @@ from batchpay.reports.page_parts import (
 from batchpay.reports.story import Story, facts_to_sign, story_of
 from batchpay.reports.timeline import timeline_of
 from batchpay.summary import Summary, summary_of_batch
-from batchpay.text import local_time, money
+from batchpay.text import local_time, money, row_count
 
 LISTED_MAX = 2_000
 """Rows listed one by one; results and rejects have all of them."""
@@ -179,8 +179,8 @@ def write_check_page(
     elif wrong.rows:
         mood = "attention"
         headlines = [
-            f"{_rows(wrong.rows)} of {summary.total.rows:,} would be rejected, {money(wrong.cents)}.",
-            f"{_rows(summary.valid.rows)} could be sent, {money(summary.valid.cents)}. Nothing was sent.",
+            f"{row_count(wrong.rows)} of {summary.total.rows:,} would be rejected, {money(wrong.cents)}.",
+            f"{row_count(summary.valid.rows)} could be sent, {money(summary.valid.cents)}. Nothing was sent.",
         ]
     else:
         mood, headlines = "fine", ["Every row is valid.", "Nothing was sent."]
@@ -348,21 +348,22 @@ def _headlines(summary: Summary) -> tuple[str, list[str]]:
     lines = []
     if doubt.rows:
         lines.append(
-            f"{_rows(doubt.rows)} in doubt, {money(doubt.cents)}: paid or not, nobody knows yet. A person must look."
+            f"{row_count(doubt.rows)} in doubt, {money(doubt.cents)}: paid or not, nobody knows yet. "
+            "A person must look."
         )
     if waiting.rows:
         stopped = f" The run stopped: {summary.stopped}." if summary.stopped else ""
         go_on = f"To go on: batchpay resume {summary.batch}"
-        lines.append(f"{_rows(waiting.rows)} not sent yet, {money(waiting.cents)}.{stopped} {go_on}")
+        lines.append(f"{row_count(waiting.rows)} not sent yet, {money(waiting.cents)}.{stopped} {go_on}")
     if declined.rows:
-        lines.append(f"{_rows(declined.rows)} declined by the gateway, {money(declined.cents)}.")
+        lines.append(f"{row_count(declined.rows)} declined by the gateway, {money(declined.cents)}.")
     if rejected.rows:
-        lines.append(f"{_rows(rejected.rows)} rejected before sending, {money(rejected.cents)}.")
+        lines.append(f"{row_count(rejected.rows)} rejected before sending, {money(rejected.cents)}.")
     accepted = summary.of(State.ACCEPTED)
     if not lines:
         lines.append("Every row was accepted." if accepted.rows else "The file has no rows.")
     else:
-        lines.append(f"{_rows(accepted.rows)} accepted, {money(accepted.cents)}.")
+        lines.append(f"{row_count(accepted.rows)} accepted, {money(accepted.cents)}.")
     moods = (("doubt", doubt), ("waiting", waiting), ("attention", declined + rejected))
     return next((mood for mood, totals in moods if totals.rows), "fine"), lines
 
@@ -407,7 +408,3 @@ def _history(ledger: Ledger, batch: str) -> list[HistoryLine]:
 
 def _made() -> str:
     return f"Made {local_time(datetime.now(UTC))} by batchpay {__version__}"
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'' if count == 1 else 's'}"

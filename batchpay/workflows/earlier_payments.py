@@ -18,7 +18,7 @@ from batchpay.payment import Environment, Totals, format_cents
 from batchpay.registration import request_body
 from batchpay.schemas.catalogue import ROW_SAME_PAYMENT
 from batchpay.schemas.options import RuleOptions
-from batchpay.text import money
+from batchpay.text import money, row_count
 
 LISTED_MAX = 1000
 """So many of the duplicates that were let through are listed; all are counted."""
@@ -82,7 +82,7 @@ class EarlierPayments:
             left = self.allowed.rows - len(named)
             more = f" and {left:,} more" if left else ""
             lines.append(
-                f"duplicates that were allowed: {self.allowed.rows:,} rows, {money(self.allowed.cents)}: "
+                f"duplicates that were allowed: {row_count(self.allowed.rows)}, {money(self.allowed.cents)}: "
                 f"{', '.join(named)}{more}"
             )
         return lines

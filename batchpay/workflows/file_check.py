@@ -30,7 +30,7 @@ from batchpay.schemas.checks import cents_of_plain
 from batchpay.schemas.columns import CASH_FLOW
 from batchpay.schemas.options import RuleOptions
 from batchpay.summary import Summary
-from batchpay.text import money
+from batchpay.text import money, row_count
 from batchpay.validation.check import Check, valid_rows
 from batchpay.validation.chunk_result import ChunkResult
 from batchpay.validation.duplicates import FrameSpool
@@ -140,11 +140,12 @@ class FileCheck:
         if self.source.examples.count:
             notes.append(f"rows marked as an example, which are no payments: {self.source.examples.count}")
         if verdict.unreadable_amounts:
-            notes.append(f"in {verdict.unreadable_amounts:,} rows the amount can't be read: it is in no sum")
+            notes.append(f"in {row_count(verdict.unreadable_amounts)} the amount can't be read: it is in no sum")
         if self.releasable.rows and not self.released:
-            count, amount = f"{self.releasable.rows:,}", money(self.releasable.cents)
+            released, amount = self.releasable.rows, money(self.releasable.cents)
+            count, are = row_count(released), "is" if released == 1 else "are"
             notes.append(
-                f"{count} rows, {amount}, that an earlier submission rejected are right now: "
+                f"{count}, {amount}, that an earlier submission rejected {are} right now: "
                 "submit --release --reason TEXT sends them"
             )
         if not verdict.rows:

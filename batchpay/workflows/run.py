@@ -31,6 +31,7 @@ from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Sender, Tally
 from batchpay.settings import Settings
+from batchpay.text import row_count
 from batchpay.workflows.held_back import Fails, HeldBack, find_held_back
 
 
@@ -263,5 +264,5 @@ def _ask_before_sending(
             rows.setdefault(code, []).append(row.row)
     for code, numbers in rows.items():
         run.reject(numbers, f"gatewayId.{code}")
-        progress.say(f"{len(numbers)} rows are rejected: gatewayId.{code}")
+        progress.say(f"rejected, gatewayId.{code}: {row_count(len(numbers))}")
     return bool(rows)

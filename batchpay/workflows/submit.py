@@ -28,6 +28,7 @@ from batchpay.payment import Actor, State, Totals
 from batchpay.registration import request_body
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
+from batchpay.text import row_count
 from batchpay.validation.check import all_rows, valid_rows
 from batchpay.validation.verdict import Verdict
 from batchpay.workflows.check import batch_to_go_on_with, refuse_release_of_nothing
@@ -102,7 +103,7 @@ def submit(
                 if found.is_new:
                     log("registered", batch=found.batch.batch, file=found.batch.file, rows=found.batch.total.rows)
                 if found.released.rows:
-                    progress.say(f"{found.released.rows:,} rows that were rejected before are released")
+                    progress.say(f"rejected before and released now: {row_count(found.released.rows)}")
                 fails = None if found.is_new else _fails_today(checked.verdict)
                 run = replace(submission.run, approvals=found.approvals, fails=fails)
                 finished = run_batch(ledger, found.batch, settings, credentials, run, actor, progress)

@@ -292,4 +292,4 @@ def test_what_is_in_no_sum_is_said(home: Home) -> None:
     told = home.json("validate", "a.csv")
     assert (told["rows"], told["amount"]["total"]) == (3, "7.50")
     assert "rows marked as an example, which are no payments: 1" in told["notes"]
-    assert "in 1 rows the amount can't be read: it is in no sum" in told["notes"]
+    assert "in 1 row the amount can't be read: it is in no sum" in told["notes"]
