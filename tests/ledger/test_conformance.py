@@ -157,6 +157,9 @@ def test_the_same_content_again_has_its_own_name_and_reason(ledger: Ledger) -> N
     latest = ledger.find_digest(ledger.find(first).digest, Environment.TEST)
     assert latest is not None
     assert (latest.batch, latest.again_reason) == (second, "the bank lost the file")
+    shouted = ledger.find_digest(latest.digest, Environment.TEST, "The Bank LOST the file")
+    assert shouted == latest, "one reason pays once more: with another letter case it paid a third time"
+    assert ledger.find_digest(latest.digest, Environment.TEST, "the bank lost it") is None
     assert ledger.find(first).batch == first
     assert [batch.batch for batch in ledger.batches()] == [second, first]
     with pytest.raises(WrongUse):

@@ -57,8 +57,8 @@ def batches(store: Store) -> list[BatchSummary]:
 def find_digest(store: Store, digest: bytes, environment: Environment, again_reason: str | None) -> BatchSummary | None:
     with store.reading() as connection:
         found = connection.execute(
-            f"{sql.BATCH} WHERE digest = ? AND environment = ? AND again_reason IS coalesce(?, again_reason)"
-            " ORDER BY batch.id DESC LIMIT 1",
+            f"{sql.BATCH} WHERE digest = ? AND environment = ? AND again_reason COLLATE NOCASE IS"
+            " coalesce(?, again_reason) ORDER BY batch.id DESC LIMIT 1",
             (digest, environment, again_reason),
         ).fetchone()
         return _summary(connection, found) if found else None
