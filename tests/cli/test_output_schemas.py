@@ -7,28 +7,24 @@ from __future__ import annotations
 
 import copy
 import json
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from batchpay.cli.commands import COMMANDS, load_command
-from batchpay.cli.context import Context
-from batchpay.cli.main import cli
 from batchpay.operations.logs import FIELDS
 from batchpay.payment import Actor
 from tests.support.command import small_file
-from tests.support.output_schemas import SCHEMAS, log_problems, require_schema, schema_of, validator
+from tests.support.in_process import Caller
+from tests.support.output_schemas import SCHEMAS, log_problems, require_schema, validator
 from tests.support.sandbox_requests import control
 
 WITHOUT_OBJECT = {"template", "sandbox", "demo"}
 """Commands that print an object only where they fail."""
 ACCOUNT = ("--gateway-name=processorC_cc", "--mode=test", "--accept-amex=0", "--active-level2=0", "--active-level3=1")
-Call = Callable[..., Any]
 
 
 def commands_with_object() -> set[str]:
@@ -40,41 +36,8 @@ def commands_with_object() -> set[str]:
     return names
 
 
-@pytest.fixture
-def call(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
-    """Runs a command in this process with --json: its object, which was held against its schema."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    monkeypatch.chdir(tmp_path)
-    settings = {
-        "HOME": str(tmp_path),
-        "BATCHPAY_LEDGER": str(tmp_path / "state" / "ledger.db"),
-        "BATCHPAY_LEDGER_KEY_FILE": str(tmp_path / "keys" / "ledger.key"),
-        "BATCHPAY_BASE_URL": url,
-        "BATCHPAY_API_ID": "sandbox",
-        "BATCHPAY_RATE": "5000",
-        "BATCHPAY_WORKERS": "1",
-    }
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-
-    def run(*arguments: str) -> Any:
-        monkeypatch.setenv("BATCHPAY_API_KEY", "sandbox-key")
-        done = CliRunner().invoke(cli, [*arguments, "--json"], standalone_mode=False, obj=Context())
-        assert done.exception is None, (arguments, done.exception)
-        value = json.loads(done.stdout)
-        require_schema(arguments, value)
-        seen.add(schema_of(arguments))
-        return value
-
-    seen: set[str] = set()
-    run.seen = seen  # type: ignore[attr-defined]
-    yield run
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-
-
 def test_every_command_has_a_schema_and_keeps_to_it(
-    call: Call, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+    call: Caller, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A day with every command: sent, declined, in doubt, settled, reported, checked, backed up."""
     call("ledger", "init")
@@ -117,7 +80,7 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     call("gateway", "update", number, *ACCOUNT)
     call("gateway", "default", number, "--yes")
     call("gateway", "delete", number, "--yes")
-    assert call.seen == commands_with_object()  # type: ignore[attr-defined]
+    assert call.seen == commands_with_object()
     lines = (tmp_path / "run.log").read_text().splitlines()
     assert {"row in doubt", "refused", "registered"} <= {json.loads(line)["event"] for line in lines}
     assert [problem for line in lines for problem in log_problems(line)] == []
@@ -133,7 +96,7 @@ def test_each_schema_is_one_of_a_command() -> None:
     assert set(log["properties"]) == {"time", "level", "event", *FIELDS}
 
 
-def test_a_schema_notices_what_is_not_said(call: Call, tmp_path: Path) -> None:
+def test_a_schema_notices_what_is_not_said(call: Caller, tmp_path: Path) -> None:
     """A key more, a key less and a number for an amount are noticed: the schemas do not let everything through."""
     small_file(tmp_path / "a.csv", 1)
     right = call("validate", "a.csv")

@@ -1,0 +1,20 @@
+"""Commands called in this process."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.in_process import Caller
+
+
+@pytest.fixture
+def call(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Caller]:
+    """Calls commands whose gateway is the sandbox; what they do to signals is undone."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield Caller(tmp_path, url, monkeypatch)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
