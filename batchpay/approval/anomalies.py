@@ -7,7 +7,7 @@ payee, amount and the account's last four.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -131,8 +131,11 @@ class Anomalies:
         self.kept = sorted(self.kept + named, key=lambda one: ranks[one.code])[:KEPT_MAX]
         return told
 
-    def lines(self) -> list[str]:
-        """Tell a person: changed accounts in full, some unusual amounts, new payees in one line with their sums."""
+    def lines(self, place: Callable[[int], str]) -> list[str]:
+        """Tell a person: changed accounts in full, some unusual amounts, new payees in one line with their sums.
+
+        `place` names a row as the person finds it.
+        """
         if not self.compared:
             return ["no earlier payments to compare payees, accounts and amounts with"]
         if not self.flows:
@@ -140,7 +143,7 @@ class Anomalies:
         lines: list[str] = []
         for code, shown in SHOWN.items():
             those = [one for one in self.kept if one.code == code][:shown]
-            lines += [f"row {one.row}: {one.column}: {one.code}: {one.message}" for one in those]
+            lines += [f"{place(one.row)}: {one.column}: {one.code}: {one.message}" for one in those]
             if code in self.flows and self.flows[code].rows > len(those):
                 lines.append(f"{code}: {_sums(self.flows[code])}" + (" in all" if those else ""))
         return lines

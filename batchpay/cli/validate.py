@@ -86,7 +86,7 @@ def print_preview(context: Context, preview: Preview) -> None:
     print_counts(preview.verdict)
     if context.quiet:
         return
-    print_failures(preview.verdict)
+    print_failures(preview.verdict, preview.line_word)
     if not preview.summary.total.rows:
         return
     for line in preview.unusual:
@@ -109,10 +109,10 @@ def print_counts(verdict: Verdict) -> None:
                 click.echo(f"    {count:>7,}  {name}")
 
 
-def print_failures(verdict: Verdict, most: int = _SHOWN_MAX) -> None:
+def print_failures(verdict: Verdict, line_word: str, most: int = _SHOWN_MAX) -> None:
     """Print the first errors, a line each; the rejects file and --json have all of them."""
     for failure in verdict.failures[:most]:
-        place = f"line {failure.line}" if failure.line is not None else f"row {failure.row}"
+        place = f"{line_word} {failure.line}" if failure.line is not None else f"row {failure.row}"
         hint = f" (suggestion: {failure.suggestion})" if failure.suggestion else ""
         _echo(f"{place}: {failure.column}: {failure.message}{hint}")
     left = sum(verdict.counts.values()) - min(most, len(verdict.failures))

@@ -70,6 +70,11 @@ class Source:
         return self._chunks()
 
     @property
+    def line_word(self) -> str:
+        """What a person calls the place of a row: a CSV has lines, a sheet has rows."""
+        return "line" if self.kind is Kind.CSV else "row"
+
+    @property
     def identity(self) -> FileIdentity | None:
         """Which file of a disk was opened; None for standard input and objects of a store."""
         return None if self._file is None else self._file.identity

@@ -60,7 +60,7 @@ _ACCEPTED_COLUMNS = (
     Column("invoice"), Column("sent"), Column("gateway's reference"),
 )  # fmt: skip
 _CHECK_COLUMNS = (
-    Column("line", numeric=True, number=True), Column("column"), Column("code"), Column("what is wrong"),
+    Column("column"), Column("code"), Column("what is wrong"),
     Column("suggestion"),
 )  # fmt: skip
 
@@ -163,16 +163,18 @@ def write_check_page(
     failures: Sequence[Failure],
     warning_counts: Mapping[str, int] | None = None,
     repairs: Mapping[str, int] | None = None,
+    line_word: str = "line",
 ) -> None:
     """Write the page of a check: totals, how often each rule failed, the first failures. Needs no ledger.
 
-    `counts` holds failures by `column.code`; `failures` may be only the first; `repairs` counts cells by column.
+    `counts` holds failures by `column.code`; `failures` may be only the first; `repairs` counts cells by column;
+    `line_word` is what a person calls the place of a row.
     """
     repaired = ", ".join(f"{column} {cells:,}" for column, cells in (repairs or {}).items())
     broken = Counter({("rejected", name): rows for name, rows in counts.items()})
     broken.update({("warning", name): rows for name, rows in (warning_counts or {}).items()})
     reasons, reasons_left = _ranked(broken)
-    listed = [_failure_row(failure) for failure in failures[:LISTED_MAX]]
+    listed = [_failure_row(failure, line_word) for failure in failures[:LISTED_MAX]]
     wrong = summary.of(State.REJECTED)
     if not summary.total.rows:
         mood, headlines = "attention", ["The file has no rows."]
@@ -201,7 +203,7 @@ def write_check_page(
         reasons=reasons,
         reasons_left=reasons_left,
         reasons_counted="times",
-        columns=_CHECK_COLUMNS,
+        columns=(Column(line_word, numeric=True, number=True), *_CHECK_COLUMNS),
         attention=listed,
         attention_title="What is wrong",
         attention_left=max(sum(counts.values()) - len(listed), 0),
@@ -318,12 +320,12 @@ def _settled(story: Story) -> list[HistoryLine]:
     return [HistoryLine(local_time(act.at), act.rows, act.who, act.why or "") for act in story.settled]
 
 
-def _failure_row(failure: Failure) -> ListedRow:
+def _failure_row(failure: Failure, line_word: str) -> ListedRow:
     line = failure.row if failure.line is None else failure.line
     texts = (failure.column, failure.code, failure.message, failure.suggestion or "")
-    labels = (column.label for column in _CHECK_COLUMNS[1:])
+    labels = (column.label for column in _CHECK_COLUMNS)
     cells = [Cell(label, text) for label, text in zip(labels, texts, strict=True)]
-    return ListedRow("rejected", [Cell("line", str(line), number=True), *cells])
+    return ListedRow("rejected", [Cell(line_word, str(line), number=True), *cells])
 
 
 def _why(row: LedgerRow) -> str:

@@ -54,6 +54,8 @@ class Preview:
     """Rows that an earlier submission rejected and that are right now: what a release adds."""
     waits_for: str | None = None
     """What a person must say before a submission would register anything, or None."""
+    line_word: str = "line"
+    """What a person calls the place of a row."""
     unusual: list[str] = field(default_factory=list)
     """Lines on what the ledger's history finds odd, or that there is nothing; none where nobody wants to look."""
 
@@ -66,7 +68,9 @@ class Preview:
         from batchpay.reports.page import write_check_page
 
         found = self.verdict
-        write_check_page(path, self.summary, found.counts, found.failures, found.warning_counts, found.repairs)
+        write_check_page(
+            path, self.summary, found.counts, found.failures, found.warning_counts, found.repairs, self.line_word
+        )
 
 
 def validate(request: FileRequest, settings: Settings) -> Preview:
@@ -194,6 +198,7 @@ def _preview(
     return replace(
         preview,
         releasable=checked.releasable,
+        line_word=checked.source.line_word,
         waits_for=str(lost) if lost else None,
         unusual=_unusual_lines(checked, settings),
     )
@@ -202,10 +207,12 @@ def _preview(
 def _unusual_lines(checked: FileCheck, settings: Settings) -> list[str]:
     """Tell what earlier payments make look odd: bills that were paid under another name first, then payees."""
     others = [found for found in checked.variances if found.code not in CODES]
-    lines = [f"row {found.row}: {found.column}: {found.code}: {found.message}" for found in others[:_PRINTED_MAX]]
+    lines = [
+        f"{checked.place(found.row)}: {found.column}: {found.code}: {found.message}" for found in others[:_PRINTED_MAX]
+    ]
     if len(others) > _PRINTED_MAX:
         lines.append("and more warnings of that kind: their counts stand above, --json has the first of them")
-    return lines + (checked.anomalies.lines() if settings.policy.variance else [])
+    return lines + (checked.anomalies.lines(checked.place) if settings.policy.variance else [])
 
 
 def _first_requests(request: FileRequest, settings: Settings, checked: FileCheck, count: int) -> list[str]:

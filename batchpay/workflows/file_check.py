@@ -54,6 +54,8 @@ _REFUSED_BY_GATEWAY = {
 
 _WARNING_ORDER = ("same_payment", "changed_account", "unusual_amount", "new_payee")
 """Which of the look at the ledger's history are told first."""
+_PLACES_MAX = 1_000
+"""So many warnings about bills are told with their place."""
 _TOTAL_CENTS_MAX = 10**18
 """The ledger counts in 64 bits, and so do the sums by day and by gateway."""
 
@@ -120,6 +122,8 @@ class FileCheck:
     """Whether any row, right or wrong, may be a recurring payment."""
     variances: list[Variance] = field(default_factory=list)
     """What the ledger's history finds odd and the options let pass: changed accounts first, new payees last."""
+    lines: dict[int, int] = field(default_factory=dict)
+    """Where the rows that warnings name stand in the file: a CSV's line or a sheet's row, by data row."""
     anomalies: Anomalies = field(default_factory=Anomalies)
     """The same, counted and added up, where it was looked for (policy.variance)."""
     rejects: Path | None = None
@@ -165,6 +169,10 @@ class FileCheck:
             allowed_duplicates=self.earlier.allowed_json(),
             checked_only=True,
         )
+
+    def place(self, row: int) -> str:
+        """Name a row as the person finds it: `line 5` of a CSV, `row 5` of a sheet."""
+        return f"{self.source.line_word} {self.lines[row]}" if row in self.lines else f"row {row}"
 
     def valid_to_send(self, rules: RuleOptions) -> tuple[ToSend, Schedule]:
         """Count the valid rows as all new, and lay out what they would move, and when."""
@@ -325,6 +333,9 @@ class _Reading:
                 odd = variances(payees, columns, around.environment, exclude_digest=checked.digest)
                 odd = [one for one in odd if one.row not in checked.held]
                 self._note_variances(_with_names(checked.anomalies, odd, frame), verdict)
+            named = [one.row for one in (*checked.anomalies.kept, *found.warnings[:_PLACES_MAX])]
+            places = frame.filter(pl.col("_row").is_in(named) & pl.col("_line").is_not_null())
+            checked.lines |= dict(places.select("_row", "_line").iter_rows())
         self._note_variances(found.warnings, verdict)
 
     def _days_back(self, frame: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, int]]:

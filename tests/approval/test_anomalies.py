@@ -35,6 +35,10 @@ FIRST, SECOND, OTHER = b"account1", b"account2", b"account3"
 HISTORY = {ANN: PayeeFacts(10_000, frozenset({FIRST, SECOND}))}
 
 
+def _place(row: int) -> str:
+    return f"row {row}"
+
+
 def look(*rows: tuple[bytes, bytes, int]) -> list[Variance]:
     payees, accounts, cents = zip(*rows, strict=True)
     columns = PayeeColumns(range(1, len(rows) + 1), payees, accounts, cents)
@@ -116,7 +120,7 @@ UNUSUAL = [Variance(200_100 + number, "amount", "unusual_amount", "over 3 times"
 
 def test_a_hundred_thousand_new_payees_are_one_line() -> None:
     """They come last, as a count and sums by direction; the changed account leads, in full, by payee and amount."""
-    lines = told(100_000, CHANGED, *UNUSUAL).lines()
+    lines = told(100_000, CHANGED, *UNUSUAL).lines(_place)
     assert lines[0] == (
         "row 200001: achAccountNumber: changed_account: Payee, 200001, CREDIT 2,000.01, account ****6789: "
         "a new account of a known payee, ask"
@@ -130,11 +134,11 @@ def test_a_hundred_thousand_new_payees_are_one_line() -> None:
 def test_every_changed_account_is_told() -> None:
     """However many they are, none is cut off by other warnings."""
     changed = [replace(CHANGED, row=300_000 + number) for number in range(100)]
-    lines = told(5_000, *changed).lines()
+    lines = told(5_000, *changed).lines(_place)
     assert sum(": changed_account: " in line for line in lines) == 100
 
 
 def test_nothing_to_compare_with_is_not_nothing_unusual() -> None:
     """An empty ledger finds nothing odd because it knows nothing: no comfort in that."""
-    assert Anomalies().lines() == ["no earlier payments to compare payees, accounts and amounts with"]
-    assert Anomalies(compared=True).lines() == ["compared with earlier payments: nothing unusual"]
+    assert Anomalies().lines(_place) == ["no earlier payments to compare payees, accounts and amounts with"]
+    assert Anomalies(compared=True).lines(_place) == ["compared with earlier payments: nothing unusual"]
