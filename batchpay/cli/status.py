@@ -34,7 +34,7 @@ def status(context: Context, batch: str | None) -> int:
         return 0
     summaries.sort(key=lambda summary: -summary.of(State.IN_DOUBT).rows)
     states = (State.IN_DOUBT, State.PENDING, State.SENDING, State.DECLINED, State.REJECTED, State.ACCEPTED)
-    header = ["batch", "last run", *[output.WORDS.get(state, str(state)) for state in states], "total", "file"]
+    header = ["batch", "last run (UTC)", *[output.WORDS.get(state, str(state)) for state in states], "total", "file"]
     rows = [
         [
             str(summary.batch),
