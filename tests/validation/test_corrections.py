@@ -34,12 +34,12 @@ def _row(**cells: str | None) -> Cells:
 )  # fmt: skip
 def test_a_certain_amount_is_sent_as_suggested(amount: str, meant: str) -> None:
     """The row passes with the amount that was meant, it says what it was, and the file's total is the same without."""
-    source = TextChunks([_row(amount=amount), _row(amount="1.00")])
+    source = TextChunks([_row(amount="1.00"), _row(amount=amount)])
     verdict = check(source, ALL)
     assert verdict.rejected.rows == 0
     rows = pl.concat(list(valid_rows(source, ALL, verdict)))
-    assert rows["amount"].to_list() == [meant, "1.00"]
-    assert rows[CORRECTED].to_list() == [f"amount: {amount} -> {meant}", None]
+    assert rows["amount"].to_list() == ["1.00", meant]
+    assert rows[CORRECTED].to_list() == [None, f"amount: {amount} -> {meant}"]
     cents = int(meant.replace(".", "")) + 100
     assert (verdict.total.cents, verdict.valid.cents, verdict.unreadable_amounts) == (cents, cents, 0)
     assert check(source, PLAIN).total == verdict.total
