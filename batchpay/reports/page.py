@@ -164,13 +164,16 @@ def write_check_page(
     warning_counts: Mapping[str, int] | None = None,
     repairs: Mapping[str, int] | None = None,
     line_word: str = "line",
+    accepted: Mapping[str, int] | None = None,
 ) -> None:
     """Write the page of a check: totals, how often each rule failed, the first failures. Needs no ledger.
 
     `counts` holds failures by `column.code`; `failures` may be only the first; `repairs` counts cells by column;
-    `line_word` is what a person calls the place of a row.
+    `line_word` is what a person calls the place of a row; `accepted` counts suggestions that were accepted, by rule.
     """
-    repaired = ", ".join(f"{column} {cells:,}" for column, cells in (repairs or {}).items())
+    repaired, corrected = (
+        ", ".join(f"{name} {cells:,}" for name, cells in (some or {}).items()) for some in (repairs, accepted)
+    )
     broken = Counter({("rejected", name): rows for name, rows in counts.items()})
     broken.update({("warning", name): rows for name, rows in (warning_counts or {}).items()})
     reasons, reasons_left = _ranked(broken)
@@ -193,6 +196,7 @@ def write_check_page(
             ("checked", local_time(summary.finished_at)),
             ("warnings", f"{summary.warnings:,}"),
             *([("cells repaired", repaired)] if repaired else []),
+            *([("corrected as suggested", corrected)] if corrected else []),
         ],
         mood=mood,
         headlines=[*headlines, *summary.notes],

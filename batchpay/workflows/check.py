@@ -69,7 +69,14 @@ class Preview:
 
         found = self.verdict
         write_check_page(
-            path, self.summary, found.counts, found.failures, found.warning_counts, found.repairs, self.line_word
+            path,
+            self.summary,
+            found.counts,
+            found.failures,
+            found.warning_counts,
+            found.repairs,
+            self.line_word,
+            found.accepted,
         )
 
 

@@ -212,7 +212,8 @@ def test_a_check_has_a_page_without_a_ledger(tmp_path: Path) -> None:
     )
     faults = [Fault(3, 4, "amount", "format", HOSTILE, "12.50"), Fault(5, None, "currencyCode", "choice", "no", None)]
     counts = {"amount.format": 1, "currencyCode.choice": 2}
-    write_check_page(tmp_path / "c.html", summary, counts, faults, {"recurringStartDate.banking_day": 1}, {"amount": 3})
+    warned, accepted = {"recurringStartDate.banking_day": 1}, {"amount.format": 14_304}
+    write_check_page(tmp_path / "c.html", summary, counts, faults, warned, {"amount": 3}, "row", accepted)
     html = (tmp_path / "c.html").read_text("utf-8")
     seen = Seen(html)
     assert ["valid", "8", "9.00", "80.0 %"] in seen.cells
@@ -223,6 +224,8 @@ def test_a_check_has_a_page_without_a_ledger(tmp_path: Path) -> None:
     assert "2 rows of 10 would be rejected, 1.00." in html
     assert "cells repaired" in html
     assert "amount 3" in html
+    assert "<dt>corrected as suggested</dt><dd><bdi>amount.format 14,304</bdi>" in html
+    assert '<th scope="col" class="number" data-numeric>row</th>' in html
     assert "2 of 3 are listed here." in html
     assert seen.tags["script"] == 1
 
