@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.campaign import durability, kills, races, restores
+from tests.campaign.nights import Night, report
 from tests.campaign.sabotages import SABOTAGES, Sabotage, caught
 from tests.campaign.trial import Bench, Findings, bench
 
@@ -87,3 +88,19 @@ def test_a_damaged_ledger_pays_nothing_again(made: Bench) -> None:
 def test_sabotage_is_noticed(sabotage: Sabotage, tmp_path: Path) -> None:
     """The trials have teeth: each way to break the program is found out by the trials that are there for it."""
     assert caught(sabotage, tmp_path) is not None
+
+
+@pytest.mark.parametrize(
+    ("last", "wrong"),
+    [
+        (Night(1.0, 100.0, 300.0, 0.01), []),
+        (Night(2.0, 100.0, 300.0, 0.01), ["cpu_s"]),
+        (Night(1.0, 100.0, 600.0, 0.01), ["bytes_a_row"]),
+        (Night(1.0, 100.0, 300.0, 0.4), ["opening"]),
+    ],
+)
+def test_nights_that_grow_are_noticed(last: Night, wrong: list[str]) -> None:
+    """The campaign of many nights fails where the last nights take more than the first, and where opening is slow."""
+    problems: list[str] = []
+    report("nights", [Night(1.0, 100.0, 300.0, 0.01)] * 10 + [last] * 10, problems)
+    assert [problem.split()[0] for problem in problems] == wrong

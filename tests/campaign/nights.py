@@ -94,9 +94,9 @@ def report(name: str, nights: list[Night], problems: list[str]) -> None:
     """Print the first tenth beside the last, and note what grew."""
     tenth = max(1, len(nights) // 10)
     first, last = nights[:tenth], nights[-tenth:]
-    for label, unit in (("cpu_s", "s"), ("memory_mib", "MiB"), ("bytes_a_row", "bytes"), ("opening_s", "s")):
+    for label in ("cpu_s", "memory_mib", "bytes_a_row", "opening_s"):
         before, after = (statistics.median(getattr(one, label) for one in part) for part in (first, last))
-        print(f"  {name}: {label.rpartition('_')[0]:<12} {before:10.3f} -> {after:10.3f} {unit}", flush=True)
+        print(f"  {name}: {label:<12} {before:10.3f} -> {after:10.3f}", flush=True)
         if label != "opening_s" and after > before * GROWTH_MAX:
             problems.append(f"{label} grew from {before:.3f} to {after:.3f}")
     if max(one.opening_s for one in last) > OPENING_S_MAX:
