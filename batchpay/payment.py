@@ -26,7 +26,7 @@ class State(StrEnum):
     DECLINED = "declined"
     """The gateway answered no. Final."""
     IN_DOUBT = "in_doubt"
-    """Bytes left and no recognised answer came back. Stays so until a named person resolves it."""
+    """Bytes left and no recognized answer came back. Stays so until a named person resolves it."""
 
 
 class Direction(StrEnum):
@@ -119,7 +119,7 @@ class Outcome:
     pace: Pace | None = None
 
     @property
-    def recognised(self) -> bool:
+    def recognized(self) -> bool:
         """Whether the gateway gave an answer that the profile knows: it opens the canary, resets the breaker."""
         return self.state in (State.ACCEPTED, State.DECLINED)
 

@@ -78,16 +78,16 @@ class GatewaySettings:
 class SubmitSettings:
     """[submit]: pace, width and brakes of a run."""
 
-    rate: str = _setting("10", "ceiling of requests a second, or auto", environment="BATCHPAY_RATE")
+    rate: str = _setting("10", "most requests per second, or auto", environment="BATCHPAY_RATE")
     workers: int = _setting(
         8,
         "requests in flight at once: the most rows a crash can leave in doubt",
         environment="BATCHPAY_WORKERS",
         least=1,
     )
-    max_in_doubt: int = _setting(5, "the run stops after so many rows in doubt", least=1)
-    max_in_doubt_in_a_row: int = _setting(3, "the run stops after so many rows in doubt one after another", least=1)
-    attempts_max: int = _setting(6, "attempts of a row of which each proved that nothing was applied", least=1)
+    max_in_doubt: int = _setting(5, "the run stops after this many rows in doubt", least=1)
+    max_in_doubt_in_a_row: int = _setting(3, "the run stops after this many rows in doubt one after another", least=1)
+    attempts_max: int = _setting(6, "attempts per row, as long as each proves that nothing was applied", least=1)
     wait_s_max: float = _setting(60.0, "longest wait between two attempts, whatever Retry-After asks", least=0.0)
 
 
@@ -110,7 +110,9 @@ class PolicySettings:
     require_agreement: bool = _setting(True, "a payer who does not agree is not charged")
     past_start: bool = _setting(True, "a recurring payment can't start before today")
     duplicate_days: int = _setting(5, "days in which an equal payment of another batch is held back", least=0)
-    clock_ahead_days: int = _setting(60, "warn where the clock is so many days after the ledger's last event", least=1)
+    clock_ahead_days: int = _setting(
+        60, "warn where the clock is this many days after the ledger's last event", least=1
+    )
     stale_days: int = _setting(7, "days without any event after which `resume` asks for --stale --reason", least=1)
     variance: bool = _setting(True, "warn of new payees, changed accounts and unusual amounts")
     approvals: int = _setting(
@@ -265,13 +267,13 @@ def _convert(key: str, kind: Any, value: Any) -> Any:
     if kind is str:
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             return str(value)
-        raise SettingsNotUsable(f"{key} must be a text")
+        raise SettingsNotUsable(f"{key} must be text")
     origin = get_origin(kind)
     if origin is list:
         value = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
         if isinstance(value, list) and all(isinstance(part, get_args(kind)[0]) for part in value):
             return list(value)
-        raise SettingsNotUsable(f"{key} must be a list of texts")
+        raise SettingsNotUsable(f"{key} must be a list of text values")
     if isinstance(value, dict):
         return dict(value)
     raise SettingsNotUsable(f"{key} must be a table")

@@ -39,7 +39,7 @@ def address_rules(node: str) -> dict[str, list[Rule]]:
                 "zip",
                 "H",
                 "country `US`: `NNNNN` or `NNNNN-NNNN`, country `CA`: `ANA NAN` (the space optional)",
-                "is not written as its country does, like 75001 or 75001-1234 (US), K1A 0B1 (CA)",
+                "does not fit the country, write it like 75001 or 75001-1234 (US), K1A 0B1 (CA)",
                 checks.is_no_zip(pl.col(zip_code), pl.col(country)),
                 reads=(country,),
             )

@@ -28,7 +28,7 @@ def billing_columns(options: RuleOptions) -> dict[str, pa.Column]:
             "email",
             "S",
             "a valid address, several separated by `;`, each valid",
-            "write an e-mail address like name@example.com, several with a semicolon and no blank between them",
+            "write an e-mail address like name@example.com, several with a semicolon and no space between them",
             checks.is_no_email(email),
             suggestion=checks.as_emails(email),
             form=EMAILS,

@@ -94,7 +94,7 @@ def _start_date(options: RuleOptions) -> list[Rule]:
                 "past",
                 "H",
                 "before today (`--as-of DATE` sets today, setting `policy.past_start`, on)",
-                "lies before today, choose a later day",
+                "is before today, choose a later day",
                 checks.as_date(cell) < pl.lit(options.as_of),
                 after=("format", "date"),
             )
@@ -104,7 +104,7 @@ def _start_date(options: RuleOptions) -> list[Rule]:
             "recurringStartDate",
             "banking_day",
             "N",
-            "no banking day (Saturday, Sunday, Federal Reserve holiday)",
+            "not a banking day (Saturday, Sunday, Federal Reserve holiday)",
             "is a weekend or a bank holiday, the payment will move to the next banking day",
             checks.is_no_banking_day(cell),
             after=("format", "date"),

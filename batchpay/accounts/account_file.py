@@ -77,14 +77,14 @@ def read_account_file(path: Path, *, update: bool) -> list[AccountRow]:
     text, mode = _content(path)
     nodes = _nodes(path, text)
     if not nodes:
-        raise FileRefused(f"{path} holds no account")
+        raise FileRefused(f"{path} contains no accounts")
     if len(nodes) > ROWS_MAX:
         raise FileRefused(f"{path} holds more than {ROWS_MAX:,} accounts")
     allowed = ("id", *ATTRIBUTES) if update else ATTRIBUTES
     rows = [_row(path, number, node, allowed) for number, node in enumerate(nodes, start=1)]
     if mode & 0o077 and any(row.cells.get(name) for row in rows for name in SECRETS):
         raise CredentialsNotUsable(
-            f"{path} holds pins or passwords and is readable by other users; set its mode to 0600"
+            f"{path} contains PINs or passwords and is readable by other users; set its mode to 0600"
         )
     return rows
 
@@ -138,7 +138,7 @@ def begin_results(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         raise WrongUse(
-            f"{path} is there already and tells what an earlier run did; move it away, or name another with --results"
+            f"{path} already exists and records what an earlier run did; move it, or name another file with --results"
         ) from None
     except OSError as error:
         raise NotUsable(f"{path} can't be written: {error.strerror}") from None
@@ -210,7 +210,7 @@ def _send(client: Client, row: AccountRow, *, update: bool) -> None:
 def _content(path: Path) -> tuple[str, int]:
     """The file's text and its mode."""
     if path.suffix not in _KINDS:
-        raise FileRefused(f"{path}: a file of accounts ends in {', '.join(_KINDS)}")
+        raise FileRefused(f"{path}: the name of an account file must end in {', '.join(_KINDS)}")
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
@@ -229,7 +229,7 @@ def _nodes(path: Path, text: str) -> list[Any]:
             reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
             header = reader.fieldnames or []
             if len(set(header)) < len(header):
-                raise FileRefused(f"{path} has a column twice")
+                raise FileRefused(f"{path} has the same column twice")
             return list(reader)
         value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=unique_names)
     except (csv.Error, ValueError, RecursionError):
@@ -253,7 +253,7 @@ def _row(path: Path, number: int, node: Any, allowed: Sequence[str]) -> AccountR
             hint = f" (did you mean {close[0]}?)" if close else ""
             raise FileRefused(f"{path}, account {number}: {name} is not an attribute of an account{hint}")
         if isinstance(value, bool) or not isinstance(value, (str, int, type(None))):
-            raise FileRefused(f"{path}, account {number}: {name} must be a text or a whole number")
+            raise FileRefused(f"{path}, account {number}: {name} must be text or a whole number")
         cells[name] = str(value) if value not in (None, "") else None
     number_text = cells.pop("id", None)
     return AccountRow(number, cells, gateway_id=account_id(number_text) if number_text else None)

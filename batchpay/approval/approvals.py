@@ -77,7 +77,7 @@ class Policy:
         for approval in approvals:
             if person in (person_key(approval.who), _key(approval.who.account)):
                 raise WaitingForPerson(
-                    f"{printable(str(approver))} approved this already, on {local_time(approval.at)}; "
+                    f"{printable(str(approver))} already approved this, on {local_time(approval.at)}; "
                     "another person must approve it"
                 )
 

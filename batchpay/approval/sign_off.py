@@ -181,7 +181,7 @@ def _day_lines(schedule: Schedule) -> list[str]:
     for month, flow in months.items():
         lines += _flow_lines(f"{month}, later days", flow)
     if schedule.open_ended.rows:
-        lines.append("  Payments without an end go on after that day, until they are stopped.")
+        lines.append("  Payments without an end date continue after that day until they are stopped.")
     return lines
 
 

@@ -21,7 +21,7 @@ COMMANDS = {
     "rules": ("batchpay.cli.rules", "Print every rule of a payment row."),
     "test-connection": ("batchpay.cli.test_connection", "Ask the gateway whether it knows us."),
     "gateway": ("batchpay.cli.gateway", "List, get, create, update, delete gateway accounts."),
-    "health": ("batchpay.cli.health", "One look for monitoring: doubts, stops, overdue runs, disk, backups."),
+    "health": ("batchpay.cli.health", "For monitoring: rows in doubt, stopped batches, overdue runs, disk, backups."),
     "ledger": ("batchpay.cli.ledger", "Make, check or back up the ledger."),
     "sandbox": ("batchpay.cli.sandbox", "The whole gateway interface on loopback."),
     "demo": ("batchpay.cli.demo", "Sandbox, sample file, submission: no credentials needed."),

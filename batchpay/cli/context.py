@@ -100,12 +100,17 @@ def common_options() -> list[click.Option]:
 
     return [
         common("--config", metavar="FILE", envvar="BATCHPAY_CONFIG", help="Settings file."),
-        common("--profile", metavar="NAME", envvar="BATCHPAY_PROFILE", help="Lay [profile.NAME] over the settings."),
-        common("--json", is_flag=True, envvar="BATCHPAY_JSON", help="One JSON object on standard output."),
-        common("-q", "--quiet", is_flag=True, envvar="BATCHPAY_QUIET", help="Nothing but errors and results."),
-        common("-v", "--verbose", is_flag=True, envvar="BATCHPAY_VERBOSE", help="Say more on standard error."),
         common(
-            "--color/--no-color", default=None, envvar="BATCHPAY_COLOR", help="Colour on a terminal (NO_COLOR heeded)."
+            "--profile", metavar="NAME", envvar="BATCHPAY_PROFILE", help="Apply [profile.NAME] on top of the settings."
+        ),
+        common("--json", is_flag=True, envvar="BATCHPAY_JSON", help="One JSON object on standard output."),
+        common("-q", "--quiet", is_flag=True, envvar="BATCHPAY_QUIET", help="Print only errors and results."),
+        common("-v", "--verbose", is_flag=True, envvar="BATCHPAY_VERBOSE", help="Print more on standard error."),
+        common(
+            "--color/--no-color",
+            default=None,
+            envvar="BATCHPAY_COLOR",
+            help="Color on a terminal (NO_COLOR is respected).",
         ),
     ]
 

@@ -45,7 +45,7 @@ def demo(context: Context, out: str) -> int:
         _show(environment, settings, "test-connection", expected=0)
         _show(environment, settings, "submit", str(folder / "payments.csv"), expected=_EXPECTED_EXIT_CODE)
     click.echo(
-        f"\nThe submission ended with exit code {_EXPECTED_EXIT_CODE}: two answers got lost on purpose, and a person\n"
+        f"\nThe submission ended with exit code {_EXPECTED_EXIT_CODE}: two answers were lost on purpose, and a person\n"
         f"must look whether those payments were made. Everything is in {folder}/: open the results and the rejects."
     )
     return 0
@@ -56,7 +56,7 @@ def _empty(folder: Path) -> None:
     mark = folder / _MARK
     if folder.exists() and any(folder.iterdir()):
         if not mark.exists():
-            raise click.UsageError(f"{folder} holds other things; name an empty folder with --out")
+            raise click.UsageError(f"{folder} is not empty; name an empty folder with --out")
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     mark.touch()

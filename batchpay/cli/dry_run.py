@@ -59,12 +59,12 @@ def _print_preview(
     if preview.known is not None:
         done = preview.known.by_state
         click.echo(
-            f"this content is batch {preview.known.batch} already: {done[State.ACCEPTED].rows:,} accepted, "
+            f"this content is already batch {preview.known.batch}: {done[State.ACCEPTED].rows:,} accepted, "
             f"{done[State.DECLINED].rows:,} declined, {done[State.IN_DOUBT].rows:,} in doubt; "
             f"{preview.proposal.to_send.total.rows:,} rows would be sent"
         )
     if seconds is not None:
-        click.echo(f"at {settings.submit.rate} a second, sending takes about {_duration(seconds)}")
+        click.echo(f"at {settings.submit.rate} requests per second, sending takes about {_duration(seconds)}")
     if preview.waits_for is not None:
         click.echo(f"a submission would wait for a person: {printable(preview.waits_for)}")
     if plan is not None:

@@ -43,7 +43,7 @@ def work_through(
             if reason is None and (reason := stopped()) is not None:
                 codes.append(6)
             if reason is not None:
-                click.echo(f"batchpay: {printable(reason)}; not begun: {len(paths) - number} files", err=True)
+                click.echo(f"batchpay: {printable(reason)}; not started: {len(paths) - number} files", err=True)
                 told += [_ended(left, f"not begun: {reason}", 6) for left in paths[number:]]
                 break
             log_event("file found", file=path)

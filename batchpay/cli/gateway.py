@@ -65,7 +65,7 @@ def _options(*declared: Callable[[Decorated], Decorated]) -> Callable[[Decorated
 
 @click.group(cls=Group, short_help="List, get, create, update, delete gateway accounts.")
 def gateway() -> None:
-    """Care for the gateway accounts that payments go through.
+    """Manage the gateway accounts that payments go through.
 
     Example: batchpay gateway list --not-deleted
     """
@@ -85,7 +85,7 @@ def list_accounts(context: Context, deleted: bool | None) -> int:
         output.print_json(context, {"gateways": [account.as_json() for account in accounts]})
         return 0
     if not accounts:
-        output.say(context, "there are no such accounts")
+        output.say(context, "no such accounts")
         return 0
     _print_accounts(accounts)
     return 0
@@ -172,7 +172,7 @@ def update(context: Context, /, number: str | None, **options: Any) -> int:
 @option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def delete(context: Context, number: str, yes: bool) -> int:
-    """Delete a gateway account. Its record stays and is listed with --deleted; nothing can be done to it any more.
+    """Delete a gateway account. Its record stays and is listed with --deleted; it can't be changed anymore.
 
     Example: batchpay gateway delete 1004 --yes
     """
@@ -276,7 +276,7 @@ def _secret(name: str, file: str | None) -> str:
     if text:
         return text
     if not output.is_terminal():
-        raise WrongUse(f"{name}: is missing, give it by {variable}, --{name}-file or at a terminal")
+        raise WrongUse(f"{name}: is missing, set {variable}, --{name}-file or at a terminal")
     entered: str = click.prompt(name, hide_input=True, err=True)
     return entered
 

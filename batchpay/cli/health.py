@@ -27,15 +27,15 @@ class Duration(click.ParamType[timedelta]):
             return value
         match = re.fullmatch("([0-9]{1,5})([mhd])", str(value).strip(), re.ASCII)
         if not match:
-            self.fail("a length of time is written 90m, 26h or 8d", param, ctx)
+            self.fail("write a length of time like 90m, 26h or 8d", param, ctx)
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-@click.command(cls=Command, short_help="One look for monitoring: doubts, stops, overdue runs, disk, backups.")
-@option("--inbox", metavar="DIR", help="Look for files that wait in this folder.")
+@click.command(cls=Command, short_help="For monitoring: rows in doubt, stopped batches, overdue runs, disk, backups.")
+@option("--inbox", metavar="DIR", help="Check for files that wait in this folder.")
 @option("--inbox-age", type=Duration(), default="1h", show_default=True, help="How long a file may wait there.")
-@option("--expect-every", type=Duration(), metavar="26h", help="A call must complete so often, on banking days.")
-@option("--backup-every", type=Duration(), metavar="8d", help="The ledger must be backed up so often.")
+@option("--expect-every", type=Duration(), metavar="26h", help="How often a call must complete, on banking days.")
+@option("--backup-every", type=Duration(), metavar="8d", help="How often the ledger must be backed up.")
 @click.pass_obj
 def health(
     context: Context,
@@ -44,7 +44,7 @@ def health(
     expect_every: timedelta | None,
     backup_every: timedelta | None,
 ) -> int:
-    """Say whether anything needs a person, in one look; nothing is sent and no account number is read.
+    """Report whether anything needs a person; nothing is sent and no account number is read.
 
     The ledger opens and is the right one; rows in doubt, with their age; batches stopped with rows to send; files that
     wait in the inbox; the last completed call; room on the disk; the last backup. Exit code 0 if all is well, 7 if a

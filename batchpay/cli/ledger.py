@@ -16,15 +16,15 @@ from batchpay.text import printable
 
 @click.group(cls=Group, short_help="Make, check or back up the ledger.")
 def ledger() -> None:
-    """Care for the ledger: the only memory of what was paid.
+    """Manage the ledger, the only record of what was paid.
 
     Example: batchpay ledger check
     """
 
 
 @ledger.command(short_help="Make a new, empty ledger with its key and witness.")
-@option("--beside-another", is_flag=True, help="Make it though another ledger with payments is known here.")
-@option("--reason", metavar="TEXT", help="Why a second ledger is meant; needed with --beside-another.")
+@option("--beside-another", is_flag=True, help="Make it even though another ledger with payments is known here.")
+@option("--reason", metavar="TEXT", help="Why a second ledger is intended; needed with --beside-another.")
 @click.pass_obj
 def init(context: Context, beside_another: bool, reason: str | None) -> int:
     """Make a new, empty ledger, its key if there is none yet, and its witness.
@@ -44,9 +44,13 @@ def init(context: Context, beside_another: bool, reason: str | None) -> int:
         place, weaknesses = make_ledger(context.settings.ledger, actor(), why)
     except LedgerBesideAnother as error:
         if not output.is_terminal():
-            raise LedgerBesideAnother(f"{error} If a second ledger is meant: --beside-another --reason TEXT") from None
+            raise LedgerBesideAnother(
+                f"{error} If a second ledger is intended: --beside-another --reason TEXT"
+            ) from None
         click.echo(printable(str(error)), err=True)
-        why = click.prompt("Why a second ledger is meant (nothing ends here)", default="", show_default=False, err=True)
+        why = click.prompt(
+            "Why a second ledger is intended (leave blank to stop)", default="", show_default=False, err=True
+        )
         if not why.strip():
             raise
         place, weaknesses = make_ledger(context.settings.ledger, actor(), why)
@@ -60,16 +64,18 @@ def init(context: Context, beside_another: bool, reason: str | None) -> int:
     return 0
 
 
-@ledger.command(short_help="Look over the whole ledger.")
+@ledger.command(short_help="Check the whole ledger.")
 @option("--accept-witness", is_flag=True, help="Accept a ledger that is older than its witness, or has none.")
 @option("--accept-machine", is_flag=True, help="Accept a ledger that was last used on another machine.")
-@option("--lost-window-settled", is_flag=True, help="Say that what a restored ledger lost was looked up and is known.")
+@option(
+    "--lost-window-settled", is_flag=True, help="Confirm that what a restored ledger lost was looked up and is known."
+)
 @option("--reason", metavar="TEXT", help="Why, or how it is known; needed with each of these.")
 @click.pass_obj
 def check(
     context: Context, accept_witness: bool, accept_machine: bool, lost_window_settled: bool, reason: str | None
 ) -> int:
-    """Look over the whole ledger: structure, history, totals, payloads, witness. Exit code 5 if anything is wrong.
+    """Check the whole ledger: structure, history, totals, payloads, witness. Exit code 5 if anything is wrong.
 
     A ledger that an older version of batchpay wrote is brought up to date first; a backup is left beside it.
 
@@ -86,7 +92,7 @@ def check(
     found = check_ledger(context.settings.ledger, accept, actor())
     if found.accepted is not None:
         output.say(context, f"accepted; rows that are in doubt now: {found.accepted.marked_in_doubt}")
-        output.say(context, f"{found.accepted.lost}; new files wait until somebody says --lost-window-settled")
+        output.say(context, f"{found.accepted.lost}; new files wait for --lost-window-settled")
     if accept_machine:
         output.say(context, "accepted as this machine's own; the other machine must send no more from it")
     if lost_window_settled:
@@ -138,7 +144,7 @@ def backup(context: Context, target: Path, keep: int | None) -> int:
 @option("--reason", metavar="TEXT", help="How you know that it is the same gateway; it is recorded.")
 @click.pass_obj
 def move_gateway(context: Context, old: str, new: str, reason: str | None) -> int:
-    """Let the batches that were meant for the gateway at OLD be meant for NEW, within the environment of the settings.
+    """Let the batches that were intended for the gateway at OLD go to NEW, within the environment of the settings.
 
     Only where the same gateway has a new address. Payments are known again whatever the address; this is for rows that
     wait to be sent. A gateway on this machine never moves elsewhere.

@@ -34,14 +34,14 @@ operation_options = declared(
     option("--log-file", metavar="PATH", help="Append log lines to this file."),
     option("--log-json", is_flag=True, help="Log as JSON lines (to standard error without --log-file)."),
     option("--metrics-file", metavar="PATH", help="Write metrics for Prometheus' textfile collector."),
-    option("--ping-url", metavar="URL", help="Tell a monitor: URL/start, then URL/EXITCODE."),
+    option("--ping-url", metavar="URL", help="Notify a monitor: URL/start, then URL/EXITCODE."),
 )
 """Give a command the options for unattended runs."""
 
 
 inbox_options = declared(
     option("--inbox", metavar="DIR", help="Take the complete files of this folder, the oldest first."),
-    option("--archive", metavar="DIR", help="Move a file there once nothing of it waits to be sent."),
+    option("--archive", metavar="DIR", help="Move a file there once none of its rows wait to be sent."),
 )
 """Give a command the options for a folder of files that come in."""
 

@@ -30,9 +30,9 @@ class Date(click.ParamType[datetime.date]):
         try:
             date = datetime.date.fromisoformat(str(value))
         except ValueError:
-            self.fail("a date is written YYYY-MM-DD", param, ctx)
+            self.fail("write the date as YYYY-MM-DD", param, ctx)
         if not _YEARS[0] <= date.year <= _YEARS[1]:
-            self.fail(f"a date lies between {_YEARS[0]} and {_YEARS[1]}", param, ctx)
+            self.fail(f"the date must be between {_YEARS[0]} and {_YEARS[1]}", param, ctx)
         return date
 
 
@@ -47,7 +47,7 @@ class Cents(click.ParamType[int]):
             return value
         cents = parse_cents(str(value))
         if cents is None:
-            self.fail("an amount is written 12345.67", param, ctx)
+            self.fail("write the amount as 12345.67", param, ctx)
         return cents
 
 
@@ -64,7 +64,7 @@ checking_options = declared(
     ),
     option("--warnings-as-errors", is_flag=True, help="Reject rows that only have warnings."),
     option("--allow-open-ended", is_flag=True, help="Let recurring payments run until stopped."),
-    option("--allow-duplicates", is_flag=True, help="Let equal payments through (submit: with --reason)."),
+    option("--allow-duplicates", is_flag=True, help="Allow duplicate payments (submit: with --reason)."),
     option("--expect-rows", type=click.IntRange(min=0), metavar="N", help="Refuse the file unless it has N rows."),
     option("--expect-total", type=Cents(), metavar="AMOUNT", help="Refuse the file unless its amounts add up to this."),
     option("--encoding", metavar="NAME", help="Character encoding of a CSV that is not UTF-8."),

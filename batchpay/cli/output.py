@@ -79,7 +79,7 @@ def print_in_doubt_elsewhere(in_doubt: Mapping[str, Totals], *, err: bool = Fals
     """Name the other batches that a person must look at."""
     for batch, totals in in_doubt.items():
         click.echo(
-            f"  rows in doubt of an earlier call, a person must look: batchpay resolve {batch}"
+            f"  rows in doubt from an earlier call, a person must look: batchpay resolve {batch}"
             f" ({row_count(totals.rows)}, {money(totals.cents)})",
             err=err,
         )

@@ -31,7 +31,7 @@ def expand(files: Sequence[str]) -> list[str]:
         found.extend(matches)
     doubled = sorted({name for name in found if found.count(name) > 1})
     if doubled:
-        raise WrongUse(f"{doubled[0]} is named twice")
+        raise WrongUse(f"{doubled[0]} is listed twice")
     return found
 
 
@@ -47,7 +47,7 @@ class Outputs:
         real = _real(path)
         if real in self._taken:
             other = self._taken[real]
-            raise WrongUse(f"{path} would take the place of {other}; name another file, or another folder with --out")
+            raise WrongUse(f"{path} would overwrite {other}; name another file, or another folder with --out")
         check_no_device(path)
         check_folder(path.parent, path)
         self._taken[real] = str(path)
@@ -59,7 +59,7 @@ def check_folder(folder: Path, wanted_for: Path) -> None:
     if not folder.is_dir():
         raise NotUsable(f"{wanted_for} can't be written: {folder} is not a folder")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise NotUsable(f"{wanted_for} can't be written: {folder} can't be written in")
+        raise NotUsable(f"{wanted_for} can't be written: {folder} is not writable")
 
 
 def make_folder(folder: str | Path) -> Path:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @option("--against", required=True, metavar="FILE", help="The export (.csv or .xlsx).")
 @option("--map", "map_", metavar="FILE", help="A TOML file that names the export's columns and status words.")
 @option("--days", type=click.IntRange(0, 366), default=5, show_default=True, metavar="N",
-        help="How long after sending a line may be dated, where only amount and account speak for it.")  # fmt: skip
+        help="How many days after sending a line may be dated, where only amount and account match.")  # fmt: skip
 @option("--out", metavar="PATH", help="Where every row and line goes (.csv or .xlsx); BATCH.reconciled.csv.")
 @option("--settle", is_flag=True, help="Settle rows in doubt that the export has, after showing each.")
 @option("--reason", metavar="TEXT", help="With --settle: how you know; it is recorded. No account numbers.")
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 @option("--yes", is_flag=True, help="With --settle: do not ask before settling.")
 @click.pass_obj
 def reconcile(context: Context, /, batch: str, **options: Any) -> int:
-    """Hold the rows of a batch against a gateway's or a bank's export.
+    """Compare the rows of a batch with a gateway's or a bank's export.
 
     Rows and lines are matched by the gateway's reference, by invoice number, or by amount, last four and date where
-    only one of each fits. Tells what matched, what is missing there, what is unknown here, and where amounts or
-    statuses differ. Rows in doubt are settled only with --settle; one that the export lacks is never settled.
+    only one of each fits. Reports what matched, what is missing there, what is unknown here, and where amounts or
+    statuses differ. Rows in doubt are settled only with --settle; one that is missing from the export is never settled.
 
     Example: batchpay reconcile 3f2a91c0d7e1 --against settlements.csv
     """

@@ -45,8 +45,8 @@ _EXIT_IN_DOUBT = 7
 def resolve(context: Context, /, batch: str, **options: Any) -> int:
     """List the rows of a batch that are in doubt, with what to look for in the gateway's portal; or settle them.
 
-    A row is in doubt when its request left this machine and no recognised answer came back. It is never sent again by
-    itself: look it up, then say what became of it, row by row or in a sheet. All decisions are taken, or none.
+    A row is in doubt when its request left this machine and no recognized answer came back. It is never sent again by
+    itself: look it up, then say what became of it, row by row or in a sheet. All decisions are recorded, or none.
 
     Example: batchpay resolve 3f2a91c0d7e1 --export doubts.xlsx
     """
@@ -189,7 +189,7 @@ def _print_doubts(context: Context, batch: Summary, doubts: Sequence[Doubt], exp
         click.echo()
         click.echo(printable(f"  {_headline(doubt)}"))
         if doubt.money_leaves:
-            click.echo("    first        money leaves us: look at this one before the others")
+            click.echo("    first        money leaves us: check this one before the others")
         click.echo(printable(f"    look for     {doubt.reference or 'no invoiceNumber was sent'}"))
         click.echo(f"    sent from    {_moment(doubt.sent_from)}")
         click.echo(f"    until        {_moment(doubt.sent_until)}")

@@ -29,7 +29,7 @@ class Until(click.ParamType[float]):
             time = datetime.time.fromisoformat(time_text)
             zone = zoneinfo.ZoneInfo(zone_text) if zone_text else time.tzinfo
         except (ValueError, zoneinfo.ZoneInfoNotFoundError, OSError):
-            self.fail("a time is written 17:30, '17:30 America/New_York' or 17:30-05:00", param, ctx)
+            self.fail("write the time like 17:30, '17:30 America/New_York' or 17:30-05:00", param, ctx)
         return nearest(time.replace(tzinfo=zone, microsecond=0), datetime.datetime.now(zone).timestamp())
 
 
@@ -43,7 +43,7 @@ def nearest(time: datetime.time, now_s: float) -> float:
 
 
 class Rate(click.ParamType[str]):
-    """Requests a second, or `auto`."""
+    """Requests per second, or `auto`."""
 
     name = "rate"
 
@@ -57,12 +57,12 @@ class Rate(click.ParamType[str]):
 
 
 sending_options = declared(
-    option("--rate", type=Rate(), metavar="N", help="Ceiling of requests a second, or auto."),
+    option("--rate", type=Rate(), metavar="N", help="Most requests per second, or auto."),
     option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Requests in flight at once."),
-    option("--max-in-doubt", type=click.IntRange(1), metavar="N", help="Stop after so many rows in doubt."),
-    option("--until", type=Until(), metavar="HH:MM", help="Begin no row after this time (zone may follow)."),
-    option("--limit", type=click.IntRange(1), metavar="N", help="Begin at most N rows, in all files together."),
-    option("--preflight/--no-preflight", default=None, help="Ask the gateway about itself before sending."),
+    option("--max-in-doubt", type=click.IntRange(1), metavar="N", help="Stop after this many rows in doubt."),
+    option("--until", type=Until(), metavar="HH:MM", help="Start no row after this time (zone may follow)."),
+    option("--limit", type=click.IntRange(1), metavar="N", help="Start at most N rows, across all files."),
+    option("--preflight/--no-preflight", default=None, help="Check the connection and the accounts before sending."),
     option("--yes", is_flag=True, help="Do not ask before sending."),
 )
 """Give a command the options that say how a run sends."""

@@ -50,7 +50,7 @@ def read_settings_file(path: Path | None, profile: str | None) -> dict[str, Any]
             for name, status in _may_decide(path, os.fstat(file.fileno())):
                 if problem := _written_by_others(status):
                     raise SettingsNotUsable(
-                        f"settings file {path} is not obeyed: {name} {problem}; it decides where payments go, so it "
+                        f"settings file {path} is not used: {name} {problem}; it decides where payments go, so it "
                         "must be yours or root's, and nobody else may write to it or its folder (chmod go-w)"
                     )
             tables = tomllib.loads(file.read().decode("utf-8"))

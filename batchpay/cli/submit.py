@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 @checking_options
 @option("--results", metavar="PATH", help="Where the results file goes (CSV, Parquet or XLSX by its ending).")
 @option("--out", metavar="DIR", help="Folder for results and rejects; beside the input by default.")
-@option("--dry-run", is_flag=True, help="Do everything but register and send.")
+@option("--dry-run", is_flag=True, help="Do everything except register and send.")
 @option("--show-requests", type=click.IntRange(0), default=0, help="With --dry-run: show N bodies, masked.")
 @option("--plan", metavar="FILE", help="With --dry-run: write down what would be sent, to be approved.")
-@option("--from-plan", metavar="FILE", help="Refuse anything but what this plan approved.")
+@option("--from-plan", metavar="FILE", help="Refuse anything except what this plan approved.")
 @option("--again", is_flag=True, help="Pay the same content once more (needs --reason).")
 @option(
-    "--release", is_flag=True, help="Send rows of this batch that were rejected and are right now (needs --reason)."
+    "--release", is_flag=True, help="Send rows of this batch that were rejected and are valid now (needs --reason)."
 )
-@option("--paid-elsewhere-checked", is_flag=True, help="Submit beside results of a batch that this ledger lacks.")
+@option("--paid-elsewhere-checked", is_flag=True, help="Submit even though results of a batch unknown here exist.")
 @option("--reason", metavar="TEXT", help="Why, for each option that needs a reason; it is recorded.")
 @sending_options
 @operation_options
@@ -102,7 +102,7 @@ def _check_usage(files: tuple[str, ...], options: dict[str, Any]) -> None:
     if options["again"] and options["release"]:
         raise click.UsageError("--again pays the whole content once more; --release sends what is left of a batch")
     if options["plan"] and not options["dry_run"]:
-        raise click.UsageError("--plan goes with --dry-run; a submission takes the plan by --from-plan")
+        raise click.UsageError("--plan goes with --dry-run; a submission takes the plan with --from-plan")
 
 
 def _submit_all(

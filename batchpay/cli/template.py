@@ -12,7 +12,7 @@ from batchpay.cli.output import say
 
 @click.command(cls=Command)
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path), default=Path("payments-template.xlsx"))
-@option("--force", is_flag=True, help="Write over an existing file.")
+@option("--force", is_flag=True, help="Replace an existing file.")
 @click.pass_context
 def template(context: click.Context, path: Path, force: bool) -> None:
     """Write an empty payment file: XLSX with drop-downs, or CSV.

@@ -1,7 +1,7 @@
 """The account interface of the gateway: list, get, create, update, delete and default of gateway accounts.
 
 A read may be repeated. A change is repeated only where no byte of the request left this machine; where bytes left and
-no recognised answer came back, it is in doubt, and said to be.
+no recognized answer came back, it is in doubt, and said to be.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AccountRefused(BatchpayError):
 
 
 class AccountInDoubt(BatchpayError):
-    """Bytes of a change left and no recognised answer came back; the text says how to look."""
+    """Bytes of a change left and no recognized answer came back; the text says how to look."""
 
     exit_code = 7
 
@@ -151,7 +151,7 @@ class AccountsClient:
                 pass
         if exchange.http_status is None:
             raise GatewayUnreachable(outcome.reason)
-        raise RunStopped(f"{self.origin} gave an answer that is not recognised ({outcome.reason})")
+        raise RunStopped(f"{self.origin} gave an answer that is not recognized ({outcome.reason})")
 
     def _change(self, path: str, body: bytes, take: Callable[[Any], Value], look: str) -> Value:
         """POST, once more only where no byte left."""
@@ -192,7 +192,7 @@ class AccountsClient:
         if status in (401, 403):
             raise CredentialsRefused(f"{self.origin} refuses the id or the key (HTTP {status})")
         if outcome.state is State.DECLINED:
-            raise AccountRefused(f"the gateway answered no: {said or outcome.stop or outcome.reason}")
+            raise AccountRefused(f"the gateway refused: {said or outcome.stop or outcome.reason}")
         if outcome.state is State.PENDING and status is None:
             raise GatewayUnreachable(outcome.reason)
         if outcome.state is State.PENDING:

@@ -62,7 +62,7 @@ class Channel:
             header_block([(name, "") for name in secret_headers])
         except ValueError:
             raise SettingsNotUsable(
-                "gateway.api_id or gateway.service_header holds characters that can't stand in a header"
+                "gateway.api_id or gateway.service_header holds characters that are not allowed in a header"
             ) from None
 
     @property

@@ -227,6 +227,6 @@ class Connector:
             data = opened.recv(4096)
             head += data
             if not data or len(head) > _PROXY_HEAD_BYTES_MAX:
-                raise ExchangeFailed("the proxy gave no proper answer")
+                raise ExchangeFailed("the proxy's answer is not valid")
         if not _PROXY_AGREES.match(head) or not head.endswith(b"\r\n\r\n"):
             raise ExchangeFailed("the proxy refused to open a tunnel")

@@ -45,7 +45,7 @@ def load_credentials(gateway: GatewaySettings, environment: MutableMapping[str, 
 def _header_safe(secret: Secret) -> Secret:
     """Refuse a key that can't stand in a header, without showing it."""
     if not all(33 <= ord(character) <= 126 for character in secret.reveal()):
-        raise CredentialsNotUsable("the key holds characters that can't stand in a header")
+        raise CredentialsNotUsable("the key holds characters that are not allowed in a header")
     return secret
 
 

@@ -105,7 +105,7 @@ def check_proxy(proxy: str) -> Proxy | None:
 def _split(name: str, url: str, schemes: tuple[str, ...]) -> tuple[str, str, int]:
     """Scheme, host and port of a URL that holds nothing else."""
     if not all(33 <= ord(character) <= 126 for character in url) or "\\" in url:
-        raise SettingsNotUsable(f"{name} holds blanks, control or non-ASCII characters")
+        raise SettingsNotUsable(f"{name} contains spaces, control or non-ASCII characters")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -114,9 +114,9 @@ def _split(name: str, url: str, schemes: tuple[str, ...]) -> tuple[str, str, int
     if parts.scheme not in schemes:
         raise SettingsNotUsable(f"{name} must begin with {' or '.join(scheme + '://' for scheme in schemes)}")
     if "@" in parts.netloc:
-        raise SettingsNotUsable(f"{name} must not hold a user or a password")
+        raise SettingsNotUsable(f"{name} must not contain a user or a password")
     if parts.path not in ("", "/") or "?" in url or "#" in url:
-        raise SettingsNotUsable(f"{name} must be an origin alone, without path, query or fragment")
+        raise SettingsNotUsable(f"{name} must be an origin only, without path, query or fragment")
     if not (is_literal(host) and "%" not in host if ":" in host else _HOST.fullmatch(host)) or port == 0:
         raise SettingsNotUsable(f"{name} is not an address: write {schemes[0]}://host[:port]")
     return parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme]

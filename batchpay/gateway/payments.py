@@ -149,4 +149,4 @@ def _problem(outcome: Outcome) -> str | None:
         return f"the gateway is busy (HTTP {status}): try again later"
     if outcome.state is State.DECLINED:
         return f"the gateway answered no ({outcome.reason})"
-    return f"the gateway gave an answer that is not recognised ({outcome.reason})"
+    return f"the gateway gave an answer that is not recognized ({outcome.reason})"

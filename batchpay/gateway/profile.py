@@ -115,7 +115,7 @@ class Profile:
         for name, value in changes.items():
             if name == "status_member":
                 if not isinstance(value, str) or not all(value.split(".")):
-                    raise SettingsNotUsable("gateway.profile.status_member must be a name, or names joined by points")
+                    raise SettingsNotUsable("gateway.profile.status_member must be a name, or names joined by dots")
                 parts[name] = tuple(value.split("."))
             elif name in ("accepted", "declined"):
                 parts[name] = frozenset(_words(name, value))
@@ -302,7 +302,7 @@ def _defused(text: str | None, characters_max: int, secrets: Secrets) -> str | N
 
 def _words(name: str, value: Any) -> list[str]:
     if not isinstance(value, list) or not value or not all(isinstance(word, str) and word for word in value):
-        raise SettingsNotUsable(f"gateway.profile.{name} must be a list of one or more texts")
+        raise SettingsNotUsable(f"gateway.profile.{name} must be a list of one or more text values")
     return value
 
 

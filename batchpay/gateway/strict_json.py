@@ -43,7 +43,7 @@ def _look_over(value: Any) -> None:
         item, depth = waiting.pop()
         if isinstance(item, str):
             if any("\ud800" <= character <= "\udfff" for character in item):
-                raise NotStrictJson("the answer holds half a character")
+                raise NotStrictJson("the answer contains an incomplete character")
         elif isinstance(item, (dict, list)):
             if depth > DEPTH_MAX:
                 raise NotStrictJson("the answer is nested too deeply")
@@ -54,19 +54,19 @@ def _look_over(value: Any) -> None:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise NotStrictJson("the answer names a key twice")
+        raise NotStrictJson("the answer has the same key twice")
     return value
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise NotStrictJson("the answer holds a number beyond all bounds")
+        raise NotStrictJson("the answer contains a number that is too large")
     return number
 
 
 def _no_constant(_: str) -> NoReturn:
-    raise NotStrictJson("the answer holds NaN or Infinity")
+    raise NotStrictJson("the answer contains NaN or Infinity")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)

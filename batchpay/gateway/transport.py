@@ -223,7 +223,7 @@ class Transport(BaseAdapter):
         connection = self._connector.open(deadline)
         if not connection.is_quiet():
             connection.close()
-            raise ExchangeFailed(f"{self.origin} spoke before it was asked, or closed at once")
+            raise ExchangeFailed(f"{self.origin} sent data before the request, or closed the connection")
         self._local.connection = connection
         with self._lock:
             self._connections.add(connection)

@@ -35,7 +35,7 @@ def header_block(headers: Iterable[tuple[str, str]]) -> bytes:
     lines = []
     for name, value in headers:  # one by one: a value with a line break in it would pass for two headers
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-            raise ValueError("a header's name or value holds characters that can't stand in a header")
+            raise ValueError("a header's name or value holds characters that are not allowed in a header")
         lines.append(f"{name}: {value}\r\n")
     return "".join(lines).encode("ascii")
 
@@ -43,7 +43,7 @@ def header_block(headers: Iterable[tuple[str, str]]) -> bytes:
 def checked_target(target: str) -> str:
     """A request target (path and query) fit for the request line; raises ValueError."""
     if not _TARGET.fullmatch(target):
-        raise ValueError("a path must begin with / and hold no blanks, control or non-ASCII characters")
+        raise ValueError("a path must begin with / and contain no spaces, control or non-ASCII characters")
     return target
 
 
@@ -102,7 +102,7 @@ class AnswerReader:
         except httptools.HttpParserUpgrade:
             raise AnswerRefused("the answer switches to another protocol") from None
         except httptools.HttpParserError:
-            raise AnswerRefused(self._refusal or "the answer is not HTTP as it should be") from None
+            raise AnswerRefused(self._refusal or "the answer is not valid HTTP") from None
         if self.done:
             self._parser = None  # the parser holds this reader's methods: a cycle that only the collector would end
 

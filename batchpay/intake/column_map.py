@@ -48,10 +48,10 @@ class Mapping:
         """The file's own columns; raises FileRefused where the map names one that is not there, or one is twice."""
         twice = sorted({name for name in names if name.strip() and names.count(name) > 1})
         if twice:
-            raise FileRefused(f"{place}the header has a column twice: {', '.join(map(column_name, twice))}")
+            raise FileRefused(f"{place}the header has the same column twice: {', '.join(map(column_name, twice))}")
         absent = [column_name(name) + did_you_mean(name, names) for name in self.columns if name not in names]
         if absent:
-            raise FileRefused(f"{place}{self.name} maps columns that the file has not: {', '.join(absent)}")
+            raise FileRefused(f"{place}{self.name} maps columns that the file does not have: {', '.join(absent)}")
         internal = tuple(self._own_name(name, at) for at, name in enumerate(names))
         note_at = names.index("_note") if "_note" in names else None
         return Header(tuple(names), internal, (), (), note_at)
@@ -136,7 +136,7 @@ def load_mapping(path: str) -> Mapping:
 
 def _texts(path: str, table: str, values: Any) -> dict[str, str]:
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise FileRefused(f"map {path}: every value in [{column_name(table)}] must be a text in quotation marks")
+        raise FileRefused(f"map {path}: every value in [{column_name(table)}] must be text in quotation marks")
     return dict(values)
 
 

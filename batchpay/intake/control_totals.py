@@ -41,7 +41,7 @@ def stated_totals(path: str, rows: int | None = None, total: str | None = None) 
     beside = _read_sidecar(str(sidecar))
     for stated, other in ((given.rows, beside.rows), (given.cents, beside.cents)):
         if stated is not None and other is not None and stated != other:
-            raise FileRefused(f"{sidecar} states other totals than the options")
+            raise FileRefused(f"{sidecar} states totals that differ from the options")
     return ControlTotals(
         beside.rows if given.rows is None else given.rows,
         beside.cents if given.cents is None else given.cents,
@@ -64,12 +64,12 @@ def _read_sidecar(path: str) -> ControlTotals:
     table = read_toml(path, "file of control totals")
     for key in table:
         if key not in ("rows", "total"):
-            raise FileRefused(f"{path}: {column_name(key)} is unknown; it knows rows and total")
+            raise FileRefused(f"{path}: {column_name(key)} is unknown; use rows and total")
     rows, total = table.get("rows"), table.get("total")
     if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 0):
         raise FileRefused(f"{path}: rows must be a whole number")
     if total is not None and not isinstance(total, str):
-        raise FileRefused(f'{path}: total must be a text in quotation marks, such as "12345.67"')
+        raise FileRefused(f'{path}: total must be text in quotation marks, such as "12345.67"')
     return ControlTotals(rows, None if total is None else _cents(f"{path}: total", total))
 
 

@@ -64,7 +64,7 @@ def read_header(
     internal = tuple(_internal_name(name, at, known) for at, name in enumerate(names))
     twice = sorted({name for name in names if name and not name.startswith("_") and names.count(name) > 1})
     if twice:
-        raise FileRefused(f"{place}the header has a column twice: {_listed(twice)}")
+        raise FileRefused(f"{place}the header has the same column twice: {_listed(twice)}")
     unknown = [name for name in internal if name and name not in known and not name.startswith(UNNAMED)]
     slips = {name: close for name in unknown if (close := near_miss(name, known))}
     if slips:

@@ -34,7 +34,7 @@ class ParquetReader:
         for name, kind in self._schema.items():
             if kind.is_nested() or kind in (pl.Binary, pl.Object, pl.Time, pl.Duration, pl.Unknown):
                 raise FileRefused(
-                    f"{file.name}: column {column_name(name)} holds {kind}, which is not a cell of a payment"
+                    f"{file.name}: column {column_name(name)} holds {kind}, which can't be a payment's cell"
                 )
 
     def _read_schema(self) -> dict[str, pl.DataType]:

@@ -40,10 +40,10 @@ def json_object(text: str, name: str, kind: str) -> dict[str, Any]:
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a JSON object, and raise ValueError where a name stands twice in it."""
+    """Make a JSON object, and raise ValueError where a name appears twice in it."""
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise ValueError("a name stands twice")
+        raise ValueError("a name appears twice")
     return value
 
 

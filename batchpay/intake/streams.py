@@ -183,9 +183,9 @@ def unpacked(blocks: Iterator[bytes], packing: str | None, name: str, size: int)
     except FileRefused:
         raise
     except Exception:  # zlib.error, ZstdError, MemoryError: the reader is bounded, the text is not ours to show
-        raise FileRefused(f"{name}: the {packing} packing is broken") from None
+        raise FileRefused(f"{name}: the {packing} compression is broken") from None
     if not unpacker.finished():
-        raise FileRefused(f"{name}: the {packing} packing is cut off")
+        raise FileRefused(f"{name}: the {packing} compression is cut off")
 
 
 def recoded(blocks: Iterator[bytes], encoding: str | None, name: str) -> Iterator[bytes]:
@@ -197,7 +197,7 @@ def recoded(blocks: Iterator[bytes], encoding: str | None, name: str) -> Iterato
         b"".decode(encoding)  # refuses what Python calls a codec and is not an encoding of texts, such as zip
         decoder = codecs.getincrementaldecoder(encoding)("strict")
     except LookupError:
-        raise FileRefused(f"{name}: there is no encoding {encoding!r}") from None
+        raise FileRefused(f"{name}: unknown encoding {encoding!r}") from None
     lines = 0
     ended = False
     while not ended:

@@ -57,7 +57,7 @@ def write_blank(path: str | Path) -> None:
         with atomic_writer(path) as file:
             _workbook().save(file)
     else:
-        raise WrongUse(f"{path}: a template ends in .xlsx or .csv")
+        raise WrongUse(f"{path}: the name of a template must end in .xlsx or .csv")
 
 
 def _workbook() -> Any:

@@ -231,7 +231,7 @@ class Ledger(Protocol):
         """Let batches be meant for another address of their gateway, an event each; needs a person and a reason."""
 
     def check(self) -> list[str]:
-        """Look over the whole ledger: what is wrong with it, a line each; empty when all is well."""
+        """Check the whole ledger: what is wrong with it, a line each; empty when all is well."""
 
     def backup(self, target: Path) -> None:
         """Write a consistent copy, mode 0600, through the database's own means, and read it back."""

@@ -38,7 +38,7 @@ class Need(StrEnum):
     RULES = "the rules' verdict"
     RUN = "the token of the run that holds the batch"
     PROOF = "no byte of the request left, or an answer that says it was not applied"
-    ANSWER = "a complete, recognised answer"
+    ANSWER = "a complete, recognized answer"
     NOTHING = "nothing: doubt needs no proof"
     PERSON = "a named person, with a reason"
     UNSENT = "no attempt of the row, or only such as proved that nothing was applied"

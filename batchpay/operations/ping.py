@@ -62,7 +62,7 @@ class Ping:
 
 def _checked(url: str) -> str:
     if not all(33 <= ord(character) <= 126 for character in url) or "\\" in url:
-        raise WrongUse("--ping-url holds blanks, control or non-ASCII characters")
+        raise WrongUse("--ping-url contains spaces, control or non-ASCII characters")
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port

@@ -130,13 +130,13 @@ def refuse_account_numbers(what: str, text: str, doubts: Iterable[Doubt]) -> Non
     """Refuse a text that seems to hold a whole account number, which the ledger must not: raises WrongUse."""
     row = _account_in(text, doubts)
     if row is not None:
-        raise WrongUse(f"{what} seems to hold the account number of row {row}; write its last four digits only")
+        raise WrongUse(f"{what} seems to contain the account number of row {row}; write its last four digits only")
 
 
 def write_sheet(path: str | Path, batch: str, doubts: Iterable[Doubt]) -> None:
     """Write rows in doubt as a sheet to fill in, never over an existing file: it may be filled in already."""
     if Path(path).exists():
-        raise WrongUse(f"{path} is there already and may be filled in; name another file")
+        raise WrongUse(f"{path} already exists and may be filled in; name another file")
     header = [Column(name, _KINDS.get(name, Kind.TEXT), _CHOICES.get(name, ())) for name in HEADER]
     write_table(path, header, (_sheet_row(batch, doubt) for doubt in doubts))
 
@@ -241,7 +241,7 @@ def _read_line(
         return problem
     note = " ".join(texts.get("note", "").split())[:_NOTE_CHARACTERS_MAX]
     if _account_in(note, [doubts[row]]) is not None:
-        return "the note seems to hold the account number; write its last four digits only"
+        return "the note seems to contain the account number; write its last four digits only"
     into.decisions.append(Decision(row, DECISIONS[word], reference or None))
     if note:
         into.notes.append((row, note))
@@ -265,5 +265,5 @@ def _reference_problem(reference: str | None, state: State, doubt: Doubt) -> str
     if len(reference) > _REFERENCE_CHARACTERS_MAX or not reference.isprintable():
         return f"gateway_reference is longer than {_REFERENCE_CHARACTERS_MAX} characters or holds control characters"
     if _account_in(reference, [doubt]) is not None:
-        return f"gateway_reference seems to hold the account number of row {doubt.row}; leave it out"
+        return f"gateway_reference seems to contain the account number of row {doubt.row}; leave it out"
     return None

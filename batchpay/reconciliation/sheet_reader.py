@@ -53,7 +53,7 @@ def read_sheet(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     elif ending in (".csv", ".txt", ".tsv"):
         lines = _csv_lines(file)
     else:
-        raise FileRefused(f"{path}: a sheet is read from .csv or .xlsx")
+        raise FileRefused(f"{path}: a sheet must be .csv or .xlsx")
     count = 0
     for line, cells in lines:
         if not any(cells):

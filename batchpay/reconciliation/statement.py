@@ -150,13 +150,13 @@ def load_export_map(path: str | Path) -> ExportMap:
     columns = tables.get("columns", {})
     status = tables.get("status", {})
     if not all(isinstance(name, str) for name in columns.values()):
-        raise FileRefused(f"{path}: [columns] holds texts: the headers of the export")
+        raise FileRefused(f"{path}: [columns] must contain text: the headers of the export")
     missing = status.get("missing", ReportedStatus.OTHER)
     if missing not in list(ReportedStatus):
         raise FileRefused(f"{path}: status.missing is accepted, declined or other")
     pattern = tables.get("format", {}).get("date")
     if not (pattern is None or isinstance(pattern, str)):
-        raise FileRefused(f"{path}: format.date is a text such as %d/%m/%Y")
+        raise FileRefused(f"{path}: format.date must be text such as %d/%m/%Y")
     return ExportMap(
         columns=dict(columns),
         accepted=_words(path, "accepted", status, ACCEPTED_WORDS),
@@ -269,10 +269,10 @@ def _words(path: str | Path, name: str, status: dict[str, Any], usual: frozenset
     if words is None:
         return usual
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise FileRefused(f'{path}: status.{name} is a list of words, such as ["Settled"]')
+        raise FileRefused(f'{path}: status.{name} must be a list of words, such as ["Settled"]')
     return frozenset(" ".join(word.lower().split()) for word in words)
 
 
 def _refuse_unknown(path: str | Path, shown: str, name: str, known: Iterable[str]) -> None:
     if name not in known:
-        raise FileRefused(f"{path}: {shown} is nothing that a map of an export has{did_you_mean(name, known)}")
+        raise FileRefused(f"{path}: {shown} is not part of a map of an export{did_you_mean(name, known)}")

@@ -25,7 +25,7 @@ _KEPT_SPACES = "\u00a0\u202f"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Rows and cents under one heading; `kind` chooses the colour."""
+    """Rows and cents under one heading; `kind` chooses the color."""
 
     kind: str
     label: str
@@ -119,7 +119,7 @@ class Page:
     file: str
     facts: Sequence[tuple[str, str]]
     mood: str
-    """`fine`, `doubt`, `attention` or `waiting`: the colour of what is said first."""
+    """`fine`, `doubt`, `attention` or `waiting`: the color of what is said first."""
     headlines: Sequence[str]
     total: Totals
     directions: Sequence[DirectionTotals]

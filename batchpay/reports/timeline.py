@@ -33,7 +33,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A colour and what it means."""
+    """A color and what it means."""
 
     kind: str
     label: str

@@ -52,7 +52,7 @@ class Limits:
 class CircuitBreaker:
     """Stops a run whose answers prove nothing, before much is in doubt; shared by all threads of a run.
 
-    One row in doubt is enough while the gateway has never given a recognised answer; afterwards so many in a row, or so
+    One row in doubt is enough while the gateway has never given a recognized answer; afterwards so many in a row, or so
     many in all, as the settings say.
     """
 
@@ -62,14 +62,14 @@ class CircuitBreaker:
         self._lock = threading.Lock()
         self._in_a_row = 0
         self._in_all = 0
-        self.ever_recognised = False
+        self.ever_recognized = False
         """Whether the gateway has given an answer that the profile knows: then more than one row may be under way."""
 
     def reason_to_stop(self, outcome: Outcome) -> str | None:
         """Count a row's last outcome; gives why the run must not go on, or None."""
         with self._lock:
-            if outcome.recognised:
-                self.ever_recognised = True
+            if outcome.recognized:
+                self.ever_recognized = True
                 self._in_a_row = 0
             elif outcome.state is State.IN_DOUBT:
                 self._in_a_row += 1
@@ -79,7 +79,7 @@ class CircuitBreaker:
             return outcome.stop
         if outcome.state is State.PENDING:
             return outcome.reason
-        if outcome.state is State.IN_DOUBT and not self.ever_recognised:
+        if outcome.state is State.IN_DOUBT and not self.ever_recognized:
             return f"the first answer left a row in doubt: {outcome.reason}"
         if in_a_row >= self._in_a_row_max:
             return f"{in_a_row} rows in doubt one after another"

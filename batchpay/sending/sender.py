@@ -92,7 +92,7 @@ class Sender:
         finally:
             self._end(workers, progress)
         if limit_reached:  # only now: rows that were handed over before the limit are sent
-            self._stop.ask(f"the limit of {limits.rows_max} rows is reached")
+            self._stop.ask(f"the limit of {limits.rows_max} rows was reached")
 
     def _pending(self, held_back: Container[int]) -> Iterator[PendingPayment]:
         """Rows to send, in file order. A row that an answer put back is repeated by its worker, not fed again."""
@@ -100,10 +100,10 @@ class Sender:
             yield from (payment for payment in payments if payment.row not in held_back)
 
     def _send_canary(self, payment: PendingPayment) -> None:
-        """Send the first row alone: while its answer is not recognised, no other row is begun."""
+        """Send the first row alone: while its answer is not recognized, no other row is begun."""
         self._send(payment)
-        if not self._breaker.ever_recognised:
-            self._stop.ask("the first row got no recognised answer")
+        if not self._breaker.ever_recognized:
+            self._stop.ask("the first row got no recognized answer")
 
     def _start_workers(self) -> list[threading.Thread]:
         names = [f"worker {number}" for number in range(1, self._settings.workers + 1)]

@@ -71,7 +71,7 @@ class Check:
     def __init__(self, source: ChunkSource, options: RuleOptions, storage: ExitStack) -> None:
         unknown = check_rules_off(options.rules_off)
         if unknown:
-            raise SettingsNotUsable(f"no house rule that can be switched off: {', '.join(unknown)}")
+            raise SettingsNotUsable(f"not a house rule that can be switched off: {', '.join(unknown)}")
         self._source, self._options = source, options
         self._book = rule_book(options)
         self._unique = Uniqueness(storage)

@@ -61,7 +61,7 @@ def open_rejects(path: str | Path, source: Source) -> Rejects:
         return ParquetRejects(target, source)
     if ending == ".xlsx":
         return XlsxRejects(target, source)
-    raise WrongUse(f"{target}: a rejects file ends in .csv, .parquet or .xlsx")
+    raise WrongUse(f"{target}: the name of a rejects file must end in .csv, .parquet or .xlsx")
 
 
 class _Rows:

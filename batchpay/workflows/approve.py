@@ -57,9 +57,9 @@ def approve_plan(path: str, seal: str, settings: Settings, actor: Actor) -> Plan
             now = datetime.now(UTC)
             view = _view(Plan.read(path, ledger), ledger, settings, now)
             if view.plan.seal != seal:
-                raise FileRefused(f"{printable(path)} is another plan than the one that was shown")
+                raise FileRefused(f"{printable(path)} is not the plan that was displayed")
             if view.used_for is not None:
-                raise FileRefused(f"this plan was used already, for batch {view.used_for}")
+                raise FileRefused(f"this plan was already used, for batch {view.used_for}")
             Policy.from_settings(settings.policy).require_other(actor, view.counted, view.plan.prepared_by)
             approved = view.plan.approved_by(actor, now, ledger)
             approved.write(path)

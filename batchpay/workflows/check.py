@@ -128,7 +128,7 @@ def dry_run(
             preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
         if plan is not None:
             if ledger is None:
-                raise LedgerMissing("a plan is bound to a ledger, and there is none yet: batchpay ledger init")
+                raise LedgerMissing("a plan belongs to a ledger, and there is none yet: batchpay ledger init")
             Plan.make(preview.proposal, ledger, prepared_by=actor, created_at=datetime.now(UTC)).write(plan)
     preview.requests.extend(_first_requests(request, settings, checked, requests_max))
     return preview
@@ -218,7 +218,7 @@ def _unusual_lines(checked: FileCheck, settings: Settings) -> list[str]:
         f"{checked.place(found.row)}: {found.column}: {found.code}: {found.message}" for found in others[:_PRINTED_MAX]
     ]
     if len(others) > _PRINTED_MAX:
-        lines.append("and more warnings of that kind: their counts stand above, --json has the first of them")
+        lines.append("and more warnings of that kind: their counts are above, --json lists the first of them")
     return lines + (checked.anomalies.lines(checked.place) if settings.policy.variance else [])
 
 

@@ -142,9 +142,9 @@ class FileCheck:
         verdict = self.verdict
         notes = list(self.source.notes)
         if self.source.examples.count:
-            notes.append(f"rows marked as an example, which are no payments: {self.source.examples.count}")
+            notes.append(f"rows marked as an example, which are not payments: {self.source.examples.count}")
         if verdict.unreadable_amounts:
-            notes.append(f"in {row_count(verdict.unreadable_amounts)} the amount can't be read: it is in no sum")
+            notes.append(f"in {row_count(verdict.unreadable_amounts)} the amount can't be read: it is not in any total")
         if self.releasable.rows and not self.released:
             released, amount = self.releasable.rows, money(self.releasable.cents)
             count, are = row_count(released), "is" if released == 1 else "are"

@@ -25,14 +25,14 @@ def move_gateway(old: str, new: str, reason: str, settings: Settings, actor: Act
     if before == after:
         raise WrongUse(f"{before} is the same address; nothing was changed")
     if before.is_loopback is not after.is_loopback:
-        raise WrongUse("a gateway on this machine is a rehearsal and never moves elsewhere, nor the other way")
+        raise WrongUse("a gateway on this machine is for rehearsals: batches never move from it or to it")
     environment = environment_of(replace(settings.gateway, base_url=old))
     with ExitStack() as holds, closing(open_ledger(settings.ledger)) as ledger:
         moved = [
             batch for batch in ledger.batches() if batch.environment is environment and _is_for(batch, str(before))
         ]
         if not moved:
-            raise WrongUse(f"no batch of the {environment} environment is meant for {before}; nothing was changed")
+            raise WrongUse(f"no batch of the {environment} environment is intended for {before}; nothing was changed")
         for digest in {batch.digest for batch in moved}:
             holds.enter_context(ledger.lock(digest))
         names = [batch.batch for batch in moved]

@@ -31,7 +31,7 @@ class ReconcileRequest:
     """Path of the export."""
     map_file: str | None = None
     days: int = 5
-    """How long after sending a line may be dated, where only amount and account speak for it."""
+    """How many days after sending a line may be dated, where only amount and account match."""
     output: str | None = None
     """Where every row and line goes; BATCH.reconciled.csv by default."""
 

@@ -152,7 +152,7 @@ def targets(settings: Settings) -> list[str]:
 
     submit, gateway = settings.submit, settings.gateway
     return [
-        f"gateway {gateway.base_url}, {submit.workers} workers, rate {submit.rate} requests a second",
+        f"gateway {gateway.base_url}, {submit.workers} workers, rate {submit.rate} requests per second",
         f"ledger {location(settings.ledger).ledger}",
     ]
 

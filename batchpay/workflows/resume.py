@@ -59,7 +59,7 @@ def _refuse_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> None:
     pending = batch.by_state[State.PENDING].rows
     if pending and age_days >= stale_days:
         raise WrongUse(
-            f"nothing was done with batch {batch.batch} for {age_days} days; if its {pending:,} pending"
+            f"nothing has happened to batch {batch.batch} for {age_days} days; if its {pending:,} pending"
             " rows are still to be paid: batchpay resume --stale --reason TEXT"
         )
 

@@ -165,7 +165,7 @@ def _refuse_other_gateway(batch: BatchSummary, settings: Settings) -> None:
     known, named = check_origin(batch.origin), check_origin(settings.gateway.base_url)
     if known != named:
         raise SettingsNotUsable(
-            f"batch {batch.batch} is meant for the gateway {known}, the settings name {named}; if it is the same "
+            f"batch {batch.batch} is intended for the gateway {known}, the settings name {named}; if it is the same "
             f'gateway at a new address: batchpay ledger move-gateway {known} {named} --reason "…"'
         )
 

@@ -291,5 +291,5 @@ def test_what_is_in_no_sum_is_said(home: Home) -> None:
     file.write_text("\n".join(lines) + "\n")
     told = home.json("validate", "a.csv")
     assert (told["rows"], told["amount"]["total"]) == (3, "7.50")
-    assert "rows marked as an example, which are no payments: 1" in told["notes"]
-    assert "in 1 row the amount can't be read: it is in no sum" in told["notes"]
+    assert "rows marked as an example, which are not payments: 1" in told["notes"]
+    assert "in 1 row the amount can't be read: it is not in any total" in told["notes"]

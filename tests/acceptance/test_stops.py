@@ -130,7 +130,7 @@ def test_a_signal_while_a_file_is_read_is_no_wrong_use(home: Home) -> None:
 def test_outputs_are_looked_at_before_anything_is_sent(
     oracle_home: Home, oracle: Oracle, arguments: list[str], exit_code: int
 ) -> None:
-    """What can't be written, or would take the place of the payment file, is told while it costs nothing."""
+    """What can't be written, or would overwrite the payment file, is told while it costs nothing."""
     file = small_file(oracle_home.path / "a.csv", 3)
     before = file.read_bytes()
     (oracle_home.path / "taken").touch()
@@ -146,7 +146,7 @@ def test_files_of_one_name_keep_their_results_apart(oracle_home: Home, oracle: O
         small_file(oracle_home.path / folder / "pay.csv", 3, first=100 * number)
     done = oracle_home.run("submit", "north/pay.csv", "south/pay.csv", "--out", "out")
     assert done.returncode == 2
-    assert "would take the place of" in done.stderr
+    assert "would overwrite" in done.stderr
     assert set(oracle.received()) == {"INV-100", "INV-101", "INV-102"}
     assert "INV-100" in (oracle_home.path / "out" / "pay.results.csv").read_text()
 

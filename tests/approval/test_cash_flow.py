@@ -127,7 +127,7 @@ def test_payments_without_an_end_stop_at_the_horizon_and_are_said() -> None:
     assert len(schedule.by_day()) == 12
     assert schedule.open_ended.credit == Totals(1, 2500)
     assert schedule.planned.rows == 0
-    assert "  Payments without an end go on after that day, until they are stopped." in sign_off_lines(
+    assert "  Payments without an end date continue after that day until they are stopped." in sign_off_lines(
         PROPOSAL, schedule, {}
     )
 

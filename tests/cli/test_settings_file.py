@@ -73,7 +73,7 @@ def test_a_file_that_only_its_owner_writes_is_obeyed(tmp_path: Path, mode: int, 
 def test_a_file_that_others_may_write_is_not_obeyed(tmp_path: Path, mode: int, folder_mode: int) -> None:
     """Nor one in a folder where others may put one: it would say where payments go."""
     file = put(tmp_path / "shared", mode, folder_mode)
-    with pytest.raises(SettingsNotUsable, match=r"is not obeyed: .* can be written by others"):
+    with pytest.raises(SettingsNotUsable, match=r"is not used: .* can be written by others"):
         read_settings_file(file, None)
 
 

@@ -388,8 +388,8 @@ def test_no_secret_shows_anywhere(caplog: pytest.LogCaptureFixture, capfd: pytes
         (answer("301 Moved", b"", "Location: https://evil.example/"), False, "redirects"),
         (answer("429 Slow Down", b""), False, "busy"),
         (answer("200 OK", b'{"status":"error","message":"no"}'), False, "answered no"),
-        (answer("200 OK", b"<html>"), False, "not recognised"),
-        (answer("500 Oh", b""), False, "not recognised"),
+        (answer("200 OK", b"<html>"), False, "not recognized"),
+        (answer("500 Oh", b""), False, "not recognized"),
         (b"HTTP/1.1 200 OK\r\n", False, "closed before the answer was complete"),
     ],
 )

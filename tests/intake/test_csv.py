@@ -176,7 +176,7 @@ def test_encoding(tmp_path: Path) -> None:
         assert frame["billingLastName"].to_list() == ["Byron", "Müller"]
     with pytest.raises(FileRefused, match="line 3 is not ascii"):
         read(write(tmp_path, text.encode("latin-1")), REQUIRED, encoding="ascii")
-    with pytest.raises(FileRefused, match="there is no encoding"):
+    with pytest.raises(FileRefused, match="unknown encoding"):
         read(write(tmp_path, text), encoding="utf-9")
 
 

@@ -96,7 +96,10 @@ def test_a_separator_is_missing_before_a_quoted_cell(tmp_path: Path) -> None:
     text = 'ref,sum,name,note\nR1,78.07"Table, round",x\nR2,1.00,"a",y\n'
     with open_source(write(tmp_path, text), required=()) as source:
         frame = next(source.chunks())
-    assert frame["_quotation"].to_list() == ["a quotation mark stands inside a cell that does not begin with one", None]
+    assert frame["_quotation"].to_list() == [
+        "there is a quotation mark inside a cell that does not begin with one",
+        None,
+    ]
     assert frame["ref"].to_list() == ['R1,78.07"Table, round",x', "R2"]
     assert frame["name"].to_list() == [None, "a"]
 

@@ -86,7 +86,7 @@ def test_a_workbook_comes_back_with_the_numbers_a_spreadsheet_made(tmp_path: Pat
         ({"gateway_reference": "1.23457E+17"}, "line 3: gateway_reference lost digits"),
         ({"gateway_reference": "x" * 129}, "line 3: gateway_reference is longer"),
         ({"decision": "send again", "gateway_reference": "G-1"}, "line 3: the gateway has a payment"),
-        ({"note": "account 12345-6789 called"}, "line 3: the note seems to hold the account number"),
+        ({"note": "account 12345-6789 called"}, "line 3: the note seems to contain the account number"),
     ],
 )
 def test_a_sheet_about_something_else_is_refused_by_its_line(tmp_path: Path, change: dict[str, str], told: str) -> None:

@@ -106,7 +106,7 @@ Act = Callable[[Conversation], None]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One kind of misbehaviour and what is right to conclude from it."""
+    """One kind of misbehavior and what is right to conclude from it."""
 
     states: frozenset[State]
     """States that are right for the payment; several where it depends on who is faster."""

@@ -38,11 +38,11 @@ def refuse_wide(name: str, head: bytes) -> None:
     """Refuse UTF-16 and UTF-32 by their marks, and what is not a text at all."""
     for mark, encoding in _WIDE.items():
         if head.startswith(mark):
-            raise FileRefused(f"{name}: is {encoding.upper()}, not UTF-8 (say --encoding {encoding})")
+            raise FileRefused(f"{name}: is {encoding.upper()}, not UTF-8 (use --encoding {encoding})")
     at = head.find(b"\0")
     if at >= 0:
         line = head.count(b"\n", 0, at) + 1
-        raise FileRefused(f"{name}: line {line} holds a NUL byte: no text, or another encoding (say --encoding)")
+        raise FileRefused(f"{name}: line {line} contains a NUL byte: not text, or another encoding (use --encoding)")
 
 
 def read_dialect(name: str, head: bytes) -> Dialect:

@@ -146,7 +146,7 @@ class Lines:
                 end = text.find(self._separator, position)
                 cell = text[position:].removesuffix("\r") if end < 0 else text[position:end]
                 if '"' in cell:
-                    raise _Malformed(at, "a quotation mark stands inside a cell that does not begin with one")
+                    raise _Malformed(at, "there is a quotation mark inside a cell that does not begin with one")
                 cells.append(cell)
                 if end < 0:
                     return cells, at + 1
@@ -158,7 +158,7 @@ class Lines:
             if text[position:] in ("", "\r"):
                 return cells, at + 1
             if not text.startswith(self._separator, position):
-                raise _Malformed(at, "text stands after a closing quotation mark")
+                raise _Malformed(at, "there is text after a closing quotation mark")
             position += len(self._separator)
 
     def _quoted_cell(self, first: int, at: int, position: int) -> tuple[str, int, int]:
@@ -241,7 +241,7 @@ class Lines:
             return self._raw[at].decode("utf-8")
         except UnicodeDecodeError:
             line = self._first_line + at
-            raise FileRefused(f"{self._name}: line {line} is not UTF-8 (say --encoding, for instance cp1252)") from None
+            raise FileRefused(f"{self._name}: line {line} is not UTF-8 (use --encoding, for instance cp1252)") from None
 
 
 def first_record(name: str, block: bytes, separator: str, first_line: int) -> tuple[list[str], int]:

@@ -124,7 +124,7 @@ class CsvReader:
             block = b"".join((*pieces, piece[:end]))
             cut = _row_end(block)
             if not cut and held > BLOCK_BYTES[1] + OPEN_BYTES_MAX:
-                raise FileRefused(f"{self._name}: holds a line longer than {held >> 20} MiB")
+                raise FileRefused(f"{self._name}: contains a line longer than {held >> 20} MiB")
             pieces = [block[cut:], piece[end:]]
             held -= cut
             if cut:
@@ -149,7 +149,7 @@ class CsvReader:
         at = block.find(b"\0")
         if at >= 0:
             line += block.count(b"\n", 0, at)
-            raise FileRefused(f"{self._name}: line {line} holds a NUL byte")
+            raise FileRefused(f"{self._name}: line {line} contains a NUL byte")
         fast = None if self._has_odd_rows else self._fast(block, line, breaks)
         if fast is not None:
             return fast, b""

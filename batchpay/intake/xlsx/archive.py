@@ -60,7 +60,7 @@ def open_archive(file: BinaryIO) -> zipfile.ZipFile:
     if any(name.endswith("vbaproject.bin") for name in names):
         raise FileRefused("holds macros (.xlsm); save it as .xlsx without them")
     if "[content_types].xml" not in names:
-        raise FileRefused("is a zip archive and no XLSX")
+        raise FileRefused("is a zip archive, not an XLSX file")
     unpacked = sum(entry.file_size for entry in entries)
     packed = sum(entry.compress_size for entry in entries)
     if len(entries) > ENTRIES_MAX:

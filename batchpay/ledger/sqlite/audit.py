@@ -25,7 +25,7 @@ _EVENTS_AT_OPENING = 50
 
 
 def check(store: Store) -> list[str]:
-    """Look over the whole ledger; a line for everything that is wrong."""
+    """Check the whole ledger; a line for everything that is wrong."""
     # The witness first: whatever is committed meanwhile makes the ledger newer than it, never older.
     testimony = store.witness.read()
     problems: list[str] = []
@@ -89,7 +89,7 @@ def _check_structure(connection: sqlite3.Connection) -> list[str]:
         problems.append(f"the ledger is damaged: SQLite finds {len(found)} faults in the file's structure")
     foreign = connection.execute("PRAGMA foreign_key_check").fetchall()
     if foreign:
-        problems.append(f"the ledger is damaged: {len(foreign)} records refer to others that are not there")
+        problems.append(f"the ledger is damaged: {len(foreign)} records refer to others that do not exist")
     return problems
 
 

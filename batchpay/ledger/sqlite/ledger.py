@@ -57,7 +57,7 @@ def _locked_file(path: Path) -> int:
                     return descriptor
         except BlockingIOError:
             os.close(descriptor)
-            raise BatchHeld("another run holds this batch") from None
+            raise BatchHeld("another run is working on this batch") from None
         except BaseException:
             os.close(descriptor)
             raise

@@ -109,15 +109,15 @@ def create_ledger(place: LedgerPaths, machine: str | None, who: str, beside_anot
     try:
         lock.acquire(LOCK_WAIT_S)
         if os.path.lexists(place.ledger):
-            raise LedgerNotUsable(f"there is a ledger at {place.ledger} already")
+            raise LedgerNotUsable(f"a ledger already exists at {place.ledger}")
         remembered = Witness(place.witness, keys).read()
         if remembered is not None and remembered.number > 1:
             raise LedgerNotUsable(
                 f"the witness {place.witness} remembers a ledger with payments, which is not at {place.ledger}: "
-                "is its disk mounted? To begin anew, move the witness away"
+                "is its disk mounted? To start over, move the witness away"
             )
         if remembered is None and os.path.lexists(place.witness):
-            raise LedgerNotUsable(f"the witness {place.witness} is of another key; to begin anew, move it away")
+            raise LedgerNotUsable(f"the witness {place.witness} is of another key; to start over, move it away")
         with translated(place.ledger):
             _write_new(place, keys, machine, who, beside_another)
     finally:
@@ -143,18 +143,18 @@ def settle_lost_window(place: LedgerPaths, machine: str | None, who: str, why: s
 def _look_before_creation(place: LedgerPaths, beside_another: str | None) -> Keys | None:
     """Refuse a new ledger where another one has payments; gives the key if there is one. Writes nothing."""
     if os.path.lexists(place.ledger):
-        raise LedgerNotUsable(f"there is a ledger at {place.ledger} already")
+        raise LedgerNotUsable(f"a ledger already exists at {place.ledger}")
     keys = load_keys(place.key) if os.path.lexists(place.key) else None
     if keys is None and os.path.lexists(place.witness):
         raise LedgerNotUsable(
             f"the witness {place.witness} remembers a ledger, and its key {place.key} is not there: is its disk "
-            "mounted? Without the key nobody can tell what was paid; to begin anew, move the witness away"
+            "mounted? Without the key nobody can tell what was paid; to start over, move the witness away"
         )
     others = witnesses_of_others(place, keys)
     if others and beside_another is None:
         raise LedgerBesideAnother(
             f"{others[0]} is the witness of another ledger with payments, and a new one at {place.ledger} would not "
-            "know what that one paid: does ledger.url name the right place?"
+            "know what that one paid: is ledger.url right?"
         )
     return keys
 

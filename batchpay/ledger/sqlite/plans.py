@@ -18,7 +18,7 @@ def record(transaction: Transaction, batch: int, who: str, sign_off: SignOff, ad
         raise LedgerNotUsable("what is to be recorded is not what the plan approved; nothing was recorded")
     for name, detail in transaction.execute(sql.PLANS_USED, (PLAN_USED,)):
         if json.loads(detail)["plan"] == sign_off.plan:
-            raise FileRefused(f"this plan was used already, for batch {name}")
+            raise FileRefused(f"this plan was already used, for batch {name}")
     approvals = [{"who": approval.who, "at": instant(approval.at)} for approval in sign_off.approvals]
     transaction.event(
         PLAN_USED,

@@ -30,7 +30,7 @@ def check_file(path: Path) -> Path:
     SQLite's journals are found by name: a second name for the file would hide them, so hard links are refused.
     """
     if path.is_symlink() and not path.exists():
-        raise LedgerMissing(f"the ledger {path} is a link to something that is not there")
+        raise LedgerMissing(f"the ledger {path} is a link to a missing file")
     try:
         path = path.resolve(strict=True)
         status = path.stat()
@@ -120,7 +120,7 @@ def translate(error: BaseException, path: Path) -> BatchpayError:
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
-            return LedgerDamaged(f"the ledger {path} holds what batchpay did not write")
+            return LedgerDamaged(f"the ledger {path} contains what batchpay did not write")
         return LedgerNotUsable(f"the ledger {path} is not usable: {type(error).__name__}")
     return _by_code(code, path)
 

@@ -72,7 +72,7 @@ def find(store: Store, reference: str | None, environment: Environment | None) -
                 (environment,),
             ).fetchall()
             if not found:
-                raise WrongUse(f"the ledger holds no {f'{environment} ' if environment else ''}batch yet")
+                raise WrongUse(f"the ledger contains no {f'{environment} ' if environment else ''}batch yet")
         else:
             found = connection.execute(f"{sql.BATCH} WHERE name = ?", (reference,)).fetchall()
             if not found and reference:
@@ -80,7 +80,7 @@ def find(store: Store, reference: str | None, environment: Environment | None) -
                     f"{sql.BATCH} WHERE substr(name, 1, length(?)) = ? LIMIT 2", (reference, reference)
                 ).fetchall()
             if not found:
-                raise WrongUse(f"no batch is called {reference}")
+                raise WrongUse(f"there is no batch {reference}")
             if len(found) > 1:
                 raise WrongUse(f"more than one batch begins with {reference}")
         return _summary(connection, found[0])
@@ -91,7 +91,7 @@ def batch_number(store: Store, name: str) -> tuple[int, bytes]:
     with store.reading() as connection:
         found = connection.execute(sql.BATCH_BY_NAME, (name,)).fetchone()
     if not found:
-        raise WrongUse(f"no batch is called {name}")
+        raise WrongUse(f"there is no batch {name}")
     return int(found[0]), found[1]
 
 
@@ -148,7 +148,7 @@ class _Details:
         # One array is read in half the time of its members one by one.
         found: list[dict[str, Any]] = json.loads(b"[%b]" % b",".join(texts))
         if len(found) != len(texts):
-            raise ValueError("details that are no JSON object each")
+            raise ValueError("details that are not one JSON object each")
         return found
 
     def _chunk(self, chunk: int) -> dict[int, bytes]:

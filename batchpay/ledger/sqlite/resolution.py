@@ -49,6 +49,6 @@ def move_gateway(store: Store, batches: Sequence[str], origin: str, who: str, wh
         for name in batches:
             found = transaction.execute(sql.ORIGIN_OF_BATCH, (name,)).fetchone()
             if not found:
-                raise WrongUse(f"no batch is called {name}")
+                raise WrongUse(f"there is no batch {name}")
             transaction.execute(sql.MOVE_BATCH, (origin, found[0]))
             transaction.event("gateway moved", found[0], who, why, {"from": found[1], "to": origin})

@@ -147,7 +147,7 @@ class Store:
     def check_process(self) -> None:
         """Refuse use after a fork: SQLite's locks don't survive it."""
         if os.getpid() != self._process:
-            raise LedgerNotUsable("the ledger was opened by another process; open it anew after a fork")
+            raise LedgerNotUsable("the ledger was opened by another process; open it again after a fork")
 
     def begin(self) -> Transaction:
         """Begin a write transaction; nobody else writes until it ends."""
@@ -234,7 +234,7 @@ class Store:
                 yield connection
         except (ValueError, KeyError, TypeError, AttributeError):
             # What a record holds does not fit what is ever written into it.
-            raise LedgerDamaged(f"the ledger {self.place.ledger} holds what batchpay did not write") from None
+            raise LedgerDamaged(f"the ledger {self.place.ledger} contains what batchpay did not write") from None
         finally:
             connection.close()
 
