@@ -12,7 +12,7 @@ from typing import Any
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Environment, State, Totals, format_cents
-from batchpay.text import instant, totals_json
+from batchpay.text import instant, row_count, totals_json
 from batchpay.writing.identity import ReadFiles
 
 SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
@@ -58,8 +58,8 @@ class Summary:
         added = sum((self.of(state) for state in State), Totals())
         if added != self.total:
             raise LedgerDamaged(
-                f"{self.file}: the states add up to {added.rows} rows and {format_cents(added.cents)}, "
-                f"the file has {self.total.rows} rows and {format_cents(self.total.cents)}"
+                f"{self.file}: the states add up to {row_count(added.rows)} and {format_cents(added.cents)}, "
+                f"the file has {row_count(self.total.rows)} and {format_cents(self.total.cents)}"
             )
 
     def of(self, state: State) -> Totals:

@@ -17,7 +17,7 @@ from batchpay.approval.to_send import ToSend
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Totals
 from batchpay.schemas.options import RuleOptions
-from batchpay.text import totals_json
+from batchpay.text import row_count, totals_json
 
 SEAL_CHARACTERS = 12
 
@@ -141,7 +141,7 @@ _IN_WORDS = {
 
 def _words(value: Any) -> str:
     if isinstance(value, dict):
-        return f"{value['rows']} rows and {value['amount']}"
+        return f"{row_count(value['rows'])} and {value['amount']}"
     if isinstance(value, bool) or value is None:
         return {True: "on", False: "off", None: "none"}[value]
     if isinstance(value, list):

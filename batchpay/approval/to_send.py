@@ -19,7 +19,7 @@ import polars as pl
 from batchpay.errors import BatchpayError
 from batchpay.payment import Direction, Totals, format_cents
 from batchpay.schemas import checks
-from batchpay.text import totals_json
+from batchpay.text import row_count, totals_json
 
 
 class Origin(StrEnum):
@@ -55,8 +55,8 @@ class ToSend:
             added = sum(parts.values(), Totals())
             if added != self.total:
                 raise BatchpayError(
-                    f"by {name} {added.rows} rows and {format_cents(added.cents)} would be sent, "
-                    f"in all {self.total.rows} rows and {format_cents(self.total.cents)}"
+                    f"by {name} {row_count(added.rows)} and {format_cents(added.cents)} would be sent, "
+                    f"in total {row_count(self.total.rows)} and {format_cents(self.total.cents)}"
                 )
 
     @property

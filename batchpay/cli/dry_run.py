@@ -15,7 +15,7 @@ from batchpay.cli.validate import preview_json, print_preview
 from batchpay.errors import WaitingForPerson
 from batchpay.payment import State
 from batchpay.settings import Settings
-from batchpay.text import printable, totals_json
+from batchpay.text import printable, row_count, totals_json
 from batchpay.workflows.requests import file_request
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _print_preview(
         click.echo(
             f"this content is already batch {preview.known.batch}: {done[State.ACCEPTED].rows:,} accepted, "
             f"{done[State.DECLINED].rows:,} declined, {done[State.IN_DOUBT].rows:,} in doubt; "
-            f"{preview.proposal.to_send.total.rows:,} rows would be sent"
+            f"{row_count(preview.proposal.to_send.total.rows)} would be sent"
         )
     if seconds is not None:
         click.echo(f"at {settings.submit.rate} requests per second, sending takes about {_duration(seconds)}")

@@ -43,8 +43,9 @@ def work_through(
             if reason is None and (reason := stopped()) is not None:
                 codes.append(6)
             if reason is not None:
-                click.echo(f"batchpay: {printable(reason)}; not started: {len(paths) - number} files", err=True)
-                told += [_ended(left, f"not begun: {reason}", 6) for left in paths[number:]]
+                files = f"{len(paths) - number} file{'' if len(paths) - number == 1 else 's'}"
+                click.echo(f"batchpay: {printable(reason)}; not started: {files}", err=True)
+                told += [_ended(left, f"not started: {reason}", 6) for left in paths[number:]]
                 break
             log_event("file found", file=path)
             try:

@@ -276,7 +276,7 @@ def _secret(name: str, file: str | None) -> str:
     if text:
         return text
     if not output.is_terminal():
-        raise WrongUse(f"{name}: is missing, set {variable}, --{name}-file or at a terminal")
+        raise WrongUse(f"{name}: is missing; set {variable}, or give --{name}-file")
     entered: str = click.prompt(name, hide_input=True, err=True)
     return entered
 

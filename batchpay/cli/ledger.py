@@ -158,5 +158,5 @@ def move_gateway(context: Context, old: str, new: str, reason: str | None) -> in
     if context.json:
         output.print_json(context, {"moved": moved, "exit_code": 0})
     else:
-        click.echo(f"moved    {len(moved)} batches: {', '.join(moved)}")
+        click.echo(f"moved    {len(moved)} {'batch' if len(moved) == 1 else 'batches'}: {', '.join(moved)}")
     return 0

@@ -11,7 +11,7 @@ from batchpay.cli.context import Command, Context, option
 from batchpay.cli.process import actor
 from batchpay.cli.resolve import ask_signature, check_signature, confirm
 from batchpay.payment import State, Totals
-from batchpay.text import money, printable
+from batchpay.text import money, printable, row_count
 
 if TYPE_CHECKING:
     from batchpay.reconciliation.verdicts import FoundDoubt
@@ -115,9 +115,7 @@ def _print(context: Context, done: Reconciled) -> None:
     rows.append(["  total", *_cells(result.total_here), *_cells(result.total_there)])
     output.print_table(header, rows, right=frozenset(header[1:]))
     if result.pending_there.rows:
-        warning = (
-            f"  {result.pending_there.rows:,} rows wait here and stand there: look before the next run pays them AGAIN"
-        )
+        warning = f"  {row_count(result.pending_there.rows)} not sent here, but in the export: a run would pay AGAIN"
         click.echo(click.style(warning, fg="red", bold=True) if context.color else warning)
     if settled:
         click.echo(f"  settled: {len(settled):,}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from batchpay.errors import FileRefused
 from batchpay.intake.small_tables import read_toml
 from batchpay.payment import Totals, format_cents, parse_cents
-from batchpay.text import column_name
+from batchpay.text import column_name, row_count
 from batchpay.writing.identity import FileIdentity
 
 
@@ -53,9 +53,9 @@ def require_totals(expected: ControlTotals, actual: Totals, name: str = "the fil
     """Raise FileRefused where a stated total is not met."""
     wrong = []
     if expected.rows is not None and expected.rows != actual.rows:
-        wrong.append(f"{actual.rows} rows where {expected.rows} are stated")
+        wrong.append(f"{row_count(actual.rows)} where {expected.rows:,} are stated")
     if expected.cents is not None and expected.cents != actual.cents:
-        wrong.append(f"{format_cents(actual.cents)} in all where {format_cents(expected.cents)} is stated")
+        wrong.append(f"{format_cents(actual.cents)} in total where {format_cents(expected.cents)} is stated")
     if wrong:
         raise FileRefused(f"{name}: has {' and '.join(wrong)}: cut off, or another file")
 

@@ -19,7 +19,7 @@ from batchpay.operations.last_call import LastCall
 from batchpay.operations.ledger_state import LedgerState, OpenBatch
 from batchpay.payment import State
 from batchpay.schemas.calendar import is_banking_day
-from batchpay.text import instant, local_time, money, totals_json
+from batchpay.text import instant, local_time, money, row_count, totals_json
 
 DISK_FREE_BYTES_MIN = 128 << 20
 """Below this a run may find no room for its outcomes: 500,000 rows of a ledger."""
@@ -46,7 +46,8 @@ def doubts(state: LedgerState, now: datetime) -> Finding:
         return Finding("doubts", "no row is in doubt")
     total = state.by_state[State.IN_DOUBT]
     names = _named(state.in_doubt)
-    text = f"{_rows(total.rows)} in doubt, {money(total.cents)}, the oldest for {_age(now - state.in_doubt[0].since)}"
+    age = _age(now - state.in_doubt[0].since)
+    text = f"{row_count(total.rows)} in doubt, {money(total.cents)}, the oldest for {age}"
     return Finding("doubts", f"{text}: batchpay resolve {names}", 7, _batches(state.in_doubt, now) | totals_json(total))
 
 
@@ -57,7 +58,7 @@ def waiting_batches(state: LedgerState, running: frozenset[str], now: datetime) 
         return Finding("batches", "no batch is stopped with rows to send", details={"running": sorted(running)})
     rows, cents = sum(one.totals.rows for one in stopped), sum(one.totals.cents for one in stopped)
     why = f" ({stopped[0].stopped})" if stopped[0].stopped else ""
-    text = f"{_rows(rows)} wait to be sent, {money(cents)}, the oldest for {_age(now - stopped[0].since)}{why}"
+    text = f"{row_count(rows)} to be sent, {money(cents)}, the oldest for {_age(now - stopped[0].since)}{why}"
     return Finding("batches", f"{text}: batchpay resume {_named(stopped)}", 6, _batches(stopped, now))
 
 
@@ -143,10 +144,6 @@ def _batches(batches: Sequence[OpenBatch], now: datetime) -> dict[str, Any]:
 def _named(batches: Sequence[OpenBatch]) -> str:
     more = f" and {len(batches) - 3} more" if len(batches) > 3 else ""
     return ", ".join(one.batch for one in batches[:3]) + more
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'' if count == 1 else 's'}"
 
 
 def _age(age: timedelta) -> str:

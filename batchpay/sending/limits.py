@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from batchpay.payment import Outcome, State
 from batchpay.settings import SubmitSettings
+from batchpay.text import row_count
 
 
 class StopRequest:
@@ -82,5 +83,5 @@ class CircuitBreaker:
         if outcome.state is State.IN_DOUBT and not self.ever_recognized:
             return f"the first answer left a row in doubt: {outcome.reason}"
         if in_a_row >= self._in_a_row_max:
-            return f"{in_a_row} rows in doubt one after another"
-        return f"{in_all} rows in doubt" if in_all >= self._in_all_max else None
+            return f"{row_count(in_a_row)} in doubt one after another"
+        return f"{row_count(in_all)} in doubt" if in_all >= self._in_all_max else None

@@ -29,7 +29,7 @@ def test_a_signal_stops_the_files_after_it_too(oracle_home: Home, oracle: Oracle
         output, _ = process.communicate()
     first, second = json.loads(output)["files"]
     assert (process.returncode, first["stopped"]) == (6, "stopped by SIGTERM")
-    assert second == {"file": "b.csv", "error": "not begun: stopped by SIGTERM", "exit_code": 6}
+    assert second == {"file": "b.csv", "error": "not started: stopped by SIGTERM", "exit_code": 6}
     assert not any(reference == "INV-500" for reference in oracle.received())
 
 
@@ -41,7 +41,7 @@ def test_one_doubt_at_the_start_stops_the_files_after_it_too(home: Home) -> None
             small_file(home.path / f"{number}.csv", 4, first=100 * number)
         done = home.run("submit", "1.csv", "2.csv", "3.csv")
         assert done.returncode == 7
-        assert "not begun: 2 files" in done.stderr
+        assert "not started: 2 files" in done.stderr
         assert len(oracle.entries()) == 1
 
 
@@ -65,7 +65,7 @@ def test_an_output_that_fails_hides_no_doubt(home: Home, output: str) -> None:
     for descriptor in {target, writing}:
         os.close(descriptor)
     assert done.returncode == 7
-    assert "not begun: 1 files" in done.stderr
+    assert "not started: 1 file" in done.stderr
     assert ("No space left" in done.stderr) == (output == "full")
 
 
@@ -91,7 +91,7 @@ def test_a_later_file_does_not_hide_a_doubt(home: Home) -> None:
         told = json.loads(done.stdout)
         assert (done.returncode, told["exit_code"], told["in_doubt"]) == (7, 7, 1)
         assert [one["exit_code"] for one in told["files"]] == [7, 5, 6]
-        assert "is meant for" in told["files"][1]["error"]
+        assert "is intended for" in told["files"][1]["error"]
 
 
 def test_a_signal_while_a_file_is_read_is_no_wrong_use(home: Home) -> None:

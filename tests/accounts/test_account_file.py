@@ -71,14 +71,14 @@ def test_ids_are_read_for_updates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.xml", "<a/>", "ends in"),
+        ("a.xml", "<a/>", "must end in"),
         ("a.json", "{", "JSON"),
         ("a.json", '{"mode": "dev", "mode": "live"}', "JSON"),
         ("a.json", "[]", "no account"),
         ("a.json", "[1]", "not a table"),
-        ("a.json", '{"mode": true}', "mode must be a text"),
-        ("a.json", '{"mode": ["dev"]}', "mode must be a text"),
-        ("a.json", '{"account_id": 1.5}', "account_id must be a text"),
+        ("a.json", '{"mode": true}', "mode must be text"),
+        ("a.json", '{"mode": ["dev"]}', "mode must be text"),
+        ("a.json", '{"account_id": 1.5}', "account_id must be text"),
         ("a.json", '{"gatewayname": "x"}', "did you mean gateway_name"),
         ("a.json", '{"id": 5}', "id is not an attribute"),
         ("a.toml", "mode = ", "TOML"),

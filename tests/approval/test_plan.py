@@ -159,7 +159,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "origin": ("https://x.example", "origin is https://x.example, approved was https://gateway.example"),
     "environment": ("test", "environment is test, approved was live"),
     "total": (Totals(3, 3_001), "in file is 3 rows and 30.01, approved was 3 rows and 30.00"),
-    "valid": (Totals(1, 500), "valid is 1 rows and 5.00"),
+    "valid": (Totals(1, 500), "valid is 1 row and 5.00"),
     "rejected": (Totals(2, 2_500), "rejected is 2 rows and 25.00"),
     "accepted_suggestions": ({"amount.format": 2}, "accepted suggestions: amount.format is 2, approved was none"),
     "unreadable_amounts": (0, "unreadable amounts is 0, approved was 1"),

@@ -101,9 +101,9 @@ def test_typed_cells_under_a_map(tmp_path: Path) -> None:
         ('[colums]\na = "amount"', r"\[colums\] is unknown \(did you mean columns\?\)"),
         ('[columns]\na = "amuont"', r"amuont is not a column \(did you mean amount\?\)"),
         ('[defaults]\nshipping = "x"', 'can only be "billing"'),
-        ("[fixed]\ngatewayId = 12", "must be a text"),
+        ("[fixed]\ngatewayId = 12", "must be text"),
         ('[fixed]\ngatewayid = "12"', "did you mean gatewayId"),
-        ('[values]\nx = "1"', r"\[values.x\] must be a text"),
+        ('[values]\nx = "1"', r"\[values.x\] must be text"),
         ('[defaults]\namount = "1"\n[fixed]\namount = "1"', "amount stands in"),
         ("[columns", "is not a column map"),
     ],
@@ -129,7 +129,7 @@ def test_totals_from_options_and_sidecar(tmp_path: Path) -> None:
     write(tmp_path, 'rows = 2\ntotal = "25.00"\n', "payments.csv.control.toml")
     assert stated_totals(path) == ControlTotals(2, 2500)
     assert stated_totals(path, 2).stated
-    with pytest.raises(FileRefused, match="other totals than the options"):
+    with pytest.raises(FileRefused, match="totals that differ from the options"):
         stated_totals(path, 3)
 
 
@@ -146,7 +146,7 @@ def test_totals_are_held() -> None:
     """Another number of rows or cents refuses the file."""
     require_totals(ControlTotals(2, 2500), Totals(2, 2500))
     require_totals(ControlTotals(), Totals(7, 7))
-    with pytest.raises(FileRefused, match=r"1 rows where 2 are stated and 12\.50 in all where 25\.00 is stated"):
+    with pytest.raises(FileRefused, match=r"1 row where 2 are stated and 12\.50 in total where 25\.00 is stated"):
         require_totals(ControlTotals(2, 2500), Totals(1, 1250))
 
 

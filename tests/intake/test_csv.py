@@ -142,7 +142,7 @@ def test_quoted_blank_is_blank(tmp_path: Path) -> None:
         (csv_text().encode("utf-16"), "UTF-16"),
         (csv_text().encode("utf-32"), "UTF-32"),
         (csv_text().replace("\n", "\r").encode(), "CR alone"),
-        (csv_text(2).encode() + line(billingLastName="a\0b").encode(), "line 4 holds a NUL"),
+        (csv_text(2).encode() + line(billingLastName="a\0b").encode(), "line 4 contains a NUL"),
         (csv_text(2).encode() + line(billingLastName="Müller").encode("latin-1"), "line 4 is not UTF-8"),
         (
             csv_text(2).encode() + line(billingLastName='"Byron').encode(),

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the collection of o
 REFUSED = {
     "blank_only": "no header", "only_blank_lines": "no header", "empty_file": "is empty", "sep_only": "no header",
     "encoding_nul_first8k": "NUL", "nul_in_8k": "NUL", "encoding_utf16le": "UTF-16", "utf16le_bom": "UTF-16",
-    "encoding_utf32be": "UTF-32", "utf32be_bom": "UTF-32", "invalid_quote": "line 2: text stands after",
+    "encoding_utf32be": "UTF-32", "utf32be_bom": "UTF-32", "invalid_quote": "line 2: there is text after",
     "unterminated_quote": "line 2: a quotation mark", "duplicate_headers": "twice",
 }  # fmt: skip
 """Refused there and by us, with our words."""
@@ -43,7 +43,7 @@ def test_stated_outcome(path: Path) -> None:
         frame = read(str(path), totals_stated=True)
     except FileRefused as refusal:
         assert path.stem in REFUSED or path.stem in BACKSLASH, f"{path.name}: {refusal}"
-        assert re.search(REFUSED.get(path.stem, "text stands after"), str(refusal))
+        assert re.search(REFUSED.get(path.stem, "there is text after"), str(refusal))
         return
     assert path.stem not in REFUSED
     if outcome == "E_HEADERS":

@@ -310,7 +310,7 @@ def test_a_zip_that_is_no_workbook(tmp_path: Path) -> None:
     path = tmp_path / "a.xlsx"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("payments.csv", b"x")
-    with pytest.raises(FileRefused, match="no XLSX"):
+    with pytest.raises(FileRefused, match="not an XLSX"):
         read(str(path))
     whole = Path(workbook(tmp_path, [HEADER, ROW])).read_bytes()
     for size in range(30, len(whole), len(whole) // 6):

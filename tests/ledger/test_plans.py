@@ -67,11 +67,11 @@ def test_a_plan_is_used_once(ledger: Ledger) -> None:
     """A second registration, a release and a run from a used plan are refused, and nothing of them stands."""
     name = write(ledger, replace(new_batch(ledger, 3), sign_off=sign_off(FIRST_TWO, BEN)))
     again = replace(new_batch(ledger, 3, again="once more"), sign_off=sign_off(FIRST_TWO, BEN))
-    with pytest.raises(FileRefused, match=f"used already, for batch {name}"):
+    with pytest.raises(FileRefused, match=f"already used, for batch {name}"):
         write(ledger, again)
-    with pytest.raises(FileRefused, match="used already"):
+    with pytest.raises(FileRefused, match="already used"):
         release(ledger, name, [columns(ledger, [3])], "cron", "right now", sign_off(THIRD, BEN))
-    with pytest.raises(FileRefused, match="used already"):
+    with pytest.raises(FileRefused, match="already used"):
         ledger.use_plan(name, "cron", sign_off(Totals(), BEN))
     assert [batch.batch for batch in ledger.batches()] == [name]
     assert ledger.find(name).total == Totals(3, 603)

@@ -57,7 +57,7 @@ def test_a_stopped_batch_is_told_and_a_running_one_is_not(settings: Settings, tm
         name = add_batch(ledger, [Planned(1), Planned(2, State.PENDING, 500)], stopped="the gateway is unreachable")
         stopped = found(settings)["batches"]
         assert stopped.exit_code == 6
-        assert "1 row wait to be sent, 5.00" in stopped.message or "1 row waits to be sent, 5.00" in stopped.message
+        assert "1 row to be sent, 5.00" in stopped.message
         assert "(the gateway is unreachable)" in stopped.message
         with ledger.lock(ledger.find(name).digest):
             running = found(settings)["batches"]

@@ -332,10 +332,10 @@ def test_one_column_for_money_out_and_one_for_money_in(tmp_path: Path) -> None:
     [
         ("[colums]\n", r"\[colums\].*did you mean columns"),
         ('[columns]\nrefernce = "x"\n', "columns.refernce.*did you mean reference"),
-        ("[columns]\nreference = 1\n", "holds texts"),
+        ("[columns]\nreference = 1\n", "must contain text"),
         ('[status]\naccepted = "Settled"\n', "list of words"),
         ('[status]\nmissing = "paid"\n', "accepted, declined or other"),
-        ("[format]\ndate = 1\n", "a text such as"),
+        ("[format]\ndate = 1\n", "must be text such as"),
         ("columns = 1\n", "must be a table"),
         ("[columns\n", "not valid TOML"),
     ],

@@ -93,7 +93,7 @@ def test_a_number_that_lost_digits_is_told_from_one_that_did_not(tmp_path: Path)
         ("s.csv", b"a,b\n\xff\xfe\xfd,1\n", "not UTF-8"),
         ("s.csv", b'a,"b\n', "not a line of a CSV"),
         ("s.xlsx", b"not a workbook", "not a workbook"),
-        ("s.pdf", b"%PDF", "read from .csv or .xlsx"),
+        ("s.pdf", b"%PDF", "must be .csv or .xlsx"),
     ],
 )
 def test_what_is_no_sheet_is_refused(tmp_path: Path, name: str, content: bytes, told: str) -> None:

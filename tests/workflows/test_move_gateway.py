@@ -48,14 +48,14 @@ def test_batches_follow_their_gateway(tmp_path: Path) -> None:
     ("old", "new", "reason", "told"),
     [
         (ORIGIN, f"{ORIGIN}/", "why", "the same address"),
-        (ORIGIN, "https://pay.example.com", "why", "a rehearsal"),
-        ("https://pay.example.com", ORIGIN, "why", "a rehearsal"),
+        (ORIGIN, "https://pay.example.com", "why", "rehearsals"),
+        ("https://pay.example.com", ORIGIN, "why", "rehearsals"),
         ("http://127.0.0.1:11", NEW, "why", "no batch of the test environment"),
         (ORIGIN, NEW, " ", "with a reason"),
     ],
 )
 def test_nonsense_is_refused(tmp_path: Path, old: str, new: str, reason: str, told: str) -> None:
-    """A slip in an address must not carry rows from a rehearsal to a bank, and nothing moves without a reason."""
+    """A slip in an address must not carry rows from rehearsals to a bank, and nothing moves without a reason."""
     with ledger_in(tmp_path) as ledger:
         name = add_batch(ledger, [Planned(1, State.PENDING)])
     with pytest.raises(WrongUse, match=told):

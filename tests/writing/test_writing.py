@@ -188,7 +188,7 @@ def test_wrong_cells_are_red(tmp_path: Path) -> None:
 
 def test_other_endings(tmp_path: Path) -> None:
     """An ending that says no format is refused before anything is written."""
-    with open_source(write(tmp_path, csv_text(1))) as source, pytest.raises(WrongUse, match=r"ends in \.csv"):
+    with open_source(write(tmp_path, csv_text(1))) as source, pytest.raises(WrongUse, match=r"must end in \.csv"):
         open_rejects(tmp_path / "out.pdf", source)
     with pytest.raises(WrongUse, match="must end in"):
         write_table(tmp_path / "out.pdf", ["a"], [])
