@@ -148,5 +148,5 @@ def _problem(outcome: Outcome) -> str | None:
     if outcome.pace is not None and outcome.pace.refused:
         return f"the gateway is busy (HTTP {status}): try again later"
     if outcome.state is State.DECLINED:
-        return f"the gateway answered no ({outcome.reason})"
+        return f"the gateway refused the request ({outcome.reason})"
     return f"the gateway gave an answer that is not recognized ({outcome.reason})"

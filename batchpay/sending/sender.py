@@ -92,7 +92,7 @@ class Sender:
         finally:
             self._end(workers, progress)
         if limit_reached:  # only now: rows that were handed over before the limit are sent
-            self._stop.ask(f"the limit of {limits.rows_max:,} rows was reached")
+            self._stop.ask(f"the limit of {limits.rows_max} rows was reached")
 
     def _pending(self, held_back: Container[int]) -> Iterator[PendingPayment]:
         """Rows to send, in file order. A row that an answer put back is repeated by its worker, not fed again."""
