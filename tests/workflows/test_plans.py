@@ -242,5 +242,5 @@ def test_what_earlier_payments_make_odd_is_told_by_name(office: Office) -> None:
     assert office.dry_run(usual).unusual == ["compared with earlier payments: nothing unusual"]
     (line,) = office.dry_run(office.file("11.00", ids="R", **changed)).unusual
     assert line.startswith(
-        "row 1: achAccountNumber: changed_account: Ada Byron, DEBIT 11.00, account ****9123: a new account of a known"
+        "line 2: achAccountNumber: changed_account: Ada Byron, DEBIT 11.00, account ****9123: a new account of a known"
     )
