@@ -1,4 +1,4 @@
-"""A part of the campaigns in every test run: kills at 60 points, races, restores, and whether sabotage is noticed."""
+"""A part of the campaigns in every test run: kills at 40 points, races, restores, and whether sabotage is noticed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @needs_strace
-@pytest.mark.parametrize(("command", "fresh", "number"), [(("resume",), False, 48), (("submit", "a.csv"), True, 12)])
+@pytest.mark.parametrize(("command", "fresh", "number"), [(("resume",), False, 32), (("submit", "a.csv"), True, 8)])
 def test_kills_pay_nothing_twice_and_lose_nothing(
     made: Bench, command: tuple[str, ...], fresh: bool, number: int
 ) -> None:

@@ -1,6 +1,6 @@
 """Random walks over what people do, held against a gateway that counts: 200 from fixed seeds, and a state machine.
 
-The 200 run in a process of their own: the program changes its process (descriptors, signals, limits). A walk that fails
+The 200 run in processes of their own: the program changes its process (descriptors, signals, limits). A walk that fails
 prints its seed, the fewest steps that show it, and the command that runs those again.
 """
 
@@ -19,16 +19,27 @@ from tests.model.sabotages import DEFECTS
 from tests.model.walk import Failure, Runner, Step
 
 WALKS = 200
+PROCESSES = 2
+"""At once: the walks take a core each."""
 _ROOT = Path(__file__).resolve().parents[2]
 _NUMBER = st.integers(0, 59)
 
 
 def test_two_hundred_walks() -> None:
     """Nothing twice without a decision that names it, nothing lost, and every word about it true."""
-    command = [sys.executable, "-m", "tests.model", "--walks", str(WALKS), "--seed", "1", "--most", "3"]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{WALKS} walks" in done.stdout
+    share = WALKS // PROCESSES
+    command = [sys.executable, "-m", "tests.model", "--walks", str(share), "--most", "3", "--seed"]
+    started = [
+        subprocess.Popen(
+            [*command, str(seed)],
+            cwd=_ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for seed in range(1, WALKS + 1, share)
+    ]  # fmt: skip
+    for process in started:
+        told, _ = process.communicate()
+        assert process.returncode == 0, told
+        assert f"{share} walks" in told
 
 
 def test_the_same_as_a_state_machine() -> None:
