@@ -43,7 +43,18 @@ demo: $(VENV)/.run  ## sandbox, sample file, submission, results and rejects: no
 
 .PHONY: test
 test: $(VENV)/.test  ## run the tests (T=path for some of them)
+ifeq ($(T),tests)
+	@# Two at once, a core each: the installed command, and all the rest, whose output follows at the end.
+	@log=$$(mktemp); \
+	$(BIN)/python -m pytest tests --ignore=tests/acceptance >"$$log" 2>&1 & rest=$$!; \
+	trap 'kill $$rest' INT TERM; \
+	acceptance_code=0; $(BIN)/python -m pytest tests/acceptance || acceptance_code=$$?; \
+	rest_code=0; wait $$rest || rest_code=$$?; \
+	cat "$$log"; rm -f "$$log"; \
+	[ $$acceptance_code -eq 0 ] && [ $$rest_code -eq 0 ]
+else
 	@$(BIN)/python -m pytest $(T)
+endif
 
 .PHONY: lint
 lint: $(VENV)/.test  ## ruff and mypy --strict
