@@ -21,8 +21,9 @@ FULL = Path("/dev/full")
 
 @pytest.fixture
 def own_signals() -> Iterator[None]:
-    """Handlers as they were, afterwards."""
+    """Signals that count, and handlers as they were, afterwards: a shell ignores SIGINT for what it runs behind."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
