@@ -19,14 +19,15 @@ pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the collection of o
 REFUSED = {
     "blank_only": "no header", "only_blank_lines": "no header", "empty_file": "is empty", "sep_only": "no header",
     "encoding_nul_first8k": "NUL", "nul_in_8k": "NUL", "encoding_utf16le": "UTF-16", "utf16le_bom": "UTF-16",
-    "encoding_utf32be": "UTF-32", "utf32be_bom": "UTF-32", "invalid_quote": "line 2: there is text after",
-    "unterminated_quote": "line 2: a quotation mark", "duplicate_headers": "twice",
+    "encoding_utf32be": "UTF-32", "utf32be_bom": "UTF-32", "unterminated_quote": "line 2: a quotation mark",
+    "duplicate_headers": "twice",
 }  # fmt: skip
 """Refused there and by us, with our words."""
 SEPARATORS_UNKNOWN = ("caret_basic", "caret_delimiter", "caret_quoted", "control_byte_header", "delim_0x1f")
 """Separators that a payment file can only name by a `sep=` line: read as one column, which no required name is in."""
-BACKSLASH = ("backslash_escape",)
-"""A backslash is a character like others."""
+MALFORMED = ("backslash_escape", "invalid_quote")
+"""One record with text behind a closing quotation mark (a backslash is a character like others): it is rejected by
+itself, as RULES.md says, and what it holds is kept as it was written."""
 
 
 def expected_outcomes() -> dict[str, str]:
@@ -42,10 +43,14 @@ def test_stated_outcome(path: Path) -> None:
     try:
         frame = read(str(path), totals_stated=True)
     except FileRefused as refusal:
-        assert path.stem in REFUSED or path.stem in BACKSLASH, f"{path.name}: {refusal}"
-        assert re.search(REFUSED.get(path.stem, "there is text after"), str(refusal))
+        assert path.stem in REFUSED, f"{path.name}: {refusal}"
+        assert re.search(REFUSED[path.stem], str(refusal))
         return
     assert path.stem not in REFUSED
+    if path.stem in MALFORMED:
+        assert frame["_quotation"].to_list() == ["there is text after a closing quotation mark"]
+    elif path.stem not in SEPARATORS_UNKNOWN:
+        assert "_quotation" not in frame.columns or frame["_quotation"].null_count() == frame.height
     if outcome == "E_HEADERS":
         assert frame["_ragged"].null_count() < frame.height
 
@@ -57,8 +62,8 @@ def test_cells_agree_with_pythons_reader(path: Path) -> None:
         frame = read(str(path), totals_stated=True)
     except FileRefused:
         return
-    if frame.is_empty():
-        return
+    if frame.is_empty() or path.stem in MALFORMED:
+        return  # Python's reader makes cells of a malformed record, and nobody knows whether they are the right ones
     text = path.read_bytes().removeprefix(b"\xef\xbb\xbf").decode()
     text = re.sub(r"\A(?:[ \t]*\r?\n)+", "", text)
     separator = ","
