@@ -47,7 +47,7 @@ inbox_options = declared(
 
 
 @dataclass
-class Account:
+class CallLog:
     """What a call did so far, for the metrics and the log."""
 
     started_at: datetime
@@ -69,7 +69,7 @@ class Account:
 
 
 @contextlib.contextmanager
-def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) -> Iterator[tuple[Account, list[int]]]:
+def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) -> Iterator[tuple[CallLog, list[int]]]:
     """Open the log and ping the monitor; at the end, however it comes, write metrics and ping the exit code.
 
     The caller appends exit codes to the list; what it raises counts as well.
@@ -78,7 +78,7 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
 
     metrics = outputs.claim(options["metrics_file"]) if options["metrics_file"] else None
 
-    account, codes = Account(datetime.now(UTC)), list[int]()
+    account, codes = CallLog(datetime.now(UTC)), list[int]()
     ping = _ping(options["ping_url"])
     wants_log = options["log_file"] or options["log_json"]
     handler = open_log(path=options["log_file"], as_json=options["log_json"]) if wants_log else None
@@ -117,7 +117,7 @@ def log_event(event: str, *, level: int = logging.INFO, **fields: Any) -> None:
     log(event, level=level, **fields)
 
 
-def _say_why(account: Account) -> None:
+def _say_why(account: CallLog) -> None:
     """With --quiet, say in a line on standard error what a person must know of: cron mails it.
 
     What was refused was said where it happened.
@@ -171,7 +171,7 @@ def _look_for_doubts(context: Context, error: BatchpayError, codes: list[int]) -
         error.exit_code = output.exit_code_of(codes)
 
 
-def _write_metrics(context: Context, path: Path, account: Account, codes: list[int]) -> str | None:
+def _write_metrics(context: Context, path: Path, account: CallLog, codes: list[int]) -> str | None:
     """Write the metrics; tells what kept them from being written: the payments are made either way."""
     from batchpay.operations.metrics import write_metrics
     from batchpay.workflows.health import ledger_state

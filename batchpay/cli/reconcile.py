@@ -53,7 +53,7 @@ def reconcile(context: Context, /, batch: str, **options: Any) -> int:
 
 
 class _TerminalDecider:
-    """See workflows.reconcile.Decider."""
+    """See workflows.resolve.Decider."""
 
     def __init__(self, context: Context, options: dict[str, Any]) -> None:
         self._context = context

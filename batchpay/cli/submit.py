@@ -13,7 +13,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.each_file import work_through
 from batchpay.cli.operations import (
-    Account,
+    CallLog,
     files_of_inbox,
     inbox_options,
     operation_options,
@@ -111,7 +111,7 @@ def _submit_all(
     settings: Settings,
     options: dict[str, Any],
     outputs: Outputs,
-    account: Account,
+    account: CallLog,
     codes: list[int],
 ) -> None:
     """Submit one file after the other: what stops the sending of one stops the call, limits hold over all of them."""
@@ -143,7 +143,7 @@ def _submit_one(
     options: dict[str, Any],
     run: RunRequest,
     outputs: Outputs,
-    account: Account,
+    account: CallLog,
 ) -> tuple[int, dict[str, Any]]:
     from batchpay.cli.progress import progress_for
     from batchpay.cli.validate import print_counts

@@ -137,39 +137,16 @@ def _open_csv(
     dialect = read_dialect(file.name, head)
     header, own = _headers(file.name, dialect.names, mapping, required)
     reader = CsvReader(text, head, dialect, own, unfinished_allowed=totals_stated)
-    return Source(
-        name=file.name,
-        kind=Kind.CSV,
-        columns=header.columns,
-        carried=header.carried,
-        own_columns=own.own,
-        own_header=own.own_header,
-        separator=dialect.separator,
-        own_of=_own_of(header, own, mapping),
-        renamed=header.renamed,
-        examples=own.examples,
-        _chunks=_mapped(reader.chunks, mapping, header, own),
-        _file=file,
-    )
+    chunks = _mapped(reader.chunks, mapping, header, own)
+    return replace(_source(file, Kind.CSV, header, own, mapping, chunks), separator=dialect.separator)
 
 
 def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
     reader = ParquetReader(file)
     header, own = _headers(file.name, reader.names, mapping, required)
     reader.use(own, _own_of(header, own, mapping))
-    return Source(
-        name=file.name,
-        kind=Kind.PARQUET,
-        columns=header.columns,
-        carried=header.carried,
-        own_columns=own.own,
-        own_header=own.own_header,
-        own_of=_own_of(header, own, mapping),
-        renamed=header.renamed,
-        examples=own.examples,
-        _chunks=one_content(file.name, _mapped(reader.chunks, mapping, header, own)),
-        _file=file,
-    )
+    chunks = one_content(file.name, _mapped(reader.chunks, mapping, header, own))
+    return _source(file, Kind.PARQUET, header, own, mapping, chunks)
 
 
 def _open_xlsx(
@@ -184,9 +161,23 @@ def _open_xlsx(
         reader.close()
         raise
     reader.use(own)
+    chunks = one_content(file.name, _mapped(reader.chunks, mapping, header, own))
+    source = _source(file, Kind.XLSX, header, own, mapping, chunks)
+    return replace(source, sheet=reader.sheet, notes=reader.notes, _end=reader.close)
+
+
+def _source(
+    file: OpenFile,
+    kind: Kind,
+    header: Header,
+    own: Header,
+    mapping: Mapping | None,
+    chunks: Callable[[], Iterator[pl.DataFrame]],
+) -> Source:
+    """Put together what is the same for every kind of file."""
     return Source(
         name=file.name,
-        kind=Kind.XLSX,
+        kind=kind,
         columns=header.columns,
         carried=header.carried,
         own_columns=own.own,
@@ -194,11 +185,8 @@ def _open_xlsx(
         own_of=_own_of(header, own, mapping),
         renamed=header.renamed,
         examples=own.examples,
-        sheet=reader.sheet,
-        notes=reader.notes,
-        _chunks=one_content(file.name, _mapped(reader.chunks, mapping, header, own)),
+        _chunks=chunks,
         _file=file,
-        _end=reader.close,
     )
 
 

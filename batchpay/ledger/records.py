@@ -52,6 +52,8 @@ class AcceptedWitness:
     lost: LostWindow
 
 
+BACKED_UP = "backed up"
+"""Kind of the event of a backup."""
 PLAN_USED = "plan used"
 """Kind of the event in which a plan's seal, maker and approvers stand."""
 

@@ -5,7 +5,6 @@ It reads no file and writes none. What a result holds is counted, kept and writt
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from batchpay.validation.compiled_rules import (
 from batchpay.validation.corrections import correct
 from batchpay.validation.duplicates import Uniqueness
 from batchpay.validation.late_failures import Late, LateRows, late_in_file
+from batchpay.validation.packed import packed, unpacked
 from batchpay.validation.verdict import Verdict
 
 _ROWS_AT_ONCE = 25_000
@@ -133,12 +133,12 @@ class Check:
             yield self._proven(made, frame, [hit.only(proven) for hit in proof.warnings])
             waiting_rows += odd.height
             if waiting_rows < _JUDGED_AT_ONCE:
-                waiting.append(_packed(odd))
+                waiting.append(packed(odd))
                 continue
-            yield self._judged(pl.concat([*map(_unpacked, waiting), odd], how="diagonal"))
+            yield self._judged(pl.concat([*map(unpacked, waiting), odd], how="diagonal"))
             waiting, waiting_rows = [], 0
         if waiting:
-            yield self._judged(pl.concat(map(_unpacked, waiting), how="diagonal"))
+            yield self._judged(pl.concat(map(unpacked, waiting), how="diagonal"))
 
     def _proven(self, made: Prepared, frame: pl.DataFrame, warnings: Sequence[Hit]) -> ChunkResult:
         cents_of = checks.cents_of_plain if self._book.forms["amount"] == AMOUNT else checks.cents
@@ -223,14 +223,3 @@ def _careful_cents(frame: pl.DataFrame) -> pl.Series:
     cents = frame.select(_cents=checks.cents_of_money(pl.col("amount"))).to_series()
     odd = (cents.is_null() & amounts.is_not_null()).arg_true()
     return cents.scatter(odd, pl.select(checks.cents(pl.lit(amounts[odd]))).to_series())
-
-
-def _packed(frame: pl.DataFrame) -> bytes:
-    """Rows as bytes: a filtered frame would keep the whole block that it was taken from alive."""
-    out = io.BytesIO()
-    frame.write_ipc(out, compression="lz4")
-    return out.getvalue()
-
-
-def _unpacked(data: bytes) -> pl.DataFrame:
-    return pl.read_ipc(io.BytesIO(data))

@@ -14,6 +14,7 @@ import polars as pl
 from batchpay.errors import WrongUse
 from batchpay.intake.source import Source
 from batchpay.schemas.columns import MONEY
+from batchpay.validation.packed import packed, unpacked
 from batchpay.writing.atomic import PendingFile
 from batchpay.writing.columns import Column, Kind
 from batchpay.writing.place import MayReplace, anything, place
@@ -189,12 +190,12 @@ class _Held(_Rows, ABC):
     def add(self, frame: pl.DataFrame) -> None:
         """Keep rows for the end."""
         if frame.height:
-            self._frames.append((frame.get_column("_row")[0], _packed(self._shaped(frame))))
+            self._frames.append((frame.get_column("_row")[0], packed(self._shaped(frame))))
 
     def late(self, frame: pl.DataFrame) -> None:
         """Keep late rows for the end."""
         if frame.height:
-            self._late.append(_packed(self._shaped(frame)))
+            self._late.append(packed(self._shaped(frame)))
 
     def commit(self, may_replace: MayReplace = anything) -> Path | None:
         """Write the file and put it in its place."""
@@ -208,7 +209,7 @@ class _Held(_Rows, ABC):
         self._frames.clear()
 
     def _late_rows(self) -> pl.DataFrame:
-        frames = [_unpacked(data) for data in self._late]
+        frames = [unpacked(data) for data in self._late]
         return pl.concat(frames, how="diagonal").sort("_row") if frames else pl.DataFrame()
 
     def _in_order(self) -> Iterator[pl.DataFrame]:
@@ -216,7 +217,7 @@ class _Held(_Rows, ABC):
         late = self._late_rows()
         following = [first for first, _ in self._frames[1:]]
         for (_, data), next_row in zip_longest(self._frames, following):
-            frame = _unpacked(data)
+            frame = unpacked(data)
             if late.height:
                 between = late if next_row is None else late.filter(pl.col("_row") < next_row)
                 late = late.slice(between.height)
@@ -281,17 +282,6 @@ def wrong_cells(errors: str, position: Mapping[str, int]) -> dict[int, str]:
         if column in position:
             wrong.setdefault(position[column], []).append(rest)
     return {at: "\n".join(messages) for at, messages in wrong.items()}
-
-
-def _packed(frame: pl.DataFrame) -> bytes:
-    """Rows as compressed bytes: a filtered frame would keep the whole block that it was taken from alive."""
-    out = io.BytesIO()
-    frame.write_ipc(out, compression="lz4")
-    return out.getvalue()
-
-
-def _unpacked(data: bytes) -> pl.DataFrame:
-    return pl.read_ipc(io.BytesIO(data))
 
 
 def _records(block: bytes, separator: str) -> Iterator[tuple[int, bytes]]:

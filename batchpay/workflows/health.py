@@ -12,13 +12,12 @@ from batchpay.errors import BatchHeld, BatchpayError
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import location, open_ledger, weaknesses
+from batchpay.ledger.records import BACKED_UP
 from batchpay.operations import health as checks
 from batchpay.operations.health import Finding
 from batchpay.operations.last_call import last_call_path, read_last_call, write_last_call
 from batchpay.operations.ledger_state import LedgerState, read_ledger_state
 from batchpay.settings import Settings
-
-BACKUP_EVENT = "backed up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
     # Opened as a run opens it: what would keep a run from sending must show here.
     with closing(open_ledger(settings.ledger)) as ledger:
         state = read_ledger_state(ledger, environment_of(settings.gateway))
-        last_backup, lost = ledger.latest_event(BACKUP_EVENT), ledger.lost_window()
+        last_backup, lost = ledger.latest_event(BACKED_UP), ledger.lost_window()
         return [
             Finding("ledger", f"the ledger opens and holds {state.batches} batches, {state.environment}"),
             *(Finding("ledger place", weakness) for weakness in weaknesses(settings.ledger)),

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
@@ -19,7 +18,7 @@ from batchpay.reconciliation.verdicts import FoundDoubt, Reconciliation, found_d
 from batchpay.reconciliation.verdicts import reconcile as write_reconciliation
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
-from batchpay.workflows.resolve import Signature
+from batchpay.workflows.resolve import Decider
 from batchpay.writing.table import table_format
 
 
@@ -36,19 +35,6 @@ class ReconcileRequest:
     """Where every row and line goes; BATCH.reconciled.csv by default."""
 
 
-class Decider(Protocol):
-    """The person who settles, wherever they sit. Whatever it raises leaves every row as it was."""
-
-    def show(self, doubt: FoundDoubt) -> None:
-        """Show a row in doubt beside its line of the export."""
-
-    def sign(self) -> Signature:
-        """Say who decides, and why."""
-
-    def confirm(self, sent_again: int) -> None:
-        """Agree, or raise; an export never sends a row again, so the number is 0."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reconciled:
     """A batch beside an export."""
@@ -61,7 +47,11 @@ class Reconciled:
 
 
 def reconcile(
-    reference: str, request: ReconcileRequest, settings: Settings, actor: Actor, decider: Decider | None = None
+    reference: str,
+    request: ReconcileRequest,
+    settings: Settings,
+    actor: Actor,
+    decider: Decider[FoundDoubt] | None = None,
 ) -> Reconciled:
     """Match a batch with an export and write every row and line; `decider` settles rows in doubt that it proves."""
     if request.output:
@@ -89,7 +79,7 @@ def _settle(
     days: int,
     settings: Settings,
     actor: Actor,
-    decider: Decider,
+    decider: Decider[FoundDoubt],
 ) -> tuple[list[FoundDoubt], Matching]:
     """Show every row in doubt that the export has, ask, and settle those whose line says what became of them."""
     take_over(ledger, ledger.find(batch.batch), str(actor))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from batchpay.errors import BatchHeld
 from batchpay.ledger.contract import Ledger
@@ -26,6 +26,8 @@ from batchpay.reconciliation.resolution import (
 )
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
+
+Shown = TypeVar("Shown", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +69,17 @@ class Signature:
         return f"{self.name} ({actor})"
 
 
-class Decider(Protocol):
+class Decider(Protocol[Shown]):
     """The person who settles, wherever they sit. Whatever it raises leaves every row as it was."""
 
-    def show(self, proposal: Proposal) -> None:
-        """Show what is about to be recorded."""
+    def show(self, found: Shown) -> None:
+        """Show what is about to be recorded: a proposal, or a row in doubt beside its line of an export."""
 
     def sign(self) -> Signature:
         """Say who decides, and why."""
 
     def confirm(self, sent_again: int) -> None:
-        """Agree, or raise; so many rows will be sent once more."""
+        """Agree, or raise; so many rows will be sent once more (none by an export)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,9 @@ def list_in_doubt(reference: str, settings: Settings, actor: Actor, *, sheet: st
     return InDoubt(summary_of_batch(found), doubts, run_under_way)
 
 
-def settle(reference: str, chosen: RowDecision | str, decider: Decider, settings: Settings, actor: Actor) -> InDoubt:
+def settle(
+    reference: str, chosen: RowDecision | str, decider: Decider[Proposal], settings: Settings, actor: Actor
+) -> InDoubt:
     """Settle one row, or what the filled-in sheet at a path decides; gives what was settled and what is left."""
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(reference)
@@ -146,7 +150,7 @@ def _record(
     batch: str,
     proposal: Proposal,
     notes: Sequence[tuple[int, str]],
-    decider: Decider,
+    decider: Decider[Proposal],
     actor: Actor,
 ) -> None:
     signature = decider.sign()

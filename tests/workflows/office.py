@@ -13,11 +13,9 @@ from batchpay.approval.plan import Plan
 from batchpay.gateway.credentials import Credentials
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.ledger.records import BatchSummary
-from batchpay.payment import Actor, Totals
+from batchpay.payment import Actor
 from batchpay.schemas.options import RuleOptions
 from batchpay.sending.limits import Limits
-from batchpay.sending.sender import Tally
 from batchpay.settings import GatewaySettings, Secret, Settings, SubmitSettings
 from batchpay.summary import Summary
 from batchpay.workflows import check as checking
@@ -30,25 +28,13 @@ from batchpay.workflows.run import RunRequest
 from tests.support.ledger_factory import ledger_settings
 from tests.support.oracle import Oracle
 from tests.support.payment_files import HEADER, VALID
+from tests.workflows.desk import Quiet
 
 ANN, BEN, EVE, CRON = Actor("ann", "desk"), Actor("ben", "desk"), Actor("eve", "desk"), Actor("cron", "server")
 NONE = Decisions()
 AGAIN = Decisions(again=True, reason="the bank lost it")
 RELEASE = Decisions(release=True, reason="seen by Kim")
 CREDENTIALS = Credentials("sandbox", Secret("k"))
-
-
-class Silent:
-    """Progress that nobody watches."""
-
-    def begin(self, batch: BatchSummary, to_send: Totals) -> None:
-        """Draw nothing."""
-
-    def update(self, tally: Tally, throttle: Any) -> None:
-        """Draw nothing."""
-
-    def say(self, text: str) -> None:
-        """Keep quiet."""
 
 
 @dataclass
@@ -126,14 +112,14 @@ class Office:
     ) -> Summary:
         """Send a file, as a schedule does."""
         submission = flow.SubmitRequest(RunRequest(None, Limits(limit)), decisions, plan)
-        summary, _ = flow.submit(self.request(path, **rules), submission, self.settings, CREDENTIALS, CRON, Silent())
+        summary, _ = flow.submit(self.request(path, **rules), submission, self.settings, CREDENTIALS, CRON, Quiet())
         return summary
 
     def resume(self, limit: int | None = None) -> Summary:
         """Go on with the latest batch."""
         request = RunRequest(None, Limits(limit))
         target = self.folder / "results.csv"
-        return resume(None, lambda batch: target, request, self.settings, CREDENTIALS, CRON, Silent())
+        return resume(None, lambda batch: target, request, self.settings, CREDENTIALS, CRON, Quiet())
 
     def received(self) -> list[str]:
         """References of the payments that arrived, in order."""

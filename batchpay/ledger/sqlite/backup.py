@@ -7,13 +7,13 @@ import sqlite3
 from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.records import BACKED_UP
 from batchpay.ledger.sqlite.audit import check_short
 from batchpay.ledger.sqlite.preconditions import FOREIGN, translate
 from batchpay.ledger.sqlite.store import Store, connect
 from batchpay.writing.atomic import sync_directory
 
 _PAGES_A_STEP = 4096
-BACKED_UP = "backed up"
 
 
 def back_up(store: Store, target: Path) -> None:

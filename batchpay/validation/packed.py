@@ -1,0 +1,22 @@
+"""Frames kept for later as compressed bytes.
+
+A filtered frame would keep the whole block alive that it was taken from.
+"""
+
+from __future__ import annotations
+
+import io
+
+import polars as pl
+
+
+def packed(frame: pl.DataFrame) -> bytes:
+    """Compress a frame."""
+    out = io.BytesIO()
+    frame.write_ipc(out, compression="lz4")
+    return out.getvalue()
+
+
+def unpacked(data: bytes) -> pl.DataFrame:
+    """Give the frame again."""
+    return pl.read_ipc(io.BytesIO(data))
