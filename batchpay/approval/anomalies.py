@@ -122,14 +122,14 @@ class Anomalies:
 
     def add(self, found: Sequence[Variance], payments: Mapping[int, Payment]) -> list[Variance]:
         """Take warnings in, and give them with what a person is told; `payments` has the rows that are named."""
-        told = [
+        worded = [
             replace(one, message=_named(one.message, payments[one.row])) if one.row in payments else one
             for one in found
         ]
         ranks = {code: rank for rank, code in enumerate(LOUDEST)}
-        named = [one for one in told if one.row in payments]
+        named = [one for one in worded if one.row in payments]
         self.kept = sorted(self.kept + named, key=lambda one: ranks[one.code])[:KEPT_MAX]
-        return told
+        return worded
 
     def lines(self, place: Callable[[int], str]) -> list[str]:
         """Tell a person: changed accounts in full, some unusual amounts, new payees in one line with their sums.

@@ -36,7 +36,7 @@ def work_through(
     earlier ones: while there are any, the call ends with 7. With --json one object is printed: the file's own, or for
     several what `sum_up` gives and the files' own under `files`.
     """
-    told: list[dict[str, Any]] = []
+    reports: list[dict[str, Any]] = []
     reason: str | None = None
     try:
         for number, path in enumerate(paths):
@@ -45,7 +45,7 @@ def work_through(
             if reason is not None:
                 files = f"{len(paths) - number} file{'' if len(paths) - number == 1 else 's'}"
                 click.echo(f"batchpay: {printable(reason)}; not started: {files}", err=True)
-                told += [_ended(left, f"not started: {reason}", 6) for left in paths[number:]]
+                reports += [_ended(left, f"not started: {reason}", 6) for left in paths[number:]]
                 break
             log_event("file found", file=path)
             try:
@@ -60,15 +60,15 @@ def work_through(
                 reason = "stopped by a signal"
                 code, one = 6, _refused(path, f"{reason}; safe to run again", 6)
             codes.append(code)
-            told.append(one)
-        _look_for_doubts(in_doubt, told, codes)
+            reports.append(one)
+        _look_for_doubts(in_doubt, reports, codes)
     finally:
-        if context.json and (told or not paths):
-            whole = told[0] if len(paths) == 1 else {**sum_up(), "files": told}
+        if context.json and (reports or not paths):
+            whole = reports[0] if len(paths) == 1 else {**sum_up(), "files": reports}
             output.print_json(context, {**whole, "exit_code": output.exit_code_of(codes)})
 
 
-def _look_for_doubts(in_doubt: Callable[[], Mapping[str, Totals]], told: Sequence[Any], codes: list[int]) -> None:
+def _look_for_doubts(in_doubt: Callable[[], Mapping[str, Totals]], reports: Sequence[Any], codes: list[int]) -> None:
     """End with 7 while a row is in doubt anywhere, also where no file came so far as to say so itself."""
     try:
         doubts = in_doubt()
@@ -79,7 +79,7 @@ def _look_for_doubts(in_doubt: Callable[[], Mapping[str, Totals]], told: Sequenc
         return
     if doubts:
         codes.append(7)
-        if not any("in_doubt_elsewhere" in one for one in told):  # a summary has said it
+        if not any("in_doubt_elsewhere" in one for one in reports):  # a summary has said it
             output.print_in_doubt_elsewhere(doubts, err=True)
 
 

@@ -68,8 +68,8 @@ def read_header(
     unknown = [name for name in internal if name and name not in known and not name.startswith(UNNAMED)]
     slips = {name: close for name in unknown if (close := near_miss(name, known))}
     if slips:
-        told = ", ".join(f"{column_name(name)} (did you mean {close}?)" for name, close in slips.items())
-        raise FileRefused(f"{place}the header has unknown columns that look mistyped: {told}")
+        slips_named = ", ".join(f"{column_name(name)} (did you mean {close}?)" for name, close in slips.items())
+        raise FileRefused(f"{place}the header has unknown columns that look mistyped: {slips_named}")
     missing = [name for name in required if name not in names]
     if missing:
         raise FileRefused(f"{place}the header lacks required columns: {_listed(missing)}")

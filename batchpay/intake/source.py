@@ -124,9 +124,9 @@ def open_source(
         notes = (*source.notes, f"columns are mapped by {mapping.name}")
         source = replace(source, notes=notes, column_map=mapping.digest)
     if source.renamed:
-        told = ", ".join(f"{column_name(name)} as {ours}" for name, ours in source.renamed.items())
-        told = f"columns whose names differ from ours in case or blanks are read: {told}"
-        source = replace(source, notes=(*source.notes, told))
+        note = ", ".join(f"{column_name(name)} as {ours}" for name, ours in source.renamed.items())
+        note = f"columns whose names differ from ours in case or blanks are read: {note}"
+        source = replace(source, notes=(*source.notes, note))
     return source
 
 

@@ -103,10 +103,10 @@ def _words() -> dict[str, str]:
             and rule.code not in ("characters", "whitespace", "length")
         ):
             words[rule.column].append(rule.words.replace("`", ""))
-    told = {name: "\n".join(lines) or "any text" for name, lines in words.items()}
-    told[NOTE_COLUMN] = f"not sent\na row that says {EXAMPLE_MARK} here is not a payment"
-    told[CHECK_COLUMN] = "not sent\ntries the check digit of the routing number"
-    return told
+    notes = {name: "\n".join(lines) or "any text" for name, lines in words.items()}
+    notes[NOTE_COLUMN] = f"not sent\na row that says {EXAMPLE_MARK} here is not a payment"
+    notes[CHECK_COLUMN] = "not sent\ntries the check digit of the routing number"
+    return notes
 
 
 def _format_of(name: str) -> str:

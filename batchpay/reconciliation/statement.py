@@ -197,8 +197,8 @@ def _find_header(
             best = cells
     if mapping.columns:
         absent = [name for name in mapping.columns.values() if name not in best]
-        told = ", ".join(name + did_you_mean(name, best) for name in absent) or "an amount and what to match by"
-        raise FileRefused(f"{path} has no line of headers with {told}")
+        missing = ", ".join(name + did_you_mean(name, best) for name in absent) or "an amount and what to match by"
+        raise FileRefused(f"{path} has no line of headers with {missing}")
     raise FileRefused(
         f"{path}: no header says which column is the amount and which the reference, the invoice number or the account;"
         " name them with --map"

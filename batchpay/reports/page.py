@@ -405,11 +405,11 @@ def _ranked(reasons: Counter[tuple[str, str]]) -> tuple[list[Reason], int]:
 
 def _history(ledger: Ledger, batch: str) -> list[HistoryLine]:
     """Give the last things done to the batch, the latest first."""
-    told: list[Event] = []
+    shown: list[Event] = []
     for event in ledger.events(batch):
         if event.kind not in _UNTOLD_EVENTS:
-            told = [*told[1 - _HISTORY_MAX :], event]
-    return [HistoryLine(local_time(one.at), one.kind, one.who, one.why or "") for one in reversed(told)]
+            shown = [*shown[1 - _HISTORY_MAX :], event]
+    return [HistoryLine(local_time(one.at), one.kind, one.who, one.why or "") for one in reversed(shown)]
 
 
 def _made() -> str:

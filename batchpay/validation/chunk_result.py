@@ -68,10 +68,10 @@ class ChunkResult:
 
 
 def _with_accepted(findings: Findings) -> pl.Series:
-    told = suggestions(findings)
+    suggested = suggestions(findings)
     if CORRECTED not in findings.rows.columns:
-        return told
-    both = pl.concat_str(pl.col(CORRECTED), pl.lit(told), separator="; ", ignore_nulls=True)
+        return suggested
+    both = pl.concat_str(pl.col(CORRECTED), pl.lit(suggested), separator="; ", ignore_nulls=True)
     text = findings.rows.select(both).to_series()
     return text.set(text == "", None)
 

@@ -43,12 +43,12 @@ def correct(
             break
         columns |= changed.keys() & set(COLUMNS)
         frame = frame.with_columns(column.alias(name) for name, column in changed.items())
-    told = [_told(as_read[name], repaired[name], frame[name]) for name in COLUMNS if name in columns]
-    text = pl.select(pl.concat_str(told, separator="; ", ignore_nulls=True)).to_series() if told else None
+    changes = [_changed(as_read[name], repaired[name], frame[name]) for name in COLUMNS if name in columns]
+    text = pl.select(pl.concat_str(changes, separator="; ", ignore_nulls=True)).to_series() if changes else None
     noted = pl.lit(None, pl.String) if text is None else pl.lit(text.set(text == "", None))
     return frame.with_columns(noted.alias(CORRECTED)), counts
 
 
-def _told(old: pl.Series, repaired: pl.Series, new: pl.Series) -> pl.Expr:
+def _changed(old: pl.Series, repaired: pl.Series, new: pl.Series) -> pl.Expr:
     text = pl.concat_str(pl.lit(f"{old.name}: "), pl.lit(old), pl.lit(" -> "), pl.lit(new))
     return pl.when(pl.lit(repaired.ne_missing(new))).then(text)

@@ -33,13 +33,13 @@ class LateRows:
         in_file = self._in_file.filter(pl.col("_row").is_between(rows.min(), rows.max()))
         hits = []
         for (column, code, severity), found in in_file.group_by("column", "code", "severity", maintain_order=True):
-            told = rows.to_frame("_row").join(found, on="_row", how="left", maintain_order="left")["message"]
-            hits.append(row_hit(RuleFacts(column, code, severity, "H", "", ""), told.is_not_null(), told))
+            messages = rows.to_frame("_row").join(found, on="_row", how="left", maintain_order="left")["message"]
+            hits.append(row_hit(RuleFacts(column, code, severity, "H", "", ""), messages.is_not_null(), messages))
         late = [self._elsewhere.get(row) for row in rows.to_list()]
         for column, code in sorted({(one[0], one[1]) for one in late if one}):
             texts = [one[2] if one and one[:2] == (column, code) else None for one in late]
-            told = pl.Series(texts, dtype=pl.String)
-            hits.append(row_hit(RuleFacts(column, code, "error", "H", "", ""), told.is_not_null(), told))
+            messages = pl.Series(texts, dtype=pl.String)
+            hits.append(row_hit(RuleFacts(column, code, "error", "H", "", ""), messages.is_not_null(), messages))
         return [hit for hit in hits if hit.flag.any()]
 
 

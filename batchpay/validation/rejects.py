@@ -162,8 +162,8 @@ class CsvRejects(_Rows):
             )
             for name in columns
         ]
-        told = pl.concat_str("_warnings", *found, separator="; ", ignore_nulls=True)
-        return frame.with_columns(pl.when(told != "").then(told).alias("_warnings"))
+        warnings = pl.concat_str("_warnings", *found, separator="; ", ignore_nulls=True)
+        return frame.with_columns(pl.when(warnings != "").then(warnings).alias("_warnings"))
 
     def _encode(self, out: BinaryIO, frame: pl.DataFrame) -> None:
         marks = [name for name in _LENGTHS if name in frame.columns]

@@ -110,7 +110,7 @@ def dry_run(
     environment = environment_of(settings.gateway)
     with _ledger_to_read(settings.ledger) as ledger:
         history = ledger if settings.policy.variance else None
-        around = CheckContext(
+        context = CheckContext(
             environment,
             ledger,
             settings.policy.duplicate_days,
@@ -118,7 +118,7 @@ def dry_run(
             wants_schedule=True,
             decisions=decisions,
         )
-        checked = check_file(request, around)
+        checked = check_file(request, context)
         refuse_release_of_nothing(checked, decisions)
         preview = _preview(ledger, request, checked, settings, decisions)
         if ledger is not None and preview.known is None and not decisions.paid_elsewhere_checked:

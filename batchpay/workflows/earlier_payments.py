@@ -33,7 +33,7 @@ _DUE = "if it is due again give it"
 class EarlierPayments:
     """What the rows of one file have in common with earlier payments."""
 
-    held: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    late_failures: dict[int, tuple[str, str, str]] = field(default_factory=dict)
     """Rows that are kept back: column, code, message."""
     warnings: list[Variance] = field(default_factory=list)
     allowed: Totals = Totals()
@@ -103,7 +103,7 @@ class EarlierPayments:
         self._repeated[one.earlier_batch] = at, repeated + Totals(1, cents)
         if one.same is SamePayment.PAYMENT_ID:
             message = f"was used before in {place}, {_DUE} a paymentId of its own"
-            self.held[one.row] = "paymentId", "duplicate", message
+            self.late_failures[one.row] = "paymentId", "duplicate", message
         elif rules.allows_repeated_bills:
             self._allow(one.row, one.earlier_batch, one.earlier_row, cents)
         else:
@@ -111,7 +111,7 @@ class EarlierPayments:
                 f"is the same bill as {place} (account, direction, amount, invoice number), {_DUE} a paymentId, "
                 "an invoice number of its own, or --allow-duplicates --reason"
             )
-            self.held[one.row] = "row", "duplicate", message
+            self.late_failures[one.row] = "row", "duplicate", message
 
     def _allow(self, row: int, batch: str | None, earlier_row: int, cents: int) -> None:
         if row in self._allowed_numbers:

@@ -111,7 +111,7 @@ class FileCheck:
     """Rows that an earlier call rejected and that are right now: what a release adds."""
     registration_count_seen: int = 0
     """Ledger.registration_count() before the file was read."""
-    held: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    late_failures: dict[int, tuple[str, str, str]] = field(default_factory=dict)
     """Rows that an earlier batch holds or whose account the gateway refuses: column, code, message."""
     earlier: EarlierPayments = field(default_factory=EarlierPayments)
     """What the rows have in common with earlier payments."""
@@ -185,7 +185,7 @@ class FileCheck:
         return self.counted.finish(), self.laid_out
 
 
-def check_file(request: FileRequest, around: CheckContext) -> FileCheck:
+def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
     """Read the whole file once and write its rejects; raises FileRefused where it is refused whole."""
     total = None if request.expect_cents is None else format_cents(request.expect_cents)
     expected = stated_totals(request.path, request.expect_rows, total)
@@ -198,7 +198,7 @@ def check_file(request: FileRequest, around: CheckContext) -> FileCheck:
         mapping=load_mapping(request.map_file) if request.map_file else None,
         totals_stated=expected.stated,
     )
-    reading = _Reading(source, request, around)
+    reading = _Reading(source, request, context)
     checked = reading.checked
     checked.control = expected.read
     if request.rejects is None:
@@ -213,19 +213,19 @@ def check_file(request: FileRequest, around: CheckContext) -> FileCheck:
         rejects.abandon()
         raise
     has_rejects = checked.verdict.rejected.rows > 0
-    if around.ledger is not None and checked.batch is not None:
+    if context.ledger is not None and checked.batch is not None:
         path = request.rejects
 
         def again(storage: ExitStack) -> Iterator[ChunkResult]:
             check = Check(source, request.rules, storage)
             yield from check.results()
-            yield from check.finish(checked.held)
+            yield from check.finish(checked.late_failures)
 
         rejects, has_rejects = without_payments(
-            around.ledger, checked.batch, rejects, lambda: open_rejects(path, source), checked.verdict.passed, again
+            context.ledger, checked.batch, rejects, lambda: open_rejects(path, source), checked.verdict.passed, again
         )
     batch = checked.batch.batch if checked.batch is not None else None
-    placed = rejects.commit(lambda path, number: is_own_rejects(path, number, around.results, batch))
+    placed = rejects.commit(lambda path, number: is_own_rejects(path, number, context.results, batch))
     checked.rejects = placed if has_rejects else None
     return checked
 
@@ -233,16 +233,16 @@ def check_file(request: FileRequest, around: CheckContext) -> FileCheck:
 class _Reading:
     """One reading of a file, and what is asked about its rows on the way and at the end."""
 
-    def __init__(self, source: Source, request: FileRequest, around: CheckContext) -> None:
+    def __init__(self, source: Source, request: FileRequest, context: CheckContext) -> None:
         self._request = request
-        self._around = around
-        self._content = request_body.Content(source.chunks, around.ledger) if around.ledger else None
+        self._context = context
+        self._content = request_body.Content(source.chunks, context.ledger) if context.ledger else None
         self.checked = FileCheck(source, Verdict(failures_max=request.max_errors), datetime.now(UTC))
-        asked = around.ledger or around.history
+        asked = context.ledger or context.history
         if asked is not None:
             self.checked.registration_count_seen = asked.registration_count()
         self._rejected_earlier: RejectedEarlier | None = None
-        if around.wants_schedule:
+        if context.wants_schedule:
             self.checked.laid_out, self.checked.counted = Schedule(request.rules.as_of), ToSendCount()
 
     def run(self, rejects: Rejects | None) -> None:
@@ -262,7 +262,7 @@ class _Reading:
             verdict.end(check.duplicates)
             self._allow_in_file(check.allowed)
             verdict.end(self._late(verdict))
-            for result in check.finish(checked.held):
+            for result in check.finish(checked.late_failures):
                 verdict.add_late(result)
                 self._keep(result, late_rejected)
                 if rejects is not None:
@@ -285,29 +285,29 @@ class _Reading:
 
     def _keep(self, result: ChunkResult, spool: FrameSpool) -> None:
         """Keep why rows were rejected, where a ledger is to know it."""
-        if self._around.ledger is not None:
+        if self._context.ledger is not None:
             spool.append(result.rejected())
 
     def _late(self, verdict: Verdict) -> dict[int, tuple[str, str, str]]:
         """Ask, once the file was read whole, what only the gateway and the ledger know."""
-        checked, around, rules = self.checked, self._around, self._request.rules
-        if around.preflight is not None:
-            checked.held |= _refused_by_gateway(checked, rules, verdict, around.preflight)
-        if around.ledger is not None and self._content is not None:
+        checked, context, rules = self.checked, self._context, self._request.rules
+        if context.preflight is not None:
+            checked.late_failures |= _refused_by_gateway(checked, rules, verdict, context.preflight)
+        if context.ledger is not None and self._content is not None:
             checked.digest = self._content.digest
-            find = partial(around.ledger.find_digest, checked.digest, around.environment)
+            find = partial(context.ledger.find_digest, checked.digest, context.environment)
             checked.known = checked.batch = find()
-            checked.released = around.decisions.release
-            if around.decisions.again and checked.known is not None:
-                checked.batch = find(around.decisions.reason)
+            checked.released = context.decisions.release
+            if context.decisions.again and checked.known is not None:
+                checked.batch = find(context.decisions.reason)
             if checked.batch is not None and checked.batch.by_state[State.REJECTED].rows:
-                self._rejected_earlier = RejectedEarlier(around.ledger, checked.batch)
-        asked = around.ledger or around.history
+                self._rejected_earlier = RejectedEarlier(context.ledger, checked.batch)
+        asked = context.ledger or context.history
         # Without another batch of this environment everybody would be new.
-        others = asked is not None and asked.batch_count(around.environment) > (checked.known is not None)
+        others = asked is not None and asked.batch_count(context.environment) > (checked.known is not None)
         if others or self._rejected_earlier is not None:
-            self._compare_with_ledger(around.ledger if others else None, around.history if others else None, verdict)
-        return checked.held
+            self._compare_with_ledger(context.ledger if others else None, context.history if others else None, verdict)
+        return checked.late_failures
 
     def _allow_in_file(self, allowed: pl.DataFrame) -> None:
         """Note which bills pass though the file has them twice: `_row`, `_first`."""
@@ -318,20 +318,20 @@ class _Reading:
 
     def _compare_with_ledger(self, payments: Ledger | None, payees: Ledger | None, verdict: Verdict) -> None:
         """Read the rows that passed once more, and ask of each: was it paid before, is its payee as ever."""
-        checked, around, rules = self.checked, self._around, self._request.rules
+        checked, context, rules = self.checked, self._context, self._request.rules
         found = checked.earlier
         checked.anomalies.compared = payees is not None
         for frame in valid_rows(checked.source, rules, verdict):
             if payments is not None:
                 for rows, days in self._days_back(frame):
-                    found.look(payments, rows, rules, around.environment, days=days, exclude_digest=checked.digest)
-                checked.held |= found.held
+                    found.look(payments, rows, rules, context.environment, days=days, exclude_digest=checked.digest)
+                checked.late_failures |= found.late_failures
             if self._rejected_earlier is not None:
                 self._hold_rejected(self._rejected_earlier, frame)
             if payees is not None:
                 columns = request_body.payee_columns(payees, frame)
-                odd = variances(payees, columns, around.environment, exclude_digest=checked.digest)
-                odd = [one for one in odd if one.row not in checked.held]
+                odd = variances(payees, columns, context.environment, exclude_digest=checked.digest)
+                odd = [one for one in odd if one.row not in checked.late_failures]
                 self._note_variances(_with_names(checked.anomalies, odd, frame), verdict)
             named = [one.row for one in (*checked.anomalies.kept, *found.warnings[:_PLACES_MAX])]
             places = frame.filter(pl.col("_row").is_in(named) & pl.col("_line").is_not_null())
@@ -340,7 +340,7 @@ class _Reading:
 
     def _days_back(self, frame: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, int]]:
         """Tell how far back rows are compared: what was rejected earlier, to before its batch was registered."""
-        days, rejected = self._around.duplicate_days, self._rejected_earlier
+        days, rejected = self._context.duplicate_days, self._rejected_earlier
         if rejected is None:
             yield frame, days
             return
@@ -350,17 +350,17 @@ class _Reading:
     def _hold_rejected(self, rejected: RejectedEarlier, frame: pl.DataFrame) -> None:
         """Keep rows that an earlier call rejected as they are, unless a person has released them."""
         checked = self.checked
-        right = rejected.among(frame).filter(~pl.col("_row").is_in(list(checked.held)))
+        right = rejected.among(frame).filter(~pl.col("_row").is_in(list(checked.late_failures)))
         cents = right.select(cents_of_plain(pl.col("amount"))).to_series()
         same, totals = rejected.releasable(right["_row"], cents)
         checked.releasable += totals
-        checked.held |= rejected.failures(right["_row"].filter(~same) if checked.released else right["_row"])
+        checked.late_failures |= rejected.failures(right["_row"].filter(~same) if checked.released else right["_row"])
 
     def _note_variances(self, found: list[Variance], verdict: Verdict) -> None:
         """Count warnings and keep the first; where warnings are errors each keeps its row back."""
         if self._request.rules.warnings_as_errors:
             # Of several of a row the first is told: a changed account.
-            self.checked.held |= {one.row: (one.column, one.code, one.message) for one in reversed(found)}
+            self.checked.late_failures |= {one.row: (one.column, one.code, one.message) for one in reversed(found)}
             return
         verdict.warnings += len(found)
         for one in found:

@@ -81,7 +81,7 @@ def submit(
         for _ in range(_REGISTER_TRIES):
             history = ledger if settings.policy.variance else None
             counts = plan is not None or settings.policy.approvals > 0
-            around = CheckContext(
+            context = CheckContext(
                 environment,
                 ledger,
                 settings.policy.duplicate_days,
@@ -91,7 +91,7 @@ def submit(
                 results=submission.run.results,
                 decisions=submission.decisions,
             )
-            checked = check_file(request, around)
+            checked = check_file(request, context)
             _log_check(checked)
             if plan is None:  # a plan that differs in this is refused with all that differs
                 refuse_release_of_nothing(checked, submission.decisions)

@@ -132,7 +132,7 @@ DEFECTS = (
             ("ledger/sqlite/duplicate_lookup.py", "digest <> ? AND environment = ?", "digest <> ? AND ? IS NOT NULL"),
             (
                 "workflows/file_check.py",
-                "asked.batch_count(around.environment) > (checked.known is not None)",
+                "asked.batch_count(context.environment) > (checked.known is not None)",
                 "asked is not None",
             ),
         ),

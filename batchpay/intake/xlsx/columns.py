@@ -89,8 +89,8 @@ def _rendered(
     cells = list(zip(map(type, values), values, styles, strict=True))
     known = {cell: render(cell[1], target, zero_format=cell[2]) for cell in set(cells)}
     for found, place in ((codes, 1), (suggestions, 2)):
-        told = {cell: text for cell, rendered in known.items() if (text := rendered[place]) is not None}
-        if told:
-            found.update((row, told[cell]) for row, cell in enumerate(cells) if cell in told)
+        texts = {cell: text for cell, rendered in known.items() if (text := rendered[place]) is not None}
+        if texts:
+            found.update((row, texts[cell]) for row, cell in enumerate(cells) if cell in texts)
     texts = {cell: rendered[0] or "" for cell, rendered in known.items()}
     return [texts[cell] for cell in cells]

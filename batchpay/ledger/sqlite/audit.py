@@ -153,10 +153,10 @@ def _check_rows(store: Store, connection: sqlite3.Connection, replay: Replay) ->
     if stored != {key: (count, cents[key]) for key, count in counts.items()}:
         problems.append("the ledger is damaged: the control totals by state differ from the rows")
     for batch, name, digest, rows, total, *about in connection.execute(sql.ALL_BATCHES):
-        told = replay.registered.get(batch)
+        registered = replay.registered.get(batch)
         seen = {"name": name, "digest": digest.hex(), "rows": rows, "cents": total, "weight": str(weights[batch])}
         seen |= {"line weight": str(line_weights[batch]), "about": about}
-        if told is None or any(told.get(key) != value for key, value in seen.items()):
+        if registered is None or any(registered.get(key) != value for key, value in seen.items()):
             problems.append(f"the ledger is damaged: batch {name} is not what was registered")
     return problems
 
