@@ -25,6 +25,8 @@ class Change:
     """One change of a module's text."""
 
     line: int
+    lines: frozenset[int]
+    """From the start of its statement to its end: a test that executes one of them meets the change."""
     kind: str
     start: int
     """Place in the text, in characters."""
@@ -48,14 +50,24 @@ def changes_of(source: str) -> list[Change]:
 
     found: set[Change] = set()
     left_out = _unseen(tree)
-    for node in ast.walk(tree):
-        if node in left_out or not isinstance(node, ast.expr | ast.stmt):
+    for node, begin in _with_statements(tree):
+        if node in left_out:
             continue
         for kind, text in _texts(node):
             start, end = place(node.lineno, node.col_offset), place(node.end_lineno or 0, node.end_col_offset or 0)
             if source[start:end] != text:
-                found.add(Change(node.lineno, kind, start, end, text))
+                here = frozenset(range(begin, (node.end_lineno or 0) + 1))
+                found.add(Change(node.lineno, here, kind, start, end, text))
     return sorted(found, key=lambda one: (one.start, one.end, one.kind, one.text))
+
+
+def _with_statements(node: ast.AST, begin: int = 1) -> Iterator[tuple[ast.expr | ast.stmt, int]]:
+    """Every expression and statement, with the line where its statement begins."""
+    for inner in ast.iter_child_nodes(node):
+        inner_begin = inner.lineno if isinstance(inner, ast.stmt) else begin
+        if isinstance(inner, ast.expr | ast.stmt):
+            yield inner, inner_begin
+        yield from _with_statements(inner, inner_begin)
 
 
 def _unseen(tree: ast.AST) -> set[ast.AST]:
@@ -69,7 +81,9 @@ def _outside(node: ast.AST) -> Iterator[ast.AST | None]:
         yield from node.decorator_list
     if isinstance(node, ast.FunctionDef):
         yield node.returns
-        yield from (argument.annotation for argument in [*node.args.args, *node.args.kwonlyargs])
+        yield from (
+            argument.annotation for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        )
     elif isinstance(node, ast.AnnAssign):
         yield node.annotation
     says = isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert)

@@ -1,0 +1,236 @@
+"""A copy of the tree in which changes are made: its server of loaded tests, what each test executes, one try a change.
+
+What tests execute is kept in the system's temporary folder, by the text of the program and the tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.mutants.changes import Change
+from tests.mutants.lines import CURRENT
+from tests.mutants.rooms import ROOT, TESTS
+
+_COPIED = ("batchpay", "schemas", "samples", "tests", "docs", "pyproject.toml", "README.md", "Makefile",
+           "CONTRIBUTING.md", "CHANGELOG.md")  # fmt: skip
+_PATIENCE = 5.0
+"""How many times as long as without a change a test may take: a change may make a loop endless."""
+_LEAST_S = 20.0
+_START_S = 180.0
+_LOADED = 631152000.0
+"""A time of change for the first of the changed files: each gets one of its own, so that no stale bytecode is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What a test executes."""
+
+    seconds: float
+    lines: dict[str, set[int]]
+    """By module."""
+
+
+class Tree:
+    """A copy of the tree, whose own interpreter finds the copy's package, also from any process a test starts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self._lines = folder / "tree", folder / "lines"
+        self.root.mkdir()
+        self._lines.mkdir()
+        for name in _COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, self.root / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            elif source.exists():
+                shutil.copy2(source, self.root / name)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
+        self._python = folder / "venv" / "bin" / "python"
+        site = next((folder / "venv").glob("lib/python*/site-packages"))
+        record = (
+            f"import os; os.path.exists({str(self._lines / CURRENT)!r}) and "
+            f"__import__('tests.mutants.lines').mutants.lines.begin({str(self._lines)!r})"
+        )
+        (site / "copy.pth").write_text(f"{self.root}\n{sysconfig.get_paths()['purelib']}\n{record}\n", "utf-8")
+        subprocess.run([str(self._python), "-m", "compileall", "-q", "batchpay", "schemas", "tests"], cwd=self.root)
+        self._changes = 0
+        self._start()
+        self.traces: dict[str, Trace] = {}
+        self._trace()
+
+    def _start(self) -> None:
+        requests_out, self._requests = os.pipe()
+        self._answers, answers_in = os.pipe()
+        numbers = (requests_out, answers_in)
+        command = [*map(str, (self._python, "-m", "tests.mutants.server", *numbers, self._lines)), *TESTS]
+        self._server = subprocess.Popen(
+            command, cwd=self.root, pass_fds=numbers, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            env={**os.environ, "TMPDIR": str(self.root.parent)},
+        )  # fmt: skip
+        os.close(requests_out)
+        os.close(answers_in)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._answers, selectors.EVENT_READ)
+        self._left = b""
+        loaded = self._answer(_START_S)
+        if loaded is None:
+            raise RuntimeError("the tests can't be loaded")
+        self._tests: list[str] = loaded["tests"]
+
+    def close(self) -> None:
+        """End the server."""
+        os.close(self._requests)
+        self._server.wait()
+
+    def _answer(self, timeout_s: float) -> dict[str, Any] | None:
+        """The server's next answer; None where it takes too long."""
+        while b"\n" not in self._left:
+            if not self._selector.select(timeout_s):
+                return None
+            read = os.read(self._answers, 65536)
+            if not read:
+                raise RuntimeError("the server of the tests ended")
+            self._left += read
+        line, self._left = self._left.split(b"\n", 1)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _ask(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Answers to a request until its end; one that is late is `failed`, and its processes are ended."""
+        os.write(self._requests, f"{json.dumps(request)}\n".encode())
+        limit_s, process = _LEAST_S, 0
+        while True:
+            answer = self._answer(limit_s)
+            if answer is None:
+                answer = {"failed": "takes too long"}
+                os.killpg(process, signal.SIGKILL)
+            process = answer.get("process", process)
+            if "test" in answer and not request["record"]:
+                limit_s = max(_LEAST_S, _PATIENCE * self.traces[answer["test"]].seconds)
+            elif request["record"]:
+                limit_s = _START_S
+            yield answer
+            if "end" in answer:
+                return
+
+    def _trace(self) -> None:
+        """Learn what each test executes, file by file: from the last time, where no text has changed."""
+        files: dict[str, list[str]] = defaultdict(list)
+        for name in self._tests:
+            files[name.split("::", 1)[0]].append(name)
+        kept = Path(tempfile.gettempdir()) / "batchpay-mutants"
+        kept.mkdir(mode=0o700, exist_ok=True)
+        base = self._digest()
+        for file, names in files.items():
+            place = kept / f"{hashlib.sha256(base + (self.root / file).read_bytes()).hexdigest()}.json"
+            if not place.exists():
+                place.write_text(json.dumps(self._recorded(names)), "utf-8")
+            for name, (seconds, lines) in json.loads(place.read_text("utf-8")).items():
+                self.traces[name] = Trace(seconds, {module: set(numbers) for module, numbers in lines.items()})
+
+    def _digest(self) -> bytes:
+        """Of all that tests execute beside their own file."""
+        found = hashlib.sha256()
+        for path in sorted(self.root.rglob("*.py")):
+            if not path.name.startswith("test_") and path.parent.name != "mutants":
+                found.update(f"{path.relative_to(self.root)}\0".encode() + path.read_bytes())
+        return found.digest()
+
+    def _recorded(self, names: list[str]) -> dict[str, tuple[float, dict[str, list[int]]]]:
+        """Seconds and lines of tests; those that fail without a change are told, and left out."""
+        seconds: dict[str, float] = {}
+        failed: set[str] = set()
+        began, last = time.monotonic(), ""
+        for answer in self._ask({"tests": names, "record": True}):
+            if "test" in answer or "end" in answer:
+                seconds[last] = time.monotonic() - began
+                began, last = time.monotonic(), answer.get("test", "")
+            if "failed" in answer:
+                failed.add(last)
+                print(f"left out, since it fails without any change: {last} ({answer['failed']})", flush=True)
+        found: dict[str, tuple[float, dict[str, list[int]]]] = {}
+        for number, name in enumerate(names):
+            file = self._lines / str(number)
+            lines: dict[str, list[int]] = defaultdict(list)
+            for line in sorted(set(file.read_text("ascii").split())) if file.exists() else []:
+                module, place = line.split(":")
+                lines[module].append(int(place))
+            file.unlink(missing_ok=True)
+            if name in seconds and name not in failed:
+                found[name] = (round(seconds[name], 3), lines)
+        (self._lines / CURRENT).unlink(missing_ok=True)
+        return found
+
+    def tests_of(self, module: Path, change: Change) -> list[str]:
+        """Tests that execute what is changed, the quickest first."""
+        here = {name for name, trace in self.traces.items() if not change.lines.isdisjoint(self._at(trace, module))}
+        return sorted(here, key=lambda name: self.traces[name].seconds)
+
+    def _at(self, trace: Trace, module: Path) -> set[int]:
+        return trace.lines.get(str(module), set())
+
+    def noticed_by(self, module: Path, source: str, change: Change, most_s: float) -> str:
+        """Make a change and run its tests, for about so long; gives what noticed it, or nothing."""
+        place = self.root / "batchpay" / module
+        usual = place.stat().st_mtime
+        changed = change.applied_to(source)
+        place.write_text(changed, "utf-8")
+        self._changes += 1
+        os.utime(place, (_LOADED + 2 * self._changes,) * 2)
+        try:
+            tests = self._within(self.tests_of(module, change), most_s)
+            told: dict[str, Any] = {"not_exchanged": True}
+            if tests:
+                request = {"tests": tests, "record": False, "file": str(place), "before": source, "after": changed}
+                told = {key: value for answer in self._ask(request) for key, value in answer.items()}
+            if "not_exchanged" in told:
+                return self._noticed_anew(module, most_s)
+            return str(told.get("failed", ""))
+        finally:
+            place.write_text(source, "utf-8")
+            os.utime(place, (usual, usual))
+
+    def _noticed_anew(self, module: Path, most_s: float) -> str:
+        """The same for what runs when a module is loaded: a new process, and the tests that come to the module."""
+        own = f"tests/{module.parts[0]}/"
+        tests = [name for name, trace in self.traces.items() if self._at(trace, module)]
+        tests = tests or [name for name in self.traces if name.startswith(own)]
+        tests.sort(key=lambda name: (not name.startswith(own), self.traces[name].seconds))
+        tests = self._within(tests, most_s)
+        usual_s = sum(self.traces[name].seconds for name in tests)
+        process = subprocess.Popen(
+            [str(self._python), "-m", "pytest", "-x", "-p", "no:cacheprovider", *tests],
+            cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
+            start_new_session=True, env={**os.environ, "TMPDIR": str(self.root.parent)},
+        )  # fmt: skip
+        try:
+            told, _ = process.communicate(timeout=_LEAST_S + _PATIENCE * usual_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return "takes too long"
+        return "" if process.returncode == 0 else told[-200:]
+
+    def _within(self, tests: list[str], most_s: float) -> list[str]:
+        """The first tests, as many as take about so long."""
+        chosen: list[str] = []
+        for name in tests:
+            most_s -= self.traces[name].seconds
+            if most_s < 0 and chosen:
+                break
+            chosen.append(name)
+        return chosen
