@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-from batchpay.schemas.columns import COLUMNS, MONEY, PAYMENT_ID
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, PAYMENT_ID
 from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.payment import payment_schema
 from batchpay.schemas.rule import MONEY_MESSAGE, Rule, rules_of
@@ -80,8 +80,9 @@ _TYPED = {
         "has lost its leading zero in a numeric cell, format the column as text and write all nine digits",
     ),
     "precision": (
-        "a number of more than 15 digits in a numeric cell",
-        "has lost digits in a numeric cell, format the column as text and type the number anew",
+        "a number of more than 15 digits in a numeric cell, or one whose number format hides its digits (`0.00E+00`)",
+        "has lost digits in a numeric cell, or its number format hides them, format the column as text and type the "
+        "number anew",
     ),
     "format": (
         "a typed cell that is no text of this column",
@@ -96,6 +97,12 @@ _TYPED = {
         "the spreadsheet shows an error here (like #N/A), write the value itself",
     ),
 }
+_NUMERIC_ACCOUNT = (
+    "a number in a numeric cell whose format shows no zeros in front; an error where routing numbers of the sheet have "
+    "lost theirs",
+    "is a number in the spreadsheet, so zeros in front may be lost, compare it with the payee's papers and format the "
+    "column as text",
+)
 _TYPED_OTHERWISE = "the cell can't be read, format the column as text and write the value as it should be sent"
 
 
@@ -121,7 +128,8 @@ def typed_cell_rules() -> list[RuleFacts]:
             if code == "precision" and column not in _IDENTIFIERS:
                 continue
             facts.append(RuleFacts(column, code, "error", "H", words, typed_cell_message(column, code)))
-    return facts
+    words, message = _NUMERIC_ACCOUNT
+    return [*facts, RuleFacts(ACCOUNT, "numeric_account", "warning", "H", words, message)]
 
 
 def suggesting_rules() -> frozenset[str]:
@@ -134,6 +142,8 @@ def typed_cell_message(column: str, code: str) -> str:
     """Give the words for a typed-cell fault, whatever its code."""
     if code == "format" and column in MONEY:
         return f"has more than two decimals or is not an amount, {MONEY_MESSAGE}"
+    if code == "numeric_account":
+        return _NUMERIC_ACCOUNT[1]
     return _TYPED[code][1] if code in _TYPED else _TYPED_OTHERWISE
 
 

@@ -37,6 +37,7 @@ REQUIRED = (
 )  # fmt: skip
 """Columns that every file must have: their cells are required in every row."""
 
+ACCOUNT, ROUTING = "achAccountNumber", "achRoutingNumber"
 MONEY = ("amount", "taxAmount", "shippingTax")
 FLAGS = ("achAgreementFlag", "recurringAgreementFlag")
 NUMBERS_ON_THE_WIRE = ("gatewayId", "achAgreementFlag", "recurringAgreementFlag")
@@ -49,5 +50,8 @@ CASH_FLOW = (
 RAGGED, QUOTATION, STRAY = "_ragged", "_quotation", "_stray"
 ROW_MARKS = (RAGGED, QUOTATION, STRAY)
 """How a reader of files marks a row whose cells are not known (the first two), or which has one outside the table."""
+FAULT, SUGGEST, WARN = "_fault.", "_suggest.", "_warn."
+"""How a reader of files marks a typed cell: no faithful text, what it should be, doubtful; a column's name follows."""
+CELL_MARKS = (FAULT, SUGGEST, WARN)
 CORRECTED = "_corrected"
 """What `--accept-suggestions` changed in a row: `column: old -> new; column: old -> new`."""

@@ -19,7 +19,7 @@ import polars as pl
 from batchpay.errors import FileRefused, did_you_mean
 from batchpay.intake.header import UNNAMED, Header
 from batchpay.intake.small_tables import read_toml
-from batchpay.schemas.columns import COLUMNS
+from batchpay.schemas.columns import CELL_MARKS, COLUMNS
 from batchpay.text import column_name
 
 OWN = "_own."
@@ -82,7 +82,7 @@ class Mapping:
         dropped: list[str] = []
         targets = {inner: name for name, inner in own_of.items()}
         for name in chunk.columns:
-            for kind in ("_fault.", "_suggest."):
+            for kind in CELL_MARKS:
                 if name.startswith(kind):
                     dropped.append(name)
                     target = targets.get(name.removeprefix(kind))

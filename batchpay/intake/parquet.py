@@ -12,6 +12,7 @@ from batchpay.intake.header import Header
 from batchpay.intake.one_content import changed_meanwhile
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.typed_cells import render_column
+from batchpay.schemas.columns import CELL_MARKS
 from batchpay.text import column_name
 
 CHUNK_ROWS = 30_000
@@ -67,9 +68,7 @@ class ParquetReader:
             if marked is not None:
                 columns.append(pl.col(marked).cast(pl.String))
             frame = part.select(*columns, pl.lit(None, pl.UInt32).alias("_line"))
-            frame = frame.drop(
-                name for name in frame.columns if name.startswith(("_fault.", "_suggest.")) and _all_null(frame, name)
-            )
+            frame = frame.drop(name for name in frame.columns if name.startswith(CELL_MARKS) and _all_null(frame, name))
             own = {name: names[name] for name in self._all(marked)}
             frame = finish_chunk(frame, own, marked, row, self._header.examples)
             row += frame.height

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from batchpay.intake.xlsx.cells import DIGITS_MATTER
-from batchpay.schemas.columns import COLUMNS, FLAGS, MONEY
+from batchpay.schemas.columns import COLUMNS, FAULT, FLAGS, MONEY, ROUTING, SUGGEST
 
-ROUTING = "achRoutingNumber"
 START_DATE = "recurringStartDate"
 
 
@@ -68,9 +67,9 @@ def render_column(name: str, kind: pl.DataType, target: str, alias: str) -> list
         fault = pl.coalesce(pl.when(lost).then(pl.lit("precision")), *([] if fault is None else [fault]))
     found = [text.alias(name)]
     if fault is not None:
-        found.append(fault.alias(f"_fault.{alias}"))
+        found.append(fault.alias(FAULT + alias))
     if suggestion is not None:
-        found.append(suggestion.alias(f"_suggest.{alias}"))
+        found.append(suggestion.alias(SUGGEST + alias))
     return found
 
 

@@ -16,14 +16,13 @@ from batchpay.errors import SettingsNotUsable
 from batchpay.intake.prefetch import ahead
 from batchpay.schemas import checks
 from batchpay.schemas.catalogue import check_rules_off
-from batchpay.schemas.columns import CASH_FLOW, COLUMNS, PAYMENT_ID, QUOTATION, RAGGED
+from batchpay.schemas.columns import CASH_FLOW, COLUMNS, FAULT, PAYMENT_ID, QUOTATION, RAGGED, WARN
 from batchpay.schemas.forms import AMOUNT
 from batchpay.schemas.identity import COMPARED
 from batchpay.schemas.normal import normalize
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation.chunk_result import ChunkResult, without_marks
 from batchpay.validation.compiled_rules import (
-    FAULT,
     Findings,
     Hit,
     constant_mask,
@@ -50,8 +49,8 @@ class ChunkSource(Protocol):
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Read the file from its beginning: `_row`, `_line`, its known columns as text, then its unknown ones.
 
-        Where they can occur: `_fault.<column>` and `_suggest.<column>` for a typed cell that is no faithful text, and
-        `_ragged` for a row whose cells can't be told apart.
+        Where they can occur: `_fault.<column>` and `_suggest.<column>` for a typed cell that is no faithful text,
+        `_warn.<column>` for one that is doubtful, and `_ragged` for a row whose cells can't be told apart.
         """
 
 
@@ -159,7 +158,7 @@ class Check:
 
     def _incomparable(self, findings: Findings) -> tuple[pl.Series, pl.Series]:
         """Tell for each row of a chunk whether its paymentId, and whether its cells, can't be compared with others'."""
-        faults = marks_of(findings.rows)
+        faults = [name for name in marks_of(findings.rows) if not name.startswith(WARN)]
         of_id = [name for name in faults if name in (RAGGED, QUOTATION, FAULT + PAYMENT_ID)]
         unfit = findings.rows.select(
             pl.any_horizontal(*more, *(pl.col(name).is_not_null() for name in marks)).alias(of)

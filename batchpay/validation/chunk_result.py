@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from batchpay.schemas.columns import CORRECTED, ROW_MARKS
+from batchpay.schemas.columns import CELL_MARKS, CORRECTED, ROW_MARKS
 from batchpay.validation.compiled_rules import (
-    FAULT,
-    SUGGEST,
     Findings,
     Hit,
     messages,
@@ -78,4 +76,4 @@ def _with_accepted(findings: Findings) -> pl.Series:
 
 def without_marks(frame: pl.DataFrame) -> pl.DataFrame:
     """Leave out what a reader of files has marked."""
-    return frame.drop(name for name in frame.columns if name in ROW_MARKS or name.startswith((FAULT, SUGGEST)))
+    return frame.drop(name for name in frame.columns if name in ROW_MARKS or name.startswith(CELL_MARKS))

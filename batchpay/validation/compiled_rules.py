@@ -17,13 +17,11 @@ import polars as pl
 
 from batchpay.schemas import payment
 from batchpay.schemas.catalogue import ROW_QUOTATION, ROW_RAGGED, RuleFacts, typed_cell_message
-from batchpay.schemas.columns import COLUMNS, QUOTATION, RAGGED, ROW_MARKS, STRAY
+from batchpay.schemas.columns import COLUMNS, FAULT, QUOTATION, RAGGED, ROW_MARKS, STRAY, SUGGEST, WARN
 from batchpay.schemas.forms import Form
 from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.rule import Rule, form_of, rules_of
 
-FAULT, SUGGEST = "_fault.", "_suggest."
-"""How a reader of files marks a typed cell that is no faithful text."""
 ROW_RULES = {RAGGED: ROW_RAGGED, QUOTATION: ROW_QUOTATION, STRAY: ROW_RAGGED}
 
 _RULES_A_COLUMN_MAX = 1000
@@ -110,8 +108,9 @@ def any_of(flags: Sequence[pl.Series], height: int) -> pl.Series:
 class RuleBook:
     """The rules of a schema, ready to be asked chunk by chunk."""
 
-    def __init__(self, schema: pa.DataFrameSchema) -> None:
+    def __init__(self, schema: pa.DataFrameSchema, *, warnings_as_errors: bool = False) -> None:
         self.rules = rules_of(schema)
+        self._warnings_as_errors = warnings_as_errors
         self._order = [_order(rule.column, index) for index, rule in enumerate(self.rules)]
         self._index = {id(rule): index for index, rule in enumerate(self.rules)}
         self._prerequisites = [[str(self._index[id(other)]) for other in rule.prerequisites] for rule in self.rules]
@@ -158,7 +157,8 @@ class RuleBook:
         raw = _evaluated(rows, [self._fails(index) for index in range(len(self.rules))])
         raw = raw.select(flag for flag in raw.iter_columns() if flag.any())
         marks = marks_of(rows)
-        faults = {name.removeprefix(FAULT): rows[name] for name in marks if name not in ROW_MARKS}
+        faults = {name.removeprefix(FAULT): rows[name] for name in marks if name.startswith(FAULT)}
+        doubts = {name.removeprefix(WARN): rows[name] for name in marks if name.startswith(WARN)}
         uneven = [rows[name].is_not_null() for name in marks if name in (RAGGED, QUOTATION)]
         even = ~any_of(uneven, rows.height) if uneven else None
         hits = []
@@ -173,7 +173,7 @@ class RuleBook:
                 effective &= even
             if effective.any():
                 hits.append(self._hit(index, effective))
-        hits += _fault_hits(faults, even)
+        hits += _cell_hits(faults, even, is_error=True) + _cell_hits(doubts, even, is_error=self._warnings_as_errors)
         hits += [row_hit(ROW_RULES[name], rows[name].is_not_null(), rows[name]) for name in marks if name in ROW_RULES]
         return Findings(rows, sorted(hits, key=lambda hit: hit.order))
 
@@ -193,7 +193,7 @@ def rule_book(options: RuleOptions) -> RuleBook:
 @lru_cache(maxsize=4)
 def _compiled(schema: Callable[[RuleOptions], pa.DataFrameSchema], options: RuleOptions) -> RuleBook:
     """Compile a schema once for all files of a process that are checked alike."""
-    return RuleBook(schema(options))
+    return RuleBook(schema(options), warnings_as_errors=options.warnings_as_errors)
 
 
 def _has_not_form(cell: pl.Expr, form: Form, kept: Sequence[Rule]) -> pl.Expr:
@@ -214,7 +214,7 @@ _SHARED = pl.QueryOptFlags.none().update(comm_subexpr_elim=True)
 
 def marks_of(frame: pl.DataFrame) -> list[str]:
     """Name the columns in which a reader of files has marked a row of the frame."""
-    marks = [name for name in frame.columns if name in ROW_MARKS or name.startswith(FAULT)]
+    marks = [name for name in frame.columns if name in ROW_MARKS or name.startswith((FAULT, WARN))]
     return [name for name in marks if frame[name].null_count() < frame.height]
 
 
@@ -230,16 +230,16 @@ def row_hit(facts: RuleFacts, flag: pl.Series, message: pl.Series | None = None)
     return Hit(place, facts.column, facts.code, is_error, facts.message if message is None else message, None, flag)
 
 
-def _fault_hits(faults: dict[str, pl.Series], even: pl.Series | None) -> list[Hit]:
+def _cell_hits(marks: dict[str, pl.Series], even: pl.Series | None, *, is_error: bool) -> list[Hit]:
     hits = []
-    for column, codes in faults.items():
+    for column, codes in marks.items():
         for code in codes.drop_nulls().unique().sort().to_list():
             flag = (codes == code).fill_null(value=False)
             if even is not None:
                 flag &= even
             message = typed_cell_message(column, code)
             if flag.any():
-                hits.append(Hit(_order(column, 0), column, code, True, message, pl.col(SUGGEST + column), flag))
+                hits.append(Hit(_order(column, 0), column, code, is_error, message, pl.col(SUGGEST + column), flag))
     return hits
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from batchpay.schemas.columns import COLUMNS, CORRECTED
-from batchpay.validation.compiled_rules import FAULT, SUGGEST, RuleBook, suggested
+from batchpay.schemas.columns import COLUMNS, CORRECTED, FAULT, SUGGEST
+from batchpay.validation.compiled_rules import RuleBook, suggested
 
 _PASSES = 3
 """A cell may be wrong in several ways, of which one is told at a time: white space first, then how it is written."""

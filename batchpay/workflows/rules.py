@@ -9,6 +9,7 @@ from batchpay.schemas.catalogue import RuleFacts
 from batchpay.schemas.rule import IDENTIFIERS
 
 _EVERY_TEXT = ("characters", "whitespace", "length")
+_OF_ONE_COLUMN = ("leading_zero", "numeric_account")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def rule_table() -> list[RuleLine]:
         *(RuleLine(fact.column, fact) for fact in own),
         *(RuleLine("every text", every[code]) for code in _EVERY_TEXT),
         *(RuleLine("the row", fact) for fact in row),
-        *(RuleLine(fact.column if code == "leading_zero" else "a typed cell", fact) for code, fact in cells.items()),
+        *(RuleLine(fact.column if code in _OF_ONE_COLUMN else "a typed cell", fact) for code, fact in cells.items()),
     ]
 
 

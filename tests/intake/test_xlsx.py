@@ -66,6 +66,7 @@ def test_text_cells(tmp_path: Path) -> None:
         ("achAccountNumber", 123456789012345, "0", "123456789012345", None),
         ("achAccountNumber", 1234567890123456, "0", "1234567890123456", "precision"),
         ("achAccountNumber", 12345678, "0000000000", "0012345678", None),
+        ("achAccountNumber", 123456789012, "0.00E+00", "123456789012", "precision"),
         ("achRoutingNumber", 21000021, "General", "21000021", "leading_zero"),
         ("achRoutingNumber", 21000021, "000000000", "021000021", None),
         ("gatewayId", 1001.5, "General", "1001.5", "format"),
@@ -105,10 +106,62 @@ def test_cells(value: Any, column: str, cell: tuple[str | None, str | None]) -> 
     assert render(value, column)[:2] == cell
 
 
-@pytest.mark.parametrize(("code", "shown"), [("000000000", "021000021"), ("00000-0000", "02100-0021")])
-def test_zero_formats(code: str, shown: str) -> None:
-    """A format of zeros and hyphens is laid over the digits as a spreadsheet does."""
-    assert render(21000021, "invoiceNumber", zero_format=code)[0] == shown
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("000000000", "021000021"), ("00000-0000", "02100-0021"), ("000-00-0000", "021-00-0021"),
+        ('"00"0', "0021000021"), (r"\0\00", "0021000021"), ("[$-409]0000000000", "0021000021"),
+        ("[$-F800]0000000000", "0021000021"), ("0000000000_)", "0021000021"), ("_(* 0000000000_)", "0021000021"),
+        ("[Red]0000000000;[Blue]-0", "0021000021"), ("[color 12]0000000000", "0021000021"),
+        ("[<=99999]00000;00000-0000", "02100-0021"), ("[>99999999]0;[>9]0000000000;0", "0021000021"),
+        ("0000000000;;", "0021000021"), ('0000000000;-0;"-";@', "0021000021"), ("0,000,000,000", "0021000021"),
+        ("0000000000.00", "0021000021"), ("0#########", "0021000021"), ("??0000000000", "0021000021"),
+        ("(0000)000000", "(0021)000021"), ("#,##0", "21000021"), ("0", "21000021"), ("@", "21000021"),
+        ("General", "21000021"), ('0" days"', "21000021"), ("_-* #,##0.00\\ [$€-407]_-", "21000021"),
+        ('0;0;"none"', "21000021"), ("[>99999999]0000000000", None), ("[>99999999]0000000000;0;0", None),
+        ("0.00E+00", None), ("0%", None), ("#,##0,", None), ("#,##0,.0", None), ("# ?/?", None),
+        ('"A-"000000000', None),
+        ("[DBNum1]000000000", None), ('000000000"', None), ("yyyy", None), ("[h]:mm", None),
+    ],
+)  # fmt: skip
+def test_number_formats(code: str, shown: str | None) -> None:
+    """An identifier that was typed as a number is what a person sees of it, or nobody knows what a person saw.
+
+    Once `0[0-]*0` alone was understood: under `[$-409]0000000000`, which a locale makes of it, a zero was lost.
+    """
+    expected = ("21000021", "precision") if shown is None else (shown, None)
+    assert render(21000021, "invoiceNumber", number_format=code)[:2] == expected
+    assert render(21000021, "memo", number_format=code)[0] == (shown or "21000021")
+
+
+def test_amounts_under_a_format_that_shows_another_amount(tmp_path: Path) -> None:
+    """12 % is 0.12, and 12 in thousands is 12,000: a person who signs sees another amount than would be sent."""
+    rows = [[value if name == "amount" else cell for name, cell in VALID.items()] for value in (0.12, 12_000, 12, 12)]
+    formats = {"D2": "0%", "D3": "#,##0,", "D4": "_($* #,##0.00_);[Red]_($* (#,##0.00)", "D5": "0.00E+00"}
+    frame = read(workbook(tmp_path, [HEADER, *rows], **formats), REQUIRED)
+    assert frame["_fault.amount"].to_list() == ["format", "format", None, None]
+
+
+def test_account_numbers_that_are_numbers(tmp_path: Path) -> None:
+    """Nobody knows whether an account number that is a number had zeros in front; a format that shows them tells.
+
+    Where a routing number of the sheet has lost its zero, the account numbers have lost theirs: an error, wherever the
+    routing number stands.
+    """
+    rows = [
+        [{"achAccountNumber": value, "achRoutingNumber": number}.get(name, cell) for name, cell in VALID.items()]
+        for value, number in ((12345678, 121000248), (12345678, 21000021), ("0012345678", "021000021"), (12345678, ""))
+    ]
+    formats = {"J2": "0000000000", "J5": "@", "K3": "000000000"}
+    frame = read(workbook(tmp_path, [HEADER, *rows], **formats), REQUIRED)
+    assert frame["achAccountNumber"].to_list() == ["0012345678", "12345678", "0012345678", "12345678"]
+    assert frame["_warn.achAccountNumber"].to_list() == [None, "numeric_account", None, "numeric_account"]
+    assert not any(name.startswith("_fault") for name in frame.columns)
+    del formats["K3"]
+    frame = read(workbook(tmp_path, [HEADER, *rows[::-1]], **formats), REQUIRED)
+    assert frame["_fault.achAccountNumber"].to_list() == [None, None, "numeric_account", "numeric_account"]
+    assert frame["_fault.achRoutingNumber"].to_list() == [None, None, "leading_zero", None]
+    assert "_warn.achAccountNumber" not in frame.columns
 
 
 @pytest.mark.parametrize("cell", [b'<c s="%s" r="K2" t="n">', b'<c r="K2" s="%s">', b'<c\nr="K2"\ns="%s">'])

@@ -249,6 +249,19 @@ def test_typed_cell_faults_silence_the_rules_of_their_cell() -> None:
     assert not any(name.startswith(("_fault.", "_suggest.")) for name in kept.added[0])
 
 
+def test_a_doubtful_cell_is_a_warning_beside_the_other_rules() -> None:
+    """An account that may have lost zeros goes on with a warning, is compared with others, and breaks other rules."""
+    mark = {"_warn.achAccountNumber": "numeric_account"}
+    same = _row(1, paymentId=None)
+    rows = [{**same, **mark}, same, _row(2, achAccountNumber="000", **mark)]
+    source = TextChunks(rows, extra=list(mark))
+    verdict = check(source, OPTIONS)
+    assert _found(verdict) == [(2, "row.duplicate"), (3, "achAccountNumber.account")]
+    assert verdict.warning_counts["achAccountNumber.numeric_account"] == 2
+    strict = check(source, replace(OPTIONS, warnings_as_errors=True))
+    assert strict.counts["achAccountNumber.numeric_account"] == 2
+
+
 def test_ragged_rows_get_that_alone() -> None:
     """Cells of a ragged row are not asked, and not compared with others."""
     rows = [_row(1, amount="x", _ragged="has 44 cells, the header 45"), _row(1), VALID, VALID | {"_ragged": "too long"}]

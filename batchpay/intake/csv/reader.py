@@ -24,7 +24,7 @@ from batchpay.intake.header import EXAMPLE_MARK, UNNAMED, Examples, Header
 from batchpay.intake.one_content import OneContent, changed_meanwhile
 from batchpay.intake.prefetch import ahead
 from batchpay.intake.streams import OpenFile, in_blocks, recoded, unpacked
-from batchpay.schemas.columns import ROW_MARKS, STRAY
+from batchpay.schemas.columns import FAULT, ROW_MARKS, STRAY
 from batchpay.writing.xlsx_parts import column_letters
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ def finish_chunk(
     own = [place for place, name in names.items() if name is not None]
     if not any(frame.get_column(place).null_count() == 0 for place in own):
         # A cell whose value is not known, a formula never calculated for one, is not a blank one.
-        marks = [name for name in frame.columns if name in ROW_MARKS or name.startswith("_fault.")]
+        marks = [name for name in frame.columns if name in ROW_MARKS or name.startswith(FAULT)]
         unlike_blank = pl.any_horizontal(pl.col([*own, *marks]).is_not_null())
         frame = frame.filter(unlike_blank)
     unnamed = {place: str(name) for place, name in names.items() if str(name).startswith(UNNAMED)}

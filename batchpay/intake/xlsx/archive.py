@@ -7,24 +7,25 @@ a few searches over whole blocks instead of a parser: fast where nothing special
 
 from __future__ import annotations
 
-import re
 import zipfile
 import zlib
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from xml.etree import ElementTree
 from xml.parsers import expat
 
 from batchpay.errors import FileRefused
 from batchpay.intake.prefetch import ahead
 from batchpay.intake.xlsx.cell_scan import Sheet, read_blocks, refuse_doctype, scan_blocks, scan_tags
+from batchpay.intake.xlsx.number_formats import matters
 
 ENTRIES_MAX = 10_000
 UNPACKED_BYTES_MAX = 3 << 30
 RATIO_MAX = 150
 UNPACKED_BYTES_FREE = 32 << 20
 """Below this many bytes the ratio is not looked at."""
-_ZERO_FORMAT = re.compile(rb'formatCode="0[0-]*0"')
+_BUILT_IN = {9: "0%", 10: "0.00%", 11: "0.00E+00", 12: "# ?/?", 13: "# ??/??", 48: "##0.0E+0"}
+"""Formats that a workbook names without saying them, of those that matter here (ECMA-376, 18.8.30)."""
 _SMALL_XML_BYTES_MAX = 64 << 20
 
 _BROKEN = (
@@ -96,21 +97,23 @@ def list_sheets(archive: zipfile.ZipFile) -> list[SheetEntry]:
     return sheets
 
 
-def zero_formats(archive: zipfile.ZipFile) -> dict[str, str]:
-    """Number formats that are zeros and hyphens alone (`000000000`), by the index that a cell's `s` names."""
+def number_formats(archive: zipfile.ZipFile) -> dict[str, str]:
+    """Number formats that show other digits than a number's own, or may do so, by the index that a cell's `s` names."""
     path = _part(archive, "xl/styles.xml")
-    if not path or not _ZERO_FORMAT.search(_small(archive, path)):
+    if not path:
         return {}
-    from openpyxl.styles.stylesheet import Stylesheet
-    from openpyxl.xml.functions import fromstring
-
+    codes = dict(_BUILT_IN)
+    of_cells: list[int] = []
     try:
-        tree: Any = fromstring(_small(archive, path))
-        sheet = Stylesheet.from_tree(tree)
-        formats = [sheet.custom_formats.get(xf.numFmtId, "") for xf in sheet.cellXfs.xf]
-    except Exception:  # openpyxl raises anything on a stylesheet that is not to its taste
+        for element in _xml(archive, path):
+            kind = _local(element.tag)
+            if kind == "numFmts":
+                codes |= {int(entry.get("numFmtId", "")): entry.get("formatCode", "") for entry in element}
+            elif kind == "cellXfs":
+                of_cells = [int(entry.get("numFmtId", "0")) for entry in element]
+    except ValueError:
         raise FileRefused("has number formats that can't be read, so leading zeros may be lost") from None
-    return {str(at): code for at, code in enumerate(formats) if re.fullmatch(r"0[0-]*0", code)}
+    return {str(at): codes[number] for at, number in enumerate(of_cells) if matters(codes.get(number, ""))}
 
 
 def scan_sheet(archive: zipfile.ZipFile, path: str, formats: dict[str, str]) -> Sheet:

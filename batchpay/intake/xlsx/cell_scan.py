@@ -49,7 +49,7 @@ class Sheet:
     errors: dict[CellRef, str] = field(default_factory=dict)
     formulas: set[CellRef] = field(default_factory=set)
     styles: dict[CellRef, str] = field(default_factory=dict)
-    """Number formats that pad with zeros, of the numeric cells that have one."""
+    """Number formats that may show other digits, of the numeric cells that have one."""
     hidden_rows: list[int] = field(default_factory=list)
     last_row: int = 0
     last_column: int = 0

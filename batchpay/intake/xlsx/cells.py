@@ -5,8 +5,12 @@ from __future__ import annotations
 import datetime
 import math
 
-from batchpay.schemas.columns import COLUMNS, FLAGS, MONEY
+from batchpay.intake.xlsx.number_formats import is_scaled, shown
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, FLAGS, MONEY, ROUTING
 
+LOST_ZERO = "leading_zero"
+NUMERIC_ACCOUNT = "numeric_account"
+"""An account number that is a number, shown with no zeros in front: nobody knows whether it lost some."""
 IDENTIFIERS = ("paymentId", "gatewayId", "achAccountNumber", "achRoutingNumber", "achCheckNumber")
 """With the money columns: what a formula may not compute, for the person may see another value than the cached."""
 DIGITS_MATTER = (
@@ -20,8 +24,11 @@ Cell = tuple[str | None, str | None, str | None]
 """Text, code of a fault, suggestion."""
 
 
-def render(value: Typed, column: str, *, zero_format: str | None = None) -> Cell:
-    """Render one cell of a column; carried columns have no faults."""
+def render(value: Typed, column: str, *, number_format: str | None = None) -> Cell:
+    """Render one cell of a column; carried columns have no faults.
+
+    `number_format` is given only where a number may be shown with other digits than its own.
+    """
     known = column in COLUMNS
     if isinstance(value, str):
         return value or None, None, None
@@ -30,7 +37,7 @@ def render(value: Typed, column: str, *, zero_format: str | None = None) -> Cell
             return str(int(value)), None, None
         return str(value).upper(), None, None
     if isinstance(value, (int, float)):
-        return _number(float(value), column, zero_format) if known else (plain_number(float(value)), None, None)
+        return _number(float(value), column, number_format) if known else _carried(float(value), number_format)
     if isinstance(value, datetime.date):
         return _date(value, column, known)
     return str(value), "format" if known else None, None
@@ -38,9 +45,7 @@ def render(value: Typed, column: str, *, zero_format: str | None = None) -> Cell
 
 def plain_number(value: float) -> str:
     """A number as a person would write it: `12`, `12.5`."""
-    if math.isfinite(value) and value == round(value) and abs(value) < _WHOLE_MAX:
-        return str(int(value))
-    return repr(value)
+    return str(int(value)) if _is_whole(value) else repr(value)
 
 
 def leading_zero_suggestion(digits: str) -> str | None:
@@ -52,40 +57,41 @@ def leading_zero_suggestion(digits: str) -> str | None:
     return padded if weighed % 10 == 0 else None
 
 
-def _number(value: float, column: str, zero_format: str | None) -> Cell:
+def _number(value: float, column: str, number_format: str | None) -> Cell:
     if column in MONEY:
-        return _money(value)
+        return _money(value, number_format)
     if abs(value) >= 1e15 and column in DIGITS_MATTER:
         return plain_number(value), "precision", None
-    if not (math.isfinite(value) and value == round(value) and abs(value) < _WHOLE_MAX):
+    if not _is_whole(value):
         return plain_number(value), "format", None
     digits = str(int(value))
-    if zero_format is not None and value >= 0:
-        digits = _padded(digits, zero_format)
-    if column == "achRoutingNumber" and len(digits) <= 8:
-        return digits, "leading_zero", leading_zero_suggestion(digits)
+    if number_format is not None and value >= 0:
+        seen = shown(number_format, int(value))
+        if seen is None and column in DIGITS_MATTER:
+            return digits, "precision", None
+        digits = seen or digits
+    elif column == ACCOUNT:
+        return digits, NUMERIC_ACCOUNT, None
+    if column == ROUTING and len(digits) <= 8:
+        return digits, LOST_ZERO, leading_zero_suggestion(digits)
     return digits, None, None
 
 
-def _money(value: float) -> Cell:
+def _carried(value: float, number_format: str | None) -> Cell:
+    seen = shown(number_format, int(value)) if number_format and value >= 0 and _is_whole(value) else None
+    return seen or plain_number(value), None, None
+
+
+def _is_whole(value: float) -> bool:
+    return math.isfinite(value) and value == round(value) and abs(value) < _WHOLE_MAX
+
+
+def _money(value: float, number_format: str | None) -> Cell:
     cents = round(value * 100) if math.isfinite(value) and abs(value) < _WHOLE_MAX / 1000 else None
-    if cents is None or abs(value - cents / 100) > 1e-9:
+    if cents is None or abs(value - cents / 100) > 1e-9 or (number_format and is_scaled(number_format)):
         return plain_number(value), "format", None
     sign = "-" if cents < 0 else ""
     return f"{sign}{abs(cents) // 100}.{abs(cents) % 100:02d}", None, None
-
-
-def _padded(digits: str, zero_format: str) -> str:
-    """Lay digits over a format of zeros and hyphens, from the right, as a spreadsheet shows them."""
-    digits = digits.zfill(zero_format.count("0"))
-    shown: list[str] = []
-    for character in reversed(zero_format):
-        if character == "0":
-            shown.append(digits[-1])
-            digits = digits[:-1]
-        else:
-            shown.append(character)
-    return digits + "".join(reversed(shown))
 
 
 def _date(value: datetime.date, column: str, known: bool) -> Cell:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from batchpay.intake.xlsx.cell_scan import CellRef, Sheet
-from batchpay.intake.xlsx.cells import IDENTIFIERS, render
-from batchpay.schemas.columns import COLUMNS, MONEY
+from batchpay.intake.xlsx.cells import IDENTIFIERS, LOST_ZERO, NUMERIC_ACCOUNT, render
+from batchpay.schemas.columns import COLUMNS, FAULT, MONEY, ROUTING, SUGGEST, WARN
 
 _NO_FORMULAS = (*MONEY, *IDENTIFIERS)
 _Found = list[tuple[int, str]]
@@ -19,26 +20,45 @@ class ColumnRenderer:
     """Renders rows of typed cells; `targets` names the column that each stands for in the rules.
 
     The library leaves out the columns before the first one with a cell: so many they are, and the scan counts them.
+    `all_rows` reads the sheet anew from its first row: asked once, and only where account numbers are numbers.
     """
 
-    def __init__(self, targets: Sequence[str], scan: Sheet, columns_before: int) -> None:
+    def __init__(
+        self, targets: Sequence[str], scan: Sheet, columns_before: int, all_rows: Callable[[], Iterator[Sequence[Any]]]
+    ) -> None:
         self._targets = targets
         self._columns_before = columns_before
         self._errors = self._by_column(scan.errors.items())
         self._formulas = self._by_column((place, "") for place in scan.formulas)
         self._styles = self._by_column(scan.styles.items())
+        self._all_rows = all_rows
 
     def columns(self, rows: Sequence[Sequence[Any]], first_row: int) -> dict[str, Sequence[str]]:
-        """Render consecutive sheet rows: `c0` and so on, and fault columns where they occur; '' is a blank cell."""
+        """Render consecutive sheet rows: `c0` and so on, and what marks them where it occurs; '' is a blank cell."""
         columns: dict[str, Sequence[str]] = {}
         faults: dict[str, Sequence[str]] = {}
         for at, values in enumerate(zip(*rows, strict=True)):
             texts, codes, suggestions = self._column(at, values, first_row)
             columns[f"c{at}"] = texts
-            for kind, found in (("_fault", codes), ("_suggest", suggestions)):
+            warnings: dict[int, str] = {}
+            if NUMERIC_ACCOUNT in codes.values() and not self._zeros_were_lost:
+                warnings = {row: code for row, code in codes.items() if code == NUMERIC_ACCOUNT}
+                codes = {row: code for row, code in codes.items() if code != NUMERIC_ACCOUNT}
+            for kind, found in ((FAULT, codes), (SUGGEST, suggestions), (WARN, warnings)):
                 if found:
-                    faults[f"{kind}.c{at}"] = [found.get(row, "") for row in range(len(values))]
+                    faults[f"{kind}c{at}"] = [found.get(row, "") for row in range(len(values))]
         return columns | faults
+
+    @cached_property
+    def _zeros_were_lost(self) -> bool:
+        """Whether a routing number of the sheet is a number without its zero: account numbers have lost theirs, too."""
+        for at in (at for at, target in enumerate(self._targets) if target == ROUTING):
+            formats = dict(self._styles[at])
+            for row, cells in enumerate(self._all_rows(), 1):
+                is_number = type(cells[at]) in (int, float)
+                if is_number and render(cells[at], ROUTING, number_format=formats.get(row))[1] == LOST_ZERO:
+                    return True
+        return False
 
     def _by_column(self, found: Iterable[tuple[CellRef, str]]) -> list[_Found]:
         columns: list[_Found] = [[] for _ in self._targets]
@@ -87,7 +107,7 @@ def _rendered(
     """Render cells of any kind, each different one once; faults go to `codes` and `suggestions`."""
     # The type is part of what tells cells apart, for 1, 1.0 and TRUE are equal.
     cells = list(zip(map(type, values), values, styles, strict=True))
-    known = {cell: render(cell[1], target, zero_format=cell[2]) for cell in set(cells)}
+    known = {cell: render(cell[1], target, number_format=cell[2]) for cell in set(cells)}
     for found, place in ((codes, 1), (suggestions, 2)):
         texts = {cell: text for cell, rendered in known.items() if (text := rendered[place]) is not None}
         if texts:

@@ -18,6 +18,7 @@ from batchpay.errors import FileRefused
 from batchpay.intake.csv.reader import finish_chunk
 from batchpay.intake.header import Header
 from batchpay.intake.streams import OpenFile
+from batchpay.schemas.columns import CELL_MARKS
 
 ANSWER_S_MAX = 300.0
 """The child must give its next piece within so many seconds."""
@@ -72,18 +73,13 @@ class XlsxReader:
         places = [f"c{at}" for at in range(len(header.names))]
         names = dict(zip(places, header.internal, strict=True))
         marked = None if header.note_at is None else places[header.note_at]
-        faults = {
-            f"{kind}{place}": f"{kind}{name}"
-            for place, name in names.items()
-            if name
-            for kind in ("_fault.", "_suggest.")
-        }
+        marks = {kind + place: kind + name for place, name in names.items() if name for kind in CELL_MARKS}
         row = 0
         try:
             for frame in run.frames():
-                ours = [name for name in frame.columns if name.startswith(("_fault.", "_suggest."))]
-                frame = frame.drop(name for name in ours if name not in faults)
-                frame = frame.rename({name: faults[name] for name in ours if name in faults})
+                found = [name for name in frame.columns if name.startswith(CELL_MARKS)]
+                frame = frame.drop(name for name in found if name not in marks)
+                frame = frame.rename({name: marks[name] for name in found if name in marks})
                 frame = finish_chunk(frame, names, marked, row, header.examples, first_column=self._first_column)
                 row += frame.height
                 if frame.height:

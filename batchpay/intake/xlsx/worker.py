@@ -2,9 +2,9 @@
 
 Standard input is the workbook, the second argument the job (JSON). Standard output gets one line of JSON (what was
 found, or a refusal), then chunks: eight bytes of length, a line of JSON and text. The line tells `first_row`, the
-sheet's row of its first, the number of `rows`, the `columns` (`c0`, `c1` and so on, and `_fault.cN` / `_suggest.cN`
-where they occur) and the `separator` of the text: all cells of the first column, then of the second. polars is not
-needed here: it would take longer to load than most workbooks.
+sheet's row of its first, the number of `rows`, the `columns` (`c0`, `c1` and so on, and the marks `_fault.cN`,
+`_suggest.cN`, `_warn.cN` where they occur) and the `separator` of the text: all cells of the first column, then of the
+second. polars is not needed here: it would take longer to load than most workbooks.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
     from python_calamine import CalamineError, CalamineWorkbook, PasswordError
 
     workbook_zip = archive.open_archive(file.reader())
-    formats = archive.zero_formats(workbook_zip)
+    formats = archive.number_formats(workbook_zip)
     try:
         with ThreadPoolExecutor(1) as helper:
             opening = helper.submit(CalamineWorkbook.from_filelike, file.reader())
@@ -100,7 +100,7 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
         notes.append(f"{count} that can't be seen, hidden or filtered out: read as well")
     yield _line({"names": names, "first_column": columns_before, "notes": notes, "sheet": entry.name})
     targets = [job["renamed"].get(name, canonical_name(name)) for name in names]
-    yield from _chunks(rows, header_row + 1, ColumnRenderer(targets, scan, columns_before))
+    yield from _chunks(rows, header_row + 1, ColumnRenderer(targets, scan, columns_before, sheet.iter_rows))
 
 
 def _choose(

@@ -1,0 +1,142 @@
+"""What a spreadsheet shows of a whole number under a number format: `0000000000` shows 42 as 0000000042.
+
+Only what may differ from the number's own digits is of interest: zeros in front, digits that are part of the format,
+and formats under which nobody can say which digits a person saw. The grammar is that of ECMA-376, 18.8.31.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+_TOKEN = re.compile(
+    r"""
+    (?P<literal> "(?P<quoted>[^"]*)" | \\(?P<escaped>.) | (?P<plain>[-+$€£¥\ ():!^&'~{}<>=]) )
+    | (?P<decoration> [_*]. | General | \[(?:black|blue|cyan|green|magenta|red|white|yellow|color\ ?[0-9]+)\] )
+    | (?P<currency> \[\$(?P<symbol>[^-\]]*)[^\]]*\] )
+    | \[(?P<condition> (?:<=|>=|<>|<|>|=)-?[0-9]+(?:\.[0-9]+)? )\]
+    | (?P<place> [0#?] ) | (?P<mark> [.,] ) | (?P<other> . )
+    """,
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+_CONDITION = re.compile(r"([<>=]+)(.+)")
+_SEPARATOR = re.compile(r'("[^"]*"|\\.|[_*].|\[[^\]]*\])|;', re.DOTALL)
+_BESIDE_DIGITS = set("0123456789-()./ ")
+"""What may stand among the digits of a number that is read as it is shown."""
+
+
+class _Section(NamedTuple):
+    """One of the sections of a format, for whole numbers."""
+
+    parts: tuple[str, ...]
+    """`0`, `#` and `?` for places of the whole part, anything else as `=text`."""
+    condition: str | None
+    is_readable: bool
+    is_scaled: bool
+    """It shows the number multiplied or divided."""
+
+    @property
+    def changes_digits(self) -> bool:
+        """Whether it may show zeros in front, or digits of its own."""
+        literal = "".join(part[1:] for part in self.parts if part[0] == "=")
+        return sum(part == "0" for part in self.parts) > 1 or any(map(str.isdigit, literal))
+
+
+def matters(code: str) -> bool:
+    """Tell whether a format may show a whole number as other digits than its own, or can't be read."""
+    return any(
+        section.changes_digits or section.is_scaled or not section.is_readable for section in _numeric_sections(code)
+    )
+
+
+def is_scaled(code: str) -> bool:
+    """Tell whether a format shows numbers as percent or in thousands: a person sees another amount than is there."""
+    return any(section.is_scaled for section in _numeric_sections(code))
+
+
+def shown(code: str, number: int) -> str | None:
+    """Give a whole number that is not negative as it is shown, without what only decorates it; None if unknown."""
+    section = _chosen(_numeric_sections(code), number)
+    if section is None or not section.is_readable or section.is_scaled:
+        return None
+    if not section.changes_digits:
+        return str(number)
+    digits = str(number) if number else ""
+    text: list[str] = []
+    places = sum(part[0] != "=" for part in section.parts)
+    for part in reversed(section.parts):
+        if part[0] == "=":
+            text.append(part[1:])
+            continue
+        places -= 1
+        taken = digits if not places else digits[-1:]  # the first place takes all that are left
+        digits = digits[: len(digits) - len(taken)]
+        text.append(taken or ("0" if part == "0" else ""))
+    whole = "".join(reversed(text)).strip()
+    return whole if set(whole) <= _BESIDE_DIGITS else None
+
+
+@lru_cache(maxsize=1000)
+def _numeric_sections(code: str) -> tuple[_Section, ...]:
+    """Read the sections that are for numbers; the fourth is for text."""
+    cut = [match.start() for match in _SEPARATOR.finditer(code) if match[1] is None]
+    begins, ends = [0, *(at + 1 for at in cut)], [*cut, len(code)]
+    return tuple(_section(code[begin:end]) for begin, end in zip(begins[:3], ends[:3], strict=True))
+
+
+def _section(text: str) -> _Section:
+    if text.strip() == "@":  # a number in a cell of text shows all its digits
+        return _Section((), None, is_readable=True, is_scaled=False)
+    parts: list[str] = []
+    condition, is_scaled, is_readable = None, False, True
+    is_whole, commas = True, 0
+    for token in _TOKEN.finditer(text):
+        kind, value = token.lastgroup, token[token.lastgroup] if token.lastgroup else ""
+        if kind == "place":
+            commas = 0
+            if is_whole:
+                parts.append("0" if "0" in parts else value)  # behind a zero every place shows one
+        elif kind == "mark" and value == ",":
+            commas += 1
+        elif kind == "mark":
+            is_scaled, is_whole = is_scaled or bool(commas and _places(parts)), False
+        elif kind == "literal":
+            parts.append(f"={token['quoted'] or token['escaped'] or token['plain'] or ''}")
+        elif kind == "currency":
+            parts.append(f"={token['symbol']}")
+        elif kind == "condition":
+            condition = value
+        elif value == "%":
+            is_scaled = True
+        elif kind == "other":
+            is_readable = False  # a date, a power of ten, a fraction, a letter that stands for something else
+    is_scaled = is_scaled or bool(commas and _places(parts))
+    return _Section(tuple(parts), condition, is_readable, is_scaled)
+
+
+def _places(parts: list[str]) -> int:
+    return sum(part[0] != "=" for part in parts)
+
+
+def _chosen(sections: tuple[_Section, ...], number: int) -> _Section | None:
+    """Take the section under which a number that is not negative is shown."""
+    if all(section.condition is None for section in sections):
+        return sections[2] if number == 0 and len(sections) == 3 else sections[0]
+    for at, section in enumerate(sections):
+        if section.condition is None:
+            # Between two sections with a condition, or before one, nobody knows whom it is for.
+            return section if at == len(sections) - 1 else None
+        if _holds(section.condition, number):
+            return section
+    return None
+
+
+def _holds(condition: str, number: int) -> bool:
+    match = _CONDITION.fullmatch(condition)
+    assert match is not None, "a condition was read as one"
+    sign, limit = match[1], float(match[2])
+    return {
+        "<": number < limit, "<=": number <= limit, ">": number > limit,
+        ">=": number >= limit, "=": number == limit, "<>": number != limit,
+    }[sign]  # fmt: skip
