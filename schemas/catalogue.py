@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, PAYMENT_ID
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, MAP_FAULT, MONEY, PAYMENT_ID
 from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.payment import payment_schema
 from batchpay.schemas.rule import MONEY_MESSAGE, Rule, rules_of
@@ -96,6 +96,10 @@ _TYPED = {
         "an error value in a spreadsheet's cell (`#N/A`)",
         "the spreadsheet shows an error here (like #N/A), write the value itself",
     ),
+    MAP_FAULT: (
+        "a cell of which the map (`--map`) can't make a value for certain",
+        "can't be read as the map says, write it so",
+    ),
 }
 _NUMERIC_ACCOUNT = (
     "a number in a numeric cell whose format shows no zeros in front; an error where routing numbers of the sheet have "
@@ -119,7 +123,7 @@ def rules() -> list[RuleFacts]:
 
 
 def typed_cell_rules() -> list[RuleFacts]:
-    """Rules of cells that a Parquet file or a spreadsheet holds as something other than text."""
+    """Rules of cells that a Parquet file, a spreadsheet or a map holds as something other than our text."""
     facts = []
     for column in COLUMNS:
         for code, (words, _) in _TYPED.items():

@@ -51,7 +51,12 @@ RAGGED, QUOTATION, STRAY = "_ragged", "_quotation", "_stray"
 ROW_MARKS = (RAGGED, QUOTATION, STRAY)
 """How a reader of files marks a row whose cells are not known (the first two), or which has one outside the table."""
 FAULT, SUGGEST, WARN = "_fault.", "_suggest.", "_warn."
-"""How a reader of files marks a typed cell: no faithful text, what it should be, doubtful; a column's name follows."""
+"""How a reader of files marks a cell: no faithful text, what it should be, doubtful; a column's name follows.
+
+A mark is the code, and `: ` and words where it has its own.
+"""
 CELL_MARKS = (FAULT, SUGGEST, WARN)
 CORRECTED = "_corrected"
 """What `--accept-suggestions` changed in a row: `column: old -> new; column: old -> new`."""
+MAP_FAULT = "map"
+"""The code of a cell of which a map can't make a value for certain; its words follow it."""

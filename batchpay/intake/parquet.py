@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from batchpay.errors import FileRefused
+from batchpay.intake.cell_form import CellForm
 from batchpay.intake.csv.reader import finish_chunk
 from batchpay.intake.header import Header
 from batchpay.intake.one_content import changed_meanwhile
@@ -44,14 +45,11 @@ class ParquetReader:
         except Exception:  # a PolarsError, an OSError, a panic: its text may quote the file
             raise FileRefused(f"{self._file.name}: is a broken Parquet file, or cut off") from None
 
-    def use(self, header: Header, own_of: Mapping[str, str]) -> None:
-        """Say which columns to give, and which column of the rules each stands for (`own_of` turned round)."""
-        targets = {inner: name for name, inner in own_of.items()}
+    def use(self, header: Header, forms: Mapping[str, CellForm]) -> None:
+        """Say which columns to give, and what the cells of each are to become, by the file's names."""
         self._header = header
-        self._targets = {
-            name: targets.get(inner, name)
-            for name, inner in zip(header.names, header.internal, strict=True)
-            if inner is not None
+        self._forms = {
+            name: forms[name] for name, inner in zip(header.names, header.internal, strict=True) if inner is not None
         }
 
     def chunks(self) -> Iterator[pl.DataFrame]:
@@ -63,8 +61,8 @@ class ParquetReader:
         row = 0
         for part in self._parts():
             columns: list[pl.Expr] = []
-            for name, target in self._targets.items():
-                columns += render_column(name, self._schema[name], target, str(names[name]))
+            for name, form in self._forms.items():
+                columns += render_column(name, self._schema[name], form, str(names[name]))
             if marked is not None:
                 columns.append(pl.col(marked).cast(pl.String))
             frame = part.select(*columns, pl.lit(None, pl.UInt32).alias("_line"))
@@ -76,12 +74,12 @@ class ParquetReader:
                 yield frame
 
     def _all(self, marked: str | None) -> list[str]:
-        return [*self._targets, *([] if marked is None else [marked])]
+        return [*self._forms, *([] if marked is None else [marked])]
 
     def _parts(self) -> Iterator[pl.DataFrame]:
         try:
             total = pl.scan_parquet(self._path, glob=False).select(pl.len()).collect().item()
-            wanted = [name for name in self.names if name in self._targets or name == "_note"]
+            wanted = [name for name in self.names if name in self._forms or name == "_note"]
             plan = pl.scan_parquet(self._path, glob=False).select(wanted)
             for start in range(0, total, PART_ROWS):
                 yield from plan.slice(start, PART_ROWS).collect().iter_slices(CHUNK_ROWS)

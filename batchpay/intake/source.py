@@ -8,17 +8,19 @@ from typing import Self
 
 import polars as pl
 
-from batchpay.intake.column_map import Mapping
+from batchpay.intake.cell_form import CellForm
 from batchpay.intake.csv.dialect import read_dialect
 from batchpay.intake.csv.reader import CsvReader, CsvText
 from batchpay.intake.header import Examples, Header, read_header
 from batchpay.intake.kinds import HEAD_BYTES, Kind, kind_of
+from batchpay.intake.maps.application import Application, CountingColumns
+from batchpay.intake.maps.mapping import Mapping
 from batchpay.intake.object_store import is_url, open_stored
 from batchpay.intake.one_content import one_content
 from batchpay.intake.parquet import ParquetReader
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.xlsx.reader import XlsxReader
-from batchpay.schemas.columns import COLUMNS, REQUIRED
+from batchpay.schemas.columns import COLUMNS, MONEY, REQUIRED
 from batchpay.text import column_name
 from batchpay.writing.identity import FileIdentity
 
@@ -28,9 +30,9 @@ class Source:
     """An opened payment file.
 
     A chunk has `_row` and `_line`, the known columns present, the carried ones, and only where they occur
-    `_fault.COLUMN` (the code of a typed cell's fault), `_suggest.COLUMN`, `_ragged` (why a row is not a row of this
-    table), `_surplus` (the cells beyond the header's) and `_missing` (how many are not there). All cells are text; a
-    blank one is null.
+    `_fault.COLUMN` (the code of a cell's fault, and `: ` and words where it has its own), `_suggest.COLUMN`, `_ragged`
+    (why a row is not a row of this table), `_surplus` (the cells beyond the header's) and `_missing` (how many are not
+    there). All cells are text; a blank one is null.
     """
 
     name: str
@@ -45,10 +47,14 @@ class Source:
     """What the file itself calls them."""
     own_of: dict[str, str]
     """The own column, by its name in a chunk, that a known or carried column comes from (itself without a map)."""
+    own_amounts: frozenset[str]
+    """The own columns, by their names in a chunk, whose amounts are written as ours are."""
     renamed: dict[str, str] = field(default_factory=dict)
     """Ours by the file's own names, where those differ in case, blanks or line breaks."""
     examples: Examples = field(default_factory=Examples)
     """Rows passed over in the latest reading."""
+    counting: CountingColumns = field(default_factory=CountingColumns)
+    """What the latest reading showed of the columns that a map makes paymentIds of."""
     sheet: str | None = None
     """The sheet that is read, of a workbook."""
     column_map: str | None = None
@@ -137,33 +143,35 @@ def _open_csv(
     dialect = read_dialect(file.name, head)
     header, own = _headers(file.name, dialect.names, mapping, required)
     reader = CsvReader(text, head, dialect, own, unfinished_allowed=totals_stated)
-    chunks = _mapped(reader.chunks, mapping, header, own)
-    return replace(_source(file, Kind.CSV, header, own, mapping, chunks), separator=dialect.separator)
+    source = _source(file, Kind.CSV, header, own, mapping, reader.chunks)
+    return replace(source, separator=dialect.separator)
 
 
 def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
     reader = ParquetReader(file)
     header, own = _headers(file.name, reader.names, mapping, required)
-    reader.use(own, _own_of(header, own, mapping))
-    chunks = one_content(file.name, _mapped(reader.chunks, mapping, header, own))
-    return _source(file, Kind.PARQUET, header, own, mapping, chunks)
+    forms = {name: CellForm(name) for name in own.names} if mapping is None else mapping.cell_forms(own.names)
+    reader.use(own, forms)
+    source = _source(file, Kind.PARQUET, header, own, mapping, reader.chunks)
+    return replace(source, _chunks=one_content(file.name, source.chunks))
 
 
 def _open_xlsx(
     file: OpenFile, sheet: str | None, include_hidden: bool, mapping: Mapping | None, required: tuple[str, ...]
 ) -> Source:
-    renamed = {} if mapping is None else mapping.columns
+    sources = () if mapping is None else mapping.sources
+    forms = {} if mapping is None else mapping.cell_forms(sources)
     file.keep_copy()  # two libraries read it, each by itself
-    reader = XlsxReader(file, sheet=sheet, include_hidden=include_hidden, known=(*COLUMNS, *renamed), renamed=renamed)
+    reader = XlsxReader(file, sheet=sheet, include_hidden=include_hidden, known=(*COLUMNS, *sources), forms=forms)
     try:
         header, own = _headers(file.name, reader.names, mapping, required)
     except BaseException:
         reader.close()
         raise
     reader.use(own)
-    chunks = one_content(file.name, _mapped(reader.chunks, mapping, header, own))
-    source = _source(file, Kind.XLSX, header, own, mapping, chunks)
-    return replace(source, sheet=reader.sheet, notes=reader.notes, _end=reader.close)
+    source = _source(file, Kind.XLSX, header, own, mapping, reader.chunks)
+    chunks = one_content(file.name, source.chunks)
+    return replace(source, sheet=reader.sheet, notes=reader.notes, _chunks=chunks, _end=reader.close)
 
 
 def _source(
@@ -174,19 +182,30 @@ def _source(
     mapping: Mapping | None,
     chunks: Callable[[], Iterator[pl.DataFrame]],
 ) -> Source:
-    """Put together what is the same for every kind of file."""
-    return Source(
+    """Put together what is the same for every kind of file; `chunks` gives the file's own cells."""
+    source = Source(
         name=file.name,
         kind=kind,
         columns=header.columns,
         carried=header.carried,
         own_columns=own.own,
         own_header=own.own_header,
-        own_of=_own_of(header, own, mapping),
+        own_of={name: name for name in (*header.columns, *header.carried)},
+        own_amounts=frozenset(MONEY) & {*header.columns},
         renamed=header.renamed,
         examples=own.examples,
         _chunks=chunks,
         _file=file,
+    )
+    if mapping is None:
+        return source
+    applied = Application(mapping, own, header)
+    return replace(
+        source,
+        own_of=mapping.own_of(own),
+        own_amounts=mapping.own_amounts(own),
+        counting=applied.counting,
+        _chunks=lambda: applied.chunks(chunks()),
     )
 
 
@@ -200,18 +219,3 @@ def _headers(
         return header, header
     own = mapping.own_header(names, place)
     return read_header(mapping.mapped_names(own), required=required, place=place), own
-
-
-def _own_of(header: Header, own: Header, mapping: Mapping | None) -> dict[str, str]:
-    if mapping is None:
-        return {name: name for name in (*header.columns, *header.carried)}
-    return mapping.own_of(own)
-
-
-def _mapped(
-    chunks: Callable[[], Iterator[pl.DataFrame]], mapping: Mapping | None, header: Header, own: Header
-) -> Callable[[], Iterator[pl.DataFrame]]:
-    if mapping is None:
-        return chunks
-    own_of = mapping.own_of(own)
-    return lambda: (mapping.apply(chunk, header, own_of) for chunk in chunks())

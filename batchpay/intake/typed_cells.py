@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from batchpay.intake.cell_form import CellForm
 from batchpay.intake.xlsx.cells import DIGITS_MATTER
 from batchpay.schemas.columns import COLUMNS, FAULT, FLAGS, MONEY, ROUTING, SUGGEST
 
 START_DATE = "recurringStartDate"
+_OURS = "%m/%d/%Y"
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,12 @@ _FLOAT32 = _Limits(whole=2**24, cents=2**17, digits=2**24)
 _FLOAT64 = _Limits(whole=2**53, cents=2**53 / 1000, digits=1e15)
 
 
-def render_column(name: str, kind: pl.DataType, target: str, alias: str) -> list[pl.Expr]:
+def render_column(name: str, kind: pl.DataType, form: CellForm, alias: str) -> list[pl.Expr]:
     """Expressions for the text of a column, and where it can have faults for `_fault.` and `_suggest.` columns.
 
-    `target` is the known column that it stands for; the text takes the name `name` of the column, the faults are told
-    by `alias`.
+    The text takes the name `name` of the column, the faults are told by `alias`.
     """
-    cell = pl.col(name)
+    cell, target = pl.col(name), form.target
     fault: pl.Expr | None = None
     suggestion: pl.Expr | None = None
     if kind in (pl.String, pl.Categorical, pl.Enum, pl.Null):
@@ -55,7 +56,7 @@ def render_column(name: str, kind: pl.DataType, target: str, alias: str) -> list
     elif kind.is_float():
         text, fault = _float(cell, kind, target)
     elif kind.is_temporal():
-        text, fault = _date(cell, kind, target)
+        text, fault = _date(cell, kind, form.date or (_OURS if target == START_DATE else None))
     else:
         raise AssertionError(f"no rule for {kind}")
     if kind.is_numeric() and target == ROUTING:
@@ -65,7 +66,7 @@ def render_column(name: str, kind: pl.DataType, target: str, alias: str) -> list
     if kind.is_float() and target in DIGITS_MATTER:
         lost = cell.abs() >= _limits(kind).digits
         fault = pl.coalesce(pl.when(lost).then(pl.lit("precision")), *([] if fault is None else [fault]))
-    found = [text.alias(name)]
+    found = [_as_texts_are(text, kind, form).alias(name)]
     if fault is not None:
         found.append(fault.alias(FAULT + alias))
     if suggestion is not None:
@@ -86,6 +87,12 @@ def leading_zero_suggestion(text: pl.Expr) -> pl.Expr:
     weighed = pl.sum_horizontal(digit * weight for digit, weight in zip(digits, (3, 7, 1) * 3, strict=True))
     right = (text.str.len_chars() == 8) & text.str.contains(r"^[0-9]{8}$") & (weighed % 10 == 0)
     return pl.when(right).then(padded)
+
+
+def _as_texts_are(text: pl.Expr, kind: pl.DataType, form: CellForm) -> pl.Expr:
+    """An amount as a map says that the column's texts are written."""
+    is_amount = kind.is_numeric() and form.target in MONEY
+    return text.str.replace(".", form.decimal, literal=True) if is_amount and form.decimal != "." else text
 
 
 def _decimal(cell: pl.Expr, kind: pl.DataType, target: str) -> tuple[pl.Expr, pl.Expr]:
@@ -125,12 +132,12 @@ def _float(cell: pl.Expr, kind: pl.DataType, target: str) -> tuple[pl.Expr, pl.E
     return pl.when(bad).then(raw).otherwise(text), pl.when(bad).then(pl.lit("format"))
 
 
-def _date(cell: pl.Expr, kind: pl.DataType, target: str) -> tuple[pl.Expr, pl.Expr]:
+def _date(cell: pl.Expr, kind: pl.DataType, written: str | None) -> tuple[pl.Expr, pl.Expr]:
     raw = cell.cast(pl.String)
-    if target != START_DATE:
+    if written is None:
         # Whoever wrote the file has made a date of something that is none.
         return raw, pl.when(cell.is_not_null()).then(pl.lit("format"))
-    text = cell.dt.strftime("%m/%d/%Y")
+    text = cell.dt.strftime(written)
     if kind == pl.Date:
         return text, pl.lit(None, pl.String)
     timed = cell.dt.time() != pl.time(0, 0, 0)

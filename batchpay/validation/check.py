@@ -16,7 +16,7 @@ from batchpay.errors import SettingsNotUsable
 from batchpay.intake.prefetch import ahead
 from batchpay.schemas import checks
 from batchpay.schemas.catalogue import check_rules_off
-from batchpay.schemas.columns import CASH_FLOW, COLUMNS, FAULT, PAYMENT_ID, QUOTATION, RAGGED, WARN
+from batchpay.schemas.columns import CASH_FLOW, COLUMNS, FAULT, MAP_FAULT, PAYMENT_ID, QUOTATION, RAGGED, WARN
 from batchpay.schemas.forms import AMOUNT
 from batchpay.schemas.identity import COMPARED
 from batchpay.schemas.normal import normalize
@@ -41,6 +41,7 @@ _JUDGED_AT_ONCE = 5_000
 """So many rows wait before all rules are asked of them: a few at a time cost five times as much a row."""
 _PROVEN_COLUMNS = ("_row", "_line", *(name for name in COLUMNS if name in (*CASH_FLOW, *COMPARED)))
 """All that is counted and compared of a row that keeps every rule."""
+_AMOUNT_FAULT = f"{FAULT}amount"
 
 
 class ChunkSource(Protocol):
@@ -219,6 +220,8 @@ def _with_all_columns(chunk: pl.DataFrame) -> pl.DataFrame:
 def _careful_cents(frame: pl.DataFrame) -> pl.Series:
     """Give the cents of amounts however they are written, null where one can't be read."""
     amounts = frame["amount"]
-    cents = frame.select(_cents=checks.cents_of_money(pl.col("amount"))).to_series()
+    if _AMOUNT_FAULT in frame.columns:  # nobody knows what it means if the map does not
+        amounts = amounts.set(frame[_AMOUNT_FAULT].str.starts_with(MAP_FAULT).fill_null(value=False), None)
+    cents = pl.select(checks.cents_of_money(pl.lit(amounts))).to_series()
     odd = (cents.is_null() & amounts.is_not_null()).arg_true()
     return cents.scatter(odd, pl.select(checks.cents(pl.lit(amounts[odd]))).to_series())

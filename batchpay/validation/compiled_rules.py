@@ -233,11 +233,12 @@ def row_hit(facts: RuleFacts, flag: pl.Series, message: pl.Series | None = None)
 def _cell_hits(marks: dict[str, pl.Series], even: pl.Series | None, *, is_error: bool) -> list[Hit]:
     hits = []
     for column, codes in marks.items():
-        for code in codes.drop_nulls().unique().sort().to_list():
-            flag = (codes == code).fill_null(value=False)
+        for mark in codes.drop_nulls().unique().sort().to_list():
+            flag = (codes == mark).fill_null(value=False)
             if even is not None:
                 flag &= even
-            message = typed_cell_message(column, code)
+            code, _, words = mark.partition(": ")
+            message = words or typed_cell_message(column, code)
             if flag.any():
                 hits.append(Hit(_order(column, 0), column, code, is_error, message, pl.col(SUGGEST + column), flag))
     return hits

@@ -13,7 +13,6 @@ import polars as pl
 
 from batchpay.errors import WrongUse
 from batchpay.intake.source import Source
-from batchpay.schemas.columns import MONEY
 from batchpay.validation.packed import packed, unpacked
 from batchpay.writing.atomic import PendingFile
 from batchpay.writing.columns import Column, Kind
@@ -263,7 +262,7 @@ class XlsxRejects(_Held):
         own_of = self._source.own_of
         position = {name: places.index(own) for name, own in own_of.items() if own in places}
         kinds = {"_row": Kind.INTEGER, "_line": Kind.INTEGER, **dict.fromkeys(OURS[2:], Kind.WRAP)}
-        kinds |= {own: Kind.AMOUNT for name, own in own_of.items() if name in MONEY}
+        kinds |= dict.fromkeys(self._source.own_amounts, Kind.AMOUNT)
         columns = [Column(name, kinds.get(at, Kind.TEXT)) for at, name in zip(places, self._header, strict=True)]
         with Workbook(file) as workbook:
             sheet = workbook.sheet("rejects", columns)

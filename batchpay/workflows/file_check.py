@@ -19,8 +19,8 @@ from batchpay.approval.anomalies import Anomalies, Variance, variances
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.to_send import Origin, ToSend, ToSendCount
 from batchpay.errors import FileRefused, RunStopped
-from batchpay.intake.column_map import load_mapping
 from batchpay.intake.control_totals import require_totals, stated_totals
+from batchpay.intake.maps.map_file import load_mapping
 from batchpay.intake.source import Source, open_source
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, RejectedColumns
@@ -143,6 +143,8 @@ class FileCheck:
         notes = list(self.source.notes)
         if self.source.examples.count:
             notes.append(f"rows marked as an example, which are not payments: {self.source.examples.count}")
+        if self.source.counting.note is not None:
+            notes.append(self.source.counting.note)
         if verdict.unreadable_amounts:
             notes.append(f"in {row_count(verdict.unreadable_amounts)} the amount can't be read: it is not in any total")
         if self.releasable.rows and not self.released:

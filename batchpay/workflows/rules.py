@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from batchpay.schemas import catalogue
 from batchpay.schemas.catalogue import RuleFacts
+from batchpay.schemas.columns import MAP_FAULT
 from batchpay.schemas.rule import IDENTIFIERS
 
 _EVERY_TEXT = ("characters", "whitespace", "length")
-_OF_ONE_COLUMN = ("leading_zero", "numeric_account")
+_SINGLE = {"leading_zero": "{}", "numeric_account": "{}", MAP_FAULT: "a mapped cell"}
+"""What a rule of cells that are no text of ours holds for, where that is not any typed cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ def rule_table() -> list[RuleLine]:
         *(RuleLine(fact.column, fact) for fact in own),
         *(RuleLine("every text", every[code]) for code in _EVERY_TEXT),
         *(RuleLine("the row", fact) for fact in row),
-        *(RuleLine(fact.column if code in _OF_ONE_COLUMN else "a typed cell", fact) for code, fact in cells.items()),
+        *(RuleLine(_SINGLE.get(code, "a typed cell").format(fact.column), fact) for code, fact in cells.items()),
     ]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import FileRefused
-from batchpay.intake.column_map import load_mapping
 from batchpay.intake.control_totals import ControlTotals, require_totals, stated_totals
+from batchpay.intake.maps.map_file import load_mapping
 from batchpay.intake.source import open_source
 from batchpay.payment import Totals
 from batchpay.schemas.columns import REQUIRED
@@ -101,9 +101,9 @@ def test_typed_cells_under_a_map(tmp_path: Path) -> None:
         ('[colums]\na = "amount"', r"\[colums\] is unknown \(did you mean columns\?\)"),
         ('[columns]\na = "amuont"', r"amuont is not a column \(did you mean amount\?\)"),
         ('[defaults]\nshipping = "x"', 'can only be "billing"'),
-        ("[fixed]\ngatewayId = 12", "must be text"),
+        ("[fixed]\ngatewayId = 12", "write gatewayId as text"),
         ('[fixed]\ngatewayid = "12"', "did you mean gatewayId"),
-        ('[values]\nx = "1"', r"\[values.x\] must be text"),
+        ('[values]\nx = "1"', "x is not a table"),
         ('[defaults]\namount = "1"\n[fixed]\namount = "1"', "amount stands in"),
         ("[columns", "is not a column map"),
     ],

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from batchpay.intake.column_map import Mapping as ColumnMap
 from batchpay.intake.source import open_source
 from batchpay.schemas.columns import REQUIRED
 
@@ -74,8 +73,3 @@ def rejected(frame: pl.DataFrame, errors: str = "amount: format: write digits") 
     """Rows as the check hands them to a rejects file."""
     blank = pl.lit(None, pl.String)
     return frame.with_columns(pl.lit(errors).alias("_errors"), _warnings=blank, _suggestions=blank)
-
-
-def column_map(**tables: Mapping[str, Any]) -> ColumnMap:
-    """A map as it is after loading."""
-    return ColumnMap("map.toml", **tables)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 
+from batchpay.intake.cell_form import CellForm
 from batchpay.intake.xlsx.number_formats import is_scaled, shown
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, FLAGS, MONEY, ROUTING
 
@@ -41,6 +42,16 @@ def render(value: Typed, column: str, *, number_format: str | None = None) -> Ce
     if isinstance(value, datetime.date):
         return _date(value, column, known)
     return str(value), "format" if known else None, None
+
+
+def render_as(value: Typed, form: CellForm, *, number_format: str | None = None) -> Cell:
+    """Render one cell as the texts of its column are written."""
+    if form.date is not None and isinstance(value, datetime.date) and not _is_timed(value):
+        return value.strftime(form.date), None, None
+    text, fault, suggestion = render(value, form.target, number_format=number_format)
+    if text is not None and isinstance(value, (int, float)) and form.target in MONEY:
+        text = text.replace(".", form.decimal)
+    return text, fault, suggestion
 
 
 def plain_number(value: float) -> str:
@@ -95,10 +106,13 @@ def _money(value: float, number_format: str | None) -> Cell:
 
 
 def _date(value: datetime.date, column: str, known: bool) -> Cell:
-    timed = isinstance(value, datetime.datetime) and value.time() != datetime.time()
-    if timed:
+    if _is_timed(value):
         return str(value), "format" if known else None, None
     if column == "recurringStartDate":
         return value.strftime("%m/%d/%Y"), None, None
     # In another known column a spreadsheet has made a date of something that was typed.
     return f"{value:%Y-%m-%d}", "format" if known else None, None
+
+
+def _is_timed(value: datetime.date) -> bool:
+    return isinstance(value, datetime.datetime) and value.time() != datetime.time()

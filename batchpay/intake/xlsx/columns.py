@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+from batchpay.intake.cell_form import CellForm
 from batchpay.intake.xlsx.cell_scan import CellRef, Sheet
-from batchpay.intake.xlsx.cells import IDENTIFIERS, LOST_ZERO, NUMERIC_ACCOUNT, render
+from batchpay.intake.xlsx.cells import IDENTIFIERS, LOST_ZERO, NUMERIC_ACCOUNT, render, render_as
 from batchpay.schemas.columns import COLUMNS, FAULT, MONEY, ROUTING, SUGGEST, WARN
 
 _NO_FORMULAS = (*MONEY, *IDENTIFIERS)
@@ -17,16 +18,20 @@ _Found = list[tuple[int, str]]
 
 
 class ColumnRenderer:
-    """Renders rows of typed cells; `targets` names the column that each stands for in the rules.
+    """Renders rows of typed cells; `forms` says of each column what they are to become.
 
     The library leaves out the columns before the first one with a cell: so many they are, and the scan counts them.
     `all_rows` reads the sheet anew from its first row: asked once, and only where account numbers are numbers.
     """
 
     def __init__(
-        self, targets: Sequence[str], scan: Sheet, columns_before: int, all_rows: Callable[[], Iterator[Sequence[Any]]]
+        self,
+        forms: Sequence[CellForm],
+        scan: Sheet,
+        columns_before: int,
+        all_rows: Callable[[], Iterator[Sequence[Any]]],
     ) -> None:
-        self._targets = targets
+        self._forms = forms
         self._columns_before = columns_before
         self._errors = self._by_column(scan.errors.items())
         self._formulas = self._by_column((place, "") for place in scan.formulas)
@@ -52,7 +57,7 @@ class ColumnRenderer:
     @cached_property
     def _zeros_were_lost(self) -> bool:
         """Whether a routing number of the sheet is a number without its zero: account numbers have lost theirs, too."""
-        for at in (at for at, target in enumerate(self._targets) if target == ROUTING):
+        for at in (at for at, form in enumerate(self._forms) if form.target == ROUTING):
             formats = dict(self._styles[at])
             for row, cells in enumerate(self._all_rows(), 1):
                 is_number = type(cells[at]) in (int, float)
@@ -61,7 +66,7 @@ class ColumnRenderer:
         return False
 
     def _by_column(self, found: Iterable[tuple[CellRef, str]]) -> list[_Found]:
-        columns: list[_Found] = [[] for _ in self._targets]
+        columns: list[_Found] = [[] for _ in self._forms]
         for (row, column), text in sorted(found):
             at = column - 1 - self._columns_before
             if 0 <= at < len(columns):
@@ -71,7 +76,8 @@ class ColumnRenderer:
     def _column(
         self, at: int, values: Sequence[Any], first_row: int
     ) -> tuple[Sequence[str], dict[int, str], dict[int, str]]:
-        target = self._targets[at]
+        form = self._forms[at]
+        target = form.target
         end = first_row + len(values)
         codes: dict[int, str] = {}
         suggestions: dict[int, str] = {}
@@ -80,7 +86,7 @@ class ColumnRenderer:
             styles: list[str | None] = [None] * len(values)
             for row, style in _between(self._styles[at], first_row, end):
                 styles[row - first_row] = style
-            texts = _rendered(values, target, styles, codes, suggestions)
+            texts = _rendered(values, form, styles, codes, suggestions)
         for row, _ in _between(self._formulas[at], first_row, end):
             if target in _NO_FORMULAS or (target in COLUMNS and not texts[row - first_row]):
                 codes[row - first_row] = "formula"
@@ -99,7 +105,7 @@ def _between(found: _Found, first_row: int, end_row: int) -> _Found:
 
 def _rendered(
     values: Sequence[Any],
-    target: str,
+    form: CellForm,
     styles: Sequence[str | None],
     codes: dict[int, str],
     suggestions: dict[int, str],
@@ -107,7 +113,7 @@ def _rendered(
     """Render cells of any kind, each different one once; faults go to `codes` and `suggestions`."""
     # The type is part of what tells cells apart, for 1, 1.0 and TRUE are equal.
     cells = list(zip(map(type, values), values, styles, strict=True))
-    known = {cell: render(cell[1], target, number_format=cell[2]) for cell in set(cells)}
+    known = {cell: render_as(cell[1], form, number_format=cell[2]) for cell in set(cells)}
     for found, place in ((codes, 1), (suggestions, 2)):
         texts = {cell: text for cell, rendered in known.items() if (text := rendered[place]) is not None}
         if texts:

@@ -10,11 +10,13 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
 
 from batchpay.errors import FileRefused
+from batchpay.intake.cell_form import CellForm
 from batchpay.intake.csv.reader import finish_chunk
 from batchpay.intake.header import Header
 from batchpay.intake.streams import OpenFile
@@ -37,10 +39,11 @@ class XlsxReader:
         sheet: str | None,
         include_hidden: bool,
         known: Sequence[str],
-        renamed: Mapping[str, str],
+        forms: Mapping[str, CellForm],
     ) -> None:
         self._file = file
-        job = {"sheet": sheet, "include_hidden": include_hidden, "known": list(known), "renamed": dict(renamed)}
+        plain = {name: asdict(form) for name, form in forms.items()}
+        job = {"sheet": sheet, "include_hidden": include_hidden, "known": list(known), "forms": plain}
         self._job = json.dumps(job)
         self._begun: _Run | None = _Run(file, self._job)
         first = self._begun.first

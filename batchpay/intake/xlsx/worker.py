@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from batchpay.errors import FileRefused
+from batchpay.intake.cell_form import CellForm
 from batchpay.intake.header import canonical_name
 from batchpay.intake.private_copy import PrivateCopy
 from batchpay.intake.streams import OpenFile
@@ -99,8 +100,9 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
             )
         notes.append(f"{count} that can't be seen, hidden or filtered out: read as well")
     yield _line({"names": names, "first_column": columns_before, "notes": notes, "sheet": entry.name})
-    targets = [job["renamed"].get(name, canonical_name(name)) for name in names]
-    yield from _chunks(rows, header_row + 1, ColumnRenderer(targets, scan, columns_before, sheet.iter_rows))
+    forms = {name: CellForm(**form) for name, form in job["forms"].items()}
+    of_columns = [forms.get(name) or CellForm(canonical_name(name)) for name in names]
+    yield from _chunks(rows, header_row + 1, ColumnRenderer(of_columns, scan, columns_before, sheet.iter_rows))
 
 
 def _choose(

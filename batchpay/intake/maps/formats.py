@@ -1,0 +1,163 @@
+"""How somebody else writes numbers and dates, as a map states it: a cell that is written otherwise is an error.
+
+Nothing is guessed from a cell. What a format makes of one is the text that our own files hold, for the rules to judge.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date
+
+import polars as pl
+
+from batchpay.payment import Direction
+
+REFUSED = "refused"
+"""What a negative amount means unless the map says otherwise."""
+MEANINGS = (Direction.CREDIT.value, Direction.DEBIT.value, REFUSED)
+DECIMALS = (".", ",")
+THOUSANDS = (".", ",", " ", "'")
+_ALIKE = {" ": " \u00a0\u202f\u2009", "'": "'\u2019"}
+"""Characters that are printed in the place of a separator."""
+_BLANKS = "[ \u00a0\u202f]*"
+_NEGATIVE = ("-", "\u2212", "()")
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+)  # fmt: skip
+_DIRECTIVES = {
+    "d": "(?P<day>[0-9]{1,2})",
+    "m": "(?P<month>[0-9]{1,2})",
+    "b": "(?P<name>[A-Za-z]{3})",
+    "B": "(?P<name>[A-Za-z]{3,9})",
+    "y": "(?P<year>[0-9]{2})",
+    "Y": "(?P<year>[0-9]{4})",
+    "%": "%",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a format makes of cells: our text, or the words of what is wrong; both null for a blank cell.
+
+    Series, not expressions: a cell is taken apart once, whatever is asked of its parts.
+    """
+
+    text: pl.Series
+    wrong: pl.Series
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFormat:
+    """How the amounts of a column are written.
+
+    Digits may be grouped by `thousands`, each group of three; a sign stands before or after them, or they stand in
+    parentheses; one or two decimals follow `decimal`, or none; `currency` may stand before or after, and blanks around.
+    """
+
+    decimal: str = "."
+    thousands: str = ""
+    currency: str = ""
+    negative: str = REFUSED
+    """The direction of negative amounts (positive ones are the other), or that they are refused."""
+
+    @property
+    def example(self) -> str:
+        """An amount as it is written in this format."""
+        return f"1{self.thousands}234{self.decimal}56"
+
+    def read(self, cells: pl.Series, named: str) -> Reading:
+        """Read a column of texts; `named` is what the person calls it."""
+        parts = cells.str.extract_groups(self._pattern()).struct.unnest().with_columns(cell=cells)
+        sign = pl.concat_str(pl.col("front", "inner", "back").fill_null(""))
+        whole = pl.col("whole")
+        for mark in self._grouping():
+            whole = whole.str.replace_all(mark, "", literal=True)
+        fraction = (pl.col("fraction").fill_null("") + "00").str.slice(0, 2)
+        is_number = pl.col("whole").is_not_null() & sign.is_in(["", "+", *_NEGATIVE])
+        is_refused = sign.is_in(_NEGATIVE) & pl.lit(self.negative == REFUSED)
+        found = parts.select(
+            text=pl.when(is_number & ~is_refused).then(pl.concat_str(whole, pl.lit("."), fraction)),
+            is_wrong=pl.col("cell").is_not_null() & ~is_number,
+            is_refused=is_number & is_refused,
+        )
+        wrong = _words(found["is_wrong"], f"{named} is not written as the map says, like {self.example}")
+        refused = f"{named} is negative, and the map does not say what that means (negative in its format)"
+        return Reading(found["text"], wrong.zip_with(~found["is_refused"], _words(found["is_refused"], refused)))
+
+    def direction(self, cells: pl.Series) -> pl.Series:
+        """Tell what the sign of each amount says of its direction; the positive one's where there is no amount."""
+        other = Direction.DEBIT.value if self.negative == Direction.CREDIT.value else Direction.CREDIT.value
+        is_negative = cells.str.contains(r"[-\x{2212}(]").fill_null(value=False)
+        return pl.select(pl.when(is_negative).then(pl.lit(self.negative)).otherwise(pl.lit(other))).to_series()
+
+    def _grouping(self) -> str:
+        return _ALIKE.get(self.thousands, self.thousands)
+
+    def _pattern(self) -> str:
+        currency = f"(?:{re.escape(self.currency)})?" if self.currency else ""
+        whole = "[0-9]+"
+        if self.thousands:  # in groups of one kind of blank: 1 234 567
+            grouped = "|".join(
+                f"[1-9][0-9]{{0,2}}(?:{re.escape(mark)}[0-9]{{3}})+"
+                for mark in _ALIKE.get(self.thousands, self.thousands)
+            )
+            whole = f"{grouped}|{whole}"
+        parts = (
+            "(?P<front>[-+(\u2212])?", currency, "(?P<inner>[-(\u2212])?",
+            f"(?P<whole>{whole})(?:{re.escape(self.decimal)}(?P<fraction>[0-9]{{1,2}}))?",
+            currency, "(?P<back>[-)\u2212])?", currency,
+        )  # fmt: skip
+        return f"^{_BLANKS}{_BLANKS.join(part for part in parts if part)}{_BLANKS}$"
+
+
+@dataclass(frozen=True, slots=True)
+class DateFormat:
+    """How the dates of a column are written: strptime's `%d %m %Y %y %b %B`, each part once, and the text between.
+
+    Two digits of a year are of this century; names of months are English, in any case.
+    """
+
+    pattern: str
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the format, or None."""
+        codes = [code for code in self._pieces()[1::2] if code != "%"]
+        unknown = [code for code in codes if code not in _DIRECTIVES]
+        if unknown or self._pieces()[-1].endswith("%"):
+            return f"%{unknown[0] if unknown else ''} is none of %d %m %b %B %y %Y"
+        kinds = sorted({"b": "m", "B": "m", "y": "Y"}.get(code, code) for code in codes)
+        return None if kinds == ["Y", "d", "m"] else "a date needs a day, a month and a year, each once"
+
+    def read(self, cells: pl.Series, named: str) -> Reading:
+        """Read a column of texts; `named` is what the person calls it."""
+        pieces = self._pieces()
+        pattern = "".join(_DIRECTIVES[piece] if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
+        parts = cells.str.extract_groups(f"^{_BLANKS}{pattern}{_BLANKS}$").struct.unnest()
+        year = pl.lit("20") + pl.col("year") if "y" in pieces[1::2] else pl.col("year")
+        if "month" in parts.columns:
+            month = pl.col("month")
+        else:
+            names = {name if "B" in pieces[1::2] else name[:3]: f"{at}" for at, name in enumerate(_MONTHS, 1)}
+            month = pl.col("name").str.to_lowercase().replace_strict(names, default=None, return_dtype=pl.String)
+        # Whether there is such a day is the rules' affair: they tell it of every file.
+        day = pl.concat_str(month.str.zfill(2), pl.lit("/"), pl.col("day").str.zfill(2), pl.lit("/"), year)
+        text = parts.select(day).to_series()
+        words = f"{named} is not written as the map says, like {self.example}"
+        return Reading(text, _words(cells.is_not_null() & text.is_null(), words))
+
+    def _pieces(self) -> list[str]:
+        """Texts and, at the odd places between them, directives."""
+        return re.split("%(.)", self.pattern)
+
+    @property
+    def example(self) -> str:
+        """A date as it is written in this format."""
+        return date(2027, 3, 31).strftime(self.pattern)
+
+
+def _words(where: pl.Series, words: str) -> pl.Series:
+    """The same words for some rows, null for the others."""
+    return pl.select(pl.when(where).then(pl.lit(words))).to_series()

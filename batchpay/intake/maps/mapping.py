@@ -1,0 +1,147 @@
+"""A map (`--map FILE`, TOML) from somebody else's columns and words to ours. Every mapped value goes through the rules.
+
+`[columns]` renames (`"Routing #" = "achRoutingNumber"`; a list for several of ours; `""` leaves a column out).
+`[split]` takes a cell apart (`"Payee" = "{billingFirstName} {billingLastName}"`), `[templates]` puts one together
+(`paymentId = "{Date}-{Vendor}-{Line}"`). `[values.COLUMN]` translates to the letter (`"Checking" = "CHECKING"`).
+`[formats.COLUMN]` states how amounts and dates are written. `[defaults]` fills blank cells and missing columns;
+`shipping = "billing"` there copies the billing names where the shipping names are blank. `[fixed]` sets a value in
+every row, whatever the file says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from batchpay.errors import FileRefused, did_you_mean
+from batchpay.intake.cell_form import CellForm
+from batchpay.intake.header import UNNAMED, Header, canonical_name
+from batchpay.intake.maps.formats import REFUSED, DateFormat, NumberFormat
+from batchpay.intake.maps.patterns import Pattern
+from batchpay.intake.xlsx.cells import DIGITS_MATTER
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, PAYMENT_ID, ROUTING
+from batchpay.text import column_name
+
+OWN = "_own."
+"""Before the file's own name of a column in a chunk, so that it can't be taken for a mapped one."""
+SHIPPING_FROM_BILLING = {"shippingFirstName": "billingFirstName", "shippingLastName": "billingLastName"}
+DIRECTION = "transactionType"
+_DIGITS_FIRST = (ROUTING, ACCOUNT, *DIGITS_MATTER)
+"""Whose rules a number keeps that stands for several columns."""
+_ISO = "%Y-%m-%d"
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """A loaded map; columns are ours unless said otherwise."""
+
+    name: str
+    columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the file's name; none where it is left out."""
+    defaults: dict[str, str] = field(default_factory=dict)
+    fixed: dict[str, str] = field(default_factory=dict)
+    values: dict[str, dict[str, str]] = field(default_factory=dict)
+    shipping_from_billing: bool = False
+    split: dict[str, tuple[Pattern, ...]] = field(default_factory=dict)
+    """By the file's name; all patterns of a column name the same columns of ours."""
+    templates: dict[str, Pattern] = field(default_factory=dict)
+    """Their patterns name the file's columns."""
+    numbers: dict[str, NumberFormat] = field(default_factory=dict)
+    dates: dict[str, DateFormat] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what the map does, whatever its file is called and however it is laid out."""
+        content = asdict(self)
+        del content["name"]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The file's columns that the map names."""
+        in_templates = (name for pattern in self.templates.values() for name in pattern.names)
+        return tuple(dict.fromkeys((*self.columns, *self.split, *in_templates)))
+
+    @property
+    def signed(self) -> NumberFormat | None:
+        """The format of amounts whose sign tells the direction, if there is one."""
+        found = self.numbers.get("amount")
+        return None if found is None or found.negative == REFUSED else found
+
+    def own_header(self, names: Sequence[str], place: str) -> Header:
+        """The file's own columns; raises FileRefused where the map names one that is not there, or one is twice."""
+        twice = sorted({name for name in names if name.strip() and names.count(name) > 1})
+        if twice:
+            raise FileRefused(f"{place}the header has the same column twice: {', '.join(map(column_name, twice))}")
+        absent = [name for name in self.sources if name not in names]
+        if absent:
+            told = ", ".join(column_name(name) + did_you_mean(name, names) for name in absent)
+            in_id = self.templates[PAYMENT_ID].names if PAYMENT_ID in self.templates else ()
+            if set(absent) & set(in_id):
+                told += (
+                    ". A paymentId can be made of the file's cells alone: the place of a row changes when another is "
+                    "put in before it, and the same payment would go out again under another paymentId"
+                )
+            raise FileRefused(f"{place}{self.name} maps columns that the file does not have: {told}")
+        internal = tuple(_own_name(name, at) for at, name in enumerate(names))
+        note_at = names.index("_note") if "_note" in names else None
+        return Header(tuple(names), internal, (), (), note_at)
+
+    def mapped_names(self, own: Header) -> list[str]:
+        """The header as the rules see it: renamed, and with the columns that the map itself adds."""
+        names: list[str] = []
+        for name in own.names:
+            names += self.columns.get(name, (name,)) or (f"_{name}",)
+        names += [target for patterns in self.split.values() for target in patterns[0].names]
+        names += self.templates
+        names += [DIRECTION] if self.signed else []
+        added = [*self.defaults, *self.fixed, *(SHIPPING_FROM_BILLING if self.shipping_from_billing else ())]
+        return [*names, *(name for name in dict.fromkeys(added) if name not in map(canonical_name, names))]
+
+    def targets_of(self, name: str) -> tuple[str, ...]:
+        """The columns that one of the file's stands for as it is: its own name where the map does not name it."""
+        return self.columns[name] if name in self.columns else (canonical_name(name),)
+
+    def own_of(self, own: Header) -> dict[str, str]:
+        """Which own column, by its name in a chunk, each mapped column comes from: the first of several."""
+        inner = {name: inner for name, inner in zip(own.names, own.internal, strict=True) if inner is not None}
+        found = {target: inner[pattern.names[0]] for target, pattern in self.templates.items()}
+        found |= {target: inner[name] for name, patterns in self.split.items() for target in patterns[0].names}
+        found |= {target: place for name, place in inner.items() for target in self.targets_of(name)}
+        return found
+
+    def told_of(self, name: str) -> tuple[str, ...]:
+        """The columns that a fault of one of the file's cells is told of; of those it is split into, the first."""
+        split = tuple(patterns[0].names[0] for source, patterns in self.split.items() if source == name)
+        made = tuple(target for target, pattern in self.templates.items() if name in pattern.names)
+        return tuple(target for target in (*self.targets_of(name), *split, *made) if target not in self.fixed)
+
+    def cell_forms(self, names: Sequence[str]) -> dict[str, CellForm]:
+        """What the typed cells of the file's columns are to become, by the file's names of them."""
+        return {name: self._cell_form(name) for name in names}
+
+    def _cell_form(self, name: str) -> CellForm:
+        targets = self.targets_of(name) if self.columns.get(name, name) else ()
+        targets += tuple(target for pattern in self.split.get(name, ())[:1] for target in pattern.names)
+        known = [target for target in targets if target in COLUMNS]
+        if not known and any(name in pattern.names for pattern in self.templates.values()):
+            return CellForm(PAYMENT_ID, date=_ISO)
+        target = next((target for target in _DIGITS_FIRST if target in known), [*known, *targets, name][0])
+        number, day = self.numbers.get(target), self.dates.get(target)
+        return CellForm(target, number.decimal if number else ".", day.pattern if day else None)
+
+    def own_amounts(self, own: Header) -> frozenset[str]:
+        """The own columns, by their names in a chunk, that hold amounts in the form of ours.
+
+        Elsewhere a text that looks like one of ours, written as a number, would come back as another amount.
+        """
+        own_of = self.own_of(own)
+        return frozenset(own_of[name] for name in MONEY if name in own_of and name not in self.numbers)
+
+
+def _own_name(name: str, at: int) -> str | None:
+    if not name.strip():
+        return f"{UNNAMED}{at + 1}"
+    return None if name.startswith("_") else OWN + name
