@@ -189,7 +189,7 @@ class Ledger(Protocol):
         """Rows that passed the rules, in file order, in constant memory."""
 
     def row_columns(self, batch: str, states: Sequence[State] | None = None) -> Iterator[RowColumns]:
-        """Give the same rows some hundred at a time, by column: several times faster where there are very many."""
+        """Give the same rows some thousand at a time, by column: several times faster where there are very many."""
 
     def rejected(self, batch: str) -> Iterator[RejectedRow]:
         """Rows that failed, in file order."""

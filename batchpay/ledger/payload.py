@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import zstandard
 
@@ -40,9 +41,6 @@ def unseal_texts(keys: Keys, place: str, sealed: bytes) -> dict[int, bytes]:
     count = int.from_bytes(plain[:4], "little")
     header = array("I")
     header.frombytes(plain[4 : 4 + 8 * count])
-    texts: dict[int, bytes] = {}
-    start = 4 + 8 * count
-    for row, length in zip(header[:count], header[count:], strict=True):
-        texts[row] = plain[start : start + length]
-        start += length
-    return texts
+    places = accumulate(header[count:], initial=4 + 8 * count)
+    texts = [plain[start:end] for start, end in pairwise(places)]
+    return dict(zip(header[:count], texts, strict=True))

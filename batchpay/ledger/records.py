@@ -5,6 +5,7 @@ Plain dataclasses that name no database. Amounts are cents, times are aware and 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,6 +14,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+from batchpay.errors import LedgerDamaged
 from batchpay.payment import Answer, Environment, State, Totals
 from batchpay.text import instant
 
@@ -291,7 +293,19 @@ class RowColumns:
     messages: Sequence[str | None]
     gateway_references: Sequence[str | None]
     reasons: Sequence[str | None]
-    details: Sequence[dict[str, Any]]
+    details: Sequence[bytes] = field(repr=False)
+    """A JSON object each, as it was registered."""
+
+    def read_details(self) -> list[dict[str, Any]]:
+        """Read every row's details; raises LedgerDamaged where one is no JSON object."""
+        try:
+            # One array is read in half the time of its members one by one.
+            found: list[dict[str, Any]] = json.loads(b"[%b]" % b",".join(self.details))
+        except ValueError:
+            found = []
+        if len(found) != len(self.details):
+            raise LedgerDamaged("the ledger is damaged: details that are not one JSON object a row")
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def start_has_passed(today: date) -> Fails:
     def fails(columns: RowColumns) -> list[bool]:
         return [
             details.get("recurringIndicator") == "TRUE" and _start(details.get("recurringStartDate")) < today
-            for details in columns.details
+            for details in columns.read_details()
         ]
 
     return fails

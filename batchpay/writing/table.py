@@ -1,7 +1,7 @@
 """Writing a table of results: CSV, Parquet or XLSX by the path's ending, whole or not at all, mode 0600.
 
-The CSV branch imports nothing heavy and holds some hundred rows at a time: the sending half writes its results through
-it.
+The CSV branch imports nothing heavy and holds some hundred rows at a time. Where there may be a million rows, they come
+as frames of columns (writing/frames.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from batchpay.writing.columns import Column
 from batchpay.writing.place import MayReplace, anything, place
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from batchpay.writing.xlsx import Workbook
 
 TABLE_ENDINGS = (".csv", ".parquet", ".pq", ".xlsx")
@@ -48,9 +50,14 @@ def write_table(
     """
     write = table_format(path)
     table = [Column(one) if isinstance(one, str) else one for one in header]
+    return put_in_place(path, lambda file: write(file, table, rows, front), may_replace)
+
+
+def put_in_place(path: str | Path, write: Callable[[BinaryIO], None], may_replace: MayReplace) -> Path:
+    """Write a file whole, and put it at the first of its names that is free or may be replaced."""
     pending = PendingFile(path)
     with pending.abandoned_on_error():
-        write(pending.file, table, rows, front)
+        write(pending.file)
     placed = place(pending, may_replace)
     assert placed is not None, "a table is always written"
     return placed
@@ -92,20 +99,29 @@ def csv_lines(rows: Sequence[Sequence[object]], separator: str = ",") -> str:
 
 def _write_parquet(file: BinaryIO, header: Sequence[Column], rows: Iterable[Row], front: Front | None) -> None:
     import polars as pl
+
+    remaining = iter(rows)
+
+    def frames() -> Iterator[pl.DataFrame]:
+        while some := list(islice(remaining, _PARQUET_ROWS)):
+            columns = zip(*some, strict=True)
+            yield pl.DataFrame([pl.Series(f"c{at}", column, pl.String) for at, column in enumerate(columns)])
+
+    sink_parquet(file, header, frames())
+
+
+def sink_parquet(file: BinaryIO, header: Sequence[Column], frames: Iterator[pl.DataFrame]) -> None:
+    """Write frames of text columns, in the header's order, as they are made: a million rows never stand in memory."""
+    import polars as pl
     from polars.io.plugins import register_io_source
 
     names = [f"c{at}" for at in range(len(header))]
-    remaining = iter(rows)
 
-    def frames(*_: object) -> Iterator[pl.DataFrame]:
-        while some := list(islice(remaining, _PARQUET_ROWS)):
-            columns = zip(*some, strict=True)
-            yield pl.DataFrame(
-                [pl.Series(name, column, pl.String) for name, column in zip(names, columns, strict=True)]
-            )
+    def given(*_: object) -> Iterator[pl.DataFrame]:
+        for frame in frames:
+            yield frame.rename(dict(zip(frame.columns, names, strict=True)))
 
-    table = register_io_source(frames, schema=dict.fromkeys(names, pl.String))
-    # Rows are made as they are written: a million of them never stand in memory.
+    table = register_io_source(given, schema=dict.fromkeys(names, pl.String))
     table.rename(dict(zip(names, [column.name for column in header], strict=True))).sink_parquet(
         file, row_group_size=_PARQUET_ROWS, maintain_order=True
     )

@@ -12,7 +12,7 @@ import pytest
 
 from batchpay.payment import State, format_cents
 from batchpay.reports.results import HEADER, write_results
-from batchpay.text import instant
+from batchpay.text import guarded, instant
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 
 STATES = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
@@ -48,6 +48,43 @@ def test_results_are_the_rows_of_the_ledger(tmp_path: Path) -> None:
             "environment": "test",
         }  # fmt: skip
     assert {cells["state"] for cells in found} == {state.value for state in STATES}
+
+
+ODD = (
+    "", " ", "}{", '"}{"', "a,b", 'q"q', "line\nbreak", "re\rturn", "=1+1", "-1", "@x", "\ttab", "'x", "\\u0041\\",
+    "Zoë 漢", "null", "1e5", "\x01",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_odd_texts_come_through_as_they_are(tmp_path: Path, ending: str) -> None:
+    """Whatever stands in a name, an answer or a column of the file's own; more rows than are read at once."""
+    planned = [
+        Planned(
+            row, STATES[row % 5], amount_cents=row, name=ODD[row % len(ODD)], invoice=ODD[row * 7 % len(ODD)],
+            reference=ODD[row * 5 % len(ODD)], message=ODD[row * 11 % len(ODD)],
+        )
+        for row in range(1, 4_200)
+    ]  # fmt: skip
+    path = tmp_path / f"results.{ending}"
+    with ledger_in(tmp_path) as ledger:
+        name = add_batch(ledger, planned, carried=ODD)
+        written = write_results(ledger, ledger.find(name), path)
+        rows = list(ledger.rows(name))
+    with written.open(newline="", encoding="utf-8") as file:
+        found = list(csv.reader(file))[1:] if ending == "csv" else pl.read_parquet(written).rows()
+
+    def shown(text: str | None) -> str | None:
+        return (guarded(text) or "") if ending == "csv" else text
+
+    assert len(found) == len(rows)
+    for cells, row in zip(found, rows, strict=True):
+        answer = row.answer
+        expected = [row.details["invoiceNumber"], row.details["name"], answer.message or row.reason]
+        assert [cells[at] for at in (3, 9, 14)] == list(map(shown, expected))
+        assert cells[15] == shown(answer.gateway_reference)
+        assert cells[7] == format_cents(row.amount_cents)
+        assert list(cells[len(HEADER) :]) == list(map(shown, ODD))
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "xlsx"])

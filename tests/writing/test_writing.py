@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import random
 import stat
 import subprocess
 import sys
@@ -21,6 +22,9 @@ from batchpay.intake.template import write_blank
 from batchpay.schemas.columns import COLUMNS, REQUIRED
 from batchpay.validation.rejects import open_rejects
 from batchpay.writing.atomic import atomic_writer
+from batchpay.writing.columns import columns
+from batchpay.writing.frames import write_frames
+from batchpay.writing.place import anything
 from batchpay.writing.table import write_table
 from batchpay.writing.xlsx_parts import column_letters
 from tests.support.payment_files import HEADER, csv_text, line, read, rejected, workbook, write
@@ -253,8 +257,32 @@ def test_typed_results_hold_text(tmp_path: Path, kind: str) -> None:
     assert mode(tmp_path / f"out.{kind}") == 0o600
 
 
-def test_csv_results_need_no_polars(tmp_path: Path) -> None:
-    """The sending half writes its results without importing polars."""
+HOSTILE = [
+    None, "", " ", "'", '"', '""', ",", ";", "a,b", 'a"b', "l\nl", "c\rc", "\r", "\r\n", "\n", *DANGEROUS, "'=1",
+    "12.50", "****6789", "Zoë", "Ω=1", "\x00", "\x1f", "~", "A", "a" * 300, "\u2028",
+]  # fmt: skip
+
+
+def test_frames_are_written_as_rows_are(tmp_path: Path) -> None:
+    """By column or by row, a file is the same to the byte: blank, quoted, guarded cells, returns, line breaks."""
+    chance = random.Random(17)
+    tame = ["12.50", "Ada", None, "2026-11-22T07:49:39.800Z"]
+    header = columns(["a", "=b", 'c"', "d", "e"], {})
+    frames = []
+    for number in range(60):
+        cells = [HOSTILE, tame, ["", None], [chance.choice(HOSTILE), "x"]][number % 4]
+        rows = chance.choice([1, 2, 50])
+        frames.append(pl.DataFrame([pl.Series(f"c{at}", chance.choices(cells, k=rows), pl.String) for at in range(5)]))
+    for kind in KINDS:
+        of_frames, of_rows = tmp_path / f"frames.{kind}", tmp_path / f"rows.{kind}"
+        write_frames(of_frames, header, iter(frames), anything)
+        write_table(of_rows, header, [row for frame in frames for row in frame.iter_rows()])
+        assert of_frames.read_bytes() == of_rows.read_bytes(), kind
+        assert mode(of_frames) == 0o600
+
+
+def test_csv_tables_need_no_polars(tmp_path: Path) -> None:
+    """A small table is written without importing polars."""
     code = (
         "import sys; from batchpay.writing.table import write_table; "
         "write_table(sys.argv[1], ['a'], [['1']]); sys.exit('polars' in sys.modules)"
