@@ -145,6 +145,15 @@ class RulesSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    """[retention]: how long the ledger keeps what it holds of people. No setting erases anything by itself."""
+
+    details_days: int = _setting(
+        0, "days after which names, details and messages of a finished batch are due to be purged; 0 is never", least=0
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one call."""
 
@@ -154,6 +163,7 @@ class Settings:
     policy: PolicySettings = field(default_factory=PolicySettings)
     limits: LimitsSettings = field(default_factory=LimitsSettings)
     rules: RulesSettings = field(default_factory=RulesSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
 
 
 class Secret:

@@ -12,7 +12,7 @@ from typing import Any
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Environment, State, Totals, format_cents
-from batchpay.text import instant, row_count, totals_json
+from batchpay.text import instant, local_time, row_count, totals_json
 from batchpay.writing.identity import ReadFiles
 
 SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
@@ -123,6 +123,11 @@ class Summary:
 def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
     """Read a batch's summary off the ledger."""
     pending = batch.by_state[State.PENDING]
+    limit = [f"the gateway refused what came faster than {batch.limit_found}"] if batch.limit_found else []
+    purged = (
+        f"names, details and messages were purged {local_time(batch.purged_at)}: results and reports can't be written"
+        " any more, and an export is matched by the gateway's reference alone"
+    )
     return Summary(
         file=batch.file,
         total=batch.total,
@@ -136,7 +141,7 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         finished_at=batch.finished_at,
         by_direction=batch.by_direction,
         rate_found=batch.rate_found,
-        notes=[f"the gateway refused what came faster than {batch.limit_found}"] if batch.limit_found else [],
+        notes=[*limit, *([purged] if batch.purged_at else [])],
         **({"allowed_duplicates": allowed} if (allowed := batch.options.get("allowed_duplicates")) else {}),
         held_back=batch.held_back if batch.held_back.rows <= pending.rows else pending,  # some are in doubt since
     )

@@ -30,7 +30,7 @@ PAGES = sorted(DOCS.glob("*.md"))
 EXAMPLES = sorted(path for path in (DOCS / "examples").iterdir() if path.is_file())
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
-SETTING = re.compile(r"(?:gateway|submit|ledger|policy|limits)\.[a-z_0-9]+(?:\.[a-z_0-9]+)?")
+SETTING = re.compile(r"(?:gateway|submit|ledger|policy|limits|retention)\.[a-z_0-9]+(?:\.[a-z_0-9]+)?")
 OPTION = re.compile(r"--[a-z][a-z-]+")
 SHELL_WORDS = {";", "&&", "||", "|", ">", ">>", "2>", "<", "&", ")", "do", "then"}
 

@@ -1,9 +1,10 @@
-"""`batchpay ledger`: make, check or back up the ledger."""
+"""`batchpay ledger`: make, check, back up or purge the ledger."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,10 +12,13 @@ from batchpay.cli import output
 from batchpay.cli.context import Context, Group, option
 from batchpay.cli.process import actor
 from batchpay.errors import LedgerBesideAnother
-from batchpay.text import printable
+from batchpay.text import local_time, printable, row_count
+
+if TYPE_CHECKING:
+    from batchpay.workflows.retention import Retention
 
 
-@click.group(cls=Group, short_help="Make, check or back up the ledger.")
+@click.group(cls=Group, short_help="Make, check, back up or purge the ledger.")
 def ledger() -> None:
     """Manage the ledger, the only record of what was paid.
 
@@ -160,3 +164,62 @@ def move_gateway(context: Context, old: str, new: str, reason: str | None) -> in
     else:
         click.echo(f"moved    {len(moved)} {'batch' if len(moved) == 1 else 'batches'}: {', '.join(moved)}")
     return 0
+
+
+@ledger.command(short_help="Erase names, details and messages of batches that are long finished.")
+@option("--older-than", type=click.IntRange(1), metavar="DAYS",
+        help="Batches that nothing has happened to for so long; retention.details_days by default.")  # fmt: skip
+@option("--reason", metavar="TEXT", help="Why; it is recorded. Needed unless --dry-run.")
+@option("--dry-run", is_flag=True, help="Show what would be erased, batch by batch; nothing is erased.")
+@click.pass_obj
+def purge(context: Context, older_than: int | None, reason: str | None, dry_run: bool) -> int:
+    """Erase names, details and messages of batches whose rows are all final, and to which nothing has happened since.
+
+    Rows, amounts, states, gateway references, totals and history stay, and so do the digests by which a payment is
+    known again: a bill that was paid is a duplicate at any age. The results and the report of a purged batch can't be
+    written any more, and an export is matched with it by reference alone. There is no way back.
+
+    Afterwards no byte of it is left in the ledger's files, which are searched for it. Backups made before, and what
+    was written elsewhere, still have it. While a run is under way, exit code 9; a purge that was cut short is
+    completed by the next one.
+
+    Example: batchpay ledger purge --older-than 400 --dry-run
+    """
+    from batchpay.workflows.retention import look
+    from batchpay.workflows.retention import purge as erase
+
+    now = datetime.now(UTC)
+    if dry_run:
+        found = look(context.settings, older_than, now)
+    else:
+        found = erase(context.settings, older_than, reason, now, actor())
+    if context.json:
+        output.print_json(context, found.as_json())
+    else:
+        _print_retention(context, found)
+    return found.exit_code
+
+
+def _print_retention(context: Context, found: Retention) -> None:
+    erased = found.due if found.done is None else found.done.erased
+    if found.old:
+        header = ["batch", "last event", "rows", "", "file"]
+        rows = [
+            [one.batch, local_time(one.last_event_at), f"{one.rows:,}",
+             f"stays: {one.stays}" if one.stays else "held: stays" if one not in erased else "", one.file]
+            for one in found.old
+        ]  # fmt: skip
+        output.print_table(header, rows, right=frozenset({"rows"}))
+    rows_erased = row_count(sum(one.rows for one in erased))
+    number = f"{len(erased):,} {'batch' if len(erased) == 1 else 'batches'}"
+    if found.done is None:
+        click.echo(f"would erase names, details and messages of {rows_erased} of {number}; nothing was erased")
+        if found.unfinished:
+            click.echo("an earlier purge was not completed: run the command without --dry-run")
+        return
+    click.echo(f"erased names, details and messages of {rows_erased} of {number}")
+    if found.done.bytes_searched:
+        size, pieces = found.done.bytes_searched, found.done.pieces_searched
+        click.echo(f"searched {size:,} bytes of the ledger's files for {pieces:,} pieces of it: none found")
+    for copy in found.copies if erased else ():
+        output.say(context, f"not erased from: {copy}")

@@ -26,9 +26,11 @@ from batchpay.ledger.records import (
     Lookup,
     LostWindow,
     NewBatch,
+    OldBatch,
     PayeeFacts,
     PaymentColumns,
     PendingPayment,
+    Purge,
     RejectedColumns,
     RejectedRow,
     RowColumns,
@@ -238,3 +240,17 @@ class Ledger(Protocol):
 
     def note_backup(self, who: str, name: str) -> None:
         """Record that a copy was made, and its file's name, for whoever looks when the last one was."""
+
+    def old_batches(self, before: datetime) -> list[OldBatch]:
+        """List the batches with names, details and messages to which nothing has happened since, the oldest first."""
+
+    def purge(self, before: datetime, who: str, why: str) -> Purge:
+        """Erase the texts of old batches whose rows are all final, then everything of them that the files still hold.
+
+        Rows, amounts, states, references, digests, totals and history stay. A purge that was cut short is completed,
+        also where nothing more is to be erased. Raises BatchHeld while any batch is held, RunStopped where the files
+        could not be cleaned of what was erased: the next purge does it.
+        """
+
+    def unfinished_purge(self) -> bool:
+        """Tell whether the files may still hold what a purge has erased."""

@@ -11,12 +11,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from batchpay.ledger.keys import Keys
+from batchpay.ledger.records import PURGED
 from batchpay.ledger.states import STATE_CODES, befores
+from batchpay.payment import State
 
 FIRST_MAC = bytes(32)
 """What the first event is chained to."""
 _ORIGIN, _ABOUT_BEFORE_VERSION_3 = 1, 6
 """Where the origin stands in what an event says about its batch, and how much events said of it at first."""
+_OPEN = frozenset(STATE_CODES[state] for state in (State.PENDING, State.SENDING, State.IN_DOUBT))
 _CODES_BY_WORD = {state.value: code for state, code in STATE_CODES.items()}
 
 
@@ -67,6 +70,8 @@ class Replay:
         """What was registered, by batch."""
         self.runs: dict[int, list[Any]] = {}
         """Batch, who, start, end and reason of the end, by run."""
+        self.purged: set[int] = set()
+        """Batches whose texts were erased: none of their rows may move any more."""
 
     def apply(self, batch: int, kind: str, who: str, why: str | None, detail: dict[str, Any]) -> str | None:
         """Apply an event; gives what is impossible about it."""
@@ -81,11 +86,19 @@ class Replay:
         elif kind == "gateway moved":
             self.registered[batch]["about"][_ORIGIN] = detail["to"]
         states = self.states.setdefault(batch, bytearray())
+        if kind == PURGED:
+            if batch in self.purged or _OPEN.intersection(states):
+                return "a batch can't be purged twice, nor before all its rows are final"
+            self.purged.add(batch)
+        return self._move(batch, states, kind, detail)
+
+    def _move(self, batch: int, states: bytearray, kind: str, detail: dict[str, Any]) -> str | None:
+        """Move the rows that an event names; gives what is impossible about it."""
         for word, ranges in detail.items():
             after = _CODES_BY_WORD.get(word)
             if after is None or not isinstance(ranges, str):
                 continue
-            legal = befores(kind).get(after, frozenset())
+            legal = befores(kind).get(after, frozenset()) if batch not in self.purged else frozenset()
             for first, last in read_ranges(ranges):
                 if last >= len(states):
                     states.extend(bytes(max(last + 1 - len(states), len(states))))

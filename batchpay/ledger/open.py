@@ -6,6 +6,8 @@ kind of ledger is one more folder beside `sqlite/`, chosen here by `ledger.url`.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from batchpay.errors import SettingsNotUsable
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.machine import machine_name
@@ -30,6 +32,11 @@ def weaknesses(settings: LedgerSettings) -> list[str]:
             "would not be noticed"
         )
     return found
+
+
+def copies_beside(settings: LedgerSettings) -> list[Path]:
+    """Find the copies that were left beside the ledger when a later version brought it up to date."""
+    return opening.copies_beside(location(settings))
 
 
 def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_only: bool = False) -> Ledger:

@@ -56,6 +56,8 @@ class AcceptedWitness:
 
 BACKED_UP = "backed up"
 """Kind of the event of a backup."""
+PURGED, PURGE_COMPLETED = "purged", "purge completed"
+"""Kinds of the events of a purge: one a batch when its texts are deleted, one when the files were seen to hold none."""
 PLAN_USED = "plan used"
 """Kind of the event in which a plan's seal, maker and approvers stand."""
 
@@ -242,6 +244,8 @@ class BatchSummary:
     """Requests a second that the gateway took, where a run of this process found its limit."""
     limit_found: str | None = None
     """The same in words."""
+    purged_at: datetime | None = None
+    """When names, details and messages of its rows were erased; None while the ledger has them."""
 
     @property
     def sendable(self) -> Totals:
@@ -335,6 +339,33 @@ class PayeeFacts:
     """The mean of their amounts, rounded down."""
     accounts: frozenset[bytes]
     """Keyed digests of the accounts that they went to."""
+
+
+@dataclass(frozen=True, slots=True)
+class OldBatch:
+    """A batch that nothing has happened to for long, and that holds names, details and messages."""
+
+    batch: str
+    file: str
+    environment: Environment
+    rows: int
+    """Rows that passed the rules: those that the ledger has texts of."""
+    last_event_at: datetime
+    stays: str | None
+    """Why its texts can't be erased yet, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """What a purge did."""
+
+    erased: Sequence[OldBatch]
+    held: Sequence[str]
+    """Batches that another process held: they were left as they are."""
+    pieces_searched: int
+    """Pieces of what was erased that were looked for in the ledger's files, and not found."""
+    bytes_searched: int
+    """Size of these files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import NotUsable
+from batchpay.ledger.records import OldBatch
 from batchpay.operations.inbox import waiting_files
 from batchpay.operations.last_call import LastCall
 from batchpay.operations.ledger_state import LedgerState, OpenBatch
@@ -23,6 +24,10 @@ from batchpay.text import instant, local_time, money, row_count, totals_json
 
 DISK_FREE_BYTES_MIN = 128 << 20
 """Below this a run may find no room for its outcomes: 500,000 rows of a ledger."""
+
+
+PURGE_LATE = timedelta(days=31)
+"""So long after it is due a purge is overdue: once a month is often enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,20 @@ def backup(last: datetime | None, backup_every: timedelta | None, now: datetime)
     if backup_every is not None and (last is None or now - last > backup_every):
         return Finding("backup", f"{text}, expected every {_age(backup_every)}", 6, details)
     return Finding("backup", text, 0, details)
+
+
+def retention(old: Sequence[OldBatch], details_days: int, *, unfinished: bool, now: datetime) -> Finding:
+    """Whether names, details and messages are due to be purged; late by a month, or half done, it needs a person."""
+    if unfinished:
+        return Finding("retention", "a purge was begun and not completed: batchpay ledger purge", 6)
+    due = [one for one in old if one.stays is None]
+    if not due:
+        return Finding("retention", f"no batch has names and details older than {details_days} days")
+    late = now - due[0].last_event_at - timedelta(days=details_days)
+    number = "1 batch has" if len(due) == 1 else f"{len(due)} batches have"
+    text = f"{number} names and details older than {details_days} days: batchpay ledger purge --dry-run"
+    details = {"due": [one.batch for one in due], "late_days": late.days}
+    return Finding("retention", text, 6 if late > PURGE_LATE else 0, details)
 
 
 def banking_time(begin: datetime, end: datetime) -> timedelta:

@@ -56,9 +56,10 @@ def match(ledger: Ledger, batch: BatchSummary, lines: list[ExportLine], days: in
     """
     readable = [line for line in lines if line.cents is not None]
     _note_owners(ledger, batch, readable)
-    _by_numbers(ledger, batch, readable)
+    purged = _PurgedRows(ledger, batch, readable, days)
+    _by_numbers(ledger, batch, readable, purged)
     rivals = _of_other_batches(ledger, batch, readable, days)
-    _by_amount(ledger, batch, readable, rivals, days)
+    _by_amount(ledger, batch, readable, rivals, purged, days)
     both_signs = len({(line.cents or 0) < 0 for line in readable}) == 2
     matching = Matching(lines)
     for line in readable:
@@ -101,7 +102,25 @@ def _note_owners(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine
                 line.other_batch = "" if name == batch.batch else name
 
 
-def _by_numbers(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]) -> None:
+class _PurgedRows:
+    """Payments of other batches whose invoice number and account were erased: any line that fits one may be its own."""
+
+    def __init__(self, ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine], days: int) -> None:
+        self._days = days
+        self._sent: defaultdict[int, list[date | None]] = defaultdict(list)
+        wanted = {abs(line.cents or 0) for line in lines if line.free}
+        for other in ledger.batches() if wanted else []:
+            if other.purged_at and other.batch != batch.batch and other.environment is batch.environment:
+                for row in ledger.rows(other.batch, _COULD_BE_THERE) if _near(other, lines, days) else ():
+                    if row.amount_cents in wanted:
+                        self._sent[row.amount_cents].append(_day_of(row))
+
+    def may_own(self, line: ExportLine) -> bool:
+        """Whether amount and date of a line fit such a payment."""
+        return any(_in_window(line, day, self._days) for day in self._sent.get(abs(line.cents or 0), ()))
+
+
+def _by_numbers(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine], purged: _PurgedRows) -> None:
     """Match by reference, then by invoice number what no reference claimed.
 
     A row in doubt is proven by an invoice number only if the line's date fits and no other batch has the same invoice
@@ -126,7 +145,8 @@ def _by_numbers(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]
             if kind == "invoice":
                 free = [line for line in free if not line.is_owned]
             for line, one in _pair(free, candidates, taken):
-                if kind == "invoice" and one.doubt_since and not _proves(line, one, (number, one.cents) in elsewhere):
+                is_elsewhere = (number, one.cents) in elsewhere or purged.may_own(line)
+                if kind == "invoice" and one.doubt_since and not _proves(line, one, is_elsewhere):
                     continue
                 line.row, line.found_by = one.row, kind
                 claimed.add(one.row)
@@ -200,7 +220,7 @@ def _of_other_batches(
     keys = {amount_key(line.cents or 0, line.last_four) for line in free if line.last_four}
     rivals: defaultdict[_Key, list[date | None]] = defaultdict(list)
     for other in ledger.batches() if free else []:
-        if other.batch == batch.batch or other.environment is not batch.environment or not _near(other, free):
+        if other.batch == batch.batch or other.environment is not batch.environment or not _near(other, free, days):
             continue
         for row in ledger.rows(other.batch, [*_COULD_BE_THERE, State.DECLINED]):
             numbers = _numbers(row)
@@ -218,17 +238,22 @@ def _of_other_batches(
     return dict(rivals)
 
 
-def _near(other: BatchSummary, lines: Sequence[ExportLine]) -> bool:
+def _near(other: BatchSummary, lines: Sequence[ExportLine], days: int) -> bool:
     dates = [line.on for line in lines if line.on]
     if len(dates) < len(lines):
         return True
-    reach = timedelta(days=OTHER_BATCH_DAYS)
+    reach = timedelta(days=max(OTHER_BATCH_DAYS, days))
     first, last = other.registered_at.date(), (other.finished_at or other.registered_at).date()
     return min(dates) - reach <= last and first <= max(dates) + reach
 
 
 def _by_amount(
-    ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine], rivals: dict[_Key, list[date | None]], days: int
+    ledger: Ledger,
+    batch: BatchSummary,
+    lines: Sequence[ExportLine],
+    rivals: dict[_Key, list[date | None]],
+    purged: _PurgedRows,
+    days: int,
 ) -> None:
     """Match by amount, last four and date what has no number in common, where one row and one line fit each other."""
     free: defaultdict[_Key, list[ExportLine]] = defaultdict(list)
@@ -254,7 +279,7 @@ def _by_amount(
     for row_number, found in fitting.items():
         line = by_number[found[0]]
         rival = any(_in_window(line, day, days) for day in rivals.get(amount_key(line.cents or 0, line.last_four), []))
-        if len(found) == 1 and claims[line.line] == 1 and not rival:
+        if len(found) == 1 and claims[line.line] == 1 and not rival and not purged.may_own(line):
             line.row, line.found_by = row_number, BY_AMOUNT
 
 

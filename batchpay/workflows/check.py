@@ -148,9 +148,14 @@ def ask_gateway(settings: Settings, preview: Preview) -> None:
 
 
 def refuse_release_of_nothing(checked: FileCheck, decisions: Decisions) -> None:
-    """Refuse to release rows of a content that nobody has submitted yet: it is another file than the person means."""
+    """Refuse to release rows of a content that nobody has submitted yet, or of a batch that was purged."""
     if decisions.release and checked.known is None:
         raise WrongUse(f"{checked.source.name}: this content was not submitted yet, so there is nothing to release")
+    if decisions.release and checked.known is not None and checked.known.purged_at is not None:
+        raise WrongUse(
+            f"{checked.source.name}: batch {checked.known.batch} was purged, so none of its rows can be released; "
+            "submit the rows in a file of their own"
+        )
 
 
 def batch_to_go_on_with(

@@ -89,7 +89,17 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
             checks.doubts(state, now),
             checks.waiting_batches(state, _running(ledger, state), now),
             checks.backup(last_backup.at if last_backup else None, limits.backup_every, now),
+            *_retention_findings(ledger, settings.retention.details_days, now),
         ]
+
+
+def _retention_findings(ledger: Ledger, details_days: int, now: datetime) -> list[Finding]:
+    """Look whether a purge is due, where the settings say when, and whether one was cut short."""
+    unfinished = ledger.unfinished_purge()
+    if not details_days and not unfinished:
+        return []
+    old = ledger.old_batches(now - timedelta(days=details_days)) if details_days else []
+    return [checks.retention(old, details_days, unfinished=unfinished, now=now)]
 
 
 def _running(ledger: Ledger, state: LedgerState) -> frozenset[str]:

@@ -19,6 +19,7 @@ class RejectedEarlier:
 
     def __init__(self, ledger: Ledger, batch: BatchSummary) -> None:
         self.since = batch.registered_at
+        self._was_purged = batch.purged_at is not None
         found = [(row.row, row.amount_cents, ", ".join(row.reasons)) for row in ledger.rejected(batch.batch)]
         schema = {"_row": pl.UInt32, "_rejected_cents": pl.Int64, "_reasons": pl.String}
         self._rows = pl.DataFrame(found, schema=schema, orient="row")
@@ -39,10 +40,11 @@ class RejectedEarlier:
     def releasable(self, rows: pl.Series, cents: pl.Series) -> tuple[pl.Series, Totals]:
         """Tell which of these rows, all rejected earlier and right now, could be released, and what they come to.
 
-        A row whose amount reads otherwise than when it was rejected is another payment: it can't.
+        A row whose amount reads otherwise than when it was rejected is another payment: it can't. Nor can one of a
+        batch that was purged.
         """
         stored = pl.DataFrame({"_row": rows}).join(self._rows, on="_row", how="left", maintain_order="left")
-        same = stored["_rejected_cents"] == cents
+        same = (stored["_rejected_cents"] == cents) & (not self._was_purged)
         return same, Totals(int(same.sum()), int(cents.filter(same).sum()))
 
     def failures(self, rows: pl.Series) -> dict[int, tuple[str, str, str]]:

@@ -7,12 +7,14 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from batchpay.errors import WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.reports.page import write_batch_page
 from batchpay.reports.results import write_results
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
+from batchpay.text import local_time
 
 OutputPath = Callable[[BatchSummary], Path]
 """Where a file about a batch goes; raises where it can't be written."""
@@ -21,7 +23,7 @@ OutputPath = Callable[[BatchSummary], Path]
 def results_again(reference: str | None, output_path: OutputPath, settings: Settings) -> Summary:
     """Write a batch's results file once more: the latest one where none is named. Gives its summary."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
-        found = ledger.find(reference)
+        found = _with_details(ledger.find(reference))
         path = write_results(ledger, found, output_path(found))
     return summary_of_batch(replace(found, results=str(path)))
 
@@ -29,7 +31,17 @@ def results_again(reference: str | None, output_path: OutputPath, settings: Sett
 def batch_page(reference: str | None, output_path: OutputPath, settings: Settings) -> tuple[Summary, Path]:
     """Write a page about a batch: the latest one where none is named. Gives its summary, and where the page is."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
-        found = ledger.find(reference)
+        found = _with_details(ledger.find(reference))
         path = output_path(found)
         write_batch_page(ledger, found, path)
     return summary_of_batch(found), path
+
+
+def _with_details(batch: BatchSummary) -> BatchSummary:
+    """Refuse a batch of which the ledger can't give names any more: the file made in time must not be replaced."""
+    if batch.purged_at is not None:
+        raise WrongUse(
+            f"the ledger has no names, details and messages of batch {batch.batch} any more, they were purged"
+            f" {local_time(batch.purged_at)}; what is left: batchpay status, batchpay reconcile"
+        )
+    return batch

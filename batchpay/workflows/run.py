@@ -212,7 +212,7 @@ def _log_end(ledger: Ledger, finished: BatchSummary) -> None:
 
 def _with_results(ledger: Ledger, finished: BatchSummary, path: Path | None) -> BatchSummary:
     """Write the results; where that fails the payments are made all the same, and the next call writes them."""
-    if path is None:
+    if path is None or finished.purged_at is not None:  # results without names must not replace those made in time
         return finished
     try:
         written = write_results(ledger, finished, path)

@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from batchpay.errors import BatchHeld, LedgerNotUsable
@@ -70,10 +71,17 @@ def register_many(ledger: Ledger, name: str) -> None:
     say("registered")
 
 
+def purge(ledger: Ledger, _: str) -> None:
+    """Purge all that is final."""
+    ledger.purge(datetime.now(UTC) + timedelta(days=1), "actor", "retention rule 7")
+    say("purged")
+
+
 DEEDS: dict[str, Callable[[Ledger, str], None]] = {
     "hold": hold_and_wait,
     "send": send,
     "register": register_many,
+    "purge": purge,
 }
 
 

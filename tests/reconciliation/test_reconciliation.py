@@ -362,3 +362,25 @@ def test_whole_account_numbers_of_an_export_go_no_further(tmp_path: Path) -> Non
     written = (tmp_path / "out.csv").read_text("utf-8")
     assert "****6789" in written
     assert "98765432106789" not in written
+
+
+@pytest.mark.parametrize(
+    ("cents", "days_after", "settled"),
+    [(1250, 0, {}), (1300, 0, {1: State.ACCEPTED}), (1250, 30, {1: State.ACCEPTED})],
+    ids=["could be the purged payment", "another amount", "long before the line"],
+)
+def test_a_line_that_a_purged_payment_may_own_settles_nothing(
+    tmp_path: Path, cents: int, days_after: int, settled: dict[int, State]
+) -> None:
+    """Another batch paid the bill of a row in doubt, and was purged: its invoice number is gone.
+
+    The line would have settled the row as accepted, by the other batch's payment.
+    """
+    day = TODAY + datetime.timedelta(days=days_after)
+    line = f"T1,INV-1,12.50,{day.isoformat()},x6789,Settled"
+    with ledger_in(tmp_path) as ledger:
+        add_batch(ledger, [Planned(1, amount_cents=cents, invoice="INV-1")], file="paid.csv")
+        ledger.purge(datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1), "ann", "retention rule 7")
+        assert ledger.find(None).purged_at is not None
+    _, _, doubts = held_against(tmp_path, [Planned(1, State.IN_DOUBT)], [line])
+    assert doubts == settled

@@ -186,6 +186,9 @@ def _check_chunks(store: Store, connection: sqlite3.Connection) -> list[str]:
     wrong = connection.execute(sql.CHUNKS_UNLIKE_ROWS).fetchone()[0]
     if wrong:
         problems.append(f"the ledger is damaged: {wrong} chunks of payloads do not fit their rows")
+    left = connection.execute(sql.TEXTS_OF_PURGED).fetchone()[0]
+    if left:
+        problems.append(f"the ledger is damaged: {left} answers of purged batches have texts")
     for kind, table in (("bodies", "body"), ("details", "detail")):
         for chunk, batch, sealed in connection.execute(sql.payloads(table)):
             try:

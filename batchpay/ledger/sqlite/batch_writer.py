@@ -12,7 +12,7 @@ from itertools import compress, repeat
 from operator import mul
 from typing import Any
 
-from batchpay.errors import BatchpayError
+from batchpay.errors import BatchpayError, WrongUse
 from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.event_chain import write_ranges
 from batchpay.ledger.fingerprints import digest_numbers
@@ -252,6 +252,8 @@ def release(
     require_person("released", who, why)
     with store.transaction() as transaction:
         require_settled(transaction.connection)
+        if transaction.execute(sql.PURGED_AT, (batch,)).fetchone()[0] is not None:
+            raise WrongUse("the batch was purged, so its rejected rows can't be released; submit them in another file")
         if registration_count(transaction.connection) != registration_count_seen:
             raise RegisteredMeanwhile(_MEANWHILE)
         writer = ChunkWriter(store, transaction, batch)

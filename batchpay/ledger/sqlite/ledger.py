@@ -22,8 +22,10 @@ from batchpay.ledger.records import (
     Lookup,
     LostWindow,
     NewBatch,
+    OldBatch,
     PayeeFacts,
     PaymentColumns,
+    Purge,
     RejectedRow,
     RowColumns,
     SignOff,
@@ -37,6 +39,7 @@ from batchpay.ledger.sqlite import (
     reading,
     resolution,
     restoring,
+    retention,
 )
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.backup import back_up, note_backup
@@ -44,6 +47,10 @@ from batchpay.ledger.sqlite.batch_replay import check_batch
 from batchpay.ledger.sqlite.run import SqliteRun
 from batchpay.ledger.sqlite.store import Store
 from batchpay.payment import Environment, State
+
+
+def _lock_folder(ledger: Path) -> Path:
+    return ledger.with_name(f"{ledger.name}.d")
 
 
 def _locked_file(path: Path) -> int:
@@ -143,8 +150,7 @@ class SqliteLedger:
     @contextmanager
     def _holding(self, digest: bytes) -> Iterator[None]:
         self._store.check_process()
-        ledger = self._store.place.ledger
-        directory = ledger.with_name(f"{ledger.name}.d")
+        directory = _lock_folder(self._store.place.ledger)
         make_private_directory(directory)
         path = directory / f"{digest.hex()[:32]}.lock"
         try:
@@ -227,3 +233,34 @@ class SqliteLedger:
 
     def note_backup(self, who: str, name: str) -> None:
         note_backup(self._store, who, name)
+
+    def old_batches(self, before: datetime) -> list[OldBatch]:
+        return retention.old_batches(self._store, before)
+
+    def unfinished_purge(self) -> bool:
+        return retention.unfinished(self._store)
+
+    def purge(self, before: datetime, who: str, why: str) -> Purge:
+        self._refuse_while_held()
+        erased, held, pieces = [], [], retention.Pieces()
+        for old in retention.old_batches(self._store, before):
+            if old.stays is not None:
+                continue
+            try:
+                with self._holding(self.find(old.batch).digest):
+                    retention.erase(self._store, old.batch, before, who, why, pieces)
+            except BatchHeld:
+                held.append(old.batch)
+            else:
+                erased.append(old)
+        searched = retention.complete(self._store, pieces, who) if retention.unfinished(self._store) else (0, 0)
+        return Purge(erased, held, *searched)
+
+    def _refuse_while_held(self) -> None:
+        """Raise BatchHeld while anybody holds any batch: a ledger that is being written anew keeps a run waiting."""
+        for path in _lock_folder(self._store.place.ledger).glob("*.lock"):
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise BatchHeld("another run is working on a batch; a purge waits until none does") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import secrets
@@ -74,6 +75,10 @@ def weaknesses(place: LedgerPaths) -> list[str]:
     folder = place.ledger.parent
     kind = passing_file_system(folder)
     return [f"{folder} lies on {kind}: after a restart nobody may know any more what was paid"] if kind else []
+
+
+def copies_beside(place: LedgerPaths) -> list[Path]:
+    return sorted(place.ledger.parent.glob(f"{glob.escape(place.ledger.name)}.version-*"))
 
 
 def open_ledger(

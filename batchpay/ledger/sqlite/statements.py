@@ -39,6 +39,11 @@ LAST_OF_KINDS = (
     "SELECT kind, detail FROM event WHERE kind IN (?, ?) AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
 )
 LAST_EVENT_OF_BATCH = "SELECT max(at) FROM event WHERE batch = ? AND kind <> 'progress'"
+LAST_DEED_ON_BATCH = (
+    "SELECT max(at) FROM event WHERE batch = ? AND kind <> 'progress' AND kind NOT IN ('gateway moved', 'purged')"
+)
+PURGED_AT = "SELECT max(at) FROM event WHERE kind = 'purged' AND kind <> 'progress' AND batch = ?"
+LAST_NUMBER_OF_KIND = "SELECT coalesce(max(number), 0) FROM event WHERE kind = ? AND kind <> 'progress'"
 REGISTRATION = "SELECT number FROM event WHERE kind = 'registered' AND kind <> 'progress' AND batch = ?"
 REGISTRATION_COUNT = (
     "SELECT (SELECT count(*) FROM batch) + (SELECT count(*) FROM event WHERE kind = 'released' AND kind <> 'progress')"
@@ -56,7 +61,8 @@ BATCH = (
     "SELECT batch.id, name, digest, file, origin, environment, columns, registered_at, row_count, cents, again_reason,"
     " options, run.started_at, run.finished_at, run.stopped,"
     " (SELECT detail FROM event WHERE kind = 'finished' AND kind <> 'progress' AND event.batch = batch.id"
-    " ORDER BY number DESC LIMIT 1)"
+    " ORDER BY number DESC LIMIT 1),"
+    " (SELECT max(at) FROM event WHERE kind = 'purged' AND kind <> 'progress' AND event.batch = batch.id)"
     " FROM batch LEFT JOIN run ON run.id = (SELECT max(id) FROM run WHERE run.batch = batch.id)"
 )
 BATCH_BY_NAME = "SELECT id, digest FROM batch WHERE name = ?"
@@ -159,6 +165,33 @@ ERASE_BODY = "DELETE FROM body WHERE chunk = ?"
 ADD_DETAIL = "INSERT INTO detail VALUES (?, ?)"
 DETAIL = "SELECT sealed FROM detail WHERE chunk = ?"
 
+# What a purge erases
+
+OLD_BATCHES = (
+    "SELECT batch.name, deed.at, (SELECT count(*) FROM row WHERE row.id >= batch.id << 32"
+    " AND row.id < batch.id + 1 << 32 AND chunk IS NOT NULL)"
+    " FROM batch JOIN (SELECT batch, max(at) AS at FROM event INDEXED BY event_seldom WHERE kind <> 'progress'"
+    " AND kind NOT IN ('gateway moved', 'purged') GROUP BY batch) AS deed ON deed.batch = batch.id"
+    " WHERE deed.at < ? AND NOT EXISTS (SELECT 1 FROM event WHERE kind = 'purged' AND kind <> 'progress'"
+    " AND event.batch = batch.id) ORDER BY batch.id"
+)
+OPEN_ROWS = f"SELECT coalesce(sum(row_count), 0) FROM total WHERE batch = ? AND state IN ({_OPEN})"
+ROWS_WITH_DETAILS = "SELECT count(*) FROM row WHERE id >= ? AND id < ? AND chunk IS NOT NULL"
+DETAILS_OF_BATCH = "SELECT sealed FROM detail WHERE chunk IN (SELECT id FROM chunk WHERE batch = ?) ORDER BY chunk"
+ERASE_DETAILS = "DELETE FROM detail WHERE chunk IN (SELECT id FROM chunk WHERE batch = ?)"
+TEXTS_OF_ATTEMPTS = (
+    "SELECT message, reason, id, sent_at, state, finished_at, http_status, response_code, gateway_reference"
+    " FROM attempt WHERE id >= ? AND id < ? AND (message IS NOT NULL OR reason IS NOT NULL) ORDER BY id LIMIT ?"
+)
+ERASE_TEXTS = "UPDATE attempt SET message = NULL, reason = NULL, seal = ? WHERE id = ?"
+TEXT_STANDS = (
+    "SELECT EXISTS (SELECT 1 FROM attempt WHERE"
+    " instr(message, ?1) OR instr(reason, ?1) OR instr(gateway_reference, ?1) OR instr(response_code, ?1))"
+    " OR EXISTS (SELECT 1 FROM event WHERE instr(who, ?1) OR instr(why, ?1) OR instr(detail, ?1))"
+    " OR EXISTS (SELECT 1 FROM batch WHERE instr(file, ?1) OR instr(columns, ?1) OR instr(options, ?1))"
+    " OR EXISTS (SELECT 1 FROM run WHERE instr(stopped, ?1))"
+)
+
 # Digests of payments and payees
 
 ADD_FINGERPRINTS = "INSERT OR IGNORE INTO fingerprint VALUES"
@@ -225,7 +258,12 @@ CHUNKS_UNLIKE_ROWS = (
     f" (SELECT chunk, sum(state IN ({_OPEN})) AS open FROM row WHERE chunk IS NOT NULL GROUP BY chunk) AS held"
     " ON held.chunk = chunk.id WHERE chunk.open_rows <> coalesce(held.open, -1)"
     " OR (chunk.open_rows > 0) <> EXISTS (SELECT 1 FROM body WHERE body.chunk = chunk.id)"
-    " OR NOT EXISTS (SELECT 1 FROM detail WHERE detail.chunk = chunk.id)"
+    " OR EXISTS (SELECT 1 FROM detail WHERE detail.chunk = chunk.id) = EXISTS (SELECT 1 FROM event"
+    " WHERE kind = 'purged' AND kind <> 'progress' AND event.batch = chunk.batch)"
+)
+TEXTS_OF_PURGED = (
+    "SELECT count(*) FROM event JOIN attempt ON attempt.id >= event.batch << 32 AND attempt.id < event.batch + 1 << 32"
+    " WHERE kind = 'purged' AND kind <> 'progress' AND (message IS NOT NULL OR reason IS NOT NULL)"
 )
 
 

@@ -124,25 +124,28 @@ class Store:
                 raise
 
     def _open_for_writing(self) -> None:
-        path = self.place.ledger
         assert self._lock is not None
         self._lock.acquire(self.wait_s)
         try:
-            with translated(path):
-                connection = connect(path, "rw", self.wait_s)
-                try:
-                    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
-                    if mode != "wal":
-                        raise LedgerDamaged(f"the ledger {path} is damaged, or is not a ledger: journal mode {mode}")
-                    for pragma in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON",
-                                   "secure_delete = ON", "wal_autocheckpoint = 0"):  # fmt: skip
-                        connection.execute(f"PRAGMA {pragma}")
-                except BaseException:
-                    connection.close()
-                    raise
-            self._connection = connection
+            self._connection = self._connect_writer()
         finally:
             self._lock.release()
+
+    def _connect_writer(self) -> sqlite3.Connection:
+        path = self.place.ledger
+        with translated(path):
+            connection = connect(path, "rw", self.wait_s)
+            try:
+                mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+                if mode != "wal":
+                    raise LedgerDamaged(f"the ledger {path} is damaged, or is not a ledger: journal mode {mode}")
+                for pragma in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON",
+                               "secure_delete = ON", "wal_autocheckpoint = 0"):  # fmt: skip
+                    connection.execute(f"PRAGMA {pragma}")
+            except BaseException:
+                connection.close()
+                raise
+        return connection
 
     def check_process(self) -> None:
         """Refuse use after a fork: SQLite's locks don't survive it."""
@@ -206,17 +209,52 @@ class Store:
 
     def checkpoint(self) -> None:
         """Bring the write-ahead log into the ledger and shorten it, unless somebody reads from it."""
+        if self._connection is None or self._broken:
+            return
+        with self._alone() as connection:
+            connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {int(self.wait_s * 1000)}")
+
+    @contextmanager
+    def _alone(self) -> Iterator[sqlite3.Connection]:
+        """Hold the ledger outside a transaction; nobody else writes meanwhile."""
         self.check_process()
         if self._connection is None or self._lock is None or self._broken:
-            return
+            raise LedgerNotUsable(self._broken or f"the ledger {self.place.ledger} is open for reading only, or closed")
         with self._turn, translated(self.place.ledger):
             self._lock.acquire(self.wait_s)
             try:
-                self._connection.execute("PRAGMA busy_timeout = 0")
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                yield self._connection
             finally:
-                self._connection.execute(f"PRAGMA busy_timeout = {int(self.wait_s * 1000)}")
                 self._lock.release()
+
+    def write_anew(self) -> bool:
+        """Write the ledger anew without what was deleted, and empty its log; False where a reader kept it from that.
+
+        Needs room for two more copies of the ledger: one in the log, one in the system's folder for temporary files.
+        """
+        with self._alone() as connection:
+            connection.execute("PRAGMA temp_store = FILE")  # the memory of a large ledger's copy is not ours to take
+            try:
+                connection.execute("VACUUM")
+            finally:
+                connection.execute("PRAGMA temp_store = MEMORY")
+            return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+
+    @contextmanager
+    def files_alone(self) -> Iterator[list[Path]]:
+        """Give the ledger's files to be read outside SQLite, which has to let go of them for that long."""
+        with self._alone() as connection:
+            self._connection = None
+            connection.close()
+            try:
+                names = [f"{self.place.ledger}{ending}" for ending in ("", "-wal", "-shm")]
+                yield [path for path in map(Path, names) if path.exists()]
+            finally:
+                self._connection = self._connect_writer()
 
     def connect_reader(self) -> sqlite3.Connection:
         """Open a read-only connection; the caller closes it."""

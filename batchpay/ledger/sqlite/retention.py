@@ -1,0 +1,167 @@
+"""Retention: erasing what a ledger holds of people, once nobody needs it: names, details, messages of final batches.
+
+Rows, amounts, states, references, digests, totals and history stay: they keep a payment from being made twice, and
+prove that it was made. SQLite overwrites what it deletes, but a page that was once split keeps copies in its gap, and
+the write-ahead log is a copy of all that is written. So the ledger is written anew, its log is emptied, and the files
+are searched byte by byte for pieces of what was erased. Only then the history says that the purge is completed; a crash
+before leaves a ledger that holds together, and the next purge goes on with that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from batchpay.errors import LedgerNotUsable, RunStopped, WrongUse
+from batchpay.ledger.records import PURGE_COMPLETED, PURGED, BatchSummary, OldBatch
+from batchpay.ledger.sqlite import statements as sql
+from batchpay.ledger.sqlite.encoding import id_range, to_datetime, to_ms
+from batchpay.ledger.sqlite.preconditions import translated
+from batchpay.ledger.sqlite.reading import batch_number, batches
+from batchpay.ledger.sqlite.restoring import require_settled
+from batchpay.ledger.sqlite.spill import spill_files
+from batchpay.ledger.sqlite.store import Store, Transaction
+from batchpay.payment import State
+from batchpay.text import row_count
+
+_ROWS_AT_ONCE = 4096
+_PIECE_LENGTH = 64
+_TEXT_LENGTH_LEAST = 12
+"""Shorter messages stand in many places by chance."""
+_TEXTS_KEPT_MAX = 10_000
+_PIECES_MAX = 64
+"""So many pieces of each kind are searched for, evenly chosen: each is looked for in every byte of the files."""
+_BLOCK_BYTES = 1 << 20
+_OPEN = (State.PENDING, State.SENDING, State.IN_DOUBT)
+_Piece = TypeVar("_Piece", str, bytes)
+
+
+def old_batches(store: Store, before: datetime) -> list[OldBatch]:
+    """See contract.Ledger."""
+    known = {batch.batch: batch for batch in batches(store)}
+    with store.reading() as connection:
+        found = connection.execute(sql.OLD_BATCHES, (to_ms(before),)).fetchall()
+    return [
+        OldBatch(name, one.file, one.environment, rows, to_datetime(at), _stays(store, one))
+        for name, at, rows in found
+        if rows and (one := known.get(name))
+    ]
+
+
+def _stays(store: Store, batch: BatchSummary) -> str | None:
+    open_rows = [f"{row_count(totals.rows)} {state}" for state in _OPEN if (totals := batch.by_state[state]).rows]
+    if open_rows:
+        return ", ".join(open_rows).replace("_", " ")
+    if spill_files(store.place.witness, batch.batch):
+        return f"answers wait to be merged: batchpay resume {batch.batch}"
+    return None
+
+
+@dataclass(slots=True)
+class Pieces:
+    """Pieces of what was erased, to search the files for."""
+
+    sealed: list[bytes] = field(default_factory=list)
+    texts: set[str] = field(default_factory=set)
+
+
+def erase(store: Store, name: str, before: datetime, who: str, why: str, pieces: Pieces) -> None:
+    """Delete the texts of one batch that the caller holds, in one transaction; keeps pieces of them."""
+    if not (who.strip() and why.strip()):
+        raise WrongUse("a batch is purged by a named person, with a reason")
+    number, _ = batch_number(store, name)
+    with store.transaction() as transaction:
+        require_settled(transaction.connection)
+        open_rows = transaction.execute(sql.OPEN_ROWS, (number,)).fetchone()[0]
+        last = transaction.execute(sql.LAST_DEED_ON_BATCH, (number,)).fetchone()[0]
+        purged_at = transaction.execute(sql.PURGED_AT, (number,)).fetchone()[0]
+        if open_rows or last >= to_ms(before) or purged_at is not None:
+            raise WrongUse(f"batch {name} has changed meanwhile and was not purged; run the command again")
+        rows = transaction.execute(sql.ROWS_WITH_DETAILS, id_range(number)).fetchone()[0]
+        sealed = [piece for (one,) in transaction.execute(sql.DETAILS_OF_BATCH, (number,)) for piece in _parts(one)]
+        transaction.execute(sql.ERASE_DETAILS, (number,))
+        texts, messages = _erase_messages(transaction, number)
+        transaction.event(PURGED, number, who, why, {"rows": rows, "messages": messages})
+    pieces.sealed += _chosen(sealed)
+    pieces.texts.update(_chosen(sorted(texts)))
+
+
+def _parts(sealed: bytes) -> list[bytes]:
+    """Take pieces out of an encrypted payload; it lies on many pages, and one piece alone could lie across two."""
+    return [sealed[len(sealed) * part // 4 :][:_PIECE_LENGTH] for part in range(4)]
+
+
+def _chosen(pieces: Sequence[_Piece]) -> Sequence[_Piece]:
+    return pieces[:: max(1, len(pieces) // _PIECES_MAX)][:_PIECES_MAX]
+
+
+def _erase_messages(transaction: Transaction, batch: int) -> tuple[set[str], int]:
+    """Take the gateway's and our own words off the attempts, which are authenticated anew; gives them, and how many.
+
+    What a person decided stands in the history still.
+    """
+    texts: set[str] = set()
+    erased = 0
+    at, end = id_range(batch)
+    while found := transaction.execute(sql.TEXTS_OF_ATTEMPTS, (at, end, _ROWS_AT_ONCE)).fetchall():
+        changes = []
+        for message, reason, identity, sent_at, state, finished_at, status, code, reference in found:
+            if len(texts) < _TEXTS_KEPT_MAX:
+                texts |= {text[:_PIECE_LENGTH] for text in (message, reason) if text}
+            kept = (identity, sent_at, state, finished_at, status, code, None, reference, None)
+            changes.append((transaction.keys.seal_values("attempt", kept), identity))
+        transaction.connection.executemany(sql.ERASE_TEXTS, changes)
+        erased += len(found)
+        at = found[-1][2] + 1
+    return texts, erased
+
+
+def unfinished(store: Store) -> bool:
+    """See contract.Ledger.unfinished_purge."""
+    with store.reading() as connection:
+        begun, completed = (
+            connection.execute(sql.LAST_NUMBER_OF_KIND, (kind,)).fetchone()[0] for kind in (PURGED, PURGE_COMPLETED)
+        )
+    return bool(begun > completed)
+
+
+def complete(store: Store, pieces: Pieces, who: str) -> tuple[int, int]:
+    """Write the ledger anew, search its files for what was erased, and record it; gives pieces and bytes searched.
+
+    Raises RunStopped where somebody reads from the ledger all the time, LedgerNotUsable where a piece is found.
+    """
+    if not store.write_anew():
+        raise RunStopped(
+            "names, details and messages are deleted, but another program reads from the ledger, so its files still "
+            "hold them; run batchpay ledger purge again"
+        )
+    with store.reading() as connection:
+        texts = [
+            text.encode()
+            for text in _chosen(sorted(pieces.texts))
+            if len(text) >= _TEXT_LENGTH_LEAST and not connection.execute(sql.TEXT_STANDS, (text,)).fetchone()[0]
+        ]
+    wanted = [*_chosen(pieces.sealed), *texts]
+    with store.files_alone() as files, translated(store.place.ledger):
+        sizes = [_search(path, wanted) for path in files]
+    with store.transaction() as transaction:
+        detail = {"pieces searched": len(wanted), "bytes searched": sum(sizes)}
+        transaction.event(PURGE_COMPLETED, None, who, None, detail)
+    store.checkpoint()
+    return len(wanted), sum(sizes)
+
+
+def _search(path: Path, wanted: Sequence[bytes]) -> int:
+    """Read a whole file; gives its size. Raises LedgerNotUsable where a piece stands in it."""
+    size, before = 0, b""
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            size += len(block)
+            read = before + block
+            if any(piece in read for piece in wanted):
+                raise LedgerNotUsable(f"{path} still holds what was erased; run batchpay ledger purge again")
+            before = read[-4 * _PIECE_LENGTH :]
+    return size

@@ -1,0 +1,103 @@
+"""Retention: list what a ledger holds of people for longer than it should, and erase it on a person's word."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from batchpay.errors import WrongUse
+from batchpay.ledger.open import copies_beside, open_ledger
+from batchpay.ledger.records import BACKED_UP, Event, OldBatch, Purge
+from batchpay.payment import Actor
+from batchpay.settings import Settings
+from batchpay.text import instant, local_time
+from batchpay.workflows.ledger_care import require_reason
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Which old batches there are, and what was erased of them."""
+
+    before: datetime
+    """Batches to which anything has happened since then are not looked at."""
+    old: list[OldBatch]
+    done: Purge | None
+    """None where nothing was to be erased but only shown."""
+    copies: list[str]
+    """Copies of the ledger beside it, and the latest backup: they hold what it held when they were made."""
+    unfinished: bool = False
+    """Whether an earlier purge is still to be completed."""
+
+    @property
+    def due(self) -> list[OldBatch]:
+        """The batches that a purge erases."""
+        return [one for one in self.old if one.stays is None]
+
+    @property
+    def exit_code(self) -> int:
+        """9 where another process held a batch, else 0."""
+        return 9 if self.done is not None and self.done.held else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the object of `ledger purge --json`."""
+        erased = None if self.done is None else [one.batch for one in self.done.erased]
+        return {
+            "dry_run": self.done is None,
+            "before": instant(self.before),
+            "batches": [
+                {"batch": one.batch, "environment": str(one.environment), "file": one.file, "rows": one.rows,
+                 "last_event_at": instant(one.last_event_at), "stays": one.stays}
+                for one in self.old
+            ],
+            "purged": erased,
+            "held": [] if self.done is None else list(self.done.held),
+            "unfinished": self.unfinished,
+            "pieces_searched": 0 if self.done is None else self.done.pieces_searched,
+            "bytes_searched": 0 if self.done is None else self.done.bytes_searched,
+            "copies": self.copies,
+            "exit_code": self.exit_code,
+        }  # fmt: skip
+
+
+def look(settings: Settings, older_than_days: int | None, now: datetime) -> Retention:
+    """List the batches of which a purge would erase names, details and messages, and those that stay; erases nothing.
+
+    Without a number of days it is `retention.details_days`. Raises WrongUse, LedgerNotUsable.
+    """
+    before = _before(settings, older_than_days, now)
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        copies = _copies(settings, ledger.latest_event(BACKED_UP))
+        return Retention(before, ledger.old_batches(before), None, copies, ledger.unfinished_purge())
+
+
+def purge(
+    settings: Settings, older_than_days: int | None, reason: str | None, now: datetime, actor: Actor
+) -> Retention:
+    """Erase what `look` lists, from the ledger and from every byte of its files, and record who and why.
+
+    Raises WrongUse, BatchHeld while a run is under way, RunStopped and LedgerNotUsable where it was not completed.
+    """
+    why = require_reason("a purge", reason)
+    before = _before(settings, older_than_days, now)
+    with closing(open_ledger(settings.ledger)) as ledger:
+        old, last_backup = ledger.old_batches(before), ledger.latest_event(BACKED_UP)
+        done = ledger.purge(before, str(actor), why)
+        return Retention(before, old, done, _copies(settings, last_backup), ledger.unfinished_purge())
+
+
+def _before(settings: Settings, older_than_days: int | None, now: datetime) -> datetime:
+    days = older_than_days or settings.retention.details_days
+    if not days:
+        raise WrongUse("how old? --older-than DAYS, or the setting retention.details_days")
+    return now - timedelta(days=days)
+
+
+def _copies(settings: Settings, last_backup: Event | None) -> list[str]:
+    beside = [str(path) for path in copies_beside(settings.ledger)]
+    if last_backup is None:
+        return beside
+    name = json.loads(last_backup.detail)["file"]
+    return [*beside, f"backup {name} of {local_time(last_backup.at)}, and those before it"]
