@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.mutants.changes import Change, changes_of
-from tests.mutants.rooms import ROOT, equal, modules
+from tests.mutants.rooms import ROOT, STAGES, equal, modules
 from tests.mutants.tree import Tree
 
 
@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--each", type=int, default=25, help="changes a module; fewer are the first of more")
     parser.add_argument("--seed", type=int, default=20261122)
     parser.add_argument("--most-s", type=float, default=60.0, help="tests of one change, in seconds they usually take")
+    parser.add_argument("--stages", type=int, default=len(STAGES), help="1: without those that run processes")
     parser.add_argument("--list", action="store_true", help="only show the changes")
     options = parser.parse_args()
     chosen = {}
@@ -34,10 +35,10 @@ def main() -> int:
         chosen[module] = _chosen(source, options.each, f"{options.seed} {module}")
         if options.list:
             print(f"{module}: {len(changes_of(source))} changes", *map(_headline, chosen[module]), sep="\n  ")
-    return 0 if options.list else _tried(chosen, options.most_s)
+    return 0 if options.list else _tried(chosen, options.stages, options.most_s)
 
 
-def _tried(chosen: dict[Path, list[Change]], most_s: float) -> int:
+def _tried(chosen: dict[Path, list[Change]], stages: int, most_s: float) -> int:
     score = Counter[str]()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = Tree(Path(folder))
@@ -48,11 +49,11 @@ def _tried(chosen: dict[Path, list[Change]], most_s: float) -> int:
             for change in changes:
                 if _told(source, change) in known:
                     here["equal"] += 1
-                elif tree.noticed_by(module, source, change, most_s):
+                elif any(tree.noticed_by(module, source, change, stage, most_s) for stage in range(stages)):
                     here["noticed"] += 1
                 else:
                     here["survived"] += 1
-                    met = len(tree.tests_of(module, change))
+                    met = sum(len(tree.tests_of(module, change, stage)) for stage in range(stages))
                     print(f"SURVIVED {module}:{change.line} ({change.kind}, {met} tests come here)")
                     print(_diff(module, source, change), flush=True)
             print(f"{module}: {_score(here)}", flush=True)

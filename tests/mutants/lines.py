@@ -9,14 +9,18 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 CURRENT = "current"
 _PROGRAM = f"{Path(__file__).resolve().parents[2] / 'batchpay'}/"
+_QUIET_CALLS = 100
+"""A function that brought nothing new in so many calls of a test is not followed any more: simulations call often."""
 _seen: set[tuple[str, int]] = set()
+_quiet: Counter[CodeType] = Counter()
 _target = ""
 
 
@@ -37,6 +41,7 @@ def next_test(folder: str, number: int) -> None:
 def _turn(folder: str) -> None:
     global _target
     _seen.clear()
+    _quiet.clear()
     try:
         _target = str(Path(folder) / (Path(folder) / CURRENT).read_text("ascii"))
     except OSError:
@@ -44,13 +49,18 @@ def _turn(folder: str) -> None:
 
 
 def _call(frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
-    return _line if frame.f_code.co_filename.startswith(_PROGRAM) else None
+    code = frame.f_code
+    if _quiet[code] >= _QUIET_CALLS or not code.co_filename.startswith(_PROGRAM):
+        return None
+    _quiet[code] += 1
+    return _line
 
 
 def _line(frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
     place = (frame.f_code.co_filename, frame.f_lineno)
     if event == "line" and place not in _seen:
         _seen.add(place)
+        _quiet[frame.f_code] = 0
         _write(f"{place[0].removeprefix(_PROGRAM)}:{place[1]}\n")
     return _line
 

@@ -19,12 +19,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from tests.mutants.changes import Change
 from tests.mutants.lines import CURRENT
-from tests.mutants.rooms import ROOT, TESTS
+from tests.mutants.rooms import ROOT, STAGES
 
 _COPIED = ("batchpay", "schemas", "samples", "tests", "docs", "pyproject.toml", "README.md", "Makefile",
            "CONTRIBUTING.md", "CHANGELOG.md")  # fmt: skip
@@ -70,13 +71,13 @@ class Tree:
         self._changes = 0
         self._start()
         self.traces: dict[str, Trace] = {}
-        self._trace()
+        self._traced = 0
 
     def _start(self) -> None:
         requests_out, self._requests = os.pipe()
         self._answers, answers_in = os.pipe()
         numbers = (requests_out, answers_in)
-        command = [*map(str, (self._python, "-m", "tests.mutants.server", *numbers, self._lines)), *TESTS]
+        command = [*map(str, (self._python, "-m", "tests.mutants.server", *numbers, self._lines)), *chain(*STAGES)]
         self._server = subprocess.Popen(
             command, cwd=self.root, pass_fds=numbers, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             env={**os.environ, "TMPDIR": str(self.root.parent)},
@@ -127,11 +128,15 @@ class Tree:
             if "end" in answer:
                 return
 
-    def _trace(self) -> None:
-        """Learn what each test executes, file by file: from the last time, where no text has changed."""
+    def _trace(self, stage: int) -> None:
+        """Learn what each test of a stage executes, file by file: from the last time, where no text has changed."""
+        if stage < self._traced:
+            return
+        self._traced = stage + 1
         files: dict[str, list[str]] = defaultdict(list)
         for name in self._tests:
-            files[name.split("::", 1)[0]].append(name)
+            if name.startswith(STAGES[stage]):
+                files[name.split("::", 1)[0]].append(name)
         kept = Path(tempfile.gettempdir()) / "batchpay-mutants"
         kept.mkdir(mode=0o700, exist_ok=True)
         base = self._digest()
@@ -175,16 +180,21 @@ class Tree:
         (self._lines / CURRENT).unlink(missing_ok=True)
         return found
 
-    def tests_of(self, module: Path, change: Change) -> list[str]:
-        """Tests that execute what is changed, the quickest first."""
-        here = {name for name, trace in self.traces.items() if not change.lines.isdisjoint(self._at(trace, module))}
+    def tests_of(self, module: Path, change: Change, stage: int) -> list[str]:
+        """Tests of a stage that execute what is changed, the quickest first."""
+        self._trace(stage)
+        here = {name for name in self._of(stage) if not change.lines.isdisjoint(self._at(name, module))}
         return sorted(here, key=lambda name: self.traces[name].seconds)
 
-    def _at(self, trace: Trace, module: Path) -> set[int]:
-        return trace.lines.get(str(module), set())
+    def _of(self, stage: int) -> list[str]:
+        return [name for name in self.traces if name.startswith(STAGES[stage])]
 
-    def noticed_by(self, module: Path, source: str, change: Change, most_s: float) -> str:
-        """Make a change and run its tests, for about so long; gives what noticed it, or nothing."""
+    def _at(self, name: str, module: Path) -> set[int]:
+        return self.traces[name].lines.get(str(module), set())
+
+    def noticed_by(self, module: Path, source: str, change: Change, stage: int, most_s: float) -> str:
+        """Make a change and run its tests of a stage, for about so long; gives what noticed it, or nothing."""
+        tests = self._within(self.tests_of(module, change, stage), most_s)
         place = self.root / "batchpay" / module
         usual = place.stat().st_mtime
         changed = change.applied_to(source)
@@ -192,23 +202,24 @@ class Tree:
         self._changes += 1
         os.utime(place, (_LOADED + 2 * self._changes,) * 2)
         try:
-            tests = self._within(self.tests_of(module, change), most_s)
             told: dict[str, Any] = {"not_exchanged": True}
             if tests:
                 request = {"tests": tests, "record": False, "file": str(place), "before": source, "after": changed}
                 told = {key: value for answer in self._ask(request) for key, value in answer.items()}
             if "not_exchanged" in told:
-                return self._noticed_anew(module, most_s)
+                return self._noticed_anew(module, stage, most_s)
             return str(told.get("failed", ""))
         finally:
             place.write_text(source, "utf-8")
             os.utime(place, (usual, usual))
 
-    def _noticed_anew(self, module: Path, most_s: float) -> str:
+    def _noticed_anew(self, module: Path, stage: int, most_s: float) -> str:
         """The same for what runs when a module is loaded: a new process, and the tests that come to the module."""
         own = f"tests/{module.parts[0]}/"
-        tests = [name for name, trace in self.traces.items() if self._at(trace, module)]
-        tests = tests or [name for name in self.traces if name.startswith(own)]
+        tests = [name for name in self._of(stage) if self._at(name, module)]
+        tests = tests or [name for name in self._of(stage) if name.startswith(own)]
+        if not tests:
+            return ""
         tests.sort(key=lambda name: (not name.startswith(own), self.traces[name].seconds))
         tests = self._within(tests, most_s)
         usual_s = sum(self.traces[name].seconds for name in tests)
