@@ -140,6 +140,13 @@ def test_what_is_not_a_plan_is_refused(ledger: Ledger, tmp_path: Path, text: str
         Plan.read(str(path), ledger)
 
 
+def test_a_plan_of_another_version_is_told_as_such(ledger: Ledger) -> None:
+    """Nobody changed it: it is made anew, and not looked into."""
+    text = json.dumps(json.loads(make(ledger).text()) | {"plan": 1})
+    with pytest.raises(FileRefused, match="not a plan of this version"):
+        Plan.parse(text, "plan.json", ledger)
+
+
 def test_a_missing_plan_is_refused(ledger: Ledger, tmp_path: Path) -> None:
     """A plan that is not there stops the submission."""
     with pytest.raises(FileRefused, match="can't be read"):
