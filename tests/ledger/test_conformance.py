@@ -436,6 +436,7 @@ def test_the_same_bill_counts_for_some_days_or_for_ever(
 
 def test_of_several_earlier_payments_the_nearest_counts(ledger: Ledger) -> None:
     """A paymentId comes before a bill, and of equal ones the latest is named: a person looks there."""
+    assert ANOTHER_ID < BILL < SamePayment.PAYMENT_ID
     batches = [
         register(ledger, columns(ledger, [1], named=[1], id_salt=str(number)), content=bytes([number]))
         for number in (1, 2, 3)

@@ -20,6 +20,8 @@ from batchpay.errors import (
     LedgerNotUsable,
     SettingsNotUsable,
 )
+from batchpay.ledger.folders import make_private_directory
+from batchpay.ledger.keys import create_key_file
 from batchpay.ledger.open import accept_witness, create_ledger, location, open_ledger, weaknesses
 from batchpay.ledger.sqlite import opening, preconditions, schema
 from batchpay.ledger.sqlite.preconditions import file_system
@@ -187,6 +189,30 @@ def test_the_key_file_is_private_and_random(ledger_factory: LedgerFactory, tmp_p
     files = [path for path in tmp_path.rglob("*") if path != tmp_path]
     assert {oct(path.stat().st_mode & 0o777) for path in files if path.is_file()} == {"0o600"}
     assert {oct(path.stat().st_mode & 0o777) for path in files if path.is_dir()} == {"0o700"}
+
+
+def test_the_key_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut leaves no key or a whole one: with half of one, nobody could tell what was paid."""
+    key, sync, synced = tmp_path / "ledger.key", os.fsync, list[tuple[int, bool]]()
+
+    def fsync(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_size, key.exists()))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    create_key_file(key)
+    assert synced[0] == (len(key.read_bytes()), False)
+
+
+def test_a_folder_that_another_process_makes_at_the_same_moment_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two first submissions started together: both find no folder, and both go on."""
+    (tmp_path / "keys").mkdir()
+    monkeypatch.setattr(Path, "exists", lambda path: path == tmp_path)
+    make_private_directory(tmp_path / "keys" / "live")
+    monkeypatch.undo()
+    assert (tmp_path / "keys" / "live").is_dir()
 
 
 def test_a_ledger_is_never_made_over_another(closed: LedgerFactory) -> None:
@@ -387,7 +413,7 @@ def test_a_ledger_without_its_witness_is_refused(closed: LedgerFactory, content:
         closed.witness.unlink()
     else:
         closed.witness.write_bytes(content)
-    with pytest.raises(LedgerBehind, match="accept-witness"):
+    with pytest.raises(LedgerBehind, match="is not there" if content is None else "holds no record of this key"):
         closed.open()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from batchpay.errors import BatchpayError, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger, Run
+from batchpay.ledger.event_chain import Replay
 from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.sqlite.transitions import Mover
@@ -240,3 +241,13 @@ def test_the_check_of_a_ledger_knows_no_other_moves(running: tuple[Ledger, str, 
         detail = {word: str(ROW_IN[State.DECLINED])} | ({"run": 1, "at": 0} if event == "finished" else {})
         transaction.event(event, 1, "ada", None, detail)
     assert any(f"can't become {word} by '{event}'" in problem for problem in ledger.check())
+
+
+def test_the_check_of_a_ledger_knows_no_row_that_was_never_registered() -> None:
+    """The row behind the last one could be moved by any event, and no test saw it."""
+    replay = Replay()
+    about = ["file", "origin", "[]", "{}", 0, None, "test"]
+    assert replay.apply(1, "registered", "ada", None, {"about": about, "pending": "1-3", "rejected": ""}) is None
+    impossible = replay.apply(1, "progress", "ada", None, {"sending": "4"})
+    assert impossible == "rows 4 to 4 can't become sending by 'progress'"
+    assert replay.apply(1, "progress", "ada", None, {"sending": "3"}) is None

@@ -53,6 +53,7 @@ def test_an_old_ledger_still_finds_its_duplicates(settings: LedgerSettings) -> N
     with pytest.raises(LedgerOlder):
         open_ledger(settings, read_only=True)
     bring_up_to_date(settings)
+    open_ledger(settings, read_only=True).close()
     rows = [
         ROW | {"paymentId": "Pay-1", "amount": "1.00"},
         ROW | {"invoiceNumber": "INV-2"},

@@ -1,7 +1,7 @@
 """Mutants: `python -m tests.mutants [MODULE_OR_ROOM...] [--each 25] [--seed N]`, such as `sending ledger/states.py`.
 
 Each change is made in a copy of the tree with an environment of its own, and the tests that execute it are run there,
-the quickest first, until one fails. What survives is printed with its diff; the score stands at the end.
+the most telling first, until one fails. What survives is printed with its diff; the score stands at the end.
 """
 
 from __future__ import annotations

@@ -86,6 +86,8 @@ def _outside(node: ast.AST) -> Iterator[ast.AST | None]:
         )
     elif isinstance(node, ast.AnnAssign):
         yield node.annotation
+    elif isinstance(node, ast.Call):  # zip(strict=True) states what the programmer knows, as `assert` does
+        yield from (keyword.value for keyword in node.keywords if keyword.arg == "strict")
     says = isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert)
     documents = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"

@@ -15,21 +15,27 @@ def exchange(file: str, before: str, after: str) -> bool:
     if [(one.co_qualname, one.co_freevars) for one in codes] != [(one.co_qualname, one.co_freevars) for one in others]:
         return False
     pairs = list(zip(codes, others, strict=True))
-    if any(not old.co_flags & inspect.CO_OPTIMIZED and _own(old) != _own(new) for old, new in pairs):
+    if any(not _is_function(old) and _own(old) != _own(new) for old, new in pairs):
         return False  # runs once, when the module is loaded
-    changed = {(old.co_qualname, old.co_firstlineno): new for old, new in pairs}
-    for one in gc.get_objects():
-        if isinstance(one, FunctionType) and one.__code__.co_filename == file:
-            key = (one.__code__.co_qualname, one.__code__.co_firstlineno)
-            one.__code__ = changed.get(key, one.__code__)
+    functions = [one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_filename == file]
+    changed = {(old.co_qualname, old.co_firstlineno): new for old, new in pairs if _is_function(old)}
+    if any((one.__code__.co_qualname, one.__code__.co_firstlineno) not in changed for one in functions):
+        return False  # made by another function while it was loaded
+    for one in functions:
+        one.__code__ = changed[one.__code__.co_qualname, one.__code__.co_firstlineno]
     return True
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
+    """A module's blocks: itself, its classes, and all functions that are not made by others."""
     yield code
-    for one in code.co_consts:
+    for one in () if _is_function(code) else code.co_consts:
         if isinstance(one, CodeType):
             yield from _codes(one)
+
+
+def _is_function(code: CodeType) -> bool:
+    return bool(code.co_flags & inspect.CO_OPTIMIZED)
 
 
 def _own(code: CodeType) -> tuple[object, ...]:
