@@ -18,6 +18,7 @@ COMMANDS = {
     "reconcile": ("batchpay.cli.reconcile", "Match a batch with a gateway's or a bank's export."),
     "report": ("batchpay.cli.report", "Write a page about a batch (HTML, self-contained)."),
     "template": ("batchpay.cli.template", "Write an empty payment file: XLSX with drop-downs, or CSV."),
+    "map": ("batchpay.cli.map_file", "Propose a map for somebody else's file."),
     "rules": ("batchpay.cli.rules", "Print every rule of a payment row."),
     "test-connection": ("batchpay.cli.test_connection", "Ask the gateway whether it knows us."),
     "gateway": ("batchpay.cli.gateway", "List, get, create, update, delete gateway accounts."),

@@ -96,15 +96,15 @@ def near_miss(name: str, known: Iterable[str]) -> str | None:
     is, two in a long name; compared without the node's prefix, so that `billingStatus` is no `billingState`. A name
     that differs in its digits alone (`billingAddressLine3`) is a further column, not a slip.
     """
-    folded = _fold(name)
+    folded = letters_of(name)
     if not folded:
         return None
     for candidate in known:
-        if folded == _fold(candidate):
+        if folded == letters_of(candidate):
             return candidate
     prefix = next((word for word in _PREFIXES if folded.startswith(word)), "")
     for candidate in known:
-        other = _fold(candidate)
+        other = letters_of(candidate)
         if prefix and other.startswith(prefix):
             left, right = folded.removeprefix(prefix), other.removeprefix(prefix)
         else:
@@ -126,7 +126,8 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(column_name(name) for name in names)
 
 
-def _fold(name: str) -> str:
+def letters_of(name: str) -> str:
+    """The letters and digits of a name, whatever their case."""
     return "".join(character for character in name.casefold() if character.isalnum())
 
 

@@ -8,10 +8,11 @@ from typing import Self
 
 import polars as pl
 
+from batchpay.errors import FileRefused
 from batchpay.intake.cell_form import CellForm
 from batchpay.intake.csv.dialect import read_dialect
 from batchpay.intake.csv.reader import CsvReader, CsvText
-from batchpay.intake.header import Examples, Header, read_header
+from batchpay.intake.header import Examples, Header, canonical_name, read_header
 from batchpay.intake.kinds import HEAD_BYTES, Kind, kind_of
 from batchpay.intake.maps.application import Application, CountingColumns
 from batchpay.intake.maps.mapping import Mapping
@@ -159,10 +160,10 @@ def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, 
 def _open_xlsx(
     file: OpenFile, sheet: str | None, include_hidden: bool, mapping: Mapping | None, required: tuple[str, ...]
 ) -> Source:
-    sources = () if mapping is None else mapping.sources
-    forms = {} if mapping is None else mapping.cell_forms(sources)
+    known = COLUMNS if mapping is None else (*COLUMNS, *mapping.header_names)
+    forms = {} if mapping is None else mapping.cell_forms(mapping.sources)
     file.keep_copy()  # two libraries read it, each by itself
-    reader = XlsxReader(file, sheet=sheet, include_hidden=include_hidden, known=(*COLUMNS, *sources), forms=forms)
+    reader = XlsxReader(file, sheet=sheet, include_hidden=include_hidden, known=known, forms=forms)
     try:
         header, own = _headers(file.name, reader.names, mapping, required)
     except BaseException:
@@ -215,7 +216,12 @@ def _headers(
     """The header as the rules see it, and as the reader gives it: the same unless there is a map."""
     place = f"{name}: "
     if mapping is None:
-        header = read_header(names, required=required, place=place)
+        try:
+            header = read_header(names, required=required, place=place)
+        except FileRefused as error:
+            if {canonical_name(name) for name in names}.issuperset(required):
+                raise
+            raise FileRefused(f"{error}. For a file with columns of its own: batchpay map FILE") from None
         return header, header
     own = mapping.own_header(names, place)
     return read_header(mapping.mapped_names(own), required=required, place=place), own

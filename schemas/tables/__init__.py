@@ -22,12 +22,13 @@ def _rows(name: str) -> Iterator[dict[str, str]]:
     return csv.DictReader(text.splitlines())
 
 
-COUNTRIES = tuple(row["code"] for row in _rows("countries.csv"))
+COUNTRY_NAMES = {row["code"]: row["name"] for row in _rows("countries.csv")}
+COUNTRIES = tuple(COUNTRY_NAMES)
 CURRENCIES = tuple(row["code"] for row in _rows("currencies.csv"))
-STATES = {
-    country: tuple(row["code"] for row in _rows("states.csv") if row["country"] == country) for country in ("US", "CA")
-}
+_STATES = tuple(_rows("states.csv"))
+STATES = {country: tuple(row["code"] for row in _STATES if row["country"] == country) for country in ("US", "CA")}
 """Abbreviations by country."""
+STATE_NAMES = {row["code"]: row["name"] for row in _STATES}
 
 _SEC = tuple(_rows("sec_codes.csv"))
 SEC_CODES = tuple(row["code"] for row in _SEC)

@@ -74,6 +74,8 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     call("ledger", "purge", "--older-than", "400", "--reason", "retention rule 7")
     call("ledger", "move-gateway", url, url.replace("127.0.0.1", "localhost"), "--reason", "renamed")
     call("rules")
+    (tmp_path / "theirs.csv").write_text("Vendor,ABA #,Acct #,Amt\nAcme,021000021,0012345,7.00\n")
+    call("map", "theirs.csv", "--write", "theirs.toml")
     call("test-connection")
     call("gateway", "list")
     call("gateway", "create", *ACCOUNT, "--dry-run")

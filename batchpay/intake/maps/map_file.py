@@ -24,7 +24,12 @@ _CURRENCY = re.compile(r"[^0-9\s.,'()+\-\u2212]{1,4}")
 
 def load_mapping(path: str) -> Mapping:
     """Read a map; raises FileRefused naming whatever in it is unknown or contradicts itself."""
-    found = _Tables(read_toml(path, "column map"))
+    return mapping_of(read_toml(path, "column map"), path)
+
+
+def mapping_of(tables: dict[str, Any], path: str) -> Mapping:
+    """Make a map of the tables that its file at `path` has, or would have; raises FileRefused as `load_mapping`."""
+    found = _Tables(tables)
     mapping = found.mapping(path)
     problems = [*found.problems, *_contradictions(mapping)]
     if problems:

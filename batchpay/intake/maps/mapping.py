@@ -65,6 +65,11 @@ class Mapping:
         return tuple(dict.fromkeys((*self.columns, *self.split, *in_templates)))
 
     @property
+    def header_names(self) -> tuple[str, ...]:
+        """By which names the header of a sheet is known, beside ours."""
+        return self.sources
+
+    @property
     def signed(self) -> NumberFormat | None:
         """The format of amounts whose sign tells the direction, if there is one."""
         found = self.numbers.get("amount")

@@ -22,7 +22,7 @@ from typing import Any
 
 from batchpay.errors import FileRefused
 from batchpay.intake.cell_form import CellForm
-from batchpay.intake.header import canonical_name
+from batchpay.intake.header import canonical_name, letters_of
 from batchpay.intake.private_copy import PrivateCopy
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.xlsx import archive
@@ -133,7 +133,8 @@ def _holds_payments(rows: Iterable[Row], known: Sequence[str]) -> bool:
 
 
 def _known_names(cells: Row, known: Sequence[str]) -> int:
-    return sum(isinstance(cell, str) and (cell in known or canonical_name(cell) in known) for cell in cells)
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    return sum(text in known or canonical_name(text) in known or letters_of(text) in known for text in texts)
 
 
 def _header(rows: Iterator[Row], known: Sequence[str]) -> tuple[int, list[str], Iterator[Row]]:

@@ -1,0 +1,136 @@
+"""`batchpay map`: propose a column map for somebody else's file, ask what is open, show the first rows through it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchpay.cli import output
+from batchpay.cli.context import Command, Context, option
+from batchpay.text import column_name, printable, row_count, wrapped
+
+if TYPE_CHECKING:
+    from batchpay.intake.maps.draft import Choice, Question
+    from batchpay.workflows.map_file import Proposed
+
+_CELL_CHARACTERS_MAX = 24
+
+
+@click.command("map", cls=Command, short_help="Propose a map for somebody else's file.")
+@click.argument("file", metavar="FILE")
+@option("--write", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="Where the map goes (TOML).")
+@option("--encoding", metavar="NAME", help="Encoding of a CSV that is not UTF-8.")
+@option("--format", "format_", type=click.Choice(["csv", "parquet", "xlsx"]), help="Kind of the file (for -).")
+@option("--sheet", metavar="NAME", help="Sheet of a workbook; needed where several hold payments.")
+@option("--include-hidden", is_flag=True, help="Read rows of a workbook that are hidden or filtered out.")
+@click.pass_obj
+def map(context: Context, /, file: str, write: Path | None, **options: Any) -> int:
+    """Propose a map for a file whose columns are not ours: which is which, how amounts and dates are written, and why.
+
+    On a terminal it asks what the file does not say. Without one it writes what is sure and lists the rest, and ends
+    with 8 while something must be answered before a row can be sent. Nothing is sent and no file is overwritten.
+
+    Example: batchpay map vendors.csv --write vendors.toml
+    """
+    from batchpay.workflows.map_file import FileToMap, propose_map
+
+    asked = FileToMap(file, options["format_"], options["encoding"], options["sheet"], options["include_hidden"])
+    asker = _Terminal() if output.is_terminal() and not context.json and file != "-" else None
+    proposed = propose_map(asked, asker, write)
+    if context.json:
+        output.print_json(context, _json(proposed))
+    elif not context.quiet:
+        _print(proposed)
+    return proposed.exit_code
+
+
+class _Terminal:
+    """Asks a person, one question after the other."""
+
+    def answer(self, question: Question) -> Choice | str | None:
+        """See workflows.map_file.Asker: 0, or nothing typed, leaves a question open."""
+        click.echo(err=True)
+        for line in wrapped(printable(f"{question.about}: {question.text}"), rest="  "):
+            click.echo(line, err=True)
+        if question.typed is not None:
+            return (
+                str(click.prompt("Value (blank leaves it open)", default="", show_default=False, err=True)).strip()
+                or None
+            )
+        for number, choice in enumerate(question.choices, 1):
+            for line in wrapped(printable(choice.text), first=f"  {number}  ", rest="     "):
+                click.echo(line, err=True)
+        number = click.prompt(
+            "Number (0 leaves it open)",
+            type=click.IntRange(0, len(question.choices)),
+            default=0,
+            show_default=False,
+            err=True,
+        )
+        return question.choices[number - 1] if number else None
+
+
+def _print(proposed: Proposed) -> None:
+    _line(f"{proposed.file}: {'' if proposed.is_whole else 'the first '}{row_count(proposed.rows)} looked at")
+    for column in proposed.columns:
+        if column.targets or column.why:
+            _line(
+                f"{column_name(column.name)}: {', '.join(column.targets) or 'left out'}",
+                f"({column.why})" if column.why else "",
+            )
+    carried = [column_name(column.name) for column in proposed.columns if not (column.targets or column.why)]
+    if carried:
+        _line(f"not used, carried into the results: {', '.join(carried)}")
+    for entry in proposed.draft.entries:
+        if entry.table not in ("columns", "split"):
+            _line(f"[{entry.table}] {entry.line}", f"({entry.why})" if entry.why else "")
+    for question in proposed.draft.questions:
+        choices = f" {' / '.join(choice.text for choice in question.choices)}" if question.choices else ""
+        _line(f"{'open' if question.is_needed else 'optional'}: {question.about}: {question.text}{choices}")
+    if proposed.preview:
+        click.echo("as they would be sent:")
+        names = dict.fromkeys(name for row in proposed.preview for name in row)
+        header = ["", *(f"row {number}" for number in range(1, len(proposed.preview) + 1))]
+        output.print_table(header, [[name, *(_cell(row.get(name)) for row in proposed.preview)] for name in names])
+    if proposed.written is not None:
+        click.echo(f"written: {printable(str(proposed.written))}")
+        click.echo(printable(f"then: {proposed.next_command}"))
+    else:
+        click.echo("nothing is written: --write PATH writes the map")
+
+
+def _cell(text: str | None) -> str:
+    return printable(text or "", characters_max=_CELL_CHARACTERS_MAX)
+
+
+def _line(text: str, why: str = "") -> None:
+    for line in wrapped(printable(f"{text} {why}".rstrip()), first="  ", rest="      "):
+        click.echo(line)
+
+
+def _json(proposed: Proposed) -> dict[str, Any]:
+    return {
+        "file": proposed.file,
+        "sheet": proposed.sheet,
+        "rows": proposed.rows,
+        "whole_file": proposed.is_whole,
+        "columns": [
+            {"column": column.name, "targets": list(column.targets), "why": column.why or None}
+            for column in proposed.columns
+        ],
+        "map": proposed.draft.tables,
+        "questions": [
+            {
+                "about": question.about,
+                "question": question.text,
+                "choices": [choice.text for choice in question.choices],
+                "needed": question.is_needed,
+            }
+            for question in proposed.draft.questions
+        ],
+        "first_rows": list(proposed.preview),
+        "written": str(proposed.written) if proposed.written else None,
+        "exit_code": proposed.exit_code,
+    }

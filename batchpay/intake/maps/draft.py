@@ -1,0 +1,140 @@
+"""A map in the making: what is sure, what is open, and its text as a file that a person looks over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from batchpay.text import printable
+
+Value = str | list[str]
+_ORDER = ("columns", "split", "templates", "formats", "values", "defaults", "fixed")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a map: `key = value` in a table such as `values.achDepositType`, and why."""
+
+    table: str
+    key: str
+    value: Value
+    why: str = ""
+
+    @property
+    def line(self) -> str:
+        """The line as it stands in the file."""
+        values = [_text(one) for one in self.value] if isinstance(self.value, list) else [_text(self.value)]
+        key = self.key if self.key.isascii() and self.key.isalnum() else _text(self.key)
+        return f"{key} = [{', '.join(values)}]" if isinstance(self.value, list) else f"{key} = {values[0]}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One answer to a question: what it adds to the map, and what it makes one ask next."""
+
+    text: str
+    entries: tuple[Entry, ...] = ()
+    then: tuple[Question, ...] = ()
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the file does not say for certain."""
+
+    about: str
+    """The column of ours that it decides."""
+    text: str
+    choices: tuple[Choice, ...] = ()
+    """None where the answer is a text, or where nothing in the file can answer it."""
+    typed: str | None = None
+    """The table into which a typed answer goes, `fixed`."""
+    is_needed: bool = True
+    """Whether no row can be sent without an answer."""
+
+
+@dataclass
+class Draft:
+    """The lines of a map that are decided, and the questions that are open."""
+
+    entries: list[Entry] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+
+    def add(self, entry: Entry) -> None:
+        """Add a line; one of the same key gives way to it."""
+        self.entries = [one for one in self.entries if (one.table, one.key) != (entry.table, entry.key)]
+        self.entries.append(entry)
+
+    def take(self, question: Question, answer: Choice | str) -> None:
+        """Take an answer; what it makes one ask stands first among what is open."""
+        at = self.questions.index(question)
+        if isinstance(answer, str):
+            assert question.typed is not None, "a text answers only a question for one"
+            self.questions[at : at + 1] = []
+            self.add(Entry(question.typed, question.about, answer, "answered"))
+            return
+        self.questions[at : at + 1] = answer.then
+        for entry in answer.entries:
+            self.add(entry)
+
+    @property
+    def needed(self) -> list[Question]:
+        """The open questions without whose answer no row can be sent."""
+        return [question for question in self.questions if question.is_needed]
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """The map as TOML reads it."""
+        tables: dict[str, Any] = {}
+        for entry in self.entries:
+            table, _, inner = entry.table.partition(".")
+            place = tables.setdefault(table, {})
+            (place.setdefault(inner, {}) if inner else place)[entry.key] = entry.value
+        return tables
+
+    def _instead(self, entry: Entry) -> str:
+        """Say of a line on offer that another one of its key must go."""
+        is_there = any((one.table, one.key) == (entry.table, entry.key) for one in self.entries)
+        return " (in place of the line above)" if is_there else ""
+
+    def toml(self, headline: Sequence[str]) -> str:
+        """The file: lines with their reasons, and under each table the lines that an open question could add."""
+        lines = [f"# {printable(line)}" for line in headline]
+        offered = {(one.table, one.key, str(one.value)): (question, one) for question, one in _offered(self.questions)}
+        opened = list(offered.values())
+        names = dict.fromkeys([entry.table for entry in self.entries] + [entry.table for _, entry in opened])
+        for table in sorted(names, key=lambda name: (_ORDER.index(name.partition(".")[0]), name)):
+            lines += ["", f"[{table}]"]
+            for entry in (entry for entry in self.entries if entry.table == table):
+                lines.append(f"{entry.line}  # {printable(entry.why)}" if entry.why else entry.line)
+            told = None
+            for question, entry in opened:
+                if entry.table == table:
+                    lines += [f"# open: {printable(question.text)}"] if question is not told else []
+                    why = f"{printable(entry.why)}{self._instead(entry)}"
+                    lines.append(f"#   {entry.line}  # {why}" if why else f"#   {entry.line}")
+                    told = question
+        hopeless = [question for question in self.questions if not question.choices and question.typed is None]
+        lines += ["", *(f"# open: {printable(question.text)}" for question in hopeless)] if hopeless else []
+        return "\n".join(lines) + "\n"
+
+
+def _offered(questions: Iterable[Question]) -> Iterator[tuple[Question, Entry]]:
+    """The lines that an answer would add, those of later questions too."""
+    for question in questions:
+        if question.typed is not None:
+            yield question, Entry(question.typed, question.about, "")
+        for choice in question.choices:
+            yield from ((question, entry) for entry in choice.entries)
+            yield from _offered(choice.then)
+
+
+def _text(text: str) -> str:
+    """A text in quotation marks as TOML takes it."""
+    marks = {'"': '\\"', "\\": "\\\\"}
+    return '"' + "".join(marks.get(one) or (one if one.isprintable() else _escaped(one)) for one in text) + '"'
+
+
+def _escaped(character: str) -> str:
+    number = ord(character)
+    return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"

@@ -1,0 +1,147 @@
+"""What the cells of somebody else's column show: which ways of writing read them, and what they can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from batchpay.intake.maps.formats import DateFormat, NumberFormat
+from batchpay.intake.maps.words import CHOICES, ours_for
+from batchpay.schemas import checks
+from batchpay.schemas.columns import MONEY, ROUTING
+
+_NUMBERS = ((".", ""), (",", ""), (".", ","), (",", "."), (",", " "), (".", "'"), (".", " "))
+"""Decimal and thousands, the simplest first."""
+_DATES = (
+    "%m/%d/%Y", "%d/%m/%Y", "%Y-%m-%d", "%d.%m.%Y", "%m-%d-%Y", "%d-%m-%Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y",
+    "%Y%m%d", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%b %d, %Y", "%B %d, %Y", "%d %B %Y",
+)  # fmt: skip
+_SYMBOL = r"([^0-9\s.,'()+\-\x{2212}]{1,4})"
+_OURS = r"^[0-9]+\.[0-9]{2}$"
+
+
+@dataclass(frozen=True)
+class Written:
+    """One way of reading a column: the format, the texts that it makes, and how many cells it reads."""
+
+    form: NumberFormat | DateFormat
+    texts: pl.Series
+    count: int
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How a column may be written: more than one way where they read the cells differently."""
+
+    best: tuple[Written, ...] = ()
+    """Those that read most cells, each another text of some cell; the commonest way first."""
+    is_mixed: bool = False
+    """Whether another way reads a cell that the best does not."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether there is one way alone."""
+        return len(self.best) == 1 and not self.is_mixed
+
+
+def amounts(cells: pl.Series) -> Ways:
+    """Find how amounts are written; `cells` has no blank ones."""
+    symbols = cells.str.extract(_SYMBOL).drop_nulls().mode().sort()
+    found = []
+    for decimal, thousands in _NUMBERS:
+        form = NumberFormat(decimal, thousands, symbols[0] if len(symbols) else "", "CREDIT")
+        texts = form.read(cells, "").text
+        found.append(Written(form, texts, len(texts) - texts.null_count()))
+    return _ways(found)
+
+
+def dates(cells: pl.Series) -> Ways:
+    """Find how dates are written; a day that does not exist is none."""
+    found = []
+    for pattern in _DATES:
+        form = DateFormat(pattern)
+        texts = form.read(cells, "").text
+        days = texts.str.to_date("%m/%d/%Y", strict=False)
+        texts = texts.set(days.is_null(), None)
+        found.append(Written(form, texts, len(texts) - texts.null_count()))
+    return _ways(found)
+
+
+def _ways(found: Sequence[Written]) -> Ways:
+    most = max(one.count for one in found)
+    if not most:
+        return Ways()
+    best: list[Written] = []
+    for one in found:
+        if one.count == most and not any(one.texts.equals(other.texts) for other in best):
+            best.append(one)
+    unread = best[0].texts.is_null()
+    rivals = (one for one in found if one.count < most)
+    return Ways(tuple(best), any((one.texts.is_not_null() & unread).any() for one in rivals))
+
+
+def is_ours(cells: pl.Series) -> bool:
+    """Whether every amount is written as ours are."""
+    return bool(cells.str.contains(_OURS).all())
+
+
+def has_decimals(cells: pl.Series) -> bool:
+    """Whether most cells end in two decimals: an amount rather than a number of something."""
+    return bool(cells.str.contains(r"[0-9][.,][0-9]{2}\)?-?$").sum() * 10 >= len(cells) * 9)
+
+
+def negatives(written: Written, cells: pl.Series) -> int:
+    """Count the amounts with a sign."""
+    assert isinstance(written.form, NumberFormat)
+    is_credit = written.form.direction(cells) == written.form.negative
+    return int((is_credit & written.texts.is_not_null()).sum())
+
+
+def _routing(cells: pl.Series) -> pl.Series:
+    """Nine digits whose check digit is right, or eight that have lost their zero."""
+    cell = pl.col("cell")
+    whole = cell.str.contains("^[0-9]{9}$") & ~checks.has_wrong_check_digit(cell) & ~checks.has_unassigned_prefix(cell)
+    return cells.to_frame("cell").select(whole | checks.with_leading_zero(cell).is_not_null()).to_series()
+
+
+def _keeps(fails: Callable[[pl.Expr], pl.Expr]) -> Callable[[pl.Series], pl.Series]:
+    return lambda cells: cells.to_frame("cell").select(~fails(pl.col("cell"))).to_series()
+
+
+_LOOKS: dict[str, tuple[Callable[[pl.Series], pl.Series], str]] = {
+    ROUTING: (_routing, "routing numbers, by their check digit"),
+    "achAccountNumber": (
+        lambda cells: cells.str.contains("^[0-9A-Za-z-]{0,13}[0-9]{4}$"),
+        "what can be account numbers",
+    ),
+    "billingEmail": (_keeps(checks.is_no_email), "e-mail addresses"),
+    "billingPhone": (lambda cells: cells.str.count_matches("[0-9]").is_between(10, 11), "telephone numbers"),
+    "billingZip": (
+        lambda cells: cells.str.contains(r"^[0-9]{5}(-?[0-9]{4})?$|^[A-Z][0-9][A-Z] ?[0-9][A-Z][0-9]$"),
+        "zip codes",
+    ),
+    "achCheckNumber": (lambda cells: cells.str.contains("^[0-9]{1,15}$"), "numbers"),
+    "gatewayId": (lambda cells: cells.str.contains("^[1-9][0-9]*$"), "numbers"),
+}
+_TEXTS = ("achNameOnCheck", "billingFirstName", "billingLastName", "billingCompany", "billingCity", "achBankName")
+
+
+def agreeing(target: str, cells: pl.Series) -> tuple[int, str]:
+    """Count the cells that can be what a column of ours holds, and say what that is; all and nothing where any can."""
+    if target in MONEY:
+        ways = amounts(cells)
+        return (ways.best[0].count if ways.best else 0), "amounts"
+    if target == "recurringStartDate":
+        ways = dates(cells)
+        return (ways.best[0].count if ways.best else 0), "dates"
+    if target in CHOICES:
+        known = [word for word in cells.unique() if ours_for(target, word) is not None]
+        return int(cells.is_in(known).sum()), "words that are known"
+    if target in _TEXTS:
+        return int(cells.str.contains(r"\p{L}").sum()), "letters"
+    if target in _LOOKS:
+        look, words = _LOOKS[target]
+        return int(look(cells).sum()), words
+    return len(cells), ""

@@ -1,0 +1,352 @@
+"""A map proposed for somebody else's file: by the names of its columns and by what their cells show.
+
+What both say is sure; whatever else could be true becomes a question for a person. No cell is quoted but words of short
+lists, amounts and dates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from batchpay.errors import FileRefused
+from batchpay.intake.header import Header, canonical_name, near_miss
+from batchpay.intake.maps.draft import Choice, Draft, Entry, Question
+from batchpay.intake.maps.evidence import agreeing, has_decimals
+from batchpay.intake.maps.follow_ups import (
+    ASKED_MAX,
+    amount_entries,
+    date_entries,
+    direction,
+    money_entries,
+    word_entries,
+)
+from batchpay.intake.maps.mapping import Mapping as ColumnMap
+from batchpay.intake.maps.patterns import Pattern
+from batchpay.intake.maps.words import CHOICES, COMBINED, NAMES, column_called
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, PAYMENT_ID, REQUIRED, ROUTING
+from batchpay.text import column_name
+
+NAME, FIRST, LAST = "achNameOnCheck", "billingFirstName", "billingLastName"
+_START, _DEPOSIT = "recurringStartDate", "achDepositType"
+_ENOUGH = 0.9
+"""This share of a column's cells must be what its name says; the others will be errors of their rows."""
+_PROOF_ROWS = 3
+"""So many different routing numbers with a right check digit are no accident."""
+_MISSING = {
+    "amount": "no column holds the amounts",
+    ROUTING: "no column holds routing numbers: the file can't be paid by ACH as it is",
+    ACCOUNT: "no column holds account numbers: the file can't be paid by ACH as it is",
+    NAME: "no column holds the names of the payees",
+}
+
+
+class Unmapped(ColumnMap):
+    """A map under which every column of a file is its own, and none is ours."""
+
+    @property
+    def header_names(self) -> tuple[str, ...]:
+        """By which names the header of a sheet is known, beside ours."""
+        return NAMES
+
+    def mapped_names(self, own: Header) -> list[str]:
+        """Every column left out."""
+        return [f"_{name}" for name in own.names]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A column of the file that may be one of ours."""
+
+    name: str
+    is_exact: bool
+    """Whether its name is one that we know, to the letter."""
+    count: int
+    """How many of its cells can be what ours holds."""
+    filled: int
+    words: str
+    is_proof: bool = False
+    """Whether its cells alone say it: no accident makes so many check digits right."""
+    is_list: bool = False
+    """Whether it holds a few words, of which each can be asked about."""
+    is_named: bool = True
+    """Whether its name speaks for it at all."""
+
+    @property
+    def is_sure(self) -> bool:
+        return self.is_proof or (self.is_exact and (self.is_list or self.count >= self.filled * _ENOUGH))
+
+    @property
+    def why(self) -> str:
+        name = "its name" if self.is_exact else "a name like it"
+        cells = f"{self.count:,} of {self.filled:,} cells hold {self.words}" if self.words else ""
+        return ", ".join(part for part in (name if self.is_named else "", cells) if part)
+
+
+def propose(cells: Mapping[str, pl.Series]) -> Draft:
+    """Propose a map for the columns of a file, each with its cells, null where blank; raises FileRefused."""
+    if not any(column_called(name) for name in cells):
+        for name in cells:
+            if re.search("[0-9]", name) and not re.search(r"[^\W\d_]", name):
+                raise FileRefused("has no header: its first row looks like a payment, put names of columns above it")
+    return _Proposer(cells).draft()
+
+
+def finished(draft: Draft, names: Sequence[str]) -> None:
+    """Leave out the columns that the map does not name and that would be taken for ours, or for slips of ours."""
+    tables = draft.tables
+    used = {*tables.get("columns", {}), *tables.get("split", {})}
+    ours = {target for given in tables.get("columns", {}).values() for target in _listed(given)}
+    for name in names:
+        if name in used or name.startswith("_") or not name.strip():
+            continue
+        canonical = canonical_name(name)
+        is_ours = canonical in COLUMNS
+        made = {*ours, *tables.get("templates", {}), *tables.get("fixed", {})}
+        if (is_ours and canonical in made) or (not is_ours and near_miss(name, COLUMNS)):
+            draft.add(Entry("columns", name, "", "left out: its name would be taken for one of ours"))
+
+
+def _listed(value: str | list[str]) -> list[str]:
+    return value if isinstance(value, list) else [value]
+
+
+class _Proposer:
+    """Goes through our columns one after the other."""
+
+    def __init__(self, cells: Mapping[str, pl.Series]) -> None:
+        self._all = cells
+        self._cells = {name: filled for name, column in cells.items() if len(filled := column.drop_nulls())}
+        self._draft = Draft()
+        self._decided: dict[str, str] = {}
+        """The file's column by ours, where it is sure."""
+        self._asked: set[str] = set()
+        self._found = self._candidates()
+
+    def draft(self) -> Draft:
+        """All that is sure, and the questions."""
+        self._by_content()
+        for target in COLUMNS:
+            self._decide(target, self._found.get(target, []))
+        self._names()
+        if not {"amount", "transactionType"} & (self._decided.keys() | self._asked):
+            self._draft.questions.append(direction())
+        self._fixed()
+        for target, words in _MISSING.items():
+            if not self._has(target) and not any(entry.key == target for entry in self._draft.entries):
+                self._draft.questions.append(Question(target, words))
+        self._payment_id()
+        return self._draft
+
+    def _has(self, target: str) -> bool:
+        return target in self._decided or target in self._asked
+
+    def _candidates(self) -> dict[str, list[_Candidate]]:
+        found: dict[str, list[_Candidate]] = {}
+        for name, cells in self._cells.items():
+            called = column_called(name)
+            if called is None or name.startswith("_"):
+                continue
+            target, is_exact = called
+            if target in (_DEPOSIT, COMBINED):
+                target = _kind_of_account(target, cells)
+            found.setdefault(target, []).append(_Candidate(name, is_exact, **_looked_at(target, cells)))
+        return found
+
+    def _by_content(self) -> None:
+        """Find by their cells alone what no name tells: routing numbers are proven, the others are asked about."""
+        named = {one.name for some in self._found.values() for one in some if one.is_sure}
+        for target in (ROUTING, ACCOUNT, "amount"):
+            if self._found.get(target):
+                continue
+            for name, cells in self._cells.items():
+                found = _Candidate(name, is_exact=False, **_looked_at(target, cells), is_named=False)
+                if name in named or found.count < found.filled:
+                    continue
+                may_be = {ROUTING: found.is_proof, "amount": has_decimals(cells), ACCOUNT: cells.n_unique() > 1}
+                if may_be[target]:
+                    self._found.setdefault(target, []).append(found)
+                    named |= {name} if found.is_proof else set()
+
+    def _decide(self, target: str, found: list[_Candidate]) -> None:
+        found = [one for one in found if one.name not in self._decided.values()]
+        sure = [one for one in found if one.is_sure]
+        if target == ACCOUNT and not self._found.get(ROUTING):
+            sure = []  # a ledger's accounts, perhaps, and no bank's
+        if len(sure) == 1 and not (len(found) > 1 and target == "amount" and _is_doubtful(found)):
+            entries, questions = self._taken(target, sure[0])
+            for entry in entries:
+                self._draft.add(entry)
+            self._draft.questions += questions
+            self._decided[target] = sure[0].name
+        elif found:
+            choices = [Choice(f"{column_name(one.name)} ({one.why})", *self._taken(target, one)) for one in found]
+            choices.append(Choice("none of them", then=self._without(target)))
+            text = f"which column is {target}?"
+            self._draft.questions.append(Question(target, text, tuple(choices), is_needed=target in REQUIRED))
+            self._asked.add(target)
+
+    def _without(self, target: str) -> tuple[Question, ...]:
+        """What is asked where no column of the file is ours."""
+        if target == "amount" and not self._found.get("transactionType"):
+            return (direction(),)
+        if target in _FOR_ALL:
+            return (_one_of(target, _FOR_ALL[target]),)
+        if target in _MISSING:
+            return (Question(target, _MISSING[target]),)
+        text = f"no column is {target}: state one for all rows"
+        return (Question(target, text, typed="fixed"),) if target in REQUIRED else ()
+
+    def _taken(self, target: str, found: _Candidate) -> tuple[tuple[Entry, ...], tuple[Question, ...]]:
+        """What it adds to the map that a column is ours, and what is to be asked of its cells."""
+        name, cells = found.name, self._cells[found.name]
+        columns = [] if name == target else [Entry("columns", name, target, found.why)]
+        entries, questions = self._of_cells(target, name, cells)
+        if target == _DEPOSIT and not self._found.get(COMBINED):
+            both, open_words = word_entries(COMBINED, name, cells)
+            if both and not open_words:
+                columns, entries = [Entry("columns", name, [target, COMBINED], found.why)], [*entries, *both]
+                self._asked.add(COMBINED)
+        if questions and questions[0].about == target and target in (*MONEY, _START):
+            # Read without an answer the cells could be another amount or another day: no answer, no column.
+            choices = (Choice(one.text, (*columns, *one.entries), one.then) for one in questions[0].choices)
+            questions[0], columns = replace(questions[0], choices=tuple(choices)), []
+        return (*columns, *entries), tuple(questions)
+
+    def _of_cells(self, target: str, name: str, cells: pl.Series) -> tuple[list[Entry], list[Question]]:
+        if target == "amount":
+            return amount_entries(name, cells, has_direction=bool(self._found.get("transactionType")))
+        if target in MONEY:
+            return money_entries(target, name, cells)
+        if target == _START:
+            return date_entries(target, name, cells)
+        if target in CHOICES:
+            return word_entries(target, name, cells)
+        if target == NAME and not (self._found.get(FIRST) or self._found.get(LAST)):
+            return [], [self._how_named(name)]
+        return [], []
+
+    def _names(self) -> None:
+        """Make the names of a person or a company of what there is."""
+        draft = self._draft
+        if FIRST in self._decided and LAST in self._decided and not self._has(NAME):
+            made = f"{{{self._decided[FIRST]}}} {{{self._decided[LAST]}}}"
+            if Pattern(made).problem is None:
+                draft.add(Entry("templates", NAME, made, "no column is the name on the account"))
+        elif not self._has(NAME) and not (self._has(FIRST) or self._has(LAST)):
+            draft.questions += self._which_names()
+        elif self._has(FIRST) != self._has(LAST):
+            draft.questions += self._without(LAST if self._has(FIRST) else FIRST)
+        if not self._has("shippingFirstName"):
+            draft.add(
+                Entry("defaults", "shipping", "billing", "every payment needs shipping names, and the file has none")
+            )
+
+    def _which_names(self) -> Iterator[Question]:
+        """Ask which column of texts has the names: none is called so."""
+        found = []
+        for name, cells in self._cells.items():
+            candidate = _Candidate(name, is_exact=False, **_looked_at(NAME, cells), is_named=False)
+            if candidate.count == candidate.filled and name not in self._decided.values():
+                found.append(Choice(column_name(name), *self._taken(NAME, candidate)))
+        if found:
+            self._asked.add(NAME)
+            choices = (*found[:ASKED_MAX], Choice("none of them"))
+            yield Question(NAME, "which column holds the names of the payees?", choices)
+
+    def _how_named(self, name: str) -> Question:
+        """Ask what stands in the column of names: nobody can see it of a name."""
+        cells, told = self._cells[name], column_name(name)
+        choices = []
+        for text, words in (
+            (f"{{{FIRST}}} {{{LAST}}}", "people, first name first"),
+            (f"{{{LAST}}}, {{{FIRST}}}", "people, last name and a comma first"),
+        ):
+            count = len(cells) - Pattern(text).taken_apart(cells)[FIRST].null_count()
+            if count:
+                words += f" ({count:,} of {len(cells):,} can be split for certain)"
+                choices.append(Choice(words, (Entry("split", name, text, words),)))
+        words = "companies: the whole name stands in each field for a name"
+        company = [] if self._has("billingCompany") else ["billingCompany"]
+        choices.append(Choice(words, (Entry("columns", name, [NAME, *company, FIRST, LAST], words),)))
+        return Question(FIRST, f"who stands in column {told}, people or companies?", tuple(choices))
+
+    def _fixed(self) -> None:
+        """Ask for what every payment needs and no column says."""
+        draft = self._draft
+        if not self._has("gatewayId"):
+            text = "which gateway account pays or collects? (batchpay gateway list)"
+            draft.questions.append(Question("gatewayId", text, (), "fixed"))
+        if self._has(_START):
+            draft.questions += [] if self._has("recurringIndicator") else [_one_of("recurringIndicator", _RECURRING)]
+        elif not self._has("recurringIndicator"):
+            draft.add(Entry("fixed", "recurringIndicator", "FALSE", "no column has dates of recurring payments"))
+        for target, answers in _FOR_ALL.items():
+            if not self._has(target):
+                draft.questions.append(_one_of(target, answers))
+
+    def _payment_id(self) -> None:
+        """Offer to make a paymentId of the bill's own numbers, where they tell every row from the others."""
+        if self._has(PAYMENT_ID):
+            return
+        names = [self._decided[target] for target in ("billingInternalId", "invoiceNumber") if target in self._decided]
+        if "invoiceNumber" not in self._decided or any(set(name) & set("{}") for name in names):
+            return
+        frame = pl.DataFrame({name: self._all[name] for name in names})
+        if frame.null_count().sum_horizontal()[0] or frame.n_unique() < frame.height:
+            return
+        made = "-".join(f"{{{name}}}" for name in names)
+        text = "shall each row get a paymentId of these cells, so that no mistake with files pays it twice?"
+        choices = (
+            Choice("yes", (Entry("templates", PAYMENT_ID, made, "tells every row from the others"),)),
+            Choice("no"),
+        )
+        self._draft.questions.append(Question(PAYMENT_ID, text, choices, is_needed=False))
+
+
+_RECURRING = {"TRUE": "each row is a recurring payment", "FALSE": "each row is paid once"}
+_FOR_ALL: dict[str, dict[str, str]] = {
+    "achAccountType": {
+        "PERSONAL": "all accounts are those of people",
+        "BUSINESS": "all accounts are those of companies",
+    },
+    "achDepositType": {"CHECKING": "all are checking accounts", "SAVINGS": "all are savings accounts"},
+    "achAgreementFlag": {
+        "1": "everybody in the file has agreed to be paid, or charged, this way",
+        "0": "they have not",
+    },
+}
+
+
+def _one_of(target: str, answers: Mapping[str, str]) -> Question:
+    choices = (Choice(f"{value}: {words}", (Entry("fixed", target, value, words),)) for value, words in answers.items())
+    return Question(target, f"no column is {target}: which one holds for all rows?", tuple(choices))
+
+
+def _kind_of_account(called: str, cells: pl.Series) -> str:
+    """Tell by the words which of the two kinds of an account a column says; one that says both is the deposit's."""
+    deposit, owner = agreeing(_DEPOSIT, cells)[0], agreeing(COMBINED, cells)[0]
+    if not (deposit or owner):
+        return called
+    return COMBINED if deposit < owner else _DEPOSIT
+
+
+def _looked_at(target: str, cells: pl.Series) -> dict[str, Any]:
+    """What the cells say of a candidate."""
+    count, words = agreeing(target, cells)
+    return {
+        "count": count,
+        "filled": len(cells),
+        "words": words,
+        "is_proof": target == ROUTING and count == len(cells) and cells.n_unique() >= _PROOF_ROWS,
+        "is_list": len(CHOICES.get(target, ())) == 2 and cells.n_unique() <= ASKED_MAX,
+    }
+
+
+def _is_doubtful(found: Sequence[_Candidate]) -> bool:
+    """Whether another column could be the amount as well: a net and a gross one, say."""
+    return sum(one.count >= one.filled * _ENOUGH for one in found) > 1

@@ -1,0 +1,198 @@
+"""A map for somebody else's file: proposed from names and cells, completed by a person, shown on the first rows."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars as pl
+
+from batchpay.errors import WrongUse
+from batchpay.intake.maps.draft import Choice, Draft, Question
+from batchpay.intake.maps.map_file import mapping_of
+from batchpay.intake.maps.proposal import Unmapped, finished, propose
+from batchpay.intake.source import open_source
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, ROUTING
+from batchpay.writing.atomic import PendingFile
+
+ROWS_MAX = 100_000
+"""So many rows are looked at."""
+_STARS = "****"
+SHOWN = 3
+"""So many rows are shown as they would be sent."""
+_PLAIN = {ROUTING: "[0-9]{9}", **dict.fromkeys(MONEY, r"[0-9]{1,8}\.[0-9]{2}")}
+"""Cells that are certainly what their column says."""
+
+
+class Asker(Protocol):
+    """Answers questions, or leaves them open."""
+
+    def answer(self, question: Question) -> Choice | str | None:
+        """Choose, or give a text where the question is for one; None leaves it open."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileToMap:
+    """Which file a map is for, and how it is read."""
+
+    path: str
+    format: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+    include_hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MapColumn:
+    """What a column of the file becomes."""
+
+    name: str
+    targets: tuple[str, ...]
+    """None where it is carried into the results as it is, or left out."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A map for a file, with what is open and how the first rows look through it."""
+
+    file: str
+    sheet: str | None
+    rows: int
+    """How many rows were looked at."""
+    is_whole: bool
+    """Whether these are all rows of the file."""
+    columns: tuple[MapColumn, ...]
+    draft: Draft
+    preview: tuple[dict[str, str], ...]
+    """The first rows by column, account numbers masked; a fault stands in brackets."""
+    written: Path | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """8 while something must be answered before a row can be sent, else 0."""
+        return 8 if self.draft.needed else 0
+
+    @property
+    def next_command(self) -> str:
+        """What to run with the map."""
+        return f"batchpay validate {shlex.quote(self.file)} --map {shlex.quote(str(self.written or 'FILE'))}"
+
+
+def propose_map(file: FileToMap, asker: Asker | None, write: Path | None) -> Proposed:
+    """Propose a map, ask what is open if there is somebody to ask, and write it where none stands yet.
+
+    Raises FileRefused where the file can't be read, WrongUse where the map would take a file's place.
+    """
+    if write is not None and (write.exists() or write.is_symlink()):
+        raise WrongUse(f"{write} already exists: a map is never overwritten, name another file")
+    cells, rows, is_whole, name, sheet = _read(file)
+    draft = propose(cells)
+    if asker is not None:
+        _ask(draft, asker)
+    finished(draft, list(cells))
+    proposed = Proposed(name, sheet, rows, is_whole, _columns(draft, list(cells)), draft, _preview(file, draft), write)
+    if write is not None:
+        _write(write, proposed)
+    return proposed
+
+
+def _read(file: FileToMap) -> tuple[dict[str, pl.Series], int, bool, str, str | None]:
+    """The cells of the file's columns by their names, as far as they are looked at."""
+    frames: list[pl.DataFrame] = []
+    rows, is_whole = 0, True
+    with _open(file, Unmapped("a map in the making")) as source:
+        names = dict(zip(source.own_columns, source.own_header, strict=True))
+        for chunk in source.chunks():
+            frames.append(chunk.select(*names))
+            rows += chunk.height
+            if rows >= ROWS_MAX:
+                is_whole = False
+                break
+        named = [(place, name) for place, name in names.items() if name.strip()]
+        whole = pl.concat(frames) if frames else pl.DataFrame(schema=dict.fromkeys(names, pl.String))
+        return {name: whole[place] for place, name in named}, rows, is_whole, source.name, source.sheet
+
+
+def _open(file: FileToMap, mapping: Any) -> Any:
+    return open_source(
+        file.path,
+        format=file.format,
+        encoding=file.encoding,
+        sheet=file.sheet,
+        include_hidden=file.include_hidden,
+        mapping=mapping,
+        totals_stated=True,  # nothing is paid here
+        required=(),
+    )
+
+
+def _ask(draft: Draft, asker: Asker) -> None:
+    """Ask one question after the other, with those that an answer opens; what is left open is not asked again."""
+    left: list[Question] = []
+    while asked := [question for question in draft.questions if question not in left and _can_be_answered(question)]:
+        answer = asker.answer(asked[0])
+        if answer is None:
+            left.append(asked[0])
+        else:
+            draft.take(asked[0], answer)
+
+
+def _can_be_answered(question: Question) -> bool:
+    return bool(question.choices) or question.typed is not None
+
+
+def _columns(draft: Draft, names: list[str]) -> tuple[MapColumn, ...]:
+    found: dict[str, tuple[list[str], str]] = {name: ([], "") for name in names}
+    for entry in draft.entries:
+        values = entry.value if isinstance(entry.value, list) else [entry.value]
+        if entry.table == "columns":
+            found[entry.key] = ([value for value in values if value], entry.why)
+        elif entry.table == "split":
+            found[entry.key][0].extend(re.findall(r"\{([^{}]*)\}", values[0]))
+    for name in names:
+        if name in COLUMNS and not found[name][0] and not found[name][1]:
+            found[name] = ([name], "its name is ours")
+    return tuple(MapColumn(name, tuple(targets), why) for name, (targets, why) in found.items())
+
+
+def _preview(file: FileToMap, draft: Draft) -> tuple[dict[str, str], ...]:
+    """The first rows as the map makes them, without what a stranger may not see."""
+    mapping = mapping_of(draft.tables, "the map")
+    with _open(file, mapping) as source:
+        chunk = next(source.chunks(), None)
+        if chunk is None:
+            return ()
+        shown = [name for name in COLUMNS if name in source.columns]
+        rows = chunk.head(SHOWN).rows(named=True)
+    return tuple({name: text for name in shown if (text := _shown(name, row)) is not None} for row in rows)
+
+
+def _shown(name: str, row: dict[str, Any]) -> str | None:
+    text, fault = row[name], row.get(f"_fault.{name}")
+    if name == ACCOUNT and text is not None:
+        text = f"{_STARS}{text[-4:]}" if len(text) > 4 else _STARS
+    elif text is not None and not re.fullmatch(_PLAIN.get(name, "(?!)"), text):
+        # Whatever else has as many digits may be an account number in the wrong column.
+        text = re.sub(r"[0-9][0-9 -]{3,}([0-9]{4})", rf"{_STARS}\1", text)
+    if fault is not None:
+        text = f"[{fault.partition(': ')[2] or fault}]"
+    return None if text is None else str(text)
+
+
+def _write(path: Path, proposed: Proposed) -> None:
+    """Write the map where no file stands, not even one that came meanwhile."""
+    looked_at = f"{proposed.rows:,} rows looked at"
+    headline = [
+        f"A map for {Path(proposed.file).name} ({looked_at}), made by batchpay map. Look it over.",
+        "What is open stands behind a # under its table: take the # away from the line that is right.",
+    ]
+    pending = PendingFile(path)
+    with pending.abandoned_on_error():
+        pending.file.write(proposed.draft.toml(headline).encode())
+    if not pending.commit_new():
+        pending.abandon()
+        raise WrongUse(f"{path} already exists: a map is never overwritten, name another file")

@@ -1,0 +1,67 @@
+"""What `batchpay map` asks on a terminal, and prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from batchpay.cli import output
+from batchpay.cli.context import Context
+from batchpay.cli.main import cli
+
+FILE = """\
+Payee,ABA #,Acct #,Start Date,Amt
+Ada Byron,021000021,0012345,03/04/2027,-10.00
+Tom Fox,011000015,54321,05/04/2027,12.5
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the file, where the settings are those of nobody."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "theirs.csv").write_text(FILE)
+    return tmp_path
+
+
+def run(*arguments: str, typed: str = "") -> Result:
+    """Call the command in this process."""
+    return CliRunner().invoke(cli, ["map", "theirs.csv", *arguments], input=typed, standalone_mode=False, obj=Context())
+
+
+def test_a_terminal_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are numbers or a value; 0 and a blank leave a question open; the rest is what was asked for."""
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    asked = run("--write", "theirs.toml", typed="2\n1\n2\n\n1\n2\n1\n1\n")
+    assert asked.exception is None, asked.stderr
+    assert "1 of 2 amounts in column Amt are negative" in asked.stderr
+    assert "2  03/04/2027 is April 3, 2027" in asked.stderr
+    text = (folder / "theirs.toml").read_text()
+    assert 'negative = "DEBIT"' in text
+    assert 'date = "%d/%m/%Y"' in text
+    assert '#   gatewayId = ""' in text
+    assert asked.return_value == 8
+    assert "open: gatewayId" in asked.stdout
+    assert "04/03/2027" in asked.stdout
+
+
+def test_without_a_terminal_nothing_is_asked(folder: Path) -> None:
+    """The list of what is open takes the questions' place; lines keep to the page, but for the table."""
+    said = run()
+    assert said.return_value == 8
+    assert said.stderr == ""
+    assert "open: recurringStartDate: how is column Start Date written?" in said.stdout
+    assert "nothing is written: --write PATH writes the map" in said.stdout
+    assert not list(folder.glob("*.toml"))
+    assert "0012345" not in said.stdout
+    assert all(len(line) <= 80 for line in said.stdout.partition("as they would")[0].splitlines())
+
+
+def test_quiet_says_nothing(folder: Path) -> None:
+    """With -q the exit code and the file are all."""
+    said = run("-q", "--write", "theirs.toml")
+    assert (said.stdout, said.stderr, said.return_value) == ("", "", 8)
+    assert (folder / "theirs.toml").exists()

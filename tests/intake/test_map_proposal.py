@@ -1,0 +1,282 @@
+"""Maps proposed for files in the shape of real ones: accounts payable, payroll, a bank's import, open data, exports.
+
+The shapes are those of public files (docs/maps.md names them); names, numbers and amounts are made up here.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import polars as pl
+import pytest
+
+from batchpay.errors import FileRefused
+from batchpay.intake.maps.draft import Choice, Draft, Entry, Question
+from batchpay.intake.maps.evidence import amounts, dates
+from batchpay.intake.maps.map_file import mapping_of
+from batchpay.intake.maps.proposal import finished, propose
+from batchpay.intake.maps.words import NAMES, column_called, folded, ours_for
+
+ROUTING = ["021000021", "011000015", "021000322"]
+ACCOUNTS = ["11391039", "483110589481", "0009988"]
+PAYABLES: dict[str, list[Any]] = {
+    "Vendor ID": ["V1", "V2", "V3"],
+    "Vendor Name": ["Acme Supplies Inc", "Delta Tools LLC", "Omega"],
+    "Routing #": ROUTING,
+    "Account #": ACCOUNTS,
+    "Account Type": ["Checking", "Savings", "chk"],
+    "Amount": [" $1,250.00 ", "$75.50", "$12,000.00"],
+    "Invoice Number": ["1", "2", "3"],
+    "Memo": [None, "x", "y"],
+}
+
+
+def draft_of(**changes: list[Any]) -> Draft:
+    """The draft for the accounts payable with other columns, or without some."""
+    cells: dict[str, list[Any]] = {**PAYABLES, **changes}
+    return propose({name: pl.Series(values, dtype=pl.String) for name, values in cells.items() if values})
+
+
+def asked(draft: Draft) -> dict[str, Question]:
+    """Open questions by what they are about; the first of several."""
+    return {question.about: question for question in reversed(draft.questions)}
+
+
+def choose(draft: Draft, about: str, begins: str) -> None:
+    """Answer the question about a column with the choice that begins so."""
+    question = asked(draft)[about]
+    draft.take(question, next(choice for choice in question.choices if choice.text.startswith(begins)))
+
+
+def test_accounts_payable() -> None:
+    """What name and cells both say is in the map; what no file says is asked, and nothing else."""
+    draft = draft_of()
+    tables = draft.tables
+    assert tables["columns"] == {
+        "Vendor ID": "billingInternalId", "Vendor Name": "achNameOnCheck", "Routing #": "achRoutingNumber",
+        "Account #": "achAccountNumber", "Account Type": "achDepositType", "Amount": "amount",
+        "Invoice Number": "invoiceNumber",
+    }  # fmt: skip
+    assert tables["formats"] == {"amount": {"decimal": ".", "thousands": ",", "currency": "$"}}
+    assert tables["values"] == {"achDepositType": {"Checking": "CHECKING", "Savings": "SAVINGS", "chk": "CHECKING"}}
+    assert tables["fixed"] == {"recurringIndicator": "FALSE"}
+    needed = {question.about for question in draft.needed}
+    assert needed == {"transactionType", "billingFirstName", "gatewayId", "achAccountType", "achAgreementFlag"}
+    assert [question.about for question in draft.questions if not question.is_needed] == ["paymentId"]
+
+
+def test_every_answer_completes_the_map() -> None:
+    """The answers make a map that reads; an answer that changes a line takes its place."""
+    draft = draft_of()
+    choose(draft, "transactionType", "CREDIT")
+    choose(draft, "billingFirstName", "companies")
+    draft.take(asked(draft)["gatewayId"], "1001")
+    choose(draft, "achAccountType", "BUSINESS")
+    choose(draft, "achAgreementFlag", "1")
+    choose(draft, "paymentId", "yes")
+    assert draft.questions == []
+    assert draft.tables["columns"]["Vendor Name"] == [
+        "achNameOnCheck", "billingCompany", "billingFirstName", "billingLastName",
+    ]  # fmt: skip
+    assert draft.tables["templates"] == {"paymentId": "{Vendor ID}-{Invoice Number}"}
+    text = draft.toml(["made by a test"])
+    assert tomllib.loads(text) == draft.tables
+    assert mapping_of(tomllib.loads(text), "map.toml").fixed["gatewayId"] == "1001"
+    assert "# its name, 3 of 3 cells hold routing numbers, by their check digit" in text
+
+
+def test_what_is_open_stands_in_the_file_to_be_uncommented() -> None:
+    """Each line on offer is one of TOML's, and with it the question is answered; no cell stands in the file."""
+    text = draft_of().toml(["made by a test"])
+    offered = [line.removeprefix("#   ") for line in text.splitlines() if line.startswith("#   ")]
+    assert 'transactionType = "CREDIT"  # money is paid out, to the accounts in the file' in offered
+    for line in offered:
+        tomllib.loads(line)
+    assert "(in place of the line above)" in text
+    assert not any(account in text for account in ACCOUNTS)
+
+
+def test_routing_numbers_are_known_by_their_check_digit() -> None:
+    """A column that nobody has a name for is found by what it holds; three numbers are no accident, two may be one."""
+    renamed: dict[str, list[Any]] = {"Routing #": [], "Leitzahl": [*ROUTING]}
+    assert draft_of(**renamed).tables["columns"]["Leitzahl"] == "achRoutingNumber"
+    renamed["Leitzahl"] = [ROUTING[0], ROUTING[0], ROUTING[1]]
+    draft = draft_of(**renamed)
+    assert "Leitzahl" not in draft.tables["columns"]
+    assert asked(draft)["achRoutingNumber"].choices == ()
+    lost = draft_of(**{"Routing #": ["21000021", "11000015", "21000322"]})
+    assert lost.tables["columns"]["Routing #"] == "achRoutingNumber"
+    wrong = draft_of(**{"Routing #": ["021000022", "011000016", "021000323"]})
+    assert "Routing #" not in wrong.tables["columns"]
+    assert asked(wrong)["achRoutingNumber"].choices[0].text.startswith("Routing # (its name, 0 of 3 cells hold")
+
+
+def test_two_columns_of_amounts_are_a_question() -> None:
+    """Net or gross: nobody but a person can say."""
+    draft = draft_of(**{"Gross Pay": ["1.00", "2.00", "3.00"]})
+    assert [choice.text.split(" (")[0] for choice in asked(draft)["amount"].choices] == [
+        "Amount", "Gross Pay", "none of them",
+    ]  # fmt: skip
+    assert "transactionType" not in asked(draft)
+    choose(draft, "amount", "Gross Pay")
+    finished(draft, [*PAYABLES, "Gross Pay"])
+    assert draft.tables["columns"]["Gross Pay"] == "amount"
+    assert draft.tables["columns"]["Amount"] == ""  # its name is ours: unmapped it would be a second amount
+    assert "transactionType" in asked(draft)
+
+
+@pytest.mark.parametrize(
+    ("cells", "form"),
+    [
+        (["1.250,50", "-13,45", "7,00"], {"decimal": ",", "thousands": "."}),
+        (["1.234", "5.678", "900"], {"decimal": ",", "thousands": "."}),
+        (["1,234", "5,678", "900"], {"decimal": ".", "thousands": ","}),
+        (["1 250,50", "13,45", "7"], {"decimal": ",", "thousands": " "}),
+        (["12.5", "10", "7.25"], {"decimal": "."}),
+        (["USD 12.50", "USD 7", "USD 1,000.00"], {"decimal": ".", "thousands": ",", "currency": "USD"}),
+        (["12.50", "7.00", "1.00"], None),
+    ],
+)
+def test_how_amounts_are_written(cells: list[str | None], form: dict[str, str] | None) -> None:
+    """One way reads all cells: it is stated, unless it is ours."""
+    tables = draft_of(Amount=cells).tables
+    assert tables.get("formats", {}).get("amount") == form
+
+
+def test_amounts_that_two_ways_read_differently_are_asked_about() -> None:
+    """`1,234` and `12,5` can't both be: the column is left out until somebody says which."""
+    draft = draft_of(Amount=["1,234", "12,5", "7"])
+    assert "Amount" not in draft.tables["columns"]
+    question = asked(draft)["amount"]
+    draft.take(question, question.choices[0])
+    texts = [choice.text for choice in asked(draft)["amount"].choices]
+    assert sorted(texts) == ["1,234 is 1234.00", "1,234 is not read (the others are like 1234,56)"]
+    choose(draft, "amount", "1,234 is 1234.00")
+    assert draft.tables["columns"]["Amount"] == "amount"
+    assert draft.tables["formats"]["amount"] == {"decimal": ".", "thousands": ","}
+
+
+def test_what_a_sign_means_is_asked() -> None:
+    """Negative amounts are refunds, credits or slips: the answer states the direction too, or asks for it."""
+    draft = draft_of(Amount=["-99.00", "5.00", "(7.50)"])
+    assert "2 of 3 amounts in column Amount are negative" in asked(draft)["transactionType"].text
+    choose(draft, "transactionType", "CREDIT")
+    assert draft.tables["formats"]["amount"]["negative"] == "CREDIT"
+    assert "transactionType" not in asked(draft)
+    draft = draft_of(Amount=["-99.00", "5.00", "(7.50)"])
+    choose(draft, "transactionType", "they are no payments")
+    assert asked(draft)["transactionType"].text == "which way does the money go?"
+
+
+def test_day_and_month_are_never_guessed() -> None:
+    """Dates that can be read in two ways are asked about; the column is left out until they are."""
+    draft = draft_of(**{"Start Date": ["03/04/2026", "05/04/2026", None]})
+    assert "Start Date" not in draft.tables["columns"]
+    texts = [choice.text for choice in asked(draft)["recurringStartDate"].choices]
+    assert texts == ["03/04/2026 is March 4, 2026", "03/04/2026 is April 3, 2026"]
+    choose(draft, "recurringStartDate", "03/04/2026 is April")
+    assert draft.tables["formats"]["recurringStartDate"] == {"date": "%d/%m/%Y"}
+    sure = draft_of(**{"Start Date": ["31/12/2026", "05/04/2026", None]})
+    assert sure.tables["formats"]["recurringStartDate"] == {"date": "%d/%m/%Y"}
+    assert "recurringIndicator" in asked(sure)
+    ours = draft_of(**{"Start Date": ["12/31/2026", "05/04/2026", None]})
+    assert "recurringStartDate" not in ours.tables.get("formats", {})
+
+
+def test_words_that_might_be_anything_are_asked_about() -> None:
+    """A bank's import writes 1 for checking and 2 for savings: a convention, and no proof."""
+    draft = draft_of(**{"Account Type": ["1", "2", "1"]})
+    assert [question.text for question in draft.needed if question.about == "achDepositType"] == [
+        "what is 1 in column Account Type?", "what is 2 in column Account Type?",
+    ]  # fmt: skip
+    choose(draft, "achDepositType", "CHECKING")
+    assert draft.tables["values"]["achDepositType"] == {"1": "CHECKING"}
+
+
+def test_one_column_says_two_things() -> None:
+    """`Personal Checking` is whose account it is and what kind; `Business` is only the first."""
+    both = draft_of(**{"Account Type": ["Personal Checking", "Business Checking", "Business Savings"]}).tables
+    assert both["columns"]["Account Type"] == ["achDepositType", "achAccountType"]
+    assert both["values"]["achAccountType"]["Personal Checking"] == "PERSONAL"
+    assert both["values"]["achDepositType"]["Business Savings"] == "SAVINGS"
+    draft = draft_of(**{"Account Type": ["Personal", "Business", "Business"]})
+    assert draft.tables["columns"]["Account Type"] == "achAccountType"
+    assert "achDepositType" in asked(draft)
+
+
+def test_names_of_people() -> None:
+    """First and last names make the name on the account; a whole name is split as a person says, never by itself."""
+    names: dict[str, list[Any]] = {"Vendor Name": [], "First Name": ["Ada"] * 3, "Last Name": ["B", "C", "D"]}
+    tables = draft_of(**names).tables
+    assert tables["templates"] == {"achNameOnCheck": "{First Name} {Last Name}"}
+    draft = draft_of(**{"Vendor Name": ["Byron, Ada", "Fox, Tom", "Ruiz, Carla Maria"]})
+    texts = [choice.text for choice in asked(draft)["billingFirstName"].choices]
+    assert texts[1] == "people, last name and a comma first (3 of 3 can be split for certain)"
+    choose(draft, "billingFirstName", "people, last name")
+    assert draft.tables["split"] == {"Vendor Name": "{billingLastName}, {billingFirstName}"}
+
+
+def test_open_data_of_a_city_lacks_accounts() -> None:
+    """Published vendor payments name no bank: no general ledger's account is taken for a bank's."""
+    cells = {
+        "CHECK_NO": ["1001", "1002"], "CHK_DATE": ["01/15/2026", "01/16/2026"], "VENDOR": ["77", "78"],
+        "NAME": ["ACME", "DELTA"], "INVOICE": ["A-1", "A-2"], "ACCOUNT": ["610010", "610020"],
+        "AMOUNT": ["1.50", "2.50"],
+    }  # fmt: skip
+    draft = propose({name: pl.Series(values) for name, values in cells.items()})
+    assert draft.tables["columns"] == {
+        "CHECK_NO": "achCheckNumber", "NAME": "achNameOnCheck", "INVOICE": "invoiceNumber", "AMOUNT": "amount",
+    }  # fmt: skip
+    assert "can't be paid by ACH" in asked(draft)["achRoutingNumber"].text
+    assert [choice.text.split(" ")[0] for choice in asked(draft)["achAccountNumber"].choices] == ["ACCOUNT", "none"]
+
+
+def test_a_payment_id_is_offered_only_where_it_tells_the_rows_apart() -> None:
+    """A template of cells that two rows share would reject both."""
+    assert "paymentId" in asked(draft_of())
+    assert "paymentId" not in asked(draft_of(**{"Vendor ID": ["V1", "V1", "V3"], "Invoice Number": ["1", "1", "3"]}))
+    assert "paymentId" not in asked(draft_of(**{"Invoice Number": ["1", None, "3"]}))
+
+
+def test_a_file_without_a_header() -> None:
+    """A first payment is no header: its account number would stand in the map."""
+    with pytest.raises(FileRefused, match="its first row looks like a payment"):
+        propose({"021000021": pl.Series(["011000015"]), "12.50": pl.Series(["7.00"]), "Ada": pl.Series(["Bob"])})
+
+
+def test_states_and_countries_are_translated() -> None:
+    """Names of states and countries have one code each; what is none stays, and the rules tell it."""
+    tables = draft_of(State=["Texas", "ON", "Maine"], Country=["United States", "CA", "usa"]).tables
+    assert tables["values"]["billingState"] == {"Texas": "TX", "Maine": "ME"}
+    assert tables["values"]["billingCountry"] == {"United States": "US", "usa": "US"}
+
+
+def test_a_slip_in_a_name_is_a_question() -> None:
+    """A name like one that is known is probably that, and nobody knows."""
+    draft = draft_of(**{"Vendor Name": [], "Vendor Nmae": ["A", "B", "C"]})
+    assert asked(draft)["achNameOnCheck"].choices[0].text == "Vendor Nmae (a name like it, 3 of 3 cells hold letters)"
+
+
+def test_names_stand_once_and_are_folded() -> None:
+    """No name means two columns, whatever its case, blanks and signs."""
+    assert len(NAMES) == len(set(NAMES))
+    assert column_called("ROUTING  #") == ("achRoutingNumber", True)
+    assert column_called("Balance") is None and column_called("Memo") is None
+    assert folded("Acct. #") == "acctno"
+    assert ours_for("achDepositType", "Business Checking") == "CHECKING" and ours_for("achDepositType", "C") is None
+
+
+def test_evidence_of_nothing() -> None:
+    """Cells that are no amounts and no dates are written in no way."""
+    cells = pl.Series(["x", "y"])
+    assert amounts(cells).best == () and dates(cells).best == ()
+    assert not amounts(pl.Series(["1,50", "2.50"])).is_certain
+
+
+def test_any_text_is_a_line_of_toml() -> None:
+    """Names out of a file may hold anything that TOML's quotation marks can."""
+    wild: dict[str, Any] = {'a"b\\c\n\x7f\x00': "amount", "ü €": "taxAmount"}
+    draft = Draft([Entry("columns", key, value, "why\nnot") for key, value in wild.items()])
+    draft.questions.append(Question("amount", "which\n[fixed]?", (Choice("x", (Entry("fixed", "amount", '"\n'),)),)))
+    assert tomllib.loads(draft.toml(["head\nline"])) == {"columns": wild, "fixed": {}}

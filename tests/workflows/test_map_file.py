@@ -1,0 +1,136 @@
+"""`batchpay map`: questions answered one after the other, first rows without account numbers, no file overwritten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchpay.errors import FileRefused, WrongUse
+from batchpay.intake.maps.draft import Choice, Question
+from batchpay.intake.maps.map_file import load_mapping
+from batchpay.workflows import map_file
+from batchpay.workflows.map_file import FileToMap, propose_map
+from tests.support.payment_files import workbook, write
+
+PAYROLL = """\
+Employee,Routing Number,Account Number,Account Type,Net Amount,Status
+Carla Ruiz,021000021,000123456789,checking,1308.82,OK
+Tom Fox,011000015,000987654321,savings,1019.06,OK
+Sara Ann Chan,,,,2061.85,NO DIRECT DEPOSIT
+"""
+ANSWERS: Mapping[str, str] = {
+    "transactionType": "CREDIT", "billingFirstName": "people, first", "gatewayId": "1001",
+    "achAccountType": "PERSONAL", "achAgreementFlag": "1",
+}  # fmt: skip
+
+
+@dataclass
+class Person:
+    """Answers by the column a question is about; what is not said stays open."""
+
+    answers: Mapping[str, str]
+    asked: list[str] = field(default_factory=list)
+
+    def answer(self, question: Question) -> Choice | str | None:
+        """Choose what begins as the answer does."""
+        self.asked.append(question.about)
+        answer = self.answers.get(question.about)
+        if answer is None or not question.choices:
+            return answer
+        return next(choice for choice in question.choices if choice.text.startswith(answer))
+
+
+def test_a_person_completes_the_map(tmp_path: Path) -> None:
+    """Asked once each, the questions of a payroll make a map by which it is read."""
+    path, person = write(tmp_path, PAYROLL, "payroll.csv"), Person(ANSWERS)
+    proposed = propose_map(FileToMap(path), person, tmp_path / "payroll.toml")
+    assert sorted(person.asked) == sorted(ANSWERS)
+    assert (proposed.exit_code, proposed.rows, proposed.is_whole) == (0, 3, True)
+    assert (tmp_path / "payroll.toml").stat().st_mode & 0o777 == 0o600
+    assert load_mapping(str(tmp_path / "payroll.toml")).fixed["transactionType"] == "CREDIT"
+    first, _, third = proposed.preview
+    assert (first["achAccountNumber"], first["billingFirstName"], first["amount"]) == ("****6789", "Carla", "1308.82")
+    assert "in one way alone" in third["billingFirstName"]
+    assert proposed.next_command.endswith(f"--map {tmp_path / 'payroll.toml'}")
+
+
+def test_without_a_person_what_is_sure_is_written(tmp_path: Path) -> None:
+    """Nobody to ask: the file has the rest to be filled in, and the call says that somebody must."""
+    path = write(tmp_path, PAYROLL, "payroll.csv")
+    proposed = propose_map(FileToMap(path), None, tmp_path / "payroll.toml")
+    assert proposed.exit_code == 8
+    assert {question.about for question in proposed.draft.needed} == set(ANSWERS)
+    text = (tmp_path / "payroll.toml").read_text()
+    assert load_mapping(str(tmp_path / "payroll.toml")).columns["Net Amount"] == ("amount",)
+    assert '#   transactionType = "CREDIT"' in text
+    assert "0001234" not in text and "6789" not in text
+
+
+def test_what_is_left_open_is_not_asked_again(tmp_path: Path) -> None:
+    """A person who does not know goes on to the next question."""
+    person = Person({})
+    proposed = propose_map(FileToMap(write(tmp_path, PAYROLL)), person, None)
+    assert sorted(person.asked) == sorted(ANSWERS)
+    assert proposed.exit_code == 8
+
+
+def test_no_file_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map holds decisions: it is never replaced, nor is a payment file, nor one that came meanwhile."""
+    path = write(tmp_path, PAYROLL, "payroll.csv")
+    for there in (Path(path), tmp_path / "dangling"):
+        if there.name == "dangling":
+            there.symlink_to(tmp_path / "none")
+        with pytest.raises(WrongUse, match="never overwritten"):
+            propose_map(FileToMap(path), None, there)
+    assert Path(path).read_text() == PAYROLL
+    target = tmp_path / "late.toml"
+    ask = map_file._ask
+    monkeypatch.setattr(map_file, "_ask", lambda *both: (ask(*both), target.write_text("mine")))
+    with pytest.raises(WrongUse, match="never overwritten"):
+        propose_map(FileToMap(path), Person(ANSWERS), target)
+    assert target.read_text() == "mine"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["dangling", "late.toml", "payroll.csv"]
+
+
+def test_no_account_number_is_shown_whole(tmp_path: Path) -> None:
+    """An account number in the wrong column, or in a column that nobody knows, is masked or not shown at all."""
+    text = (
+        "Payee,ABA #,Invoice No,Vendor No,Iban like,Amt\nAcme 5566778899,021000021,5566778899,5566778899,5566778899,1\n"
+    )
+    proposed = propose_map(FileToMap(write(tmp_path, text)), Person({"achAccountNumber": "Iban"}), None)
+    shown = json.dumps([*proposed.preview, proposed.draft.tables, [q.text for q in proposed.draft.questions]])
+    assert "5566778899" not in shown
+    assert proposed.preview[0]["invoiceNumber"] == "****8899"
+    assert proposed.preview[0]["achRoutingNumber"] == "021000021"
+
+
+def test_a_workbook_with_title_rows(tmp_path: Path) -> None:
+    """The header is found by the names that other makers use; numbers and dates are what they are."""
+    rows: list[list[Any]] = [
+        ["City of Somewhere", None, None, None], ["Vendor payments", None, None, None], [None] * 4,
+        ["Vendor Name", "Routing Number", "Account Number", "Amount"],
+        ["Acme", "021000021", "0012345", 1234.5], ["Delta", "011000015", "0098765", 7],
+    ]  # fmt: skip
+    path = workbook(tmp_path, rows)
+    proposed = propose_map(FileToMap(path), None, tmp_path / "names.toml")
+    assert [row["amount"] for row in proposed.preview] == ["1234.50", "7.00"]
+    assert proposed.sheet == "Sheet"
+
+
+def test_only_the_first_rows_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of millions is not read to its end, and the answer says so."""
+    monkeypatch.setattr(map_file, "ROWS_MAX", 2)
+    proposed = propose_map(FileToMap(write(tmp_path, PAYROLL)), None, None)
+    assert not proposed.is_whole
+
+
+@pytest.mark.parametrize("text", ["", "021000021,0012345,7.00\n011000015,0012345,8.00\n"])
+def test_what_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
+    """An empty file, and one without a header, have nothing to map."""
+    with pytest.raises(FileRefused):
+        propose_map(FileToMap(write(tmp_path, text)), None, None)
