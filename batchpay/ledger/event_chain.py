@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from batchpay.ledger.keys import Keys
@@ -35,16 +36,10 @@ def event_mac(keys: Keys, before: bytes, event: Iterable[Any]) -> bytes:
 
 def write_ranges(rows: Iterable[int]) -> str:
     """Write row numbers compactly: 1, 2, 3, 7 -> `1-3,7`."""
-    parts: list[str] = []
-    first = last = -1
-    for row in sorted(rows):
-        if row == last + 1 and parts:
-            last = row
-            parts[-1] = f"{first}-{last}"
-        else:
-            first = last = row
-            parts.append(str(row))
-    return ",".join(parts)
+    numbers = sorted(rows)
+    ends = [at for at, (row, following) in enumerate(pairwise(numbers), 1) if following != row + 1]
+    parts = (numbers[first:end] for first, end in pairwise((0, *ends, len(numbers))))
+    return ",".join(str(part[0]) if part[0] == part[-1] else f"{part[0]}-{part[-1]}" for part in parts if part)
 
 
 def read_ranges(text: str) -> Iterator[tuple[int, int]]:

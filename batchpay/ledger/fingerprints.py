@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+_BILL, _PAYMENT_ID = struct.Struct(">q?"), struct.Struct(">q")
+"""What follows a digest's first eight bytes: a row's id and, with a bill, whether the row has a paymentId."""
 
 
 def digest_numbers(digests: Sequence[bytes]) -> list[int]:
@@ -12,3 +17,21 @@ def digest_numbers(digests: Sequence[bytes]) -> list[int]:
     Two different payments share a number with a chance of 1 in 2^64 a pair; one would be held back, not paid twice.
     """
     return [number for (number,) in struct.iter_unpack(">q8x", b"".join(digests))]
+
+
+def bill_records(bills: Sequence[bytes], ids: Sequence[int], named: Sequence[bool]) -> list[bytes]:
+    """Lines of the table of bills, packed: sorting them moves whole lines, with no look-up of what belongs to which."""
+    pack = _BILL.pack
+    return [bill[:8] + pack(row, is_named) for bill, row, is_named in zip(bills, ids, named, strict=True)]
+
+
+def payment_id_records(payment_ids: Sequence[bytes | None], ids: Sequence[int]) -> list[bytes]:
+    """Lines of the table of paymentIds, for the rows that have one, packed."""
+    pack = _PAYMENT_ID.pack
+    return [digest[:8] + pack(row) for digest, row in zip(payment_ids, ids, strict=True) if digest is not None]
+
+
+def record_values(records: Sequence[bytes]) -> list[Any]:
+    """The values of packed lines of one table, one after the other."""
+    layout = ">qq?" if records and len(records[0]) > _PAYMENT_ID.size + 8 else ">qq"
+    return list(chain.from_iterable(struct.iter_unpack(layout, b"".join(records))))

@@ -30,7 +30,8 @@ _NOT_GIVEN = "\x00"
 _ESCAPES = {character: json.dumps(character)[1:-1] for character in map(chr, (*range(0x20), 0x22, 0x5C))}
 """What can't stand in a JSON string as it is."""
 
-_ROWS_AT_ONCE = 8192
+_ROWS_AT_ONCE = 8704
+"""Chunks of the ledger (512 rows) that fit the processor's cache, and a third of what is read at once."""
 
 _SHOWN = (
     PAYMENT_ID, "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "recurringStartDate", "amount",
@@ -178,7 +179,7 @@ def _payment_columns(ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str]
     return PaymentColumns(
         rows=frame["_row"].to_list(),
         lines=frame["_line"].to_list(),
-        amounts_cents=cents_of(frame),
+        amounts_cents=frame.select(checks.cents_of_plain(pl.col("amount"))).to_series().to_list(),
         directions=frame["transactionType"].to_list(),
         fingerprints=fingerprints,
         payment_ids=payment_ids,

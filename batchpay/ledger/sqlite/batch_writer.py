@@ -15,7 +15,7 @@ from typing import Any
 from batchpay.errors import BatchpayError, WrongUse
 from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.event_chain import write_ranges
-from batchpay.ledger.fingerprints import digest_numbers
+from batchpay.ledger.fingerprints import bill_records, payment_id_records, record_values
 from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, place_of, seal_texts
 from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns, SignOff
 from batchpay.ledger.sqlite import plans
@@ -44,8 +44,8 @@ class ChunkWriter:
         self._keys = store.keys
         self._transaction = transaction
         self._batch = batch
-        self._fingerprints: list[list[int]] = [[], [], []]
-        self._payment_ids: list[list[int]] = [[], []]
+        self._fingerprints: list[bytes] = []
+        self._payment_ids: list[bytes] = []
         self._next_chunk: int = transaction.execute(sql.NEXT_CHUNK).fetchone()[0]
 
     def add(self, ids: Sequence[int], payments: PaymentColumns) -> list[int]:
@@ -63,25 +63,21 @@ class ChunkWriter:
             self._transaction.execute(sql.ADD_DETAIL, (chunk, sealed))
             chunks += repeat(chunk, len(rows))
         named = [payment_id is not None for payment_id in payments.payment_ids]
-        payment_ids = [payment_id for payment_id in payments.payment_ids if payment_id is not None]
-        fingerprints: list[Iterable[int]] = [digest_numbers(payments.fingerprints), ids, named]
-        identities: list[Iterable[int]] = [digest_numbers(payment_ids), compress(ids, named)]
-        for column, more in zip(self._fingerprints + self._payment_ids, fingerprints + identities, strict=True):
-            column.extend(more)
-        if len(self._fingerprints[0]) >= _IDENTITIES_MAX:
+        self._fingerprints += bill_records(payments.fingerprints, ids, named)
+        self._payment_ids += payment_id_records(payments.payment_ids, ids)
+        if len(self._fingerprints) >= _IDENTITIES_MAX:
             self.write_identities()
         return chunks
 
     def write_identities(self) -> None:
         """Write the gathered digests in their own order."""
-        for into, values, columns in (
+        for into, values, records in (
             (sql.ADD_FINGERPRINTS, "(?, ?, ?)", self._fingerprints),
             (sql.ADD_PAYMENT_IDS, "(?, ?)", self._payment_ids),
         ):
-            order = sorted(range(len(columns[0])), key=columns[0].__getitem__)
-            self._transaction.insert(into, values, [list(map(column.__getitem__, order)) for column in columns])
-            for column in columns:
-                column.clear()
+            records.sort()
+            self._transaction.insert(into, values, record_values(records))
+            records.clear()
 
 
 class SqliteRegistering:
@@ -124,11 +120,10 @@ class SqliteRegistering:
         columns = (
             ids, payments.lines, payments.amounts_cents, directions, chunks, payments.payees, payments.accounts,
         )  # fmt: skip
-        self._transaction.insert(
-            sql.ADD_PENDING_ROWS,
-            f"(?, ?, ?, ?, ?, ?, ?, {_PENDING})",
-            columns,
-        )
+        values: list[Any] = [None] * (len(columns) * len(ids))
+        for at, column in enumerate(columns):
+            values[at :: len(columns)] = column
+        self._transaction.insert(sql.ADD_PENDING_ROWS, f"(?, ?, ?, ?, ?, ?, ?, {_PENDING})", values)
         for code in (1, 2):
             amounts = list(compress(payments.amounts_cents, [direction == code for direction in directions]))
             self._changes.add(_PENDING, code, len(amounts), sum(amounts))

@@ -314,15 +314,15 @@ class Transaction:
         """Run a statement."""
         return self.connection.execute(statement, parameters)
 
-    def insert(self, into: str, values: str, columns: Sequence[Sequence[Any]]) -> None:
-        """Insert many rows, given by column, a hundred a statement: executemany frees Python's lock for every row."""
-        width, count = len(columns), len(columns[0])
-        flat: list[Any] = [None] * (width * count)
-        for at, column in enumerate(columns):
-            flat[at::width] = column
-        for start in range(0, count, _ROWS_A_STATEMENT):
-            some = flat[start * width : (start + _ROWS_A_STATEMENT) * width]
-            self.connection.execute(f"{into} {', '.join(repeat(values, len(some) // width))}", some)
+    def insert(self, into: str, row: str, values: Sequence[Any]) -> None:
+        """Insert many rows, their values one after the other, a hundred rows a statement.
+
+        `row` is one row's `(?, ?)`. executemany frees Python's lock for every row.
+        """
+        step = _ROWS_A_STATEMENT * row.count("?")
+        for start in range(0, len(values), step):
+            some = values[start : start + step]
+            self.connection.execute(f"{into} {', '.join(repeat(row, len(some) // row.count('?')))}", some)
 
     def write_totals(self, changes: TotalsDelta, batch: int) -> None:
         """Write changes of totals; a count below zero is refused by the table and undoes the transaction."""
