@@ -15,7 +15,7 @@ import click
 
 from batchpay import __version__
 from batchpay.cli import output
-from batchpay.cli.context import Context, declared, option
+from batchpay.cli.context import Command, Context, declared, option
 from batchpay.cli.paths import Outputs
 from batchpay.cli.settings_file import settings_file
 from batchpay.errors import BatchpayError, NotUsable
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _EXPECTED = (4, 6, 7, 8, 9)
 """Exit codes of calls that a person or the next call puts right: warnings in the log; 1, 2 and 5 are errors."""
+
+_NAMED_MAX = 3
+"""So many files of an inbox are named."""
 
 operation_options = declared(
     option("--log-file", metavar="PATH", help="Append log lines to this file."),
@@ -76,20 +79,22 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
     """
     from batchpay.operations.logs import close_log, log, open_log
 
-    metrics = outputs.claim(options["metrics_file"]) if options["metrics_file"] else None
-
     account, codes = CallLog(datetime.now(UTC)), list[int]()
     ping = _ping(options["ping_url"])
-    wants_log = options["log_file"] or options["log_json"]
-    handler = open_log(path=options["log_file"], as_json=options["log_json"]) if wants_log else None
+    metrics = handler = None
     try:
         if ping is not None and (problem := ping.start()):
             output.say(context, problem)
-        log("call began", version=__version__, path=_settings_path(context))
+        try:
+            metrics = outputs.claim(options["metrics_file"]) if options["metrics_file"] else None
+        finally:  # either tells of a call that has no place for the other
+            if options["log_file"] or options["log_json"]:
+                handler = open_log(path=options["log_file"], as_json=options["log_json"])
+            log("call began", version=__version__, path=_settings_path(context))
         yield account, codes
     except BaseException as error:
         codes.append(_exit_code_of(error))
-        if isinstance(error, BatchpayError) and not options.get("dry_run"):
+        if isinstance(error, (BatchpayError, click.ClickException)) and not options.get("dry_run"):
             _look_for_doubts(context, error, codes)
         raise
     finally:
@@ -108,6 +113,27 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
             output.say(context, problem)
         if handler is not None:
             close_log(handler)
+
+
+class UnattendedCommand(Command):
+    """A command that leaves metrics and log, and asks for doubts, also where its line or settings can't be read."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as any command does; what can't be parsed is a call that ended, with what was understood of it."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except (BatchpayError, click.UsageError):
+            with unattended_run(ctx.ensure_object(Context), self._understood(ctx, given), Outputs(())):
+                raise
+
+    def _understood(self, ctx: click.Context, args: list[str]) -> dict[str, Any]:
+        """Read the options that can be read, without presets: the settings file may be what is wrong."""
+        lenient = click.Context(
+            self, parent=ctx.parent, resilient_parsing=True, ignore_unknown_options=True, allow_extra_args=True
+        )
+        click.Command.parse_args(self, lenient, args)
+        return lenient.params
 
 
 def log_event(event: str, *, level: int = logging.INFO, **fields: Any) -> None:
@@ -157,8 +183,8 @@ def _exit_code_of(error: BaseException) -> int:
     return 6 if isinstance(error, KeyboardInterrupt) else 2 if isinstance(error, click.Abort) else 1
 
 
-def _look_for_doubts(context: Context, error: BatchpayError, codes: list[int]) -> None:
-    """End a call with 7 that an error ended while a row is in doubt: a mistyped inbox does not make doubt go quiet."""
+def _look_for_doubts(context: Context, error: BatchpayError | click.ClickException, codes: list[int]) -> None:
+    """End a call with 7 that an error ended while a row is in doubt: a mistyped line does not make doubt go quiet."""
     from batchpay.workflows.status import all_in_doubt
 
     try:
@@ -204,8 +230,17 @@ def _write_last_call(context: Context, options: dict[str, Any], exit_code: int) 
     return None
 
 
-def files_of_inbox(folder: str) -> list[str]:
-    """Name the complete files of an inbox, the oldest first."""
-    from batchpay.operations.inbox import complete_files
+def files_of_inbox(context: Context, folder: str) -> list[str]:
+    """Name the complete files of an inbox, the oldest first; what is left there for a later call is said."""
+    from batchpay.operations.inbox import complete_files, waiting_files
+    from batchpay.writing.place import is_output_name
 
-    return [str(path) for path in complete_files(folder, now_s=time.time())]
+    complete = complete_files(folder, now_s=time.time())
+    left = [path.name for path, _ in waiting_files(folder) if path not in complete and not is_output_name(path.name)]
+    if left:
+        names = ", ".join(left[:_NAMED_MAX]) + (f" and {len(left) - _NAMED_MAX} more" if len(left) > _NAMED_MAX else "")
+        what = "no payment file, or not known to be complete (a minute must pass, or a control file come)"
+        output.say(context, f"inbox {folder}: left for a later call: {names}: {what}")
+    elif not complete:
+        output.say(context, f"inbox {folder}: no file")
+    return [str(path) for path in complete]

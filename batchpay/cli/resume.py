@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpay.cli import output
-from batchpay.cli.context import Command, Context, option
-from batchpay.cli.operations import operation_options, unattended_run
+from batchpay.cli.context import Context, option
+from batchpay.cli.operations import UnattendedCommand, operation_options, unattended_run
 from batchpay.cli.paths import Outputs, make_folder
 from batchpay.cli.process import CommandLine, actor
 from batchpay.cli.sending import log_targets, send_options, sending_options
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary
 
 
-@click.command(cls=Command, short_help="Go on with a batch's pending rows; the file is no longer needed.")
+@click.command(cls=UnattendedCommand, short_help="Go on with a batch's pending rows; the file is no longer needed.")
 @click.argument("batch", required=False)
 @option("--results", metavar="PATH", help="Where the results file goes; BATCH.results.csv by default.")
 @option("--out", metavar="DIR", help="Folder for the results file.")
@@ -40,10 +40,10 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     from batchpay.workflows import resume as workflow
 
     reason = " ".join((options["reason"] or "").split()) or None
-    if options["stale"] != bool(reason):
-        raise click.UsageError("--stale and --reason TEXT go together")
     outputs = Outputs(())
     with unattended_run(context, options, outputs) as (account, codes):
+        if options["stale"] != bool(reason):
+            raise click.UsageError("--stale and --reason TEXT go together")
         settings = sending_settings(context.settings, send_options(options))
         request, credentials = run_request(settings, send_options(options), CommandLine())
         log_targets(context, settings)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchpay.cli import output
-from batchpay.cli.context import Command, Context, option
+from batchpay.cli.context import Context, option
 from batchpay.cli.each_file import work_through
 from batchpay.cli.operations import (
     CallLog,
+    UnattendedCommand,
     files_of_inbox,
     inbox_options,
     operation_options,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from batchpay.workflows.run import RunRequest
 
 
-@click.command(cls=Command, short_help="Check payment files, send what is right, write results and rejects.")
+@click.command(cls=UnattendedCommand, short_help="Check payment files, send what is right, write results and rejects.")
 @click.argument("files", nargs=-1, metavar="[FILE...]")
 @inbox_options
 @checking_options
@@ -60,8 +61,7 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
 
     Example: batchpay submit payments.csv --out results --rate 20
     """
-    _check_usage(files, options)
-    paths, problem = _paths(files, options)
+    paths, problem = _paths(context, files, options)
     outputs = Outputs(paths)
     with unattended_run(context, options, outputs) as (account, codes):
         if problem is not None:  # it ends the call inside, so that log, metrics and ping tell of it
@@ -80,11 +80,12 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
     return output.exit_code_of(codes)
 
 
-def _paths(files: tuple[str, ...], options: dict[str, Any]) -> tuple[list[str], Exception | None]:
+def _paths(context: Context, files: tuple[str, ...], options: dict[str, Any]) -> tuple[list[str], Exception | None]:
     """Name the call's payment files, or what kept them from being found."""
     try:
-        paths = expand(files) + (files_of_inbox(options["inbox"]) if options["inbox"] else [])
-    except BatchpayError as error:
+        _check_usage(files, options)
+        paths = expand(files) + (files_of_inbox(context, options["inbox"]) if options["inbox"] else [])
+    except (BatchpayError, click.UsageError) as error:
         return [], error
     if len(paths) > 1 and (options["results"] or options["rejects"] or options["plan"] or options["from_plan"]):
         names = "--results, --rejects, --plan and --from-plan"

@@ -149,6 +149,7 @@ def test_an_inbox_gives_only_complete_files(oracle_home: Home, oracle: Oracle) -
     done = oracle_home.run("submit", "--inbox", "inbox", "--archive", "done", "--out", "out")
     assert done.returncode == 0, done.stderr
     assert [path.name for path in inbox.iterdir()] == ["growing.csv"]
+    assert "inbox inbox: left for a later call: growing.csv: " in done.stderr, "once it was passed over without a word"
     assert sorted(path.name for path in (oracle_home.path / "done").iterdir()) == [
         "ready.csv",
         "ready.csv.control.toml",

@@ -1,11 +1,13 @@
 """docs/examples/alerts.yml on the metrics of real runs: each alert fires when it should, and goes when it should.
 
-A small stand-in for promtool reads the expressions that the file uses; one that it can't read is an error.
+A small stand-in for promtool reads the expressions that the file uses; one that it can't read is an error. Where
+promtool is installed it judges the same metrics at the same moments.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -64,6 +66,39 @@ def firing(metrics: list[Sample], after_s: float = 0) -> set[str]:
     }
 
 
+def require_promtool_agrees(cases: list[tuple[list[Sample], float, set[str]]], folder: Path) -> None:
+    """Have promtool judge the metrics of each case, so many seconds later, if it is installed."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        return
+    start = 240 * HOUR_S  # promtool's clock begins at 0, so the moments in the metrics are moved
+    moved = start - time.time()
+    tests = []
+    for metrics, after_s, names in cases:
+        series = []
+        for name, labels, value in metrics:
+            shown = value + moved if name.endswith("_timestamp_seconds") and value else value
+            inside = ",".join(f'{label}="{text}"' for label, text in labels.items())
+            series.append({"series": f"{name}{{{inside}}}", "values": f"{shown:.0f}+0x480"})
+        found = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in sorted(names)]
+        asked = {
+            "expr": 'group by (alertname) (ALERTS{alertstate="firing"})',
+            "eval_time": f"{start + after_s:.0f}s",
+            "exp_samples": found,
+        }
+        tests.append({"interval": "1h", "input_series": series, "promql_expr_test": [asked]})
+    file = folder / "promtool.yml"
+    rules = {"rule_files": [str(EXAMPLES / "alerts.yml")], "evaluation_interval": "1h", "tests": tests}
+    file.write_text(yaml.safe_dump(rules), "utf-8")
+    done = subprocess.run([promtool, "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+def test_promtool_reads_the_rules() -> None:
+    subprocess.run([shutil.which("promtool") or "", "check", "rules", str(EXAMPLES / "alerts.yml")], check=True)
+
+
 @pytest.fixture
 def inbox(tmp_path: Path) -> Path:
     """An inbox, and beside it the metrics of the night."""
@@ -83,13 +118,13 @@ def upload(inbox: Path, name: str, first: int, rows: int = 2, said: int | None =
     (inbox / f"{name}.control.toml").write_text(f"rows = {said or rows}\n")
 
 
-def test_alerts_fire_and_resolve(call: Caller, inbox: Path, url: str) -> None:
+def test_alerts_fire_and_resolve(call: Caller, inbox: Path, url: str, tmp_path: Path) -> None:
     """A good night, a doubt that is settled, a refused file, refused credentials, an unusable ledger, no run at all."""
-    seen: set[str] = set()
+    cases: list[tuple[list[Sample], float, set[str]]] = []
 
     def fired(metrics: list[Sample], after_s: float = 0) -> set[str]:
         found = firing(metrics, after_s)
-        seen.update(found)
+        cases.append((metrics, after_s, found))
         return found
 
     upload(inbox, "a.csv", 1)
@@ -125,7 +160,8 @@ def test_alerts_fire_and_resolve(call: Caller, inbox: Path, url: str) -> None:
     call.settings(BATCHPAY_LEDGER="not-a-ledger")
     assert call.fails("submit", "--inbox", "nowhere", "--metrics-file", "night.prom") == 5
     assert fired(samples(Path("night.prom"))) == {"PaymentsLedgerNotReadable", "PaymentsCallFailed"}
-    assert seen == set(RULES) - OF_HEALTH
+    assert set().union(*(names for _, _, names in cases)) == set(RULES) - OF_HEALTH
+    require_promtool_agrees(cases, tmp_path)
 
 
 def test_health_as_a_metric(call: Caller, inbox: Path, tmp_path: Path) -> None:
@@ -146,9 +182,11 @@ def test_health_as_a_metric(call: Caller, inbox: Path, tmp_path: Path) -> None:
         done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
         return done.returncode, samples(tmp_path / "batchpay-health.prom")
 
-    code, metrics = health()
-    assert (code, firing(metrics)) == (6, {"PaymentsNeedAPerson"})
+    code, overdue = health()
+    assert (code, firing(overdue)) == (6, {"PaymentsNeedAPerson"})
     call("ledger", "backup", "copy.db")
-    code, metrics = health()
-    assert (code, firing(metrics)) == (0, set())
-    assert firing(metrics, 4 * HOUR_S) == {"PaymentsNobodyLooks"}
+    code, good = health()
+    assert (code, firing(good)) == (0, set())
+    assert firing(good, 4 * HOUR_S) == {"PaymentsNobodyLooks"}
+    cases = [(overdue, 0.0, {"PaymentsNeedAPerson"}), (good, 0.0, set()), (good, 4 * HOUR_S, {"PaymentsNobodyLooks"})]
+    require_promtool_agrees(cases, tmp_path)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from batchpay.cli.context import Context
@@ -13,6 +14,9 @@ from batchpay.cli.operations import unattended_run
 from batchpay.cli.paths import Outputs
 from batchpay.errors import BatchpayError, CredentialsNotUsable, LedgerNotUsable, NotUsable, WaitingForPerson, WrongUse
 from batchpay.payment import Totals
+from tests.support.command import small_file
+from tests.support.in_process import Caller
+from tests.support.sandbox_requests import control
 
 DOUBTS = {"3f2a91c0d7e1": Totals(2, 50_000)}
 
@@ -23,7 +27,7 @@ def ended_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., i
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BATCHPAY_LEDGER", str(tmp_path / "ledger.db"))
 
-    def end(error: BatchpayError, doubts: Any, *, dry_run: bool = False) -> int:
+    def end(error: BatchpayError | click.UsageError, doubts: Any, *, dry_run: bool = False) -> int:
         def all_in_doubt(_: object) -> Any:
             if isinstance(doubts, Exception):
                 raise doubts
@@ -40,10 +44,16 @@ def ended_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., i
 
 @pytest.mark.parametrize(
     "error",
-    [NotUsable("no inbox"), CredentialsNotUsable("no key"), WrongUse("no such batch"), WaitingForPerson("sign first")],
-)  # fmt: skip
+    [
+        NotUsable("no inbox"),
+        CredentialsNotUsable("no key"),
+        WrongUse("no such batch"),
+        WaitingForPerson("sign first"),
+        click.UsageError("--again needs --reason TEXT"),
+    ],
+)
 def test_a_doubt_ends_the_call_with_7_whatever_else_is_wrong(
-    ended_by: Callable[..., int], error: BatchpayError, capsys: pytest.CaptureFixture[str]
+    ended_by: Callable[..., int], error: BatchpayError | click.UsageError, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A mistyped inbox, a key file gone or a batch that is none ended with 5 and 2 while a payment was in doubt."""
     assert ended_by(error, DOUBTS) == 7
@@ -55,3 +65,37 @@ def test_an_error_keeps_its_code_where_nobody_must_look(ended_by: Callable[..., 
     assert ended_by(NotUsable("no inbox"), {}) == 5
     assert ended_by(WrongUse("no such batch"), LedgerNotUsable("locked")) == 2
     assert ended_by(NotUsable("no inbox"), DOUBTS, dry_run=True) == 5
+
+
+WRONG_CALLS: dict[str, tuple[tuple[str, ...], int]] = {
+    "an option that is none": (("submit", "--inboxx", "inbox"), 2),
+    "a value that is none": (("submit", "--inbox", "inbox", "--workers", "many"), 2),
+    "no file at all": (("submit",), 2),
+    "options that don't go together": (("resume", "--stale"), 2),
+    "no folder for the log": (("submit", "--inbox", "inbox", "--log-file", "no/run.log"), 5),
+    "settings that can't be read": (("submit", "--inbox", "inbox", "--config", "broken.toml"), 5),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_CALLS)
+def test_a_line_that_cannot_be_obeyed_leaves_no_good_metrics(call: Caller, wrong: str) -> None:
+    """A mistyped option in the crontab left yesterday's metrics standing: every alert was quiet for a hundred hours."""
+    words, code = WRONG_CALLS[wrong]
+    Path("inbox").mkdir()
+    Path("broken.toml").write_text("[gateway")
+    assert call.fails(*words, "--metrics-file", "night.prom") == code
+    assert f"batchpay_exit_code {code}\n" in Path("night.prom").read_text()
+
+
+def test_doubt_is_said_whatever_is_mistyped(call: Caller, url: str) -> None:
+    """7 also for a wrong line, and for metrics that have no folder: both ended with 2 and 5 beside a row in doubt."""
+    Path("inbox").mkdir()
+    small_file(Path("a.csv"), 1)
+    control(url, "POST", "faults", [{"fault": "silent", "at": 1}])
+    assert call("submit", "a.csv")["exit_code"] == 7
+    assert call.fails("submit", "--inboxx", "inbox") == 7
+    assert call.fails("submit", "--again", "a.csv") == 7
+    assert call.fails("submit", "--inbox", "inbox", "--metrics-file", "no/night.prom") == 7
+    assert call.fails("resume", "--log-file", "no/run.log") == 7
+    assert call.fails("submit", "--dry-runn", "a.csv") == 7
+    assert call.fails("submit", "--dry-run", "--again", "a.csv") == 2, "a dry run looks at its file alone"

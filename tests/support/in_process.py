@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -50,7 +51,7 @@ class Caller:
     def fails(self, *arguments: str) -> int:
         """Give the exit code of a call that an error ends."""
         error = self._invoke(arguments).exception
-        assert isinstance(error, BatchpayError), error
+        assert isinstance(error, (BatchpayError, click.ClickException)), error
         return error.exit_code
 
     def _invoke(self, arguments: tuple[str, ...]) -> Any:
