@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from batchpay.cli.commands import DECISIONS, command_options, preset_name
 from batchpay.cli.settings_file import read_settings_file, settings_file
@@ -115,6 +116,27 @@ def common_options() -> list[click.Option]:
     ]
 
 
+class NameOnDisk(click.types.StringParamType):
+    """The text of a path, which a shell completes with what is on the disk."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+        """Leave it to the shell, which knows what is there."""
+        return [CompletionItem(incomplete, type=self._kind)]
+
+
+_ON_DISK = {
+    "FILE": NameOnDisk("file"),
+    "PATH": NameOnDisk("file"),
+    "PLAN": NameOnDisk("file"),
+    "DIR": NameOnDisk("dir"),
+}
+"""What an option takes, by the word that its help has for it."""
+
+
 class Command(click.Command):
     """A command with the common options, presets from the settings file, and `-h`."""
 
@@ -122,6 +144,9 @@ class Command(click.Command):
         attributes.setdefault("context_settings", {"help_option_names": ["-h", "--help"]})
         super().__init__(*arguments, **attributes)
         self.params.extend(common_options())
+        for parameter in self.params:
+            if parameter.type is click.STRING:
+                parameter.type = _ON_DISK.get((parameter.metavar or "").strip("[].").upper(), parameter.type)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse as click does, with presets in place of click's own defaults map."""

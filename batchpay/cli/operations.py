@@ -194,7 +194,7 @@ def _look_for_doubts(context: Context, error: BatchpayError | click.ClickExcepti
     if doubts:
         output.print_in_doubt_elsewhere(doubts, err=True)
         codes.append(7)
-        error.exit_code = output.exit_code_of(codes)
+        error.exit_code = output.exit_code_of(codes)  # type: ignore[misc]  # of the class, says click
 
 
 def _write_metrics(context: Context, path: Path, account: CallLog, codes: list[int]) -> str | None:

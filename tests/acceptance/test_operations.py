@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -260,11 +261,26 @@ def test_the_shell_completes(shell: str) -> None:
         text=True,
     )
     assert "_BATCHPAY_COMPLETE" in script.stdout
-    words = {"COMP_WORDS": "batchpay recon", "COMP_CWORD": "recon" if shell == "fish" else "1"}
-    done = subprocess.run(
-        [program], env={"_BATCHPAY_COMPLETE": f"{shell}_complete", **words}, capture_output=True, text=True
-    )
-    assert "reconcile" in done.stdout
+
+    def completed(*words: str) -> str:
+        said = {"COMP_WORDS": " ".join(words), "COMP_CWORD": words[-1] if shell == "fish" else str(len(words) - 1)}
+        return subprocess.run(
+            [program], env={"_BATCHPAY_COMPLETE": f"{shell}_complete", **said}, capture_output=True, text=True
+        ).stdout
+
+    assert "reconcile" in completed("batchpay", "recon")
+    # once every completion of a file's name was empty: whoever had turned it on had to type names out
+    assert completed("batchpay", "submit", "pay").startswith("file")
+    assert completed("batchpay", "submit", "--inbox", "pay").startswith("dir")
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+def test_fish_completes_what_is_on_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "payments.csv").touch()
+    script = '_BATCHPAY_COMPLETE=fish_source batchpay | source; complete -C"batchpay submit pay"'
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run(["fish", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["payments.csv"], done.stderr
 
 
 def test_settings_options_and_environment_beat_each_other_in_order(oracle_home: Home) -> None:
