@@ -190,8 +190,8 @@ def share_of(kind: str, label: str, totals: Totals, of_rows: int) -> Share:
 
 
 def short_time(moment: datetime | None) -> str:
-    """A time in a list whose year stands above it, in this machine's zone."""
-    return "" if moment is None else f"{moment.astimezone():%m-%d %H:%M:%S}"
+    """A time in a list whose year stands above it, in this machine's zone, which it names."""
+    return "" if moment is None else f"{moment.astimezone():%m-%d %H:%M:%S %Z}"
 
 
 def _hash(text: str) -> str:

@@ -7,6 +7,7 @@ import datetime
 import hashlib
 import re
 import stat
+import time
 from collections import Counter
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -18,7 +19,7 @@ from batchpay.ledger.records import Decision
 from batchpay.payment import State, Totals
 from batchpay.reports import page
 from batchpay.reports.page import LISTED_MAX, write_batch_page, write_check_page
-from batchpay.reports.page_parts import share_of, shown
+from batchpay.reports.page_parts import share_of, short_time, shown
 from batchpay.reports.timeline import BARS_MAX, timeline_of
 from batchpay.summary import Summary
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
@@ -257,3 +258,13 @@ def test_long_and_unseen_texts_are_bounded_and_spelled_out() -> None:
     assert shown("a\u202eb\x00\u200bc") == "a\\u202eb\\x00\\u200bc"
     assert shown("x" * 5000) == "x" * 299 + "…"
     assert shown("Zoë\u00a0李") == "Zoë\u00a0李"
+
+
+def test_a_time_in_a_list_names_its_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A printed list was compared with a portal that has other times, and nobody could tell whose they were."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    moment = datetime.datetime(2026, 7, 1, 12, tzinfo=datetime.UTC)
+    assert short_time(moment) == "07-01 08:00:00 EDT"
+    monkeypatch.undo()
+    time.tzset()
