@@ -72,6 +72,14 @@ ROW_QUOTATION = RuleFacts(
     "end is not certain",
     "has a quotation mark in the wrong place, so where its cells end is not certain",
 )
+ROW_NO_PAYMENT = RuleFacts(
+    ROW,
+    "no_payment",
+    "error",
+    "H",
+    "nothing but blanks, a lone note of one or two cells, or the header again",
+    "holds no payment, delete the row, or fill it in if it is one",
+)
 
 _IDENTIFIERS = ("paymentId", "gatewayId", "invoiceNumber", "billingInternalId", "achAccountNumber", "achCheckNumber")
 _TYPED = {
@@ -119,7 +127,7 @@ def rules() -> list[RuleFacts]:
     """All rules of cells and rows in the order of the columns, then those of the row as a whole."""
     facts = [_facts(rule) for rule in rules_of(payment_schema(every_rule_on()))]
     facts.insert(sum(fact.column == PAYMENT_ID for fact in facts), PAYMENT_ID_DUPLICATE)
-    return [*facts, ROW_DUPLICATE, ROW_SAME_PAYMENT, ROW_RAGGED, ROW_QUOTATION]
+    return [*facts, ROW_DUPLICATE, ROW_SAME_PAYMENT, ROW_RAGGED, ROW_QUOTATION, ROW_NO_PAYMENT]
 
 
 def typed_cell_rules() -> list[RuleFacts]:
@@ -158,7 +166,7 @@ def check_rules_off(names: frozenset[str]) -> list[str]:
     """
     if not names:  # as nearly always: all rules would be made once more
         return []
-    kept = {ROW_RAGGED.name, ROW_QUOTATION.name, PAYMENT_ID_DUPLICATE.name}
+    kept = {ROW_RAGGED.name, ROW_QUOTATION.name, ROW_NO_PAYMENT.name, PAYMENT_ID_DUPLICATE.name}
     house = {fact.name for fact in rules() if fact.source == "H"} - kept
     return sorted(names - house)
 

@@ -47,9 +47,12 @@ CASH_FLOW = (
 )  # fmt: skip
 """Columns that tell what a row moves, and when."""
 
-RAGGED, QUOTATION, STRAY = "_ragged", "_quotation", "_stray"
-ROW_MARKS = (RAGGED, QUOTATION, STRAY)
-"""How a reader of files marks a row whose cells are not known (the first two), or which has one outside the table."""
+RAGGED, QUOTATION, NO_PAYMENT, STRAY = "_ragged", "_quotation", "_no_payment", "_stray"
+ROW_MARKS = (RAGGED, QUOTATION, NO_PAYMENT, STRAY)
+"""How a reader of files marks a row whose cells are not known (the first two), which is no payment (a note, the header
+again), or which has a cell outside the table."""
+ALONE = (RAGGED, QUOTATION, NO_PAYMENT)
+"""Marks beside which no other rule is asked."""
 FAULT, SUGGEST, WARN = "_fault.", "_suggest.", "_warn."
 """How a reader of files marks a cell: no faithful text, what it should be, doubtful; a column's name follows.
 

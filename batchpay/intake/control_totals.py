@@ -8,6 +8,7 @@ from pathlib import Path
 
 from batchpay.errors import FileRefused
 from batchpay.intake.small_tables import read_toml
+from batchpay.intake.table_end import FileEnd
 from batchpay.payment import Totals, format_cents, parse_cents
 from batchpay.text import column_name, row_count
 from batchpay.writing.identity import FileIdentity
@@ -47,6 +48,31 @@ def stated_totals(path: str, rows: int | None = None, total: str | None = None) 
         beside.cents if given.cents is None else given.cents,
         read,
     )
+
+
+def require_whole(expected: ControlTotals, end: FileEnd, actual: Totals, name: str, line_word: str) -> None:
+    """Raise FileRefused where a file seems to be cut off, or is not what was stated: by a person or in its last row.
+
+    `line_word` is what a person calls the place of a row in it.
+    """
+    rows, total = row_count(actual.rows), format_cents(actual.cents)
+    if end.total_cents not in (None, actual.cents):
+        assert end.total_cents is not None
+        place, wrong = end.total_place(line_word), format_cents(end.total_cents)
+        raise FileRefused(
+            f"{name}: {place} holds an amount alone, a total of {wrong}, and the {rows} before it add up to {total}: "
+            "a row is missing or changed (if it is a payment, fill it in)"
+        )
+    stated = expected.stated or end.total_cents is not None
+    if end.unfinished_line is not None and (end.is_cut or not stated):
+        last = f"the last line ({end.unfinished_line}) has no line break at its end"
+        if end.is_cut:
+            raise FileRefused(f"{name}: {last} and not all its cells, so the file is cut off: {rows}, {total} in total")
+        raise FileRefused(
+            f"{name}: {last}, so the file may be cut off: {rows}, {total} in total; if it is whole, state "
+            f"--expect-rows {actual.rows} --expect-total {total}"
+        )
+    require_totals(expected, actual, name)
 
 
 def require_totals(expected: ControlTotals, actual: Totals, name: str = "the file") -> None:

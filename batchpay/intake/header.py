@@ -13,6 +13,11 @@ from batchpay.text import column_name
 NOTE_COLUMN = "_note"
 """Our own column: a row that says `example` there (the template's) is not a payment."""
 EXAMPLE_MARK = "example"
+HEADER_ROWS_MAX = 31
+"""A header is looked for in so many rows: up to thirty may stand above it."""
+HEADER_NAMES_ENOUGH = 3
+"""A row with so many known names is a header."""
+_TITLE_CELLS_MAX = 8
 UNNAMED = "_unnamed."
 """How columns without a name are called inside; every cell of theirs must be blank."""
 _PREFIXES = ("billing", "shipping", "ach", "recurring")
@@ -87,6 +92,31 @@ def canonical_name(name: str, known: Iterable[str] = COLUMNS) -> str:
     """Give the known column whose name differs only in case, blanks or line breaks; else the name as it is."""
     folded = "".join(name.split()).lower()
     return next((ours for ours in known if ours.lower() == folded), name)
+
+
+def known_names(names: Iterable[str], known: Sequence[str]) -> int:
+    """Count the names that are known, to the letter or but for case, blanks and punctuation."""
+    return sum(name in known or canonical_name(name) in known or letters_of(name) in known for name in names)
+
+
+def title_notes(
+    place: str, word: str, number: int, above: Sequence[tuple[int, int]], names: Sequence[str]
+) -> tuple[str, ...]:
+    """Say where a header was found under titles; raises FileRefused where a row above it looks like a payment.
+
+    `above` has the numbers of the rows above, as `word` calls them, with how many cells each has: who sorts a sheet
+    with its header puts payments there.
+    """
+    most = max(2, min(len(names) // 2, _TITLE_CELLS_MAX))
+    for row, cells in above:
+        if cells > most:
+            raise FileRefused(
+                f"{place}: {word} {row} stands above the header, which is in {word} {number}, and has {cells} cells: "
+                "payments must stand below it"
+            )
+    if not any(cells for _, cells in above):
+        return ()
+    return (f"the header was found in {word} {number}, what stands above it is not read",)
 
 
 def near_miss(name: str, known: Iterable[str]) -> str | None:

@@ -8,10 +8,10 @@ import polars as pl
 
 from batchpay.errors import FileRefused
 from batchpay.intake.cell_form import CellForm
-from batchpay.intake.csv.reader import finish_chunk
 from batchpay.intake.header import Header
 from batchpay.intake.one_content import changed_meanwhile
 from batchpay.intake.streams import OpenFile
+from batchpay.intake.table_rows import finish_chunk
 from batchpay.intake.typed_cells import render_column
 from batchpay.schemas.columns import CELL_MARKS
 from batchpay.text import column_name
@@ -67,14 +67,10 @@ class ParquetReader:
                 columns.append(pl.col(marked).cast(pl.String))
             frame = part.select(*columns, pl.lit(None, pl.UInt32).alias("_line"))
             frame = frame.drop(name for name in frame.columns if name.startswith(CELL_MARKS) and _all_null(frame, name))
-            own = {name: names[name] for name in self._all(marked)}
-            frame = finish_chunk(frame, own, marked, row, self._header.examples)
+            frame = finish_chunk(self._file.name, frame, self.names, self._header, row)
             row += frame.height
             if frame.height:
                 yield frame
-
-    def _all(self, marked: str | None) -> list[str]:
-        return [*self._forms, *([] if marked is None else [marked])]
 
     def _parts(self) -> Iterator[pl.DataFrame]:
         try:

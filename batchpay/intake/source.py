@@ -20,6 +20,7 @@ from batchpay.intake.object_store import is_url, open_stored
 from batchpay.intake.one_content import one_content
 from batchpay.intake.parquet import ParquetReader
 from batchpay.intake.streams import OpenFile
+from batchpay.intake.table_end import FileEnd, without_totals_row
 from batchpay.intake.xlsx.reader import XlsxReader
 from batchpay.schemas.columns import COLUMNS, MONEY, REQUIRED
 from batchpay.text import column_name
@@ -54,6 +55,8 @@ class Source:
     """Ours by the file's own names, where those differ in case, blanks or line breaks."""
     examples: Examples = field(default_factory=Examples)
     """Rows passed over in the latest reading."""
+    end: FileEnd = field(default_factory=FileEnd)
+    """What the latest reading found at the end of the file."""
     counting: CountingColumns = field(default_factory=CountingColumns)
     """What the latest reading showed of the columns that a map makes paymentIds of."""
     sheet: str | None = None
@@ -74,7 +77,7 @@ class Source:
         Raises FileRefused where the file turns out to be broken further on, or is not what it was in the first complete
         reading: nothing may be acted on before the last chunk was given.
         """
-        return self._chunks()
+        return without_totals_row(self._chunks(), self.own_of, self.end)
 
     @property
     def line_word(self) -> str:
@@ -107,19 +110,18 @@ def open_source(
     sheet: str | None = None,
     include_hidden: bool = False,
     mapping: Mapping | None = None,
-    totals_stated: bool = False,
     required: Iterable[str] = REQUIRED,
 ) -> Source:
     """Open a payment file, `-` for standard input; raises FileRefused with the place of what is wrong.
 
-    `totals_stated` tells that control totals will be held against the file: only then may a CSV end without a line
-    break, since it could be cut off there. `required` names the columns that must be there.
+    `required` names the columns that must be there. Whether the file may be cut off, and whether its rows add up to the
+    total that it states itself, is known at its end: `Source.end` must be looked at before anything is acted on.
     """
     file = open_stored(path, format) if is_url(path) else OpenFile(path, asked=format)
     try:
         kind, packing = kind_of(file.head(HEAD_BYTES), file.name, format)
         if kind is Kind.CSV:
-            source = _open_csv(file, CsvText(file, packing, encoding), mapping, tuple(required), totals_stated)
+            source = _open_csv(file, CsvText(file, packing, encoding), mapping, tuple(required))
         elif kind is Kind.PARQUET:
             source = _open_parquet(file, mapping, tuple(required))
         else:
@@ -137,15 +139,13 @@ def open_source(
     return source
 
 
-def _open_csv(
-    file: OpenFile, text: CsvText, mapping: Mapping | None, required: tuple[str, ...], totals_stated: bool
-) -> Source:
+def _open_csv(file: OpenFile, text: CsvText, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
     head = text.head()
-    dialect = read_dialect(file.name, head)
+    dialect = read_dialect(file.name, head, _known_names(mapping))
     header, own = _headers(file.name, dialect.names, mapping, required)
-    reader = CsvReader(text, head, dialect, own, unfinished_allowed=totals_stated)
+    reader = CsvReader(text, head, dialect, own)
     source = _source(file, Kind.CSV, header, own, mapping, reader.chunks)
-    return replace(source, separator=dialect.separator)
+    return replace(source, separator=dialect.separator, notes=dialect.notes, end=reader.end)
 
 
 def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
@@ -154,16 +154,15 @@ def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, 
     forms = {name: CellForm(name) for name in own.names} if mapping is None else mapping.cell_forms(own.names)
     reader.use(own, forms)
     source = _source(file, Kind.PARQUET, header, own, mapping, reader.chunks)
-    return replace(source, _chunks=one_content(file.name, source.chunks))
+    return replace(source, _chunks=one_content(file.name, source._chunks))
 
 
 def _open_xlsx(
     file: OpenFile, sheet: str | None, include_hidden: bool, mapping: Mapping | None, required: tuple[str, ...]
 ) -> Source:
-    known = COLUMNS if mapping is None else (*COLUMNS, *mapping.header_names)
     forms = {} if mapping is None else mapping.cell_forms(mapping.sources)
     file.keep_copy()  # two libraries read it, each by itself
-    reader = XlsxReader(file, sheet=sheet, include_hidden=include_hidden, known=known, forms=forms)
+    reader = XlsxReader(file, sheet=sheet, include_hidden=include_hidden, known=_known_names(mapping), forms=forms)
     try:
         header, own = _headers(file.name, reader.names, mapping, required)
     except BaseException:
@@ -171,7 +170,7 @@ def _open_xlsx(
         raise
     reader.use(own)
     source = _source(file, Kind.XLSX, header, own, mapping, reader.chunks)
-    chunks = one_content(file.name, source.chunks)
+    chunks = one_content(file.name, source._chunks)
     return replace(source, sheet=reader.sheet, notes=reader.notes, _chunks=chunks, _end=reader.close)
 
 
@@ -208,6 +207,11 @@ def _source(
         counting=applied.counting,
         _chunks=lambda: applied.chunks(chunks()),
     )
+
+
+def _known_names(mapping: Mapping | None) -> tuple[str, ...]:
+    """By what names a header is found."""
+    return COLUMNS if mapping is None else (*COLUMNS, *mapping.header_names)
 
 
 def _headers(

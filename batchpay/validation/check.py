@@ -16,7 +16,7 @@ from batchpay.errors import SettingsNotUsable
 from batchpay.intake.prefetch import ahead
 from batchpay.schemas import checks
 from batchpay.schemas.catalogue import check_rules_off
-from batchpay.schemas.columns import CASH_FLOW, COLUMNS, FAULT, MAP_FAULT, PAYMENT_ID, QUOTATION, RAGGED, WARN
+from batchpay.schemas.columns import ALONE, CASH_FLOW, COLUMNS, FAULT, MAP_FAULT, PAYMENT_ID, WARN
 from batchpay.schemas.forms import AMOUNT
 from batchpay.schemas.identity import COMPARED
 from batchpay.schemas.normal import normalize
@@ -160,7 +160,7 @@ class Check:
     def _incomparable(self, findings: Findings) -> tuple[pl.Series, pl.Series]:
         """Tell for each row of a chunk whether its paymentId, and whether its cells, can't be compared with others'."""
         faults = [name for name in marks_of(findings.rows) if not name.startswith(WARN)]
-        of_id = [name for name in faults if name in (RAGGED, QUOTATION, FAULT + PAYMENT_ID)]
+        of_id = [name for name in faults if name in (*ALONE, FAULT + PAYMENT_ID)]
         unfit = findings.rows.select(
             pl.any_horizontal(*more, *(pl.col(name).is_not_null() for name in marks)).alias(of)
             for of, marks, more in (

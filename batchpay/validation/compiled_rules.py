@@ -16,13 +16,24 @@ import pandera.polars as pa
 import polars as pl
 
 from batchpay.schemas import payment
-from batchpay.schemas.catalogue import ROW_QUOTATION, ROW_RAGGED, RuleFacts, typed_cell_message
-from batchpay.schemas.columns import COLUMNS, FAULT, QUOTATION, RAGGED, ROW_MARKS, STRAY, SUGGEST, WARN
+from batchpay.schemas.catalogue import ROW_NO_PAYMENT, ROW_QUOTATION, ROW_RAGGED, RuleFacts, typed_cell_message
+from batchpay.schemas.columns import (
+    ALONE,
+    COLUMNS,
+    FAULT,
+    NO_PAYMENT,
+    QUOTATION,
+    RAGGED,
+    ROW_MARKS,
+    STRAY,
+    SUGGEST,
+    WARN,
+)  # fmt: skip
 from batchpay.schemas.forms import Form
 from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.rule import Rule, form_of, rules_of
 
-ROW_RULES = {RAGGED: ROW_RAGGED, QUOTATION: ROW_QUOTATION, STRAY: ROW_RAGGED}
+ROW_RULES = {RAGGED: ROW_RAGGED, QUOTATION: ROW_QUOTATION, NO_PAYMENT: ROW_NO_PAYMENT, STRAY: ROW_RAGGED}
 
 _RULES_A_COLUMN_MAX = 1000
 
@@ -159,7 +170,7 @@ class RuleBook:
         marks = marks_of(rows)
         faults = {name.removeprefix(FAULT): rows[name] for name in marks if name.startswith(FAULT)}
         doubts = {name.removeprefix(WARN): rows[name] for name in marks if name.startswith(WARN)}
-        uneven = [rows[name].is_not_null() for name in marks if name in (RAGGED, QUOTATION)]
+        uneven = [rows[name].is_not_null() for name in marks if name in ALONE]
         even = ~any_of(uneven, rows.height) if uneven else None
         hits = []
         for flag in raw.iter_columns():

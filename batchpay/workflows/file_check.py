@@ -19,7 +19,7 @@ from batchpay.approval.anomalies import Anomalies, Variance, variances
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.to_send import Origin, ToSend, ToSendCount
 from batchpay.errors import FileRefused, RunStopped
-from batchpay.intake.control_totals import require_totals, stated_totals
+from batchpay.intake.control_totals import require_whole, stated_totals
 from batchpay.intake.maps.map_file import load_mapping
 from batchpay.intake.source import Source, open_source
 from batchpay.ledger.contract import Ledger
@@ -143,6 +143,8 @@ class FileCheck:
         notes = list(self.source.notes)
         if self.source.examples.count:
             notes.append(f"rows marked as an example, which are not payments: {self.source.examples.count}")
+        if self.source.end.total_cents is not None:
+            notes.append(self.source.end.note(self.source.line_word))
         if self.source.counting.note is not None:
             notes.append(self.source.counting.note)
         if verdict.unreadable_amounts:
@@ -198,19 +200,18 @@ def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
         sheet=request.sheet,
         include_hidden=request.include_hidden,
         mapping=load_mapping(request.map_file) if request.map_file else None,
-        totals_stated=expected.stated,
     )
     reading = _Reading(source, request, context)
     checked = reading.checked
     checked.control = expected.read
     if request.rejects is None:
         reading.run(None)
-        require_totals(expected, checked.verdict.total, source.name)
+        require_whole(expected, source.end, checked.verdict.total, source.name, source.line_word)
         return checked
     rejects = open_rejects(request.rejects, source)
     try:
         reading.run(rejects)
-        require_totals(expected, checked.verdict.total, source.name)
+        require_whole(expected, source.end, checked.verdict.total, source.name, source.line_word)
     except BaseException:
         rejects.abandon()
         raise

@@ -125,7 +125,6 @@ def _open(file: FileToMap, mapping: Any) -> Any:
         sheet=file.sheet,
         include_hidden=file.include_hidden,
         mapping=mapping,
-        totals_stated=True,  # nothing is paid here
         required=(),
     )
 

@@ -16,10 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchpay.errors import FileRefused
+from batchpay.intake.control_totals import ControlTotals, require_whole
 from batchpay.intake.csv import reader as csv_reader
 from batchpay.intake.csv.grammar import Lines
 from batchpay.intake.kinds import Kind
 from batchpay.intake.source import open_source
+from batchpay.payment import Totals
 from batchpay.schemas.columns import COLUMNS, REQUIRED
 from tests.support.payment_files import HEADER, VALID, cells, csv_text, line, read, write
 
@@ -141,14 +143,16 @@ def test_quoted_blank_is_blank(tmp_path: Path) -> None:
         (b"\n\n  \n", "no header"),
         (csv_text().encode("utf-16"), "UTF-16"),
         (csv_text().encode("utf-32"), "UTF-32"),
-        (csv_text().replace("\n", "\r").encode(), "CR alone"),
+        (csv_text().replace("\n", "\r").encode(), "line 1: lines end with CR alone"),
+        ((csv_text(1) + line(achNameOnCheck='"Byron, Ada"')).replace("\n", "\r").encode(), "CR alone"),
+        ((csv_text(1, end="\r") + line(achNameOnCheck='"Byron\nAda"', end="\r")).encode(), "CR alone"),
+        (b"Payments of May\r" + csv_text(1, end="\r").encode() + b"\n", "CR alone"),
         (csv_text(2).encode() + line(billingLastName="a\0b").encode(), "line 4 contains a NUL"),
         (csv_text(2).encode() + line(billingLastName="Müller").encode("latin-1"), "line 4 is not UTF-8"),
         (
             csv_text(2).encode() + line(billingLastName='"Byron').encode(),
             "line 4: a quotation mark",
         ),
-        (csv_text(2).encode()[:-1], r"line \(3\) has no line break"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "NUL"),
         (b"%PDF-1.7\n", "a PDF"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "old Excel"),
@@ -162,10 +166,20 @@ def test_refused_with_the_place(tmp_path: Path, content: bytes, told: str) -> No
     assert "\n" not in str(refusal.value)
 
 
-def test_unfinished_last_line_under_control_totals(tmp_path: Path) -> None:
-    """A file that ends without a line break is read where control totals will be held against it."""
-    path = write(tmp_path, csv_text(2)[:-1])
-    assert read(path, REQUIRED, totals_stated=True).height == 2
+def test_unfinished_last_line(tmp_path: Path) -> None:
+    """That the last line has no line break, and not all cells, is known once the file was read."""
+    for text, end in (
+        (csv_text(2), (None, False)),
+        (csv_text(2)[:-1], (3, False)),
+        (csv_text(2)[:-3], (3, True)),
+        (csv_text(1) + line(achNameOnCheck='"A\nB"')[:-1], (4, False)),
+        (csv_text(2, end="\r\n")[:-2], (3, False)),
+        (csv_text(2, end="\r\n")[:-1], (3, False)),
+    ):
+        with open_source(write(tmp_path, text), required=REQUIRED) as source:
+            for _ in range(2):
+                assert sum(chunk.height for chunk in source.chunks()) == 2
+                assert (source.end.unfinished_line, source.end.is_cut) == end
 
 
 def test_encoding(tmp_path: Path) -> None:
@@ -198,11 +212,17 @@ def test_cut_at_every_byte(tmp_path: Path) -> None:
     for size in range(len(whole)):
         path = write(tmp_path, whole[:size])
         try:
-            found = read(path, REQUIRED)
+            with open_source(path) as source:
+                rows = sum(chunk.height for chunk in source.chunks())
+                end = source.end
         except FileRefused:
             continue
-        assert whole[:size].endswith(b"\n")
-        assert cells(path) == every[: found.height]
+        if end.unfinished_line is None:
+            assert whole[:size].endswith(b"\n")
+            assert cells(path) == every[:rows]
+        else:
+            with pytest.raises(FileRefused, match="cut off"):
+                require_whole(ControlTotals(), end, Totals(rows, 0), path, "line")
 
 
 def test_cut_at_every_byte_never_meets_totals(tmp_path: Path) -> None:
@@ -210,7 +230,7 @@ def test_cut_at_every_byte_never_meets_totals(tmp_path: Path) -> None:
     whole = (csv_text(1) + line(amount="1234.50") + line(amount="7.25")).encode()
     for size in range(len(whole) - 1):
         try:
-            found = read(write(tmp_path, whole[:size]), REQUIRED, totals_stated=True)
+            found = read(write(tmp_path, whole[:size]), REQUIRED)
         except FileRefused:
             continue
         sound = found if "_ragged" not in found.columns else found.filter(pl.col("_ragged").is_null())

@@ -51,7 +51,7 @@ def defects(text: str) -> Iterator[str]:
 
 def outcome(path: str) -> dict[int, tuple[str, ...]]:
     """The rows that are not rejected for their shape, by line; raises FileRefused."""
-    with open_source(path, required=(), totals_stated=True) as source:
+    with open_source(path, required=()) as source:
         found = {}
         for chunk in source.chunks():
             for row in chunk.iter_rows(named=True):

@@ -41,7 +41,7 @@ def test_stated_outcome(path: Path) -> None:
     """What the collection calls readable is read, or rejected row by row; the rest is refused with the reason."""
     outcome = expected_outcomes().get(path.stem)
     try:
-        frame = read(str(path), totals_stated=True)
+        frame = read(str(path))
     except FileRefused as refusal:
         assert path.stem in REFUSED, f"{path.name}: {refusal}"
         assert re.search(REFUSED[path.stem], str(refusal))
@@ -59,7 +59,7 @@ def test_stated_outcome(path: Path) -> None:
 def test_cells_agree_with_pythons_reader(path: Path) -> None:
     """Every cell of every readable file is what Python's own csv module reads there, and no row is missing."""
     try:
-        frame = read(str(path), totals_stated=True)
+        frame = read(str(path))
     except FileRefused:
         return
     if frame.is_empty() or path.stem in MALFORMED:
@@ -74,7 +74,7 @@ def test_cells_agree_with_pythons_reader(path: Path) -> None:
         head = text.split("\n")[0]
         separator = max(",;\t|", key=lambda mark: len(next(csv.reader([head], delimiter=mark))))
     rows = [row for row in csv.reader(text.splitlines(keepends=True), delimiter=separator) if any(row)]
-    found = cells(str(path), totals_stated=True)
+    found = cells(str(path))
     width = len(rows[0])
     assert found == [tuple((row + [""] * width)[:width]) for row in rows[1:]]
 

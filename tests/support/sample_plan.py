@@ -173,7 +173,13 @@ class OddCell:
 
 ODD_CELLS = (
     OddCell(12, "achRoutingNumber", 11000196, "achRoutingNumber.leading_zero", "a number: its leading zero is lost"),
-    OddCell(20, "achAccountNumber", 482210775, "", "a number of up to 15 digits is read as its digits"),
+    OddCell(
+        20,
+        "achAccountNumber",
+        482210775,
+        "achAccountNumber.numeric_account",
+        "a number, where a routing number has lost its zero",
+    ),
     OddCell(31, "achAccountNumber", 48221077500123456, "achAccountNumber.precision", "a number above 15 digits"),
     OddCell(40, "amount", "=125*3", "amount.formula", "a formula, where an amount is wanted"),
     OddCell(52, "amount", "#N/A", "amount.error_cell", "a lookup that found nothing"),

@@ -86,6 +86,7 @@ row.duplicate error H
 row.same_payment warning H
 row.ragged error H
 row.quotation error H
+row.no_payment error H
 """
 """The table of rules, but for the rules of presence and of texts."""
 
@@ -141,7 +142,7 @@ def test_rules_as_markdown_and_text_name_every_code() -> None:
     assert [line for line in table if line.startswith(tuple(f"| {column} " for column in COLUMNS))][:-2] == [
         f"| {fact.column} | {fact.words} | {fact.code} | {fact.severity} | {fact.source} |" for fact in own
     ]
-    assert sum(line.startswith(("| every text", "| the row")) for line in table) == 7
+    assert sum(line.startswith(("| every text", "| the row")) for line in table) == 8
     text = CliRunner().invoke(cli, ["rules"]).stdout
     assert all(fact.code in text for fact in catalogue.rules())
 

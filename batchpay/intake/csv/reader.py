@@ -20,12 +20,13 @@ from batchpay.errors import FileRefused
 from batchpay.intake.csv.byte_proof import Octets, has_doubled_marks, marks_at_borders
 from batchpay.intake.csv.dialect import BYTE_ORDER_MARK, HEADER_BYTES_MAX, Dialect
 from batchpay.intake.csv.grammar import Lines, OpenQuote, Records
-from batchpay.intake.header import EXAMPLE_MARK, UNNAMED, Examples, Header
+from batchpay.intake.header import Header
 from batchpay.intake.one_content import OneContent, changed_meanwhile
 from batchpay.intake.prefetch import ahead
 from batchpay.intake.streams import OpenFile, in_blocks, recoded, unpacked
-from batchpay.schemas.columns import FAULT, ROW_MARKS, STRAY
-from batchpay.writing.xlsx_parts import column_letters
+from batchpay.intake.table_end import FileEnd
+from batchpay.intake.table_rows import finish_chunk
+from batchpay.schemas.columns import QUOTATION, RAGGED
 
 if TYPE_CHECKING:
     from hashlib import _Hash as HASH
@@ -65,9 +66,7 @@ class CsvText:
 class CsvReader:
     """The data rows of a CSV file under a header that was read before."""
 
-    def __init__(
-        self, text: CsvText, head: bytes, dialect: Dialect, header: Header, *, unfinished_allowed: bool = False
-    ) -> None:
+    def __init__(self, text: CsvText, head: bytes, dialect: Dialect, header: Header) -> None:
         self._text = text
         self._name = text.file.name
         self._content = OneContent(self._name)
@@ -76,9 +75,11 @@ class CsvReader:
         self._separator = dialect.separator
         self._places = [f"c{at}" for at in range(len(header.names))]
         self._schema = dict.fromkeys(self._places, pl.String)
-        self._unfinished_allowed = unfinished_allowed
+        self.end = FileEnd()
         self._before_data = head[: dialect.data_at]
         self._block_bytes = _block_bytes(head)
+        self._is_unfinished = False
+        """Whether the last line has no line break."""
         self._has_odd_rows = False
         """Where one block has odd rows the next ones hardly are without: they are not tried whole."""
 
@@ -96,7 +97,10 @@ class CsvReader:
             breaks = Octets(block).count(b"\n")
             whole, left = self._split(block, line, breaks, is_last)
             line += breaks - left.count(b"\n")
-            frame = self._finish(whole, row)
+            if is_last and self._is_unfinished:
+                self.end.unfinished_line = line - 1
+                self.end.is_cut = _is_odd(whole.tail(1))
+            frame = finish_chunk(self._name, whole, self._places, self._header, row)
             row += frame.height
             del block, whole  # nothing is kept while the next block is read
             if frame.height:
@@ -131,18 +135,10 @@ class CsvReader:
                 ready = [block[:cut]]
                 del block, piece  # nothing is kept while the block is split
                 yield ready.pop(), False
+        self._is_unfinished = not finished
         if not finished:
-            if not self._unfinished_allowed:
-                raise FileRefused(
-                    f"{self._name}: the last line{self._last_line()} has no line break at its end, so the file may be "
-                    "cut off; if it is whole, state --expect-rows and --expect-total"
-                )
             pieces.append(b"\n" if held else b"")
         yield b"".join(pieces), True
-
-    def _last_line(self) -> str:
-        count = sum(block.count(b"\n") for block in self._text.blocks()) + 1
-        return f" ({count})"
 
     def _split(self, block: bytes, line: int, breaks: int, is_last: bool) -> tuple[pl.DataFrame, bytes]:
         """Split a block into cells by place, with `_line`; what follows an open quotation mark is left."""
@@ -300,57 +296,10 @@ class CsvReader:
             frame = frame.with_columns(pl.Series("_missing", missing, dtype=pl.UInt32))
         return frame
 
-    def _finish(self, frame: pl.DataFrame, rows_before: int) -> pl.DataFrame:
-        names = dict(zip(self._places, self._header.internal, strict=True))
-        marked = None if self._header.note_at is None else self._places[self._header.note_at]
-        return finish_chunk(frame, names, marked, rows_before, self._header.examples)
 
-
-def finish_chunk(
-    frame: pl.DataFrame,
-    names: dict[str, str | None],
-    marked: str | None,
-    rows_before: int,
-    examples: Examples,
-    *,
-    first_column: int | None = None,
-) -> pl.DataFrame:
-    """Drop rows without a cell and example rows, number the rest, name the columns; ours (None) are left out.
-
-    `first_column` is the place of the first one in a sheet, from 0; None where the file is not a sheet.
-    """
-    if marked is not None:
-        kept = frame.filter(pl.col(marked).str.strip_chars().str.to_lowercase().ne_missing(EXAMPLE_MARK))
-        examples.add(frame.height - kept.height, first=not rows_before)
-        frame = kept
-    own = [place for place, name in names.items() if name is not None]
-    if not any(frame.get_column(place).null_count() == 0 for place in own):
-        # A cell whose value is not known, a formula never calculated for one, is not a blank one.
-        marks = [name for name in frame.columns if name in ROW_MARKS or name.startswith(FAULT)]
-        unlike_blank = pl.any_horizontal(pl.col([*own, *marks]).is_not_null())
-        frame = frame.filter(unlike_blank)
-    unnamed = {place: str(name) for place, name in names.items() if str(name).startswith(UNNAMED)}
-    stray = [
-        pl.when(pl.col(place).is_not_null()).then(_stray_cell(int(name.removeprefix(UNNAMED)) - 1, first_column))
-        for place, name in unnamed.items()
-        if frame.get_column(place).null_count() < frame.height
-    ]
-    if stray:
-        frame = frame.with_columns(pl.coalesce(stray).alias(STRAY))
-    extra = [name for name in frame.columns if name not in names and name != "_line"]
-    return frame.select(
-        pl.int_range(rows_before + 1, rows_before + 1 + pl.len(), dtype=pl.UInt32).alias("_row"),
-        "_line",
-        *(pl.col(place).alias(str(names[place])) for place in own),
-        *extra,
-    )
-
-
-def _stray_cell(at: int, first_column: int | None) -> pl.Expr:
-    """Say where a cell stands that belongs to no column of the header."""
-    if first_column is None:
-        return pl.lit(f"cell {at + 1} of the row stands in a column without a name")
-    return pl.format("cell {}{} stands in a column without a name", pl.lit(column_letters(first_column + at)), "_line")
+def _is_odd(rows: pl.DataFrame) -> bool:
+    """Tell whether a row has more or fewer cells than the header, or is malformed."""
+    return any(rows[name].null_count() < rows.height for name in (RAGGED, QUOTATION) if name in rows.columns)
 
 
 def _lines_with(block: bytes, what: bytes) -> tuple[list[int], list[bytes]]:

@@ -96,7 +96,7 @@ def _section(text: str) -> _Section:
         if kind == "place":
             commas = 0
             if is_whole:
-                parts.append("0" if "0" in parts else value)  # behind a zero every place shows one
+                parts.append(value)
         elif kind == "mark" and value == ",":
             commas += 1
         elif kind == "mark":

@@ -17,9 +17,9 @@ import polars as pl
 
 from batchpay.errors import FileRefused
 from batchpay.intake.cell_form import CellForm
-from batchpay.intake.csv.reader import finish_chunk
 from batchpay.intake.header import Header
 from batchpay.intake.streams import OpenFile
+from batchpay.intake.table_rows import finish_chunk
 from batchpay.schemas.columns import CELL_MARKS
 
 ANSWER_S_MAX = 300.0
@@ -75,7 +75,6 @@ class XlsxReader:
         header = self._header
         places = [f"c{at}" for at in range(len(header.names))]
         names = dict(zip(places, header.internal, strict=True))
-        marked = None if header.note_at is None else places[header.note_at]
         marks = {kind + place: kind + name for place, name in names.items() if name for kind in CELL_MARKS}
         row = 0
         try:
@@ -83,7 +82,7 @@ class XlsxReader:
                 found = [name for name in frame.columns if name.startswith(CELL_MARKS)]
                 frame = frame.drop(name for name in found if name not in marks)
                 frame = frame.rename({name: marks[name] for name in found if name in marks})
-                frame = finish_chunk(frame, names, marked, row, header.examples, first_column=self._first_column)
+                frame = finish_chunk(self._file.name, frame, places, header, row, first_column=self._first_column)
                 row += frame.height
                 if frame.height:
                     yield frame

@@ -22,7 +22,7 @@ from typing import Any
 
 from batchpay.errors import FileRefused
 from batchpay.intake.cell_form import CellForm
-from batchpay.intake.header import canonical_name, letters_of
+from batchpay.intake.header import HEADER_NAMES_ENOUGH, HEADER_ROWS_MAX, canonical_name, known_names, title_notes
 from batchpay.intake.private_copy import PrivateCopy
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.xlsx import archive
@@ -32,9 +32,6 @@ MEMORY_BYTES_MAX = 6 << 30
 CPU_S_MAX = 600
 CHUNK_ROWS = 10_000
 """So few that the parent checks the first rows while the next are still rendered."""
-HEADER_ROWS_MAX = 50
-"""A header is looked for in so many rows."""
-HEADER_NAMES_ENOUGH = 3
 Row = list[Any]
 
 
@@ -84,13 +81,13 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
             scan = archive.scan_sheet(workbook_zip, entry.path, formats)
         sheet = opening.result().get_sheet_by_name(entry.name)
         rows, columns_before = sheet.iter_rows(), sheet.start[1] if sheet.start else 0
-        header_row, names, rows = _header(rows, job["known"])
+        above, names, rows = _header(rows, job["known"])
     except PasswordError:
         raise FileRefused("is protected by a password; save it without one") from None
     except CalamineError:
         raise FileRefused("is a broken XLSX") from None
-    if header_row > 1:
-        notes.append(f"the header was found in row {header_row}")
+    header_row = len(above) + 1
+    notes += title_notes(f"sheet {entry.name!r}", "row", header_row, list(enumerate(above, 1)), names)
     if hidden := [row for row in scan.hidden_rows if row > header_row]:
         count = f"{len(hidden)} row{'s' if len(hidden) > 1 else ''}"
         if not job["include_hidden"]:
@@ -133,28 +130,28 @@ def _holds_payments(rows: Iterable[Row], known: Sequence[str]) -> bool:
 
 
 def _known_names(cells: Row, known: Sequence[str]) -> int:
-    texts = [cell for cell in cells if isinstance(cell, str)]
-    return sum(text in known or canonical_name(text) in known or letters_of(text) in known for text in texts)
+    return known_names((cell for cell in cells if isinstance(cell, str)), known)
 
 
-def _header(rows: Iterator[Row], known: Sequence[str]) -> tuple[int, list[str], Iterator[Row]]:
-    """Find the header, and give the rows after it.
+def _header(rows: Iterator[Row], known: Sequence[str]) -> tuple[list[int], list[str], Iterator[Row]]:
+    """Find the header, and give how many cells each row above it has, the header, and the rows after it.
 
     It is the first row with enough known names, else the one with most, else the first with anything in it.
     """
-    best: tuple[int, int, list[str]] | None = None
+    best: tuple[int, int] | None = None
     looked: list[Row] = []
-    for number, cells in enumerate(itertools.islice(rows, HEADER_ROWS_MAX), 1):
+    for cells in itertools.islice(rows, HEADER_ROWS_MAX):
         looked.append(cells)
-        names = [cell if isinstance(cell, str) else str(cell) for cell in cells]
         hits = _known_names(cells, known)
+        if any(cell != "" for cell in cells) and (best is None or hits > best[0]):
+            best = (hits, len(looked))
         if hits >= HEADER_NAMES_ENOUGH:
-            return number, names, rows
-        if any(names) and (best is None or hits > best[0]):
-            best = (hits, number, names)
+            break
     if best is None:
         raise FileRefused("has no header")
-    return best[1], best[2], itertools.chain(looked[best[1] :], rows)
+    above = [sum(cell != "" for cell in cells) for cells in looked[: best[1] - 1]]
+    names = [cell if isinstance(cell, str) else str(cell) for cell in looked[best[1] - 1]]
+    return above, names, itertools.chain(looked[best[1] :], rows)
 
 
 def _line(message: dict[str, Any]) -> bytes:

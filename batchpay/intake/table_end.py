@@ -1,0 +1,107 @@
+"""What stands at the end of a file: a totals row, which is no payment, and a last line that may be cut off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+
+from batchpay.schemas.columns import FAULT, MONEY, NO_PAYMENT, QUOTATION, REQUIRED
+from batchpay.text import money
+
+_AMOUNT = "amount"
+_LABEL = re.compile(r"\b(sub|grand)?[ -]?totals?\b|\bsum\b", re.IGNORECASE)
+_NUMBER = re.compile(r"\$? ?([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(\.[0-9]+)?")
+_ROWS_MAX = 20
+"""So many notes, and totals of parts, may stand at a file's end."""
+
+
+@dataclass
+class FileEnd:
+    """What the latest reading found at the end of the file; known once it was read whole."""
+
+    total_cents: int | None = None
+    """What a totals row says that the rows before it add up to."""
+    total_line: int | None = None
+    """Where it stands: a CSV's line or a sheet's row."""
+    unfinished_line: int | None = None
+    """The last line, where it has no line break."""
+    is_cut: bool = False
+    """Whether that line has not all cells."""
+
+    def total_place(self, line_word: str) -> str:
+        """Name the totals row as a person finds it; `line_word` is what the place of a row is called in the file."""
+        return "the last row" if self.total_line is None else f"{line_word} {self.total_line}"
+
+    def note(self, line_word: str) -> str:
+        """Say that a totals row was left out."""
+        place, total = self.total_place(line_word), money(self.total_cents or 0)
+        return f"{place} is the total of the rows before it, {total}, and no payment"
+
+
+def without_totals_row(
+    chunks: Iterator[pl.DataFrame], own_of: Mapping[str, str], end: FileEnd
+) -> Iterator[pl.DataFrame]:
+    """Leave out the last row if it is a total; only notes may follow it.
+
+    `own_of` names the file's own columns by ours, as chunks have them. A chunk whose last row is no candidate, as
+    nearly every one, goes on as it is.
+    """
+    end.total_cents = end.total_line = None
+    needed = [own_of[name] for name in REQUIRED if name in own_of and name != _AMOUNT]
+    if not needed:  # a table of something else: any of its rows would be a total
+        yield from chunks
+        return
+    rows, held = 0, None
+    for chunk in chunks:
+        if held is not None and _at_end(chunk, needed) == chunk.height:
+            chunk, held = pl.concat([held, chunk], how="diagonal"), None
+        if held is not None:
+            yield held
+            rows += held.height
+        count = _at_end(chunk, needed)
+        held = chunk.tail(count) if count else None
+        if count < chunk.height:
+            yield chunk.head(chunk.height - count) if count else chunk
+            rows += chunk.height - count
+        del chunk  # some megabytes, while the next one is waited for
+    if held is None:
+        return
+    totals = [at for at, row in enumerate(held.iter_rows(named=True)) if _total(row, needed) is not None]
+    if totals and rows + totals[-1]:
+        at = totals[-1]
+        end.total_cents, end.total_line = _total(held.row(at, named=True), needed), held["_line"][at]
+        after = held.slice(at + 1).with_columns(pl.col("_row") - 1)
+        held = held.head(at).vstack(after)
+    if held.height:
+        yield held
+
+
+def _at_end(chunk: pl.DataFrame, needed: list[str]) -> int:
+    """Count the rows at the end of a chunk that may be totals, or are notes under one."""
+    count = 0
+    while count < min(chunk.height, _ROWS_MAX):
+        row = chunk.row(chunk.height - count - 1, named=True)
+        if row.get(NO_PAYMENT) is None and _total(row, needed) is None:
+            break
+        count += 1
+    return count
+
+
+def _total(row: Mapping[str, Any], needed: list[str]) -> int | None:
+    """Give the cents of a row that holds an amount and nothing else that a payment needs, except a word like Total."""
+    match = _NUMBER.fullmatch((row.get(_AMOUNT) or "").strip())
+    labels = [text for name in needed if (text := (row[name] or "").strip())]
+    if match is None or len(labels) > 1 or not all(map(_LABEL.search, labels)):
+        return None
+    wrong = [name for name in row if name.startswith(FAULT) and row[name] and name.removeprefix(FAULT) not in MONEY]
+    if wrong or row.get(QUOTATION) or row.get("_surplus"):
+        return None
+    cents = Decimal(match[1].replace(",", "") + (match[2] or "")) * 100
+    nearest = round(cents)
+    # A spreadsheet adds in binary: what is left of that is far less than a tenth of a cent.
+    return nearest if abs(cents - nearest) < Decimal("0.1") else None

@@ -1,0 +1,136 @@
+"""What the rows of a table are: payments, examples, blank ones; and rows that are no payment, told in one message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import polars as pl
+
+from batchpay.errors import FileRefused
+from batchpay.intake.header import EXAMPLE_MARK, UNNAMED, Header
+from batchpay.schemas.columns import FAULT, NO_PAYMENT, QUOTATION, RAGGED, ROW_MARKS, STRAY
+from batchpay.writing.xlsx_parts import column_letters
+
+_FIRST_VISIBLE = "!"
+"""A text that sorts before it begins with white space."""
+_LOOKED_AT = 3
+_NOTE_CELLS_MAX = _LOOKED_AT - 1
+"""A row with so few cells has a blank one among any columns that are looked at."""
+_COLUMNS_MIN = 6
+"""In a narrower table a row with few cells may well be a payment."""
+
+
+def finish_chunk(
+    file: str,
+    frame: pl.DataFrame,
+    places: Sequence[str],
+    header: Header,
+    rows_before: int,
+    *,
+    first_column: int | None = None,
+) -> pl.DataFrame:
+    """Drop rows without a cell and example rows, number the rest, name the columns; ours are left out.
+
+    `file` is its name, `places` are the columns of the frame in the header's order. `first_column` is the place of the
+    first one in a sheet, from 0; None where the file is not a sheet. Raises FileRefused where another table begins.
+    """
+    names = dict(zip(places, header.internal, strict=True))
+    if header.note_at is not None:
+        is_example = pl.col(places[header.note_at]).str.strip_chars().str.to_lowercase().eq_missing(EXAMPLE_MARK)
+        kept = frame.filter(~is_example)
+        header.examples.add(frame.height - kept.height, first=not rows_before)
+        frame = kept
+    own = [place for place, name in names.items() if name is not None]
+    if not any(frame.get_column(place).null_count() == 0 for place in own):
+        # A cell whose value is not known, a formula never calculated for one, is not a blank one.
+        marks = [name for name in frame.columns if name in ROW_MARKS or name.startswith(FAULT)]
+        unlike_blank = pl.any_horizontal(pl.col([*own, *marks]).is_not_null())
+        frame = frame.filter(unlike_blank)
+    unnamed = {place: str(name) for place, name in names.items() if str(name).startswith(UNNAMED)}
+    stray = [
+        pl.when(pl.col(place).is_not_null()).then(_stray_cell(int(name.removeprefix(UNNAMED)) - 1, first_column))
+        for place, name in unnamed.items()
+        if frame.get_column(place).null_count() < frame.height
+    ]
+    if stray:
+        frame = frame.with_columns(pl.coalesce(stray).alias(STRAY))
+    titles = {place: header.names[at] for at, place in enumerate(places) if names[place]}
+    frame, second = _with_no_payments(frame, titles)
+    if second is not None:
+        where = "" if second["_line"] is None else f"{'line' if first_column is None else 'row'} {second['_line']}: "
+        raise FileRefused(f"{file}: {where}another header, in another order: submit each of the two tables by itself")
+    extra = [name for name in frame.columns if name not in names and name != "_line"]
+    return frame.select(
+        pl.int_range(rows_before + 1, rows_before + 1 + pl.len(), dtype=pl.UInt32).alias("_row"),
+        "_line",
+        *(pl.col(place).alias(str(names[place])) for place in own),
+        *extra,
+    )
+
+
+def _with_no_payments(frame: pl.DataFrame, titles: dict[str, str]) -> tuple[pl.DataFrame, dict[str, Any] | None]:
+    """Mark rows that nobody can have meant as a payment: what is wrong with them is told in one message.
+
+    A clean chunk is looked at in three columns only. `titles` names the person's own columns as the file does. Gives
+    the row as well, if there is one, that is a header of these columns in another order.
+    """
+    if len(titles) < _COLUMNS_MIN or not frame.height:
+        return frame, None
+    looked = sorted(titles, key=lambda place: frame.get_column(place).null_count())[:_LOOKED_AT]
+    may_be_note = reduce(or_, [(frame[place] < _FIRST_VISIBLE).fill_null(value=True) for place in looked])
+    may_be_header = frame[looked[0]].is_in(list(titles.values())).fill_null(value=False)
+    at = (may_be_note | may_be_header).arg_true()
+    if not len(at):
+        return frame, None
+    rows, own = frame[at], list(titles)
+    marked = [name for name in rows.columns if name in (RAGGED, QUOTATION) or name.startswith(FAULT)]
+    told = rows.select(
+        pl.when(pl.any_horizontal(pl.lit(value=False), *(pl.col(name).is_not_null() for name in marked)))
+        .then(None)
+        .when(_is_header(titles))
+        .then(pl.lit("is the header again, delete the row"))
+        .when(_filled(own) <= _NOTE_CELLS_MAX)
+        .then(_what_is_there(rows, own))
+    ).to_series()
+    second = rows.filter(told.is_null() & rows.select(_names_columns(titles)).to_series()).head(1).to_dicts()
+    if told.null_count() == len(told):
+        return frame, next(iter(second), None)
+    marks = pl.Series(NO_PAYMENT, [None], dtype=pl.String).new_from_index(0, frame.height).scatter(at, told)
+    frame = frame.with_columns(marks)
+    if STRAY in frame.columns:  # the one message says where the cell stands
+        frame = frame.with_columns(pl.when(pl.col(NO_PAYMENT).is_null()).then(STRAY).alias(STRAY))
+    return frame, next(iter(second), None)
+
+
+def _filled(own: Sequence[str]) -> pl.Expr:
+    return pl.sum_horizontal((pl.col(place).str.strip_chars() != "").fill_null(value=False) for place in own)
+
+
+def _is_header(titles: dict[str, str]) -> pl.Expr:
+    return pl.all_horizontal(pl.col(place).fill_null("").eq(title) for place, title in titles.items())
+
+
+def _names_columns(titles: dict[str, str]) -> pl.Expr:
+    """Whether at least three cells are names of columns."""
+    names = [title for title in titles.values() if title.strip()]
+    return pl.sum_horizontal(pl.col(place).is_in(names) for place in titles) >= _LOOKED_AT
+
+
+def _what_is_there(rows: pl.DataFrame, own: Sequence[str]) -> pl.Expr:
+    stray = [pl.col(STRAY) + " and the row holds no payment"] if STRAY in rows.columns else []
+    counted = [
+        pl.when(_filled(own) == count).then(pl.lit(words))
+        for count, words in enumerate(("holds nothing but blanks", "holds one cell and no payment"))
+    ]
+    told = pl.coalesce(*stray, *counted, pl.lit("holds two cells and no payment"))
+    return told + pl.lit(", delete the row, or fill it in if it is a payment")
+
+
+def _stray_cell(at: int, first_column: int | None) -> pl.Expr:
+    """Say where a cell stands that belongs to no column of the header."""
+    if first_column is None:
+        return pl.lit(f"cell {at + 1} of the row stands in a column without a name")
+    return pl.format("cell {}{} stands in a column without a name", pl.lit(column_letters(first_column + at)), "_line")
