@@ -100,6 +100,10 @@ _TYPED = {
         "a formula in a spreadsheet's cell",
         "is a formula, paste its value instead",
     ),
+    "text_formula": (
+        'a formula that is but a text (`="00123"`), as programs write it for spreadsheets',
+        'is written as a formula for a spreadsheet (="..."), write the text in the quotation marks alone',
+    ),
     "error_cell": (
         "an error value in a spreadsheet's cell (`#N/A`)",
         "the spreadsheet shows an error here (like #N/A), write the value itself",
@@ -147,6 +151,7 @@ def typed_cell_rules() -> list[RuleFacts]:
 def suggesting_rules() -> frozenset[str]:
     """Name the rules that can say what the right value is."""
     told = {rule.name for rule in rules_of(payment_schema(every_rule_on())) if rule.suggestion is not None}
+    told |= {f"{column}.text_formula" for column in COLUMNS if column != ACCOUNT}
     return frozenset(told | {"achRoutingNumber.leading_zero"})
 
 

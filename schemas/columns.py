@@ -58,6 +58,8 @@ FAULT, SUGGEST, WARN = "_fault.", "_suggest.", "_warn."
 
 A mark is the code, and `: ` and words where it has its own.
 """
+TEXT_FORMULA = '^="([^"]*)"$'
+"""A cell as programs write it so that a spreadsheet keeps the text in it, such as `="00123"`."""
 CELL_MARKS = (FAULT, SUGGEST, WARN)
 CORRECTED = "_corrected"
 """What `--accept-suggestions` changed in a row: `column: old -> new; column: old -> new`."""

@@ -20,6 +20,8 @@ HEADER_NAMES_ENOUGH = 3
 _TITLE_CELLS_MAX = 8
 UNNAMED = "_unnamed."
 """How columns without a name are called inside; every cell of theirs must be blank."""
+OWN = "_own."
+"""Before the file's own name of a column in a chunk, so that it can't be taken for a mapped one."""
 _PREFIXES = ("billing", "shipping", "ach", "recurring")
 
 

@@ -10,8 +10,19 @@ from typing import Any
 import polars as pl
 
 from batchpay.errors import FileRefused
-from batchpay.intake.header import EXAMPLE_MARK, UNNAMED, Header
-from batchpay.schemas.columns import FAULT, NO_PAYMENT, QUOTATION, RAGGED, ROW_MARKS, STRAY
+from batchpay.intake.header import EXAMPLE_MARK, OWN, UNNAMED, Header
+from batchpay.schemas.columns import (
+    ACCOUNT,
+    COLUMNS,
+    FAULT,
+    NO_PAYMENT,
+    QUOTATION,
+    RAGGED,
+    ROW_MARKS,
+    STRAY,
+    SUGGEST,
+    TEXT_FORMULA,
+)
 from batchpay.writing.xlsx_parts import column_letters
 
 _FIRST_VISIBLE = "!"
@@ -69,6 +80,25 @@ def finish_chunk(
         *(pl.col(place).alias(str(names[place])) for place in own),
         *extra,
     )
+
+
+def with_text_formulas(frame: pl.DataFrame, own: Sequence[str]) -> pl.DataFrame:
+    """Mark cells like `="00123"`, as programs write them for spreadsheets, and suggest the text, but no account number.
+
+    `own` are the person's own columns as the frame names them; those only carried are left alone.
+    """
+    known = [name for name in own if name in COLUMNS or name.startswith(OWN)]
+    found = frame.select(pl.col(known).str.extract(TEXT_FORMULA)) if known else frame.select()
+    marks: dict[str, pl.Series] = {}
+    for text in found:
+        if text.null_count() < frame.height:
+            code = pl.select(pl.when(pl.lit(text.is_not_null())).then(pl.lit("text_formula"))).to_series()
+            given = frame.get_column(FAULT + text.name, default=code)
+            marks[FAULT + text.name] = code.zip_with(code.is_not_null(), given)
+            if text.name != ACCOUNT:
+                earlier = frame.get_column(SUGGEST + text.name, default=text)
+                marks[SUGGEST + text.name] = text.zip_with(text.is_not_null(), earlier)
+    return frame.with_columns(column.alias(name) for name, column in marks.items())
 
 
 def _with_no_payments(frame: pl.DataFrame, titles: dict[str, str]) -> tuple[pl.DataFrame, dict[str, Any] | None]:

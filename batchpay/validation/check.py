@@ -16,7 +16,7 @@ from batchpay.errors import SettingsNotUsable
 from batchpay.intake.prefetch import ahead
 from batchpay.schemas import checks
 from batchpay.schemas.catalogue import check_rules_off
-from batchpay.schemas.columns import ALONE, CASH_FLOW, COLUMNS, FAULT, MAP_FAULT, PAYMENT_ID, WARN
+from batchpay.schemas.columns import ALONE, CASH_FLOW, COLUMNS, FAULT, MAP_FAULT, PAYMENT_ID, TEXT_FORMULA, WARN
 from batchpay.schemas.forms import AMOUNT
 from batchpay.schemas.identity import COMPARED
 from batchpay.schemas.normal import normalize
@@ -224,4 +224,6 @@ def _careful_cents(frame: pl.DataFrame) -> pl.Series:
         amounts = amounts.set(frame[_AMOUNT_FAULT].str.starts_with(MAP_FAULT).fill_null(value=False), None)
     cents = pl.select(checks.cents_of_money(pl.lit(amounts))).to_series()
     odd = (cents.is_null() & amounts.is_not_null()).arg_true()
-    return cents.scatter(odd, pl.select(checks.cents(pl.lit(amounts[odd]))).to_series())
+    return cents.scatter(
+        odd, pl.select(checks.cents(pl.lit(amounts[odd]).str.replace(TEXT_FORMULA, "${1}"))).to_series()
+    )

@@ -20,6 +20,7 @@ from batchpay.intake.control_totals import ControlTotals, require_whole
 from batchpay.intake.csv import reader as csv_reader
 from batchpay.intake.csv.grammar import Lines
 from batchpay.intake.kinds import Kind
+from batchpay.intake.maps.map_file import load_mapping
 from batchpay.intake.source import open_source
 from batchpay.payment import Totals
 from batchpay.schemas.columns import COLUMNS, REQUIRED
@@ -334,3 +335,30 @@ def test_a_reader_that_is_left_early_ends(tmp_path: Path) -> None:
         next(chunks)
         del chunks
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+def test_texts_written_as_formulas(tmp_path: Path, quoted: bool) -> None:
+    """A program that writes `="00123"` keeps zeros in a spreadsheet; the mark is told with the text, no account's.
+
+    Once the row was malformed, or the formula's own characters were taken for a name and would have been sent.
+    """
+    cells = {"gatewayId": "1001", "billingFirstName": "Ada", "achAccountNumber": "0012345678", "amount": "12.50"}
+    formulas = {name: f'="{text}"' for name, text in cells.items()}
+    if quoted:
+        formulas = {name: '"' + text.replace('"', '""') + '"' for name, text in formulas.items()}
+    text = csv_text(1) + line(**formulas) + line()
+    frame = read(write(tmp_path, text), REQUIRED)
+    assert frame.select(HEADER).rows()[::2] == [tuple(VALID.values())] * 2
+    marks = {name: frame[name].to_list() for name in frame.columns if name.startswith(("_fault", "_suggest"))}
+    assert marks == {
+        **{f"_fault.{name}": [None, "text_formula", None] for name in cells},
+        **{f"_suggest.{name}": [None, text, None] for name, text in cells.items() if name != "achAccountNumber"},
+    }
+    mapping = load_mapping(write(tmp_path, '[columns]\nKonto = "achAccountNumber"\n', "map.toml"))
+    frame = read(write(tmp_path, text.replace("achAccountNumber", "Konto", 1)), mapping=mapping)
+    assert frame["_fault.achAccountNumber"].to_list() == [None, "text_formula", None]
+    assert "_suggest.achAccountNumber" not in frame.columns
+    carried = read(write(tmp_path, f"{csv_text(0).strip()},memo\n" + line(end=',="00"\n')), REQUIRED)
+    assert carried["memo"].to_list() == ['="00"']
+    assert not any(name.startswith("_fault") for name in carried.columns)

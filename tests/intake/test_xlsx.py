@@ -207,6 +207,34 @@ def test_cached_formulas(tmp_path: Path) -> None:
     assert "_fault.billingFirstName" not in frame.columns
 
 
+@pytest.mark.parametrize("how", ["common", "prefixed"])
+def test_texts_written_as_formulas(tmp_path: Path, how: str) -> None:
+    """A formula that is but a text, and a text that looks like one, are told with the text that is meant."""
+
+    def change(xml: bytes) -> bytes:
+        for place, formula, value in (
+            (b"A2", b'"1001"', b"1001"),
+            (b"K2", b"&quot;021&quot;", b"021"),
+            (b"D2", b'"1"&amp;"2"', b"12"),
+        ):
+            cell = b'<c r="%s" t="str"><f>%s</f><v>%s</v></c>' % (place, formula, value)
+            xml = re.sub(rb'<c r="%s"[^>]*>.*?</c>' % place, lambda _, cell=cell: cell, xml)  # type: ignore[misc]
+        return xml if how == "common" else re.sub(rb"<(/?)(?=[a-zA-Z])", rb"<\1x:", xml).replace(b"xmlns=", b"xmlns:x=")
+
+    row = ['="Ada"' if name == "achNameOnCheck" else cell for name, cell in VALID.items()]
+    path = workbook(tmp_path, [HEADER, row], I2="@")
+    book: Any = load_workbook(path)
+    book.active["I2"].data_type = "s"
+    book.save(path)
+    frame = read(rewritten(path, SHEET, change), REQUIRED)
+    marks = {name: frame[name][0] for name in frame.columns if name.startswith(("_fault", "_suggest"))}
+    assert marks == {
+        "_fault.gatewayId": "text_formula", "_suggest.gatewayId": "1001", "_fault.amount": "formula",
+        "_fault.achRoutingNumber": "text_formula", "_suggest.achRoutingNumber": "021",
+        "_fault.achNameOnCheck": "text_formula", "_suggest.achNameOnCheck": "Ada",
+    }  # fmt: skip
+
+
 def test_chunks(tmp_path: Path) -> None:
     """Rows, their numbers, and what was found in them stay together over the borders of chunks."""
     count = 2 * CHUNK_ROWS + 1

@@ -2,7 +2,8 @@
 
 A quotation mark opens a quoted cell as the first character of the cell, and nowhere else may one stand. A quoted cell
 ends at a mark that is not doubled, and then the separator or the line's end must follow. A record that breaks this is
-malformed: its cells are not known, and its end only where what follows proves it.
+malformed: its cells are not known, and its end only where what follows proves it. One exception is a whole cell such
+as `="00123"`, which programs write so that a spreadsheet keeps the zeros: it ends before the next separator.
 
 The standard library's reader is no help here: it takes a mark inside an unquoted cell for a character like others, so
 `78.07"Table, round"`, whose separator is missing, comes out as two cells and every one after it is another's.
@@ -10,9 +11,13 @@ The standard library's reader is no help here: it takes a mark inside an unquote
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from batchpay.errors import FileRefused
+
+TEXT_FORMULA = re.compile('="[^"]*"')
+"""A cell that a spreadsheet takes for a formula whose value is the text in it."""
 
 
 class OpenQuote(Exception):
@@ -145,7 +150,7 @@ class Lines:
             if text[position : position + 1] != '"':
                 end = text.find(self._separator, position)
                 cell = text[position:].removesuffix("\r") if end < 0 else text[position:end]
-                if '"' in cell:
+                if '"' in cell and not TEXT_FORMULA.fullmatch(cell):
                     raise _Malformed(at, "there is a quotation mark inside a cell that does not begin with one")
                 cells.append(cell)
                 if end < 0:

@@ -25,7 +25,7 @@ from batchpay.intake.one_content import OneContent, changed_meanwhile
 from batchpay.intake.prefetch import ahead
 from batchpay.intake.streams import OpenFile, in_blocks, recoded, unpacked
 from batchpay.intake.table_end import FileEnd
-from batchpay.intake.table_rows import finish_chunk
+from batchpay.intake.table_rows import finish_chunk, with_text_formulas
 from batchpay.schemas.columns import QUOTATION, RAGGED
 
 if TYPE_CHECKING:
@@ -101,6 +101,8 @@ class CsvReader:
                 self.end.unfinished_line = line - 1
                 self.end.is_cut = _is_odd(whole.tail(1))
             frame = finish_chunk(self._name, whole, self._places, self._header, row)
+            if b'="' in block:
+                frame = with_text_formulas(frame, self._header.own)
             row += frame.height
             del block, whole  # nothing is kept while the next block is read
             if frame.height:

@@ -10,7 +10,7 @@ from batchpay.intake.header import Header
 from batchpay.intake.maps.mapping import DIRECTION, SHIPPING_FROM_BILLING
 from batchpay.intake.maps.mapping import Mapping as ColumnMap
 from batchpay.intake.maps.patterns import Pattern, first_that_fits
-from batchpay.schemas.columns import CELL_MARKS, FAULT, MAP_FAULT, PAYMENT_ID, REQUIRED
+from batchpay.schemas.columns import ACCOUNT, CELL_MARKS, FAULT, MAP_FAULT, PAYMENT_ID, REQUIRED, SUGGEST
 from batchpay.text import column_name
 
 
@@ -88,6 +88,7 @@ class Application:
             for kind in CELL_MARKS
             if name.startswith(kind)
             for target in self._told_of.get(name.removeprefix(kind), ())
+            if (kind, target) != (SUGGEST, ACCOUNT)  # a suggestion is printed and logged
         ]
         told += [(FAULT + target, f"{MAP_FAULT}: " + wrong) for target, wrong in made.wrong.items()]
         for name, column in told:

@@ -17,15 +17,13 @@ from dataclasses import asdict, dataclass, field
 
 from batchpay.errors import FileRefused, did_you_mean
 from batchpay.intake.cell_form import CellForm
-from batchpay.intake.header import UNNAMED, Header, canonical_name
+from batchpay.intake.header import OWN, UNNAMED, Header, canonical_name
 from batchpay.intake.maps.formats import REFUSED, DateFormat, NumberFormat
 from batchpay.intake.maps.patterns import Pattern
 from batchpay.intake.xlsx.cells import DIGITS_MATTER
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, PAYMENT_ID, ROUTING
 from batchpay.text import column_name
 
-OWN = "_own."
-"""Before the file's own name of a column in a chunk, so that it can't be taken for a mapped one."""
 SHIPPING_FROM_BILLING = {"shippingFirstName": "billingFirstName", "shippingLastName": "billingLastName"}
 DIRECTION = "transactionType"
 _DIGITS_FIRST = (ROUTING, ACCOUNT, *DIGITS_MATTER)

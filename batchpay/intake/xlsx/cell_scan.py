@@ -34,7 +34,8 @@ _HIDDEN = re.compile(rb'\bhidden="(?:1|true)"')
 _ERROR_MARK = re.compile(rb't="e"')
 _FORMULA_MARK = re.compile(rb"<f[ />]")
 _ERROR = re.compile(rb'<c\b([^>]*\bt="e"[^>]*)>(?:\s*<f\b[^>]*?(?:/>|>[^<]*</f>))?\s*<v>([^<]*)</v>')
-_FORMULA = re.compile(rb"<c\b([^>]*)>\s*<f[ />]")
+_FORMULA = re.compile(rb"<c\b([^>]*)>\s*<f(?: [^>]*)?>?([^<]*)")
+_TEXT_ALONE = re.compile(rb"(\"|&quot;)[^\"]*\1")
 _REFERENCE = re.compile(rb'\br="([A-Z]{1,3})([0-9]{1,10})"')
 _NUMERIC_CELL = re.compile(rb'<c(?=\s)(?!.*\bt="(?!n")).*?\ss="([0-9]+)"', re.DOTALL)
 
@@ -47,7 +48,8 @@ class Sheet:
     """What a scan found in a sheet."""
 
     errors: dict[CellRef, str] = field(default_factory=dict)
-    formulas: set[CellRef] = field(default_factory=set)
+    formulas: dict[CellRef, bool] = field(default_factory=dict)
+    """Whether each is but a text, as in `="00123"`."""
     styles: dict[CellRef, str] = field(default_factory=dict)
     """Number formats that may show other digits, of the numeric cells that have one."""
     hidden_rows: list[int] = field(default_factory=list)
@@ -124,7 +126,8 @@ def _special_cells(block: bytes, found: Sheet) -> None:
         for cell in _ERROR.finditer(block):
             found.errors[_place(cell[1])] = cell[2].decode("utf-8", "replace")
     if _FORMULA_MARK.search(block):
-        found.formulas.update(_place(cell[1]) for cell in _FORMULA.finditer(block))
+        for cell in _FORMULA.finditer(block):
+            found.formulas[_place(cell[1])] = bool(_TEXT_ALONE.fullmatch(cell[2].strip()))
 
 
 def _styled_cells(block: bytes, formats: dict[str, str]) -> Iterator[tuple[CellRef, str]]:
@@ -187,7 +190,8 @@ class _Tags:
         elif name == "c":
             self._cell(attributes)
         elif name == "f":
-            self._found.formulas.add((self._row, self._column))
+            self._found.formulas[self._row, self._column] = False
+            self._text = []
         elif name == "v" and self._is_error:
             self._text = []
 
@@ -203,9 +207,14 @@ class _Tags:
             self._found.styles[self._row, self._column] = self._formats[attributes["s"]]
 
     def _end(self, tag: str) -> None:
-        if self._text is not None and tag.rpartition(":")[2] == "v":
-            self._found.errors[self._row, self._column] = "".join(self._text)
-            self._text = None
+        name = tag.rpartition(":")[2]
+        if self._text is None or name not in ("f", "v"):
+            return
+        text, self._text = "".join(self._text), None
+        if name == "v":
+            self._found.errors[self._row, self._column] = text
+        else:
+            self._found.formulas[self._row, self._column] = bool(_TEXT_ALONE.fullmatch(text.strip().encode()))
 
     def _characters(self, data: str) -> None:
         if self._text is not None:

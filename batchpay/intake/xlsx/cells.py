@@ -9,7 +9,7 @@ from batchpay.intake.cell_form import CellForm
 from batchpay.intake.xlsx.number_formats import is_scaled, shown
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, FLAGS, MONEY, ROUTING
 
-LOST_ZERO = "leading_zero"
+LOST_ZERO, TEXT_FORMULA = "leading_zero", "text_formula"
 NUMERIC_ACCOUNT = "numeric_account"
 """An account number that is a number, shown with no zeros in front: nobody knows whether it lost some."""
 IDENTIFIERS = ("paymentId", "gatewayId", "achAccountNumber", "achRoutingNumber", "achCheckNumber")

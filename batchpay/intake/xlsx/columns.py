@@ -9,8 +9,8 @@ from typing import Any
 
 from batchpay.intake.cell_form import CellForm
 from batchpay.intake.xlsx.cell_scan import CellRef, Sheet
-from batchpay.intake.xlsx.cells import IDENTIFIERS, LOST_ZERO, NUMERIC_ACCOUNT, render, render_as
-from batchpay.schemas.columns import COLUMNS, FAULT, MONEY, ROUTING, SUGGEST, WARN
+from batchpay.intake.xlsx.cells import IDENTIFIERS, LOST_ZERO, NUMERIC_ACCOUNT, TEXT_FORMULA, render, render_as
+from batchpay.schemas.columns import ACCOUNT, COLUMNS, FAULT, MONEY, ROUTING, SUGGEST, WARN
 
 _NO_FORMULAS = (*MONEY, *IDENTIFIERS)
 _Found = list[tuple[int, str]]
@@ -34,7 +34,9 @@ class ColumnRenderer:
         self._forms = forms
         self._columns_before = columns_before
         self._errors = self._by_column(scan.errors.items())
-        self._formulas = self._by_column((place, "") for place in scan.formulas)
+        self._formulas = self._by_column(
+            (place, TEXT_FORMULA if is_text else "formula") for place, is_text in scan.formulas.items()
+        )
         self._styles = self._by_column(scan.styles.items())
         self._all_rows = all_rows
 
@@ -87,9 +89,12 @@ class ColumnRenderer:
             for row, style in _between(self._styles[at], first_row, end):
                 styles[row - first_row] = style
             texts = _rendered(values, form, styles, codes, suggestions)
-        for row, _ in _between(self._formulas[at], first_row, end):
-            if target in _NO_FORMULAS or (target in COLUMNS and not texts[row - first_row]):
-                codes[row - first_row] = "formula"
+        for row, code in _between(self._formulas[at], first_row, end):
+            text = texts[row - first_row]
+            if target in _NO_FORMULAS or (target in COLUMNS and not text):
+                codes[row - first_row] = code
+                if code == TEXT_FORMULA and text and target != ACCOUNT:
+                    suggestions[row - first_row] = text
         if errors := _between(self._errors[at], first_row, end):
             texts = list(texts)
             for row, text in errors:

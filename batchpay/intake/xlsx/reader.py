@@ -19,7 +19,7 @@ from batchpay.errors import FileRefused
 from batchpay.intake.cell_form import CellForm
 from batchpay.intake.header import Header
 from batchpay.intake.streams import OpenFile
-from batchpay.intake.table_rows import finish_chunk
+from batchpay.intake.table_rows import finish_chunk, with_text_formulas
 from batchpay.schemas.columns import CELL_MARKS
 
 ANSWER_S_MAX = 300.0
@@ -85,7 +85,7 @@ class XlsxReader:
                 frame = finish_chunk(self._file.name, frame, places, header, row, first_column=self._first_column)
                 row += frame.height
                 if frame.height:
-                    yield frame
+                    yield with_text_formulas(frame, header.own)
         finally:
             run.stop()
 
