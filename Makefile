@@ -81,9 +81,14 @@ campaign-quick: $(VENV)/.test  ## kills, power cuts, faults and sabotages: about
 	@$(BIN)/python -m tests.campaign --quick
 
 .PHONY: campaign
-campaign: $(VENV)/.test  ## the same at every point, and 10,000 walks of the model: hours
+campaign: $(VENV)/.test  ## the same at every point, 10,000 walks of the model, a year of nights: hours
 	@$(BIN)/python -m tests.model --walks 10000 --length 14
 	@$(BIN)/python -m tests.campaign
+	@$(BIN)/python -m tests.campaign.nights
+
+.PHONY: nights
+nights: $(VENV)/.test  ## 365 nights of 50 rows and 30 of 5,000 on one ledger, with mishaps: a quarter of an hour
+	@$(BIN)/python -m tests.campaign.nights
 
 .PHONY: walks
 walks: $(VENV)/.test  ## 200 random walks over what people do, against a gateway that counts (SEED=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,3 +106,13 @@ def test_nights_that_grow_are_noticed(last: Night, wrong: list[str]) -> None:
     problems: list[str] = []
     report("nights", [Night(1.0, 100.0, 300.0, 0.01)] * 10 + [last] * 10, problems)
     assert [problem.split()[0] for problem in problems] == wrong
+
+
+def test_nights_with_mishaps_are_reported_as_they_were() -> None:
+    """Lost requests and wrong totals: four nights of the campaign, each report as the book has it.
+
+    In a process of its own, which forks: this one has threads.
+    """
+    command = [sys.executable, "-m", "tests.campaign.nights", "--nights", "4", "--rows", "20"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.count("every report was right")) == (0, 1), done.stdout + done.stderr

@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import pwd
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -151,6 +152,27 @@ def _pause_at_lock(acts: Sequence[Callable[[], None]]) -> Iterator[None]:
         yield
     finally:
         setattr(fcntl, "flock", real)  # noqa: B010
+
+
+def start_fork(call: Call, prepare: Callable[[], None] | None = None) -> int:
+    """Run a command in a fork of this process, which has the program loaded and runs no thread; gives its id."""
+    process = os.fork()
+    if not process:
+        code = 1
+        try:
+            clock.exchange()
+            if prepare is not None:
+                prepare()
+            code = _main(call)
+        finally:
+            os._exit(code)
+    return process
+
+
+def wait_for_fork(process: int, call: Call) -> tuple[Done, resource.struct_rusage]:
+    """Wait for it; gives how it ended (minus the signal, where one killed it), and what it took."""
+    _, status, usage = os.wait4(process, 0)
+    return _read(call, os.waitstatus_to_exitcode(status)), usage
 
 
 class Forks:

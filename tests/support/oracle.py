@@ -2,8 +2,8 @@
 
 The proof of 'never twice' in the tests is what this process received, never what batchpay says of itself. Each line of
 the log is a JSON object: `reference` (invoiceNumber), `amount`, `digest` of the whole body, `n`, the order of arrival,
-and `answer`, what it is going to be told: success, none or garbage. The line is in the file before the first byte of
-the answer leaves.
+and `answer`, what it is going to be told: success, none, garbage or held. The line is in the file before the first byte
+of the answer leaves. `lost` is a body that the gateway never got: a proxy on the way closed the connection.
 
 Run as `python -m tests.support.oracle --log FILE`; prints `oracle ready at http://127.0.0.1:PORT`.
 """
@@ -17,9 +17,10 @@ import json
 import os
 import subprocess
 import sys
+import urllib.parse
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,12 @@ class Oracle:
             whole, _, _ = file.read().rpartition(b"\n")  # a line may be seen while it is being written
         return [json.loads(line) for line in whole.splitlines()]
 
+    def plan(self, *, none: Sequence[int] = (), lost: Sequence[int] = (), held_from: int = 0) -> None:
+        """Say which of the payments that follow (1 is the next) get no answer, are lost, or wait for one."""
+        query = urllib.parse.urlencode({"plan": json.dumps([list(none), list(lost), held_from])})
+        with urllib.request.urlopen(f"{self.origin}/plan?{query}", timeout=30) as answer:  # noqa: S310 - loopback
+            answer.read()
+
     def settle(self) -> None:
         """Wait until everything that was sent has arrived: the senders' connections are closed."""
         with urllib.request.urlopen(f"{self.origin}/idle", timeout=30) as answer:  # noqa: S310 - loopback
@@ -82,6 +89,8 @@ class _Server:
         self._garbage_every = arguments.garbage_every
         self._count = 0
         self._open = 0
+        self._planned = 0
+        self._plan: tuple[Sequence[int], Sequence[int], int] = ((), (), 0)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection until it closes."""
@@ -92,12 +101,16 @@ class _Server:
                 answer = json.dumps(SUCCESS).encode()
                 if head.startswith(b"GET /idle "):
                     await self._wait_until_idle()
+                elif head.startswith(b"GET /plan?"):
+                    self._take_plan(head)
                 elif head.startswith(b"GET /demoapi/"):
                     answer = json.dumps(ACCOUNT).encode()
                 elif b"/payment" in head.split(b"\r\n", 1)[0]:
                     kind = self._note(body)
                     await asyncio.sleep(self._latency_s)
-                    if kind == "none":
+                    if kind == "held":
+                        await reader.read(1)  # until the payer is gone
+                    if kind in ("none", "lost", "held"):
                         break
                     answer = GARBAGE if kind == "garbage" else json.dumps(SUCCESS).encode()
                 writer.write(
@@ -116,11 +129,24 @@ class _Server:
         while self._open > 1:
             await asyncio.sleep(0.002)
 
+    def _take_plan(self, head: bytes) -> None:
+        query = urllib.parse.urlsplit(head.split(b" ", 2)[1].decode()).query
+        none, lost, held_from = json.loads(urllib.parse.parse_qs(query)["plan"][0])
+        self._plan, self._planned = (none, lost, held_from), 0
+
     def _note(self, body: bytes) -> str:
         """Write a payment down, with the kind of answer it is going to get."""
         self._count += 1
+        self._planned += 1
         kind = "success"
-        if self._silent_every and self._count % self._silent_every == 0:
+        none, lost, held_from = self._plan
+        if self._planned in lost:
+            kind = "lost"
+        elif self._planned in none:
+            kind = "none"
+        elif held_from and self._planned >= held_from:
+            kind = "held"
+        elif self._silent_every and self._count % self._silent_every == 0:
             kind = "none"
         elif self._garbage_every and self._count % self._garbage_every == 0:
             kind = "garbage"
@@ -147,11 +173,13 @@ def _content_length(head: bytes) -> int:
 async def _main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1; a free one by default")
     parser.add_argument("--latency-ms", type=float, default=0.0)
     parser.add_argument("--silent-every", type=int, default=0, help="close without an answer after every Nth payment")
     parser.add_argument("--garbage-every", type=int, default=0, help="answer every Nth payment with a page of HTML")
-    oracle = _Server(parser.parse_args())
-    server = await asyncio.start_server(oracle.serve, "127.0.0.1", 0, backlog=512)
+    arguments = parser.parse_args()
+    oracle = _Server(arguments)
+    server = await asyncio.start_server(oracle.serve, "127.0.0.1", arguments.port, backlog=512)
     print(f"oracle ready at http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
 
