@@ -39,9 +39,15 @@ LAST_OF_KINDS = (
     "SELECT kind, detail FROM event WHERE kind IN (?, ?) AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
 )
 LAST_EVENT_OF_BATCH = "SELECT max(at) FROM event WHERE batch = ? AND kind <> 'progress'"
-LAST_DEED_ON_BATCH = (
-    "SELECT max(at) FROM event WHERE batch = ? AND kind <> 'progress' AND kind NOT IN ('gateway moved', 'purged')"
+_IS_DEED = (
+    "kind <> 'progress' AND kind NOT IN ('gateway moved', 'purged')"
+    # Start and end of a run that had nothing to do follow each other: a file that is submitted each night grows old.
+    " AND NOT (kind = 'started' AND EXISTS (SELECT 1 FROM event AS next WHERE next.number = event.number + 1"
+    " AND next.kind = 'finished' AND next.batch = event.batch))"
+    " AND NOT (kind = 'finished' AND EXISTS (SELECT 1 FROM event AS before WHERE before.number = event.number - 1"
+    " AND before.kind = 'started' AND before.batch = event.batch))"
 )
+LAST_DEED_ON_BATCH = f"SELECT max(at) FROM event WHERE batch = ? AND {_IS_DEED}"
 PURGED_AT = "SELECT max(at) FROM event WHERE kind = 'purged' AND kind <> 'progress' AND batch = ?"
 LAST_NUMBER_OF_KIND = "SELECT coalesce(max(number), 0) FROM event WHERE kind = ? AND kind <> 'progress'"
 REGISTRATION = "SELECT number FROM event WHERE kind = 'registered' AND kind <> 'progress' AND batch = ?"
@@ -170,8 +176,8 @@ DETAIL = "SELECT sealed FROM detail WHERE chunk = ?"
 OLD_BATCHES = (
     "SELECT batch.name, deed.at, (SELECT count(*) FROM row WHERE row.id >= batch.id << 32"
     " AND row.id < batch.id + 1 << 32 AND chunk IS NOT NULL)"
-    " FROM batch JOIN (SELECT batch, max(at) AS at FROM event INDEXED BY event_seldom WHERE kind <> 'progress'"
-    " AND kind NOT IN ('gateway moved', 'purged') GROUP BY batch) AS deed ON deed.batch = batch.id"
+    f" FROM batch JOIN (SELECT batch, max(at) AS at FROM event INDEXED BY event_seldom WHERE {_IS_DEED}"
+    " GROUP BY batch) AS deed ON deed.batch = batch.id"
     " WHERE deed.at < ? AND NOT EXISTS (SELECT 1 FROM event WHERE kind = 'purged' AND kind <> 'progress'"
     " AND event.batch = batch.id) ORDER BY batch.id"
 )

@@ -246,7 +246,10 @@ class Store:
 
     @contextmanager
     def files_alone(self) -> Iterator[list[Path]]:
-        """Give the ledger's files to be read outside SQLite, which has to let go of them for that long."""
+        """Give the ledger's files to be read outside SQLite, which has to let go of them for that long.
+
+        This process may have no other connection to them: closing a file drops the locks of all that have it open.
+        """
         with self._alone() as connection:
             self._connection = None
             connection.close()
