@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import resource
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -51,6 +52,7 @@ class House:
             place.mkdir()
         self.usage: resource.struct_rusage | None = None
         """What the last call took."""
+        self._began_s = 0.0
 
     def __enter__(self) -> House:
         return self
@@ -94,6 +96,7 @@ class House:
     def start(self, *arguments: str, prepare: Callable[[], None] | None = None) -> tuple[int, Call]:
         """Start a command; gives its process."""
         call = Call(arguments, str(self.home.path), self.home.environment)
+        self._began_s = time.time() + clock.offset_s
         return start_fork(call, prepare), call
 
     def call(self, *arguments: str, prepare: Callable[[], None] | None = None) -> Done:
@@ -159,9 +162,10 @@ class House:
         expect("results", results, {reference_of(number): self.book.state(number) for number in batch.numbers})
 
     def _check_metrics(self, code: int) -> None:
-        """Hold the metrics file against the book: every row and cent of the ledger, and how the call ended."""
+        """Hold the metrics file against the book: written by this call, with every row and cent of the ledger."""
         text = (self.home.path / _METRICS_FILE).read_text("utf-8")
-        expect("metrics", f"\nbatchpay_exit_code {code}\n" in text, True)
+        (ended_s,) = re.findall(r"^batchpay_end_timestamp_seconds ([0-9.]+)$", text, re.MULTILINE)
+        expect("metrics", (float(ended_s) > self._began_s, f"\nbatchpay_exit_code {code}\n" in text), (True, True))
         found = {(kind, state): int(number) for kind, state, number in _METRIC.findall(text)}
         totals = self.book.totals(self.book.batches.values())
         for place, kind in enumerate(("rows", "amount_cents")):
