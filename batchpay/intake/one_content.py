@@ -13,21 +13,42 @@ from batchpay.errors import FileRefused
 
 
 class OneContent:
-    """What the first complete reading of a file gave: every later one must give the same.
+    """What the first complete reading of a file gave: every later one must give the same, chunk by chunk.
 
-    A file may change between two readings, or during one: what was checked would not be what is registered.
+    A file may change between two readings, or during one. A chunk that differs is not given: who reads on counts on the
+    rows that were checked, and what was checked would not be what is registered.
     """
 
     def __init__(self, name: str) -> None:
-        self._name = name
-        self._first: bytes | None = None
+        self.name = name
+        self.digests: list[bytes] | None = None
+        """One a chunk, each of everything so far; None until a reading came to its end."""
 
-    def require(self, digest: bytes) -> None:
-        """Take the digest of a reading that came to its end; raises FileRefused where the first one had another."""
-        if self._first is None:
-            self._first = digest
-        elif self._first != digest:
-            raise changed_meanwhile(self._name)
+    def reading(self) -> Reading:
+        """Begin a reading."""
+        return Reading(self)
+
+
+class Reading:
+    """One reading of a file."""
+
+    def __init__(self, content: OneContent) -> None:
+        self._content = content
+        self._digests: list[bytes] = []
+
+    def add(self, digest: bytes) -> None:
+        """Take the digest of everything up to the end of a chunk that is about to be given; raises FileRefused."""
+        place, first = len(self._digests), self._content.digests
+        self._digests.append(digest)
+        if first is not None and first[place : place + 1] != [digest]:
+            raise changed_meanwhile(self._content.name)
+
+    def end(self) -> None:
+        """Say that the file came to its end; raises FileRefused where the first reading had more."""
+        if self._content.digests is None:
+            self._content.digests = self._digests
+        elif len(self._content.digests) != len(self._digests):
+            raise changed_meanwhile(self._content.name)
 
 
 def one_content(name: str, chunks: Callable[[], Iterator[pl.DataFrame]]) -> Callable[[], Iterator[pl.DataFrame]]:
@@ -35,13 +56,14 @@ def one_content(name: str, chunks: Callable[[], Iterator[pl.DataFrame]]) -> Call
     content, seed = OneContent(name), secrets.randbits(63)
 
     def held_together() -> Iterator[pl.DataFrame]:
-        digest = hashlib.blake2b(digest_size=32)
+        digest, reading = hashlib.blake2b(digest_size=32), content.reading()
         for chunk in chunks():
             counted = [name for name in chunk.columns if not name.startswith("_") or name in ("_row", "_line")]
             digest.update(array("Q", chunk.select(counted).hash_rows(seed).to_list()).tobytes())
+            reading.add(digest.digest())
             yield chunk
             del chunk  # some megabytes, while the next one is waited for
-        content.require(digest.digest())
+        reading.end()
 
     return held_together
 

@@ -161,14 +161,26 @@ def test_two_readings_at_once_prove_nothing_false(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("amounts", [["1.00", "2.01"], ["1.00", "two"], ["1.00", "2.00", "3.00"]])
+def test_no_row_is_given_that_was_not_checked(tmp_path: Path, kind: str, amounts: list[str]) -> None:
+    """A row more, or one that is wrong, came to those who count on the first reading, as an internal error."""
+    with open_source(put(tmp_path, kind, ["1.00", "2.00"])) as source:
+        assert amounts_of(source) == ["1.00", "2.00"]
+        put(tmp_path, kind, amounts)
+        with pytest.raises(FileRefused, match="changed while it was being read"):
+            next(source.chunks())
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("amounts", [["1.00", "2000.00"], ["1.00", "two"], ["1.00", "2.00", "3.00"]])
 def test_nothing_is_registered_of_a_file_that_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, amounts: list[str]
 ) -> None:
     """Rewritten after the check, by somebody else, just as it is read to be registered: the ledger stays empty."""
     path = put(tmp_path, kind, ["1.00", "2.00"])
 
     def rewritten_first(*arguments: Any) -> Iterator[pl.DataFrame]:
-        put(tmp_path, kind, ["1.00", "2000.00"])
+        put(tmp_path, kind, amounts)
         return all_rows(*arguments)
 
     monkeypatch.setattr(flow, "all_rows", rewritten_first)

@@ -12,7 +12,6 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -21,15 +20,12 @@ from batchpay.intake.csv.byte_proof import Octets, has_doubled_marks, marks_at_b
 from batchpay.intake.csv.dialect import BYTE_ORDER_MARK, HEADER_BYTES_MAX, Dialect
 from batchpay.intake.csv.grammar import Lines, OpenQuote, Records
 from batchpay.intake.header import Header
-from batchpay.intake.one_content import OneContent, changed_meanwhile
+from batchpay.intake.one_content import OneContent, Reading, changed_meanwhile
 from batchpay.intake.prefetch import ahead
 from batchpay.intake.streams import OpenFile, in_blocks, recoded, unpacked
 from batchpay.intake.table_end import FileEnd
 from batchpay.intake.table_rows import finish_chunk, with_text_formulas
 from batchpay.schemas.columns import QUOTATION, RAGGED
-
-if TYPE_CHECKING:
-    from hashlib import _Hash as HASH
 
 CHUNK_ROWS = 50_000
 BLOCK_BYTES = (1 << 20, 24 << 20)
@@ -85,14 +81,14 @@ class CsvReader:
 
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Give the rows in file order; raises FileRefused with the line where the file can't be read."""
-        digest = sha256()  # of the bytes: the same bytes are the same cells
-        yield from ahead(self._chunks(digest))
-        self._content.require(digest.digest())
+        reading = self._content.reading()
+        yield from ahead(self._chunks(reading))
+        reading.end()  # here, and not where it is read ahead of those who may not want all of it
 
-    def _chunks(self, digest: HASH) -> Iterator[pl.DataFrame]:
+    def _chunks(self, reading: Reading) -> Iterator[pl.DataFrame]:
         row, line = 0, self._dialect.data_line
         left = b""
-        for block, is_last in self._blocks(digest):
+        for block, is_last in self._blocks(reading):
             block = left + block
             breaks = Octets(block).count(b"\n")
             whole, left = self._split(block, line, breaks, is_last)
@@ -109,8 +105,9 @@ class CsvReader:
                 yield frame
             del frame
 
-    def _blocks(self, digest: HASH) -> Iterator[tuple[bytes, bool]]:
+    def _blocks(self, reading: Reading) -> Iterator[tuple[bytes, bool]]:
         """Cut the stream after the header into blocks of whole lines; the flag tells the last one."""
+        digest = sha256()  # of the bytes: the same bytes are the same cells
         pieces: list[bytes] = []
         held = 0
         skipped = 0
@@ -136,10 +133,12 @@ class CsvReader:
             if cut:
                 ready = [block[:cut]]
                 del block, piece  # nothing is kept while the block is split
+                reading.add(digest.digest())
                 yield ready.pop(), False
         self._is_unfinished = not finished
         if not finished:
             pieces.append(b"\n" if held else b"")
+        reading.add(digest.digest())
         yield b"".join(pieces), True
 
     def _split(self, block: bytes, line: int, breaks: int, is_last: bool) -> tuple[pl.DataFrame, bytes]:
