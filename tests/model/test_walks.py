@@ -16,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from tests.model.catalogue import ACTIONS
 from tests.model.sabotages import DEFECTS
-from tests.model.walk import Failure, Runner, Step
+from tests.model.stories import NUMBERS
+from tests.model.walk import Failure, Runner, Step, steps_of
 
 WALKS = 200
 PROCESSES = 2
@@ -74,6 +75,13 @@ def test_the_same_as_a_state_machine() -> None:
         )
     finally:
         runner.close()
+
+
+def test_every_story_can_be_told() -> None:
+    """A walk begins with a story: one that names an action which is not there would end it."""
+    steps = [step for seed in range(1000) for step in steps_of(seed)]
+    assert {step.action for step in steps} == ACTIONS.keys()
+    assert all(0 <= number < NUMBERS for step in steps for number in (step.a, step.b, step.c))
 
 
 def test_a_failure_tells_how_to_see_it_again() -> None:

@@ -15,11 +15,11 @@ from tests.model.actions import Action
 from tests.model.catalogue import ACTIONS
 from tests.model.command import Forks
 from tests.model.gateway import Gateway
+from tests.model.stories import NUMBERS, told
 from tests.model.world import Violation, World
 
 STEPS_MAX = 6
 _SHRINK_S = 40.0
-_NUMBERS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,14 @@ class Failure:
 
 
 def steps_of(seed: int, most: int = STEPS_MAX) -> list[Step]:
-    """The steps of a walk, fewer than `most` after the first: it begins with a file that is submitted."""
+    """The steps of a walk, at most about `most`: one of the stories of stories.py, and what the dice say after it."""
     dice = random.Random(seed)
-
-    def step(name: str) -> Step:
-        return Step(name, dice.randrange(_NUMBERS), dice.randrange(_NUMBERS), dice.randrange(_NUMBERS))
-
+    steps = [Step(*one) for one in told(dice)]
     names, weights = list(ACTIONS), [one.weight for one in ACTIONS.values()]
-    first = [step("make"), step("submit")]
-    return first + [step(name) for name in dice.choices(names, weights, k=dice.randrange(2, most - 1))]
+    more = max(0, dice.randrange(2, most - 1) + 1 - len(steps))
+    for name in dice.choices(names, weights, k=more):
+        steps.append(Step(name, *(dice.randrange(NUMBERS) for _ in range(3))))
+    return steps
 
 
 class Runner:

@@ -1,0 +1,62 @@
+"""What people do one after the other: a walk begins with one of these and goes on at random.
+
+A story is written as steps: `name:a:b:c`. A number that is not given, or is `*`, is the dice's; `1|4` is one of the
+two, `edit|clone` one of two actions, and a step that ends with `?` is left out half of the time. A story says how work
+goes on, not what goes wrong in it: the numbers are held only where the story would be another one without.
+"""
+
+from __future__ import annotations
+
+import random
+
+NUMBERS = 60
+"""Each number of a step is below."""
+
+STORIES: dict[str, int] = {
+    "make submit": 22,
+    # the same payments under other names, on the same day or when weeks have passed
+    "make:*:0|2|3:* submit:*:0 days_pass? alter:*:3|4|6:* submit": 6,
+    "make submit:*:0 days_pass alter submit": 5,
+    "make other_gateway? submit:*:0 other_gateway alter? submit": 3,
+    # wrong rows are corrected, here or in the rejects, and released or paid from another file
+    "make:*:*:2|3|5 submit:*:0 correct_in_place submit": 4,
+    "make:*:*:2|3|5 submit:*:0 set_limit? submit:*:0|3": 3,
+    "make:*:*:5 submit:*:0 correct_rejects submit:*:0 days_pass submit:0|2:8": 4,
+    "days_pass? release_race": 4,
+    # a part is sent, time passes or a rule changes, and the rest goes
+    "make submit:*:6 days_pass:2|3|4 resume|submit": 5,
+    "make:*:*:4 submit:*:6 set_limit:0 resume|submit": 3,
+    "rules_change": 4,
+    "make kill days_pass? resume|submit": 2,
+    # a file is edited or another command runs while it is being checked
+    "make replace_file": 7,
+    "make at_once": 3,
+    # somebody else agrees, or does not
+    "set_policy? make plan": 9,
+    # the gateway says odd things, and a person finds out what became of the payments
+    "answers make submit:*:0 submit|resume|resolve": 3,
+    "answers:0|1|3 make submit:*:0 make submit:*:0": 2,
+    "make? submit? reconcile": 8,
+    # the ledger, its machine and its settings are not what they were
+    "make submit:*:0|6 clone|edit_by_hand|second_ledger": 8,
+    "make clock_back|foreign_settings|odd_api_id|full_output|look_around": 12,
+    "make submit:*:0|6 back_up make? submit bring_back accept? submit|resume": 3,
+    "go_on_after_a_restore settle_window? submit": 3,
+}
+"""Each story and how often it is told among the others."""
+
+Numbered = tuple[str, int, int, int]
+
+
+def told(dice: random.Random) -> list[Numbered]:
+    """Tell one of the stories: its steps, every number decided."""
+    story = dice.choices(list(STORIES), list(STORIES.values()))[0]
+    steps = []
+    for word in story.split():
+        if word.endswith("?") and dice.randrange(2):
+            continue
+        name, *numbers = word.removesuffix("?").split(":")
+        held = [*numbers, *(3 - len(numbers)) * ["*"]]
+        a, b, c = (dice.randrange(NUMBERS) if one == "*" else int(dice.choice(one.split("|"))) for one in held)
+        steps.append((dice.choice(name.split("|")), a, b, c))
+    return steps
