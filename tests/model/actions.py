@@ -48,7 +48,7 @@ def make(world: World, a: int, b: int, c: int) -> None:
         )
         if place == 1:
             rows[-1] = _wrong(rows[-1], c)
-    world.save(world.new_name("\x07.csv" if c % 13 == 0 else ".csv"), rows)
+    world.save(world.new_name("\x07.csv" if c % 4 == 0 else ".csv"), rows)
 
 
 def _wrong(row: Row, c: int) -> Row:
@@ -66,7 +66,7 @@ def _wrong(row: Row, c: int) -> Row:
 
 def chosen(things: list[Thing], a: int) -> Thing | None:
     """One of several, the latest most often."""
-    return things[-1 - (a % len(things)) // 2] if things else None
+    return things[-1 - a % (2 * len(things) - 1) // 2] if things else None
 
 
 def alter(world: World, a: int, b: int, c: int) -> None:

@@ -15,6 +15,8 @@ import types
 from typing import Any
 
 offset_s = 0.0
+_exchanged: set[str] = set()
+"""Names of the modules that have the walk's clock."""
 _real_datetime = datetime.datetime
 _PROGRAM = "batchpay"
 
@@ -75,8 +77,9 @@ def load_program() -> None:
 def exchange() -> None:
     """Exchange the clocks of all modules of the program that are loaded; harmless when done again."""
     for name, module in list(sys.modules.items()):
-        if name.split(".")[0] != _PROGRAM:
+        if name in _exchanged or name.split(".")[0] != _PROGRAM:
             continue
+        _exchanged.add(name)
         for key, value in list(vars(module).items()):
             if value is _real_datetime:
                 setattr(module, key, ShiftedDatetime)
@@ -88,6 +91,7 @@ def exchange() -> None:
 
 def restore() -> None:
     """Give every module its real clock back."""
+    _exchanged.clear()
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] != _PROGRAM:
             continue

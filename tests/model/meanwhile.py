@@ -174,7 +174,7 @@ def reconcile(world: World, a: int, b: int, c: int) -> None:
 
 
 def _results_of(world: World, name: str) -> Path:
-    path = world.home / "after.results.csv"
+    path = world.home / f"after-{name}.results.csv"  # results of one batch never replace those of another
     world.ask("results", name, "--results", str(path))
     return path
 

@@ -21,10 +21,11 @@ STORIES: dict[str, int] = {
     # wrong rows are corrected, here or in the rejects, and released or paid from another file
     "make:*:*:2|3|5 submit:*:0 correct_in_place submit": 4,
     "make:*:*:2|3|5 submit:*:0 set_limit? submit:*:0|3": 3,
-    "make:*:*:5 submit:*:0 correct_rejects submit:*:0 days_pass submit:0|2:8": 4,
+    "make:*:0|1|2:5 submit:*:0 correct_rejects submit:*:0 days_pass:3|4 submit:2:8": 6,
     "days_pass? release_race": 4,
     # a part is sent, time passes or a rule changes, and the rest goes
-    "make submit:*:6 days_pass:2|3|4 resume|submit": 5,
+    "make submit:*:6 days_pass:2|3|4 resume|submit": 4,
+    "make submit:*:6 days_pass:3|4 resume": 5,
     "make:*:*:4 submit:*:6 set_limit:0 resume|submit": 3,
     "rules_change": 4,
     "make kill days_pass? resume|submit": 2,
