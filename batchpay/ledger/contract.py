@@ -170,6 +170,9 @@ class Ledger(Protocol):
     def lock(self, digest: bytes) -> AbstractContextManager[None]:
         """Hold a batch's content for one run; raises BatchHeld at once if another process does."""
 
+    def is_held(self, digest: bytes) -> bool:
+        """Tell whether a run holds a batch's content now; looking never keeps one from beginning."""
+
     def start(self, batch: str, who: str, why: str | None = None) -> Run:
         """Begin a run on a held batch: merge the spill file, make rows found in `sending` in doubt.
 

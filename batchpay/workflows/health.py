@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from batchpay.errors import BatchHeld, BatchpayError
+from batchpay.errors import BatchpayError
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import location, open_ledger, weaknesses
@@ -104,11 +104,4 @@ def _retention_findings(ledger: Ledger, details_days: int, now: datetime) -> lis
 
 def _running(ledger: Ledger, state: LedgerState) -> frozenset[str]:
     """Name the waiting batches that a run holds right now."""
-    running = set()
-    for one in state.waiting:
-        try:
-            with ledger.lock(ledger.find(one.batch).digest):
-                pass
-        except BatchHeld:
-            running.add(one.batch)
-    return frozenset(running)
+    return frozenset(one.batch for one in state.waiting if ledger.is_held(ledger.find(one.batch).digest))

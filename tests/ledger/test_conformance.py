@@ -477,6 +477,15 @@ def test_a_batch_is_held_by_one_run_at_a_time(ledger: Ledger) -> None:
         pass
 
 
+def test_whether_a_batch_is_held_is_seen_without_holding_it(ledger: Ledger) -> None:
+    """Health took the lock of each waiting batch to look: a run that began at that instant was told of another one."""
+    assert not ledger.is_held(b"a" * 32)
+    with ledger.lock(b"a" * 32):
+        assert ledger.is_held(b"a" * 32)
+        assert not ledger.is_held(b"b" * 32)
+    assert not ledger.is_held(b"a" * 32)
+
+
 def test_history_tells_who_did_what(ledger: Ledger) -> None:
     """Events are numbered without a gap, oldest first, and can be asked for by batch."""
     first = register(ledger, columns(ledger, [1]))

@@ -349,6 +349,31 @@ def test_a_lock_on_a_name_that_is_gone_is_not_kept(
             pass
 
 
+def test_a_look_at_that_instant_keeps_no_run_from_beginning(
+    ledger_factory: LedgerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Health looks whether a batch is held just as its run begins: the run tries again, and is not refused."""
+    ledger = ledger_factory.create()
+    folder = ledger_factory.path.with_name("ledger.db.d")
+    folder.mkdir(mode=0o700)
+    lock, refused = fcntl.flock, 0
+    with (folder / f"{'61' * 16}.lock").open("w") as looking:
+        lock(looking, fcntl.LOCK_SH)
+
+        def flock(descriptor: int, operation: int) -> None:
+            nonlocal refused
+            try:
+                lock(descriptor, operation)
+            except BlockingIOError:
+                refused += 1
+                lock(looking, fcntl.LOCK_UN)
+                raise
+
+        monkeypatch.setattr(fcntl, "flock", flock)
+        with ledger.lock(b"a" * 32):
+            assert (refused, ledger.is_held(b"a" * 32)) == (1, True)
+
+
 def test_only_paths_are_ledgers_of_this_kind(ledger_factory: LedgerFactory) -> None:
     """An address of a database server is not taken for a file name."""
     with pytest.raises(SettingsNotUsable):

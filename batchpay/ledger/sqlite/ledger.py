@@ -64,11 +64,27 @@ def _locked_file(path: Path) -> int:
                     return descriptor
         except BlockingIOError:
             os.close(descriptor)
-            raise BatchHeld("another run is working on this batch") from None
+            if _is_held(path):
+                raise BatchHeld("another run is working on this batch") from None
+            continue  # whoever had it only looked, or has just ended
         except BaseException:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _is_held(path: Path) -> bool:
+    """Tell whether a run has locked a file; who wants to lock it while somebody looks tries again."""
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _locks_unusable(path: Path, error: OSError) -> LedgerNotUsable:
+    return LedgerNotUsable(f"the locks in {path.parent} can't be used: {error.strerror}")
 
 
 class SqliteLedger:
@@ -150,13 +166,12 @@ class SqliteLedger:
     @contextmanager
     def _holding(self, digest: bytes) -> Iterator[None]:
         self._store.check_process()
-        directory = _lock_folder(self._store.place.ledger)
-        make_private_directory(directory)
-        path = directory / f"{digest.hex()[:32]}.lock"
+        path = self._lock_file(digest)
+        make_private_directory(path.parent)
         try:
             descriptor = _locked_file(path)
         except OSError as error:
-            raise LedgerNotUsable(f"the locks in {directory} can't be used: {error.strerror}") from None
+            raise _locks_unusable(path, error) from None
         self._held.add(digest)
         try:
             yield
@@ -170,6 +185,16 @@ class SqliteLedger:
     def lock(self, digest: bytes) -> AbstractContextManager[None]:
         """See contract.Ledger. The kernel gives the lock back when its holder dies."""
         return self._holding(digest)
+
+    def is_held(self, digest: bytes) -> bool:
+        path = self._lock_file(digest)
+        try:
+            return _is_held(path)
+        except OSError as error:
+            raise _locks_unusable(path, error) from None
+
+    def _lock_file(self, digest: bytes) -> Path:
+        return _lock_folder(self._store.place.ledger) / f"{digest.hex()[:32]}.lock"
 
     def start(self, batch: str, who: str, why: str | None = None) -> SqliteRun:
         number, digest = reading.batch_number(self._store, batch)
@@ -258,9 +283,5 @@ class SqliteLedger:
 
     def _refuse_while_held(self) -> None:
         """Raise BatchHeld while anybody holds any batch: a ledger that is being written anew keeps a run waiting."""
-        for path in _lock_folder(self._store.place.ledger).glob("*.lock"):
-            with suppress(FileNotFoundError), path.open("rb") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise BatchHeld("another run is working on a batch; a purge waits until none does") from None
+        if any(_is_held(path) for path in _lock_folder(self._store.place.ledger).glob("*.lock")):
+            raise BatchHeld("another run is working on a batch; a purge waits until none does")
