@@ -114,6 +114,16 @@ class Verdict:
             self.valid += Totals(-moved.rows, -moved.cents)
             self.by_direction[direction.value] += Totals(-moved.rows, -moved.cents)
 
+    def leave_out(self, result: ChunkResult, rows: pl.Series) -> None:
+        """Take back the errors of these rows, once all were counted: what was sent is no longer one of today."""
+        left_out = result.findings.rows["_row"].is_in(rows.implode())
+        for hit in result.late or result.findings.hits:
+            if hit.is_error and hit.name in self.counts:
+                self.counts[hit.name] -= int((hit.flag & left_out).sum())
+        self.counts = {name: count for name, count in self.counts.items() if count}
+        numbers = set(result.findings.rows["_row"].filter(left_out).to_list())
+        self.failures = [failure for failure in self.failures if failure.row not in numbers]
+
     def _keep_first(self, findings: Findings, hits: Sequence[Hit]) -> None:
         """Keep the first failures in row order, errors and warnings apart; results come nearly in that order."""
         for errors, kept in ((True, self.failures), (False, self.warning_failures)):

@@ -204,20 +204,20 @@ def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
     reading = _Reading(source, request, context)
     checked = reading.checked
     checked.control = expected.read
-    if request.rejects is None:
-        reading.run(None)
-        require_whole(expected, source.end, checked.verdict.total, source.name, source.line_word)
-        return checked
-    rejects = open_rejects(request.rejects, source)
+
+    def fresh_rejects() -> Rejects | None:
+        return None if request.rejects is None else open_rejects(request.rejects, source)
+
+    rejects = fresh_rejects()
     try:
         reading.run(rejects)
         require_whole(expected, source.end, checked.verdict.total, source.name, source.line_word)
     except BaseException:
-        rejects.abandon()
+        if rejects is not None:
+            rejects.abandon()
         raise
     has_rejects = checked.verdict.rejected.rows > 0
     if context.ledger is not None and checked.batch is not None:
-        path = request.rejects
 
         def again(storage: ExitStack) -> Iterator[ChunkResult]:
             check = Check(source, request.rules, storage)
@@ -225,11 +225,12 @@ def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
             yield from check.finish(checked.late_failures)
 
         rejects, has_rejects = without_payments(
-            context.ledger, checked.batch, rejects, lambda: open_rejects(path, source), checked.verdict.passed, again
+            context.ledger, checked.batch, rejects, fresh_rejects, checked.verdict, again
         )
     batch = checked.batch.batch if checked.batch is not None else None
-    placed = rejects.commit(lambda path, number: is_own_rejects(path, number, context.results, batch))
-    checked.rejects = placed if has_rejects else None
+    if rejects is not None:
+        placed = rejects.commit(lambda path, number: is_own_rejects(path, number, context.results, batch))
+        checked.rejects = placed if has_rejects else None
     return checked
 
 

@@ -10,43 +10,53 @@ import polars as pl
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
+from batchpay.payment import State
 from batchpay.validation.chunk_result import ChunkResult
 from batchpay.validation.rejects import Rejects
+from batchpay.validation.verdict import Verdict
 from batchpay.writing.place import first_row, numbered
 from batchpay.writing.table import TABLE_ENDINGS
+
+_SENT = (State.SENDING, State.ACCEPTED, State.DECLINED, State.IN_DOUBT)
 
 
 def without_payments(
     ledger: Ledger,
     batch: BatchSummary,
-    rejects: Rejects,
-    anew: Callable[[], Rejects],
-    passed: pl.Series,
+    rejects: Rejects | None,
+    anew: Callable[[], Rejects | None],
+    verdict: Verdict,
     check: Callable[[ExitStack], Iterator[ChunkResult]],
-) -> tuple[Rejects, bool]:
-    """Write the rejects anew where the ledger holds one of their rows as a payment.
+) -> tuple[Rejects | None, bool]:
+    """Write the rejects anew where the ledger holds one of their rows as a payment; what was sent is no error.
 
     Rules may have changed since (a start date has passed by now): a row that may have been paid must not come back as
-    one to correct and send. `passed` tells of each row whether it passes now, `check` asks the rules once more. Tells
+    one to correct and send. `verdict` tells of each row whether it passes now, `check` asks the rules once more. Tells
     also whether any row came back.
     """
     registered = pl.Series([row.row for row in ledger.rejected(batch.batch)], dtype=pl.UInt32)
-    failed = (~passed).arg_true().cast(pl.UInt32) + 1
+    failed = (~verdict.passed).arg_true().cast(pl.UInt32) + 1
     back = failed.is_in(registered.implode())
     if back.all():
         return rejects, len(failed) > 0
-    rejects.abandon()
+    if rejects is not None:
+        rejects.abandon()
     rejects = anew()
     wanted = pl.col("_row").is_in(registered.implode())
+    sent = pl.Series([row for some in ledger.row_columns(batch.batch, _SENT) for row in some.rows], dtype=pl.UInt32)
     try:
         with ExitStack() as storage:
             for result in check(storage):
+                verdict.leave_out(result, sent)
+                if rejects is None:
+                    continue
                 if result.late:
                     rejects.late(result.rejects().filter(wanted))
                 elif result.as_read is not None:
                     rejects.add(result.rejects().filter(wanted))
     except BaseException:
-        rejects.abandon()
+        if rejects is not None:
+            rejects.abandon()
         raise
     return rejects, bool(back.any())
 

@@ -26,6 +26,7 @@ from batchpay.settings import (
     SubmitSettings,
 )
 from batchpay.summary import Summary
+from batchpay.validation.verdict import Verdict
 from batchpay.workflows import run
 from batchpay.workflows import submit as submitting
 from batchpay.workflows.check import Preview, dry_run
@@ -73,6 +74,8 @@ class Desk:
     settings: Settings
     arrived: Counter[str] = field(default_factory=Counter)
     answer: Callable[[str], Outcome] = lambda reference: ACCEPTED
+    verdict: Verdict = field(default_factory=Verdict)
+    """Of the latest submission."""
 
     def file(self, name: str, *rows: dict[str, str]) -> Path:
         """Write a payment file."""
@@ -92,7 +95,7 @@ class Desk:
         rejects = path.with_suffix(".rejects.csv")
         asked = file_request(str(path), rejects, CheckOptions(**options), self.settings)
         credentials = Credentials("desk", Secret("desk-key"))
-        summary, _ = submitting.submit(asked, request, self.settings, credentials, ANN, Quiet())
+        summary, self.verdict = submitting.submit(asked, request, self.settings, credentials, ANN, Quiet())
         return summary
 
     def dry_run(self, path: Path, release: str | None = None, **options: Any) -> Preview:

@@ -51,6 +51,18 @@ def test_a_release_sends_them_once_and_names_who_and_why(desk: Desk, file: Path)
     assert desk.events("released") == [("ann@desk-3", "the limit was raised by the board")]
 
 
+def test_what_a_release_has_paid_is_no_error_of_a_later_run(desk: Desk) -> None:
+    """Paid with --normalize, it stood as `1 amount.format` under every later run of the file as it is."""
+    path = desk.file("may.csv", SMALL, {"paymentId": "P-2", "amount": "5"}, {"paymentId": "P-3", "amount": "six"})
+    assert desk.submit(path).exit_code == 3
+    assert desk.submit(path, release="its cents are certain", normalize=True).released == Totals(1, 500)
+    preview = desk.dry_run(path)
+    assert (preview.verdict.counts, [one.row for one in preview.verdict.failures]) == ({"amount.format": 1}, [3])
+    checked = desk.submit(path)
+    assert (checked.exit_code, desk.verdict.counts) == (3, {"amount.format": 1})
+    assert [one.row for one in desk.verdict.failures] == [3]
+
+
 def test_a_dry_run_tells_what_a_release_would_add(desk: Desk, file: Path) -> None:
     """Without --release the row is counted apart, with it among what would be sent; the ledger stays as it is."""
     without = desk.dry_run(file)
