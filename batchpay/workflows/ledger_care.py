@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable, WrongUse
 from batchpay.ledger import open as door
+from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import AcceptedWitness, LedgerPaths, LostWindow
 from batchpay.payment import Actor
 from batchpay.settings import LedgerSettings
+from batchpay.writing.place import numbered
 
-_COPY = re.compile(r"ledger-[0-9]{8}T[0-9]{6}Z\.db")
+_COPY = re.compile(r"(ledger-[0-9]{8}T[0-9]{6}Z)(?:-([0-9]+))?\.db")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,11 @@ def back_up(
     folder = target if target.is_dir() else None
     if keep is not None and folder is None:
         raise WrongUse("--keep needs a folder as TARGET: nothing is removed elsewhere")
-    target = folder / f"ledger-{now:%Y%m%dT%H%M%SZ}.db" if folder else target
     with closing(door.open_ledger(settings, read_only=True)) as ledger:
-        ledger.backup(target)
+        if folder is None:
+            ledger.backup(target)
+        else:
+            target = _back_up_into(folder, ledger, now)
     problem = None
     try:
         with closing(door.open_ledger(settings)) as ledger:
@@ -88,9 +94,30 @@ def back_up(
     except LedgerNotUsable as error:
         problem = str(error)
     if folder is not None and keep is not None:
-        for older in sorted(path for path in folder.iterdir() if _COPY.fullmatch(path.name))[:-keep]:
+        for *_, older in _copies_in(folder)[:-keep]:
             older.unlink()
     return target, problem
+
+
+def _copies_in(folder: Path) -> list[tuple[str, int, Path]]:
+    """Find the copies named after the time, the oldest first: the second, which one of that second, where it is."""
+    found = [(_COPY.fullmatch(path.name), path) for path in folder.iterdir()]
+    return sorted((copy[1], int(copy[2] or 1), path) for copy, path in found if copy)
+
+
+def _back_up_into(folder: Path, ledger: Ledger, now: datetime) -> Path:
+    """Write a copy named after the time; a further one of the same second gets a number."""
+    second = f"ledger-{now:%Y%m%dT%H%M%SZ}"
+    for number in count(1 + max((number for other, number, _ in _copies_in(folder) if other == second), default=0)):
+        target = numbered(folder / f"{second}.db", number)
+        try:
+            ledger.backup(target)
+        except LedgerNotUsable:
+            if not os.path.lexists(target):  # else another call was first
+                raise
+        else:
+            break
+    return target
 
 
 def require_reason(option: str, reason: str | None) -> str:

@@ -30,6 +30,7 @@ from batchpay.payment import Actor, State, Totals
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.sender import Tally
 from batchpay.settings import GatewaySettings, LedgerSettings, Secret, Settings
+from batchpay.workflows import ledger_care
 from batchpay.workflows.run import RunRequest, run_batch
 from tests.ledger.batches import ACCEPTED, columns, register, rejected
 from tests.ledger.conftest import LedgerFactory
@@ -394,6 +395,21 @@ def test_a_folder_keeps_the_latest_copies_and_nothing_else_is_removed(closed: Le
     assert json.loads(event.detail) == {"file": names[1]}
     assert backup(closed, str(tmp_path / "copy.db"), "--keep", "2") == 2
     assert not (tmp_path / "copy.db").exists()
+
+
+def test_copies_of_one_second_stand_beside_one_another(closed: LedgerFactory, tmp_path: Path) -> None:
+    """The second ended with 5: a person's copy and the nightly one were made at once. The oldest goes first."""
+    now = datetime(2026, 7, 24, 18, tzinfo=UTC)
+
+    def copied(keep: int | None = None) -> str:
+        target, problem = ledger_care.back_up(closed.settings, tmp_path, keep, now, _ACTOR)
+        assert problem is None
+        return target.name
+
+    names = [f"ledger-20260724T180000Z{number}.db" for number in ("", "-2", "-3", "-4")]
+    assert [copied(), copied(), copied(2)] == names[:3]
+    assert copied(1) == names[3]
+    assert [path.name for path in tmp_path.glob("ledger-*")] == names[3:]
 
 
 def test_a_copy_that_can_not_be_read_back_is_no_backup(closed: LedgerFactory, tmp_path: Path) -> None:
