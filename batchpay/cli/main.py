@@ -17,12 +17,12 @@ from batchpay.cli.context import Context, Group
 from batchpay.cli.process import (
     ignore_signals,
     interrupt_on_signals,
-    keep_memory_private,
     keep_output,
     open_standard_descriptors,
 )
 from batchpay.errors import BatchpayError
 from batchpay.text import printable
+from batchpay.writing.no_core import keep_memory_private
 
 _STOPPED = "stopped by a signal; safe to run again"
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import io
 import os
 import platform
 import pwd
-import resource
 import select
 import signal
 import sys
@@ -22,10 +20,6 @@ from batchpay.payment import Actor
 
 if TYPE_CHECKING:
     from batchpay.sending.limits import StopRequest
-
-_PR_SET_DUMPABLE = 4
-"""<sys/prctl.h>"""
-
 
 _LOGIN_UID = Path("/proc/self/loginuid")
 """Who logged in, by the kernel's word: `sudo` and `su` don't change it, and nobody but root can."""
@@ -129,16 +123,6 @@ def keep_output() -> OutputThatLasts:
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as the process
     return raw[0]
-
-
-def keep_memory_private() -> None:
-    """Leave no core behind and let no other process of the user look in: memory holds the key and account numbers.
-
-    The limit alone is not enough: where cores are piped to a program it is not heeded.
-    """
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(AttributeError, OSError):  # another system than Linux
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 class CommandLine:

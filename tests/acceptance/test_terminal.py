@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from batchpay.cli import process
+from batchpay.writing import no_core
 from tests.support.command import Home, small_file
 
 WILD = "a\x1b]0;owned\x07\x9b31m\u202eb"
@@ -84,10 +84,11 @@ def test_a_crash_leaves_no_core(home: Home) -> None:
     assert not list(home.path.glob("core.batchpay*"))
 
 
-def test_memory_is_closed_to_other_processes() -> None:
-    """The process can't be dumped or traced, and may leave no core: each alone would not be enough everywhere."""
+@pytest.mark.parametrize("closing", ["writing.no_core import keep_memory_private", "intake.xlsx.worker import _limit"])
+def test_memory_is_closed_to_other_processes(closing: str) -> None:
+    """The process can't be dumped or traced, and may leave no core; the one that parses a workbook neither."""
     code = (
-        "import ctypes, resource; from batchpay.cli.process import keep_memory_private; keep_memory_private();"
+        f"import ctypes, resource; from batchpay.{closing} as close; close();"
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -98,4 +99,4 @@ def test_a_system_without_prctl_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) 
     """Elsewhere than on Linux the limit has to do."""
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: None)
-    process.keep_memory_private()
+    no_core.keep_memory_private()

@@ -27,6 +27,7 @@ from batchpay.intake.private_copy import PrivateCopy
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.xlsx import archive
 from batchpay.intake.xlsx.columns import ColumnRenderer
+from batchpay.writing.no_core import keep_memory_private
 
 MEMORY_BYTES_MAX = 6 << 30
 CPU_S_MAX = 600
@@ -53,10 +54,10 @@ def main() -> None:
 
 
 def _limit() -> None:
+    keep_memory_private()  # what the parent said of itself ends where another program is begun
     for kind, most in (
         (resource.RLIMIT_AS, MEMORY_BYTES_MAX),
         (resource.RLIMIT_CPU, CPU_S_MAX),
-        (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
     ):
         hard = resource.getrlimit(kind)[1]
