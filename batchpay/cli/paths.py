@@ -39,18 +39,21 @@ class Outputs:
     """The files that a call writes: none of them takes the place of a payment file, or of another one."""
 
     def __init__(self, inputs: Sequence[str]) -> None:
-        self._taken = {_real(name): name for name in inputs if name != "-" and "://" not in name}
+        self._taken = {_real(name): (name, "") for name in inputs if name != "-" and "://" not in name}
 
-    def claim(self, name: str | Path) -> Path:
-        """Take a path before anything is sent; raises WrongUse where it is taken, NotUsable where nothing can be."""
+    def claim(self, name: str | Path, kind: str = "") -> Path:
+        """Take a path before anything is sent; raises WrongUse where it is taken, NotUsable where nothing can be.
+
+        Outputs of one `kind`, of payment files of one name, share theirs: where it is written, a number is added.
+        """
         path = Path(name)
         real = _real(path)
-        if real in self._taken:
-            other = self._taken[real]
+        other, its_kind = self._taken.get(real, ("", kind))
+        if other and not (kind and kind == its_kind):
             raise WrongUse(f"{path} would overwrite {other}; name another file, or another folder with --out")
         check_no_device(path)
         check_folder(path.parent, path)
-        self._taken[real] = str(path)
+        self._taken[real] = str(path), kind
         return path
 
 

@@ -151,8 +151,8 @@ def _submit_one(
     from batchpay.workflows import submit as flow
     from batchpay.workflows.archive import archive_finished
 
-    rejects = outputs.claim(options["rejects"] or beside(path, "rejects", options["out"]))
-    results = outputs.claim(options["results"] or beside(path, "results", options["out"]))
+    rejects = outputs.claim(options["rejects"] or beside(path, "rejects", options["out"]), "rejects")
+    results = outputs.claim(options["results"] or beside(path, "results", options["out"]), "results")
     table_format(results)
     request = file_request(path, rejects, check_options(options), settings)
     submission = flow.SubmitRequest(

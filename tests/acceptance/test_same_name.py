@@ -45,6 +45,17 @@ def test_the_next_file_comes_while_the_last_one_runs(oracle_home: Home, oracle: 
     assert len(list(folder.glob("pay.re*"))) == 4
 
 
+def test_files_of_one_name_from_two_folders_go_in_one_call(oracle_home: Home) -> None:
+    """The second was refused with exit code 2, since its results would have stood where the first's do."""
+    for number, name in enumerate(("x", "y")):
+        (oracle_home.path / name).mkdir()
+        with_a_bad_row(oracle_home.path / name / "pay.csv", 1 + 500 * number)
+    told = oracle_home.json("submit", "x/pay.csv", "y/pay.csv", "--out", "oo")
+    assert [(one["accepted"], one["results"], one["rejects"]) for one in told["files"]] == [
+        (2, "oo/pay.results.csv", "oo/pay.rejects.csv"), (2, "oo/pay.results-2.csv", "oo/pay.rejects-2.csv"),
+    ]  # fmt: skip
+
+
 def test_one_batch_that_is_all_rejected_does_not_fill_the_folder(oracle_home: Home) -> None:
     """The same rows rejected again and again are the same file, though no result names the batch."""
     file = small_file(oracle_home.path / "pay.csv", 2)
