@@ -41,10 +41,9 @@ ACCOUNT, ROUTING = "achAccountNumber", "achRoutingNumber"
 MONEY = ("amount", "taxAmount", "shippingTax")
 FLAGS = ("achAgreementFlag", "recurringAgreementFlag")
 NUMBERS_ON_THE_WIRE = ("gatewayId", "achAgreementFlag", "recurringAgreementFlag")
-CASH_FLOW = (
-    "gatewayId", "transactionType", "recurringIndicator", "amount", "recurringStartDate", "recurringBillingCycle",
-    "recurringEndOfMonth", "recurringNumOfPayments",
-)  # fmt: skip
+RECURRENCE = ("recurringStartDate", "recurringBillingCycle", "recurringEndOfMonth", "recurringNumOfPayments")
+"""Columns that tell when a recurring payment falls due."""
+CASH_FLOW = ("gatewayId", "transactionType", "recurringIndicator", "amount", *RECURRENCE)
 """Columns that tell what a row moves, and when."""
 
 RAGGED, QUOTATION, NO_PAYMENT, STRAY = "_ragged", "_quotation", "_no_payment", "_stray"
@@ -61,6 +60,8 @@ A mark is the code, and `: ` and words where it has its own.
 TEXT_FORMULA = '^="([^"]*)"$'
 """A cell as programs write it so that a spreadsheet keeps the text in it, such as `="00123"`."""
 CELL_MARKS = (FAULT, SUGGEST, WARN)
+PLAIN_ROW = "_plain"
+"""How a reader of files flags a row whose cells all have the form PLAIN (batchpay.schemas.forms), where it knows."""
 CORRECTED = "_corrected"
 """What `--accept-suggestions` changed in a row: `column: old -> new; column: old -> new`."""
 MAP_FAULT = "map"

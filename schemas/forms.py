@@ -31,6 +31,8 @@ class Form:
     """Matches the whole cell; no bounded repetition of a large class of characters, which makes matching slow."""
     bytes_max: int | None = None
     """The most bytes of a cell, where the pattern alone allows more than the rules do."""
+    members: tuple[str, ...] = ()
+    """All cells that the pattern matches, where they are few: comparing is cheaper than matching."""
 
     @property
     def whole(self) -> str:
@@ -44,6 +46,12 @@ IDENTIFIER = Form(r"[!-~](?:[ -~]*[!-~])?", TEXT_BYTES_MAX)
 _UNCOPIED = rf"{FORBIDDEN}{NO_BREAK_SPACES}{ZERO_WIDTH}ÂÃÄÅ€"
 """Nothing that was copied; and none of the letters by one of which all text decoded twice is known."""
 NAME = Form(rf"[^\s{_UNCOPIED}](?:[^{_UNCOPIED}]*[^\s{_UNCOPIED}])?", TEXT_BYTES_MAX)
+_PLAIN = r"!-~ÀÁÆ-ſ\x{1E80}-\x{1EFF}\x{2010}\x{2012}-\x{2027}"
+PLAIN = Form(rf"[{_PLAIN}](?:[ {_PLAIN}]*[{_PLAIN}])?", TEXT_BYTES_MAX)
+"""Letters of Latin scripts, typographic marks and what can be seen of ASCII, but for ÂÃÄÅ: told by the bytes of a row,
+and of all its cells at once."""
+PLAIN_KEEPS = (TEXT, IDENTIFIER, NAME)
+"""Forms that stand for rules which a plain cell keeps as well."""
 MONEY = Form(r"[0-9]{1,8}\.[0-9]{2}")
 AMOUNT = Form(r"[1-9][0-9]{0,7}\.[0-9]{2}|0\.(?:[1-9][0-9]|0[1-9])")
 """More than 0.00, and no more than an ACH entry can carry."""
@@ -69,4 +77,4 @@ EMAILS = Form(rf"{_ADDRESS}(?:;{_ADDRESS})*", 64)
 
 def closed_list(values: Sequence[str]) -> Form:
     """Make the form of a closed list of letters and digits."""
-    return Form("|".join(map(re.escape, values)))
+    return Form("|".join(map(re.escape, values)), members=tuple(values))

@@ -21,27 +21,38 @@ STAMP_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 """No characters that are misread on a screen or a phone."""
 STAMP_CHARACTERS = 6
 _STAMPED = rf"^{STAMP_PREFIX.lower()}[{STAMP_ALPHABET.lower()}]{{{STAMP_CHARACTERS}}}-[0-9]+$"
+BILL = ("achRoutingNumber", "account", "transactionType", "cents")
+"""What two payments of one bill have in common beside the invoice's number, if they have one."""
 _BETWEEN = "\x1f"
 
 
 def identities(frame: pl.DataFrame) -> pl.DataFrame:
     """Give each row's `payment_id`, its `bill`, and the bill's `invoice`; null where there is none.
 
-    A bill is routing number, account, direction, amount in cents and invoiceNumber. A row whose amount or account can't
-    be read has none. An invoiceNumber that batchpay filled in itself counts as blank.
+    A row whose amount or account can't be read has no bill.
+    """
+    return compared(frame).select(
+        "_row", "payment_id", "invoice", bill=pl.concat_str(*BILL, pl.col("invoice").fill_null(""), separator=_BETWEEN)
+    )
+
+
+def compared(frame: pl.DataFrame, plain_cents: pl.Series | None = None) -> pl.DataFrame:
+    """Give each row's `payment_id`, the parts of its bill (BILL) and its `invoice`; null where there is none.
+
+    A bill is routing number, account, direction, amount in cents and invoiceNumber. An invoiceNumber that batchpay
+    filled in itself counts as blank. `plain_cents` are the cents of rows whose cells are known to be in their form.
     """
     invoice = folded(frame["invoiceNumber"]).alias("invoice")
-    named = frame.select("_row").with_columns(
-        folded(frame[PAYMENT_ID]).alias("payment_id"), invoice.set(invoice.str.contains(_STAMPED), None)
+    account, cents = pl.col("achAccountNumber"), checks.cents_of_money(pl.col("amount"))
+    return frame.select(
+        "_row",
+        "achRoutingNumber",
+        "transactionType",
+        folded(frame[PAYMENT_ID]).alias("payment_id"),
+        invoice.set(invoice.str.contains(_STAMPED), None),
+        account=account if plain_cents is not None else account.str.replace_all("-", "", literal=True),
+        cents=plain_cents if plain_cents is not None else cents,
     )
-    parts = (
-        pl.col("achRoutingNumber"),
-        pl.col("achAccountNumber").str.replace_all("-", "", literal=True),
-        pl.col("transactionType"),
-        checks.cents_of_money(pl.col("amount")).cast(pl.String),
-        pl.lit(named["invoice"].fill_null("")),
-    )
-    return named.with_columns(frame.select(bill=pl.concat_str(parts, separator=_BETWEEN)))
 
 
 def folded(cells: pl.Series) -> pl.Series:

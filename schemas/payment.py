@@ -143,5 +143,9 @@ def _tax_amount() -> list[Rule]:
             checks.is_above(pl.col("taxAmount"), pl.col("amount")),
             after=("format",),
             reads=("amount",),
+            # The form of an amount has no leading zeros: what is shorter is less.
+            asked_where=(pl.col("taxAmount").str.len_bytes() >= pl.col("amount").str.len_bytes()).fill_null(
+                value=False
+            ),
         ),
     ]

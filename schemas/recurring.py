@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandera.polars as pa
 import polars as pl
 
@@ -13,6 +15,8 @@ from batchpay.schemas.rule import Rule, choice, columns_of, error, schema_of, wa
 
 INDICATOR = "recurringIndicator"
 _AGREED = closed_list(["1", "Y"])
+_ASKED_WHERE = pl.any_horizontal(pl.col(INDICATOR).ne_missing(pl.lit("FALSE")), pl.col(RECURRING).is_not_null())
+"""A single payment without any of these cells keeps every rule of theirs."""
 
 
 def recurring_schema(options: RuleOptions) -> pa.DataFrameSchema:
@@ -36,7 +40,9 @@ def recurring_columns(options: RuleOptions) -> dict[str, pa.Column]:
         "recurringNumOfPayments": _number_of_payments(options),
         "recurringAgreementFlag": _agreement(options),
     }
-    return columns_of(RECURRING, {column: _given(column) + own[column] for column in RECURRING}, options)
+    own = {column: _given(column) + own[column] for column in RECURRING}
+    own = {column: [replace(rule, asked_where=_ASKED_WHERE) for rule in rules] for column, rules in own.items()}
+    return columns_of(RECURRING, own, options)
 
 
 def _given(column: str) -> list[Rule]:

@@ -54,6 +54,8 @@ class Rule:
     """Cells so written keep this rule, whatever else stands in the row; a property test shows it of each rule."""
     by_any_form: bool = False
     """Whether a cell that is written in any form of its column keeps this rule."""
+    asked_where: pl.Expr | None = None
+    """Of rows whose cells have their forms: true of each that may break this rule, never null; None where any may."""
     is_for_every_text: bool = False
     """Whether it is one of RULES.md's 'every text', and not a column's own rule of the same code."""
     prerequisites: tuple[Rule, ...] = ()

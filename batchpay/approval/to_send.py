@@ -22,6 +22,11 @@ from batchpay.schemas import checks
 from batchpay.text import row_count, totals_json
 
 
+def with_cents(rows: pl.DataFrame) -> pl.DataFrame:
+    """Give rows that pass every rule their `_cents`, by which ToSendCount and Schedule count."""
+    return rows.with_columns(_cents=checks.cents_of_plain(pl.col("amount")))
+
+
 class Origin(StrEnum):
     """Why a row would be sent."""
 
@@ -87,10 +92,10 @@ class ToSendCount:
         self._rows = {origin: hashlib.sha256() for origin in Origin}
 
     def add(self, origin: Origin, rows: pl.DataFrame) -> None:
-        """Count rows of one origin that pass every rule, in file order, all known columns as text."""
+        """Count rows of one origin that pass every rule, in file order, with `_cents`."""
         counted = (
             rows.group_by("gatewayId", "transactionType")
-            .agg(pl.len(), checks.cents_of_plain(pl.col("amount")).sum().alias("cents"))
+            .agg(pl.len(), pl.col("_cents").sum())
             .with_columns(pl.col("gatewayId").str.strip_chars_start("0"))
         )
         for gateway_id, direction, count, cents in counted.iter_rows():

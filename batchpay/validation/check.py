@@ -16,8 +16,18 @@ from batchpay.errors import SettingsNotUsable
 from batchpay.intake.prefetch import ahead
 from batchpay.schemas import checks
 from batchpay.schemas.catalogue import check_rules_off
-from batchpay.schemas.columns import ALONE, CASH_FLOW, COLUMNS, FAULT, MAP_FAULT, PAYMENT_ID, TEXT_FORMULA, WARN
-from batchpay.schemas.forms import AMOUNT
+from batchpay.schemas.columns import (
+    ALONE,
+    CASH_FLOW,
+    COLUMNS,
+    FAULT,
+    MAP_FAULT,
+    PAYMENT_ID,
+    PLAIN_ROW,
+    TEXT_FORMULA,
+    WARN,
+)
+from batchpay.schemas.forms import ACCOUNT, AMOUNT
 from batchpay.schemas.identity import COMPARED
 from batchpay.schemas.normal import normalize
 from batchpay.schemas.options import RuleOptions
@@ -30,7 +40,7 @@ from batchpay.validation.compiled_rules import (
     rule_book,
 )
 from batchpay.validation.corrections import correct
-from batchpay.validation.duplicates import Uniqueness
+from batchpay.validation.duplicates import Unfit, Uniqueness
 from batchpay.validation.late_failures import Late, LateRows, late_in_file
 from batchpay.validation.packed import packed, unpacked
 from batchpay.validation.verdict import Verdict
@@ -74,6 +84,8 @@ class Check:
             raise SettingsNotUsable(f"not a house rule that can be switched off: {', '.join(unknown)}")
         self._source, self._options = source, options
         self._book = rule_book(options)
+        self._is_plain = (self._book.forms["amount"], self._book.forms["achAccountNumber"]) == (AMOUNT, ACCOUNT)
+        """Whether a row that is proven has an amount and an account that can be taken as they stand."""
         self._unique = Uniqueness(storage)
         self._rows = 0
         self._repeats = self._unique.repeats()
@@ -82,8 +94,10 @@ class Check:
     def results(self) -> Iterator[ChunkResult]:
         """Read the file and give each row once; those that are not proven at first come some thousand later."""
         for result in ahead(self._results()):
-            unfit = (None, None) if result.as_read is None else self._incomparable(result.findings)
-            self._unique.add(result.findings.rows, *unfit)
+            if result.may_fail:
+                self._unique.add(result.findings.rows, None, self._incomparable(result.findings))
+            else:
+                self._unique.add(result.findings.rows, result.cents if self._is_plain else None, None)
             yield result
             del result  # a chunk, while the next one is waited for
         self._repeats = self._unique.repeats()
@@ -141,7 +155,7 @@ class Check:
             yield self._judged(pl.concat(map(unpacked, waiting), how="diagonal"))
 
     def _proven(self, made: Prepared, frame: pl.DataFrame, warnings: Sequence[Hit]) -> ChunkResult:
-        cents_of = checks.cents_of_plain if self._book.forms["amount"] == AMOUNT else checks.cents
+        cents_of = checks.cents_of_plain if self._is_plain else checks.cents
         cents = frame.select(_cents=cents_of(pl.col("amount"))).to_series()
         passed = constant_mask(frame.height, value=True)
         return ChunkResult(Findings(frame, warnings), passed, cents, repairs=made.repairs, accepted=made.accepted)
@@ -157,7 +171,7 @@ class Check:
         judged = self._book.judge(frame.filter(proof.unproven))
         return Findings(frame, proof.warnings).with_hits([hit.spread(proof.unproven) for hit in judged.hits])
 
-    def _incomparable(self, findings: Findings) -> tuple[pl.Series, pl.Series]:
+    def _incomparable(self, findings: Findings) -> Unfit:
         """Tell for each row of a chunk whether its paymentId, and whether its cells, can't be compared with others'."""
         faults = [name for name in marks_of(findings.rows) if not name.startswith(WARN)]
         of_id = [name for name in faults if name in (*ALONE, FAULT + PAYMENT_ID)]
@@ -204,6 +218,8 @@ def prepared(chunk: pl.DataFrame, options: RuleOptions) -> Prepared:
     """Give a chunk all known columns, repair it if asked, and correct what is certain if asked."""
     as_read = frame = _with_all_columns(chunk)
     repairs, accepted = dict[str, int](), dict[str, int]()
+    if options.normalize or options.accept_suggestions:
+        frame = frame.drop(PLAIN_ROW, strict=False)  # said of the cells as they were read
     if options.normalize:
         frame, repairs = normalize(frame)
     if options.accept_suggestions:

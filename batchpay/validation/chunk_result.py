@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from batchpay.schemas.columns import CELL_MARKS, CORRECTED, ROW_MARKS
+from batchpay.schemas.columns import CELL_MARKS, CORRECTED, PLAIN_ROW, ROW_MARKS
 from batchpay.validation.compiled_rules import (
     Findings,
     Hit,
@@ -36,6 +36,11 @@ class ChunkResult:
     """Cells that became what was suggested, by rule."""
     late: Sequence[Hit] = ()
     """What the rows break for what stands elsewhere; among the findings, too."""
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether any of the rows can have failed."""
+        return self.as_read is not None
 
     @property
     def rows(self) -> pl.DataFrame:
@@ -76,4 +81,5 @@ def _with_accepted(findings: Findings) -> pl.Series:
 
 def without_marks(frame: pl.DataFrame) -> pl.DataFrame:
     """Leave out what a reader of files has marked."""
-    return frame.drop(name for name in frame.columns if name in ROW_MARKS or name.startswith(CELL_MARKS))
+    marks = (*ROW_MARKS, PLAIN_ROW)
+    return frame.drop(name for name in frame.columns if name in marks or name.startswith(CELL_MARKS))

@@ -17,11 +17,13 @@ import polars as pl
 
 from batchpay.schemas import payment
 from batchpay.schemas.catalogue import ROW_NO_PAYMENT, ROW_QUOTATION, ROW_RAGGED, RuleFacts, typed_cell_message
+from batchpay.schemas.checks import one_of
 from batchpay.schemas.columns import (
     ALONE,
     COLUMNS,
     FAULT,
     NO_PAYMENT,
+    PLAIN_ROW,
     QUOTATION,
     RAGGED,
     ROW_MARKS,
@@ -29,7 +31,7 @@ from batchpay.schemas.columns import (
     SUGGEST,
     WARN,
 )  # fmt: skip
-from batchpay.schemas.forms import Form
+from batchpay.schemas.forms import PLAIN_KEEPS, Form
 from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.rule import Rule, form_of, rules_of
 
@@ -125,32 +127,47 @@ class RuleBook:
         self._order = [_order(rule.column, index) for index, rule in enumerate(self.rules)]
         self._index = {id(rule): index for index, rule in enumerate(self.rules)}
         self._prerequisites = [[str(self._index[id(other)]) for other in rule.prerequisites] for rule in self.rules]
-        self._by_form: dict[str, list[int]] = {}
-        """Indices of the rules that the form of their column stands for, by column."""
-        self._asked: list[int] = []
-        """Indices of all other rules."""
-        self.forms: dict[str, Form] = {}
-        looks = []
-        for column in schema.columns:
-            rules = [rule for rule in self.rules if rule.column == column]
-            form = self.forms[column] = form_of(rules)
-            kept = [rule for rule in rules if rule.is_kept_by(form)]
-            self._by_form[column] = [self._index[id(rule)] for rule in kept]
-            self._asked += [self._index[id(rule)] for rule in rules if not rule.is_kept_by(form)]
-            if kept:
-                looks.append(_has_not_form(pl.col(column), form, kept).alias(column))
-        self._looks = looks + [self._fails(index) for index in self._asked]
+        self.forms = {name: form_of(self._rules_of(name)) for name in schema.columns}
+        self._looks: list[pl.Expr] = []
+        """By column: whether a cell has not the form; by index of a rule that no form stands for: whether it fails."""
+        self._texts: list[pl.Expr] = []
+        """The same of columns whose rules a plain cell keeps."""
+        self._needed: list[str] = []
+        """Those of them that must have a cell."""
+        self._some: list[tuple[pl.Expr, list[pl.Expr]]] = []
+        """Rules that are asked of some rows only: of which, and whether they fail."""
+        for column, form in self.forms.items():
+            kept = [rule for rule in self._rules_of(column) if rule.is_kept_by(form)]
+            is_text, look = form in PLAIN_KEEPS, _has_not_form(pl.col(column), form, kept).alias(column)
+            (self._texts if is_text else self._looks).extend([look] if kept else [])
+            self._needed += [column] if is_text and _is_required(kept) else []
+        for index, rule in enumerate(self.rules):
+            if not rule.is_kept_by(self.forms[rule.column]):
+                self._group_of(rule).append(self._fails(index))
+
+    def _rules_of(self, column: str) -> list[Rule]:
+        return [rule for rule in self.rules if rule.column == column]
+
+    def _group_of(self, rule: Rule) -> list[pl.Expr]:
+        """Find the looks among which a rule's is evaluated."""
+        if rule.asked_where is None:
+            return self._looks
+        for where, looks in self._some:
+            if where.meta.eq(rule.asked_where):
+                return looks
+        self._some.append((rule.asked_where, []))
+        return self._some[-1][1]
 
     def keeps_all(self, column: str) -> pl.Expr:
         """Tell whether a cell breaks no rule of its column."""
-        failed = [rule.failed for rule in self.rules if rule.column == column]
+        failed = [rule.failed for rule in self._rules_of(column)]
         return ~pl.any_horizontal(failed) if failed else pl.lit(value=True)
 
     def prove(self, frame: pl.DataFrame) -> Proof:
         """Sort the rows of a chunk, which has all known columns: proven to break no rule for errors, or not."""
-        looks = _evaluated(frame, self._looks)
-        hit = [look for look in looks.iter_columns() if look.any()]
-        marks = [frame[name].is_not_null() for name in marks_of(frame)]
+        marks = [frame[name].is_null() for name in self._needed if frame[name].null_count()]
+        marks += [frame[name].is_not_null() for name in marks_of(frame)]
+        hit = self._hit_looks(frame)
         warnings = {
             look.name: look for look in hit if look.name.isdecimal() and not self.rules[int(look.name)].is_error
         }
@@ -162,6 +179,16 @@ class RuleBook:
             if flag.any():
                 hits.append(self._hit(int(name), flag))
         return Proof(unproven, sorted(hits, key=lambda hit: hit.order))
+
+    def _hit_looks(self, frame: pl.DataFrame) -> list[pl.Series]:
+        """Give the looks that are true of some row, for all rows of the chunk; each is taken at as few as it can be."""
+        wheres = [where.alias(f"where {at}") for at, (where, _) in enumerate(self._some)]
+        plain = frame[PLAIN_ROW].fill_null(value=False) if PLAIN_ROW in frame.columns else None
+        flags = _evaluated(frame, [*self._looks, *wheres, *(self._texts if plain is None else ())])
+        hit = [flag for flag in flags.drop(where.meta.output_name() for where in wheres).iter_columns() if flag.any()]
+        for where, (_, looks) in zip(wheres, self._some, strict=True):
+            hit += _evaluated_of(frame, flags[where.meta.output_name()], looks)
+        return hit if plain is None else hit + _evaluated_of(frame, ~plain, self._texts)
 
     def judge(self, rows: pl.DataFrame) -> Findings:
         """Ask every rule of these rows, which have all known columns."""
@@ -209,15 +236,32 @@ def _compiled(schema: Callable[[RuleOptions], pa.DataFrameSchema], options: Rule
 
 def _has_not_form(cell: pl.Expr, form: Form, kept: Sequence[Rule]) -> pl.Expr:
     """Tell whether a cell is not written in the form; a blank one has it unless a rule of the column asks for more."""
-    has = cell.str.contains(form.whole)
+    has = one_of(cell, form.members) if form.members else cell.str.contains(form.whole)
     if form.bytes_max is not None:
         has &= cell.str.len_bytes() <= form.bytes_max
-    return ~has.fill_null(value=not any(rule.code == "required" for rule in kept))
+    return ~has.fill_null(value=not _is_required(kept))
+
+
+def _is_required(kept: Sequence[Rule]) -> bool:
+    return any(rule.code == "required" for rule in kept)
 
 
 def _evaluated(frame: pl.DataFrame, looks: Sequence[pl.Expr]) -> pl.DataFrame:
-    """Evaluate expressions; what several have in common, as a date that was read, once."""
-    return frame.lazy().select(looks).collect(optimizations=_SHARED)
+    """Evaluate expressions; what several have in common, as a date that was read, once.
+
+    One after the other: the other threads have the next chunk to read and the last one to count.
+    """
+    return frame.lazy().select_seq(looks).collect(optimizations=_SHARED)
+
+
+def _evaluated_of(frame: pl.DataFrame, those: pl.Series, looks: Sequence[pl.Expr]) -> list[pl.Series]:
+    """Evaluate expressions for some rows; gives those that are true of one, false for all other rows."""
+    if not those.any():
+        return []
+    names = {name for look in looks for name in look.meta.root_names()}
+    places, none = those.arg_true(), constant_mask(frame.height, value=False)
+    flags = _evaluated(frame.select(names).filter(those), looks)
+    return [none.scatter(places, flag).alias(flag.name) for flag in flags.iter_columns() if flag.any()]
 
 
 _SHARED = pl.QueryOptFlags.none().update(comm_subexpr_elim=True)

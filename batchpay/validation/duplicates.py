@@ -16,10 +16,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from batchpay.schemas.identity import identities
+from batchpay.schemas.identity import BILL, compared
 
 _DIGESTS = ("digest_0", "digest_1")
 _DIGESTS_AT_ONCE = 1_000_000
+Unfit = tuple[pl.Series, pl.Series]
+"""Flags of the rows whose paymentId, and of those whose cells, can't be compared with others'."""
 
 
 class FrameSpool:
@@ -45,22 +47,23 @@ class FrameSpool:
 
 
 class Digests:
-    """Keyed digests of texts that may stand twice, with what is kept of the rows that have them."""
+    """Keyed digests of what may stand twice, with what is kept of the rows that have it."""
 
-    def __init__(self, storage: ExitStack) -> None:
+    def __init__(self, storage: ExitStack, *of: str) -> None:
+        self._of = of
         self._keys = secrets.randbits(63), secrets.randbits(63)
         self._spool = FrameSpool(storage)
         self._count = 0
 
-    def add(self, rows: pl.DataFrame, text: str) -> None:
-        """Remember a chunk's rows that have the column `text`; of that column only digests are kept."""
-        digests = [pl.col(text).hash(key).alias(name) for name, key in zip(_DIGESTS, self._keys, strict=True)]
-        some = rows.filter(pl.col(text).is_not_null())
-        self._spool.append(some.select(pl.exclude(text), *digests))
+    def add(self, rows: pl.DataFrame) -> None:
+        """Remember a chunk's rows that have all columns that are compared; of those only digests are kept."""
+        some = rows.drop_nulls(self._of)
+        digests = [pl.struct(self._of).hash(key).alias(name) for name, key in zip(_DIGESTS, self._keys, strict=True)]
+        self._spool.append(some.select(pl.exclude(self._of), *digests))
         self._count += some.height
 
     def repeated(self) -> Iterator[pl.DataFrame]:
-        """Give the rows whose text stands more than once, in row order within each text."""
+        """Give the rows of which another has the same, in row order within each."""
         parts = max(1, -(-self._count // _DIGESTS_AT_ONCE))
         for part in range(parts if self._count else 0):
             rows = pl.concat(frame.filter(pl.col("digest_0") % parts == part) for frame in self._spool)
@@ -85,16 +88,28 @@ class Uniqueness:
     """What several rows must not share: a paymentId, or a bill (batchpay.schemas.identity)."""
 
     def __init__(self, storage: ExitStack) -> None:
-        self._ids, self._bills = Digests(storage), Digests(storage)
+        self._ids, self._bills = Digests(storage, "payment_id"), Digests(storage, *BILL, "invoice")
         self._key = secrets.randbits(63)
 
-    def add(self, frame: pl.DataFrame, unfit_ids: pl.Series | None, unfit_rows: pl.Series | None) -> None:
-        """Look at a chunk of the first pass, but not at paymentIds, nor at cells, that can't be compared."""
-        found = identities(frame)
-        self._ids.add(_fit(found, unfit_ids).select("_row", "payment_id"), "payment_id")
-        bills = _fit(found, unfit_rows).select("_row", "bill", pl.col("payment_id").hash(self._key))
-        named = pl.when(_fit(found, unfit_rows)["payment_id"].is_not_null()).then(pl.col("payment_id"))
-        self._bills.add(bills.with_columns(payment_id=named), "bill")
+    def add(
+        self, frame: pl.DataFrame, plain_cents: pl.Series | None, unfit: tuple[pl.Series, pl.Series] | None
+    ) -> None:
+        """Look at a chunk of the first pass, but not at paymentIds, nor at cells, that can't be compared.
+
+        `plain_cents` are the cents of rows whose cells are known to be in their form.
+        """
+        found = compared(frame, plain_cents)
+        unfit_ids, unfit_rows = unfit or (None, None)
+        self._ids.add(_fit(found, unfit_ids).select("_row", "payment_id"))
+        named = pl.col("payment_id")
+        self._bills.add(
+            _fit(found, unfit_rows).select(
+                "_row",
+                *BILL,
+                pl.col("invoice").fill_null(""),
+                payment_id=pl.when(named.is_not_null()).then(named.hash(self._key)),
+            )
+        )
 
     def repeats(self) -> Repeats:
         """Tell, after the last chunk, what stands twice."""

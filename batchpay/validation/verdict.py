@@ -79,16 +79,19 @@ class Verdict:
             _add(self.counts if hit.is_error else self.warning_counts, {hit.name: count})
             self.warnings += 0 if hit.is_error else count
         self._keep_first(findings, findings.hits)
-        total, valid = _totals(cents), _totals(cents.filter(result.passed))
+        is_debit = findings.rows["transactionType"] == Direction.DEBIT
+        total = valid = _totals(cents)
+        if result.may_fail:
+            valid, is_debit = _totals(cents.filter(result.passed)), is_debit & result.passed
+        debits = _totals(cents.filter(is_debit))
         self.rows += total.rows
         self.total += total
         self.valid += valid
         self.rejected += Totals(total.rows - valid.rows, total.cents - valid.cents)
-        is_debit = findings.rows["transactionType"] == Direction.DEBIT
-        debits = _totals(cents.filter(result.passed & is_debit))
         self.by_direction[Direction.DEBIT.value] += debits
         self.by_direction[Direction.CREDIT.value] += Totals(valid.rows - debits.rows, valid.cents - debits.cents)
-        self._failed.append(findings.rows["_row"].filter(~result.passed))
+        if result.may_fail:
+            self._failed.append(findings.rows["_row"].filter(~result.passed))
 
     def end(self, also_failed: Iterable[int] = ()) -> None:
         """Note, once all rows are counted in, which of them passed; further rows may fail at any time."""

@@ -17,7 +17,7 @@ import polars as pl
 
 from batchpay.approval.anomalies import Anomalies, Variance, variances
 from batchpay.approval.cash_flow import Schedule
-from batchpay.approval.to_send import Origin, ToSend, ToSendCount
+from batchpay.approval.to_send import Origin, ToSend, ToSendCount, with_cents
 from batchpay.errors import FileRefused, RunStopped
 from batchpay.intake.control_totals import require_whole, stated_totals
 from batchpay.intake.maps.map_file import load_mapping
@@ -183,7 +183,7 @@ class FileCheck:
         if self.laid_out is None or self.counted is None or self.laid_out.rows != self.verdict.valid.rows:
             # Some rows failed only at the end of the file: counted anew without them.
             self.laid_out, self.counted = Schedule(rules.as_of), ToSendCount()
-            for frame in valid_rows(self.source, rules, self.verdict):
+            for frame in map(with_cents, valid_rows(self.source, rules, self.verdict)):
                 self.laid_out.add(frame)
                 self.counted.add(Origin.NEW, frame)
         return self.counted.finish(), self.laid_out
@@ -258,7 +258,7 @@ class _Reading:
             for result in check.results():
                 verdict.add(result)
                 self._count(result)
-                if result.as_read is not None:
+                if result.may_fail:
                     self._keep(result, rejected)
                     if rejects is not None:
                         rejects.add(result.rejects())
@@ -279,7 +279,8 @@ class _Reading:
     def _count(self, result: ChunkResult) -> None:
         """Count what the rows that passed name and move."""
         checked = self.checked
-        rows = result.findings.rows.select("_row", *CASH_FLOW).filter(result.passed)
+        rows = result.findings.rows.select("_row", *CASH_FLOW, _cents=result.cents)
+        rows = rows.filter(result.passed) if result.may_fail else rows
         checked.gateway_ids.update(rows["gatewayId"].unique().to_list())
         is_once = result.findings.rows["recurringIndicator"].eq_missing("FALSE")
         checked.has_recurring |= not is_once.all()

@@ -14,7 +14,7 @@ from batchpay.approval.approvals import Policy
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.plan import Plan
 from batchpay.approval.proposal import Proposal, rules_json
-from batchpay.approval.to_send import Origin, ToSend, ToSendCount
+from batchpay.approval.to_send import Origin, ToSend, ToSendCount, with_cents
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, SignOff
@@ -73,7 +73,7 @@ def _to_send(
     counted, schedule = ToSendCount(), Schedule(request.rules.as_of)
     pending, amounts = _pending(ledger, batch)
     released = RejectedEarlier(ledger, batch).rows if decisions.release else pl.Series([], dtype=pl.UInt32)
-    for frame in valid_rows(checked.source, request.rules, checked.verdict):
+    for frame in map(with_cents, valid_rows(checked.source, request.rules, checked.verdict)):
         for origin, rows in ((Origin.PENDING, pending), (Origin.RELEASED, released)):
             some = frame.filter(pl.col("_row").is_in(rows.implode()))
             counted.add(origin, some)

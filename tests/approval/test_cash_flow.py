@@ -11,6 +11,7 @@ import pytest
 
 from batchpay.approval.cash_flow import Schedule, next_banking_day
 from batchpay.approval.sign_off import sign_off_lines
+from batchpay.approval.to_send import with_cents
 from batchpay.payment import Totals, format_cents
 from batchpay.sandbox.schedule import due
 from tests.approval.proposals import PROPOSAL
@@ -47,7 +48,7 @@ def schedule_of(rows: list[dict[str, str | None]], as_of: date = AS_OF) -> Sched
     schedule = Schedule(as_of)
     schema = dict.fromkeys(single(1), pl.String)
     for start in range(0, len(rows), 50):
-        schedule.add(pl.DataFrame(rows[start : start + 50], schema=schema))
+        schedule.add(with_cents(pl.DataFrame(rows[start : start + 50], schema=schema)))
     return schedule
 
 

@@ -7,14 +7,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from batchpay.approval.to_send import Origin, ToSend, ToSendCount
+from batchpay.approval.to_send import Origin, ToSend, ToSendCount, with_cents
 from batchpay.errors import BatchpayError
 from batchpay.payment import Totals
 
 
 def frame(*rows: tuple[int, str, str, str]) -> pl.DataFrame:
     schema = {"_row": pl.UInt32, "gatewayId": pl.String, "transactionType": pl.String, "amount": pl.String}
-    return pl.DataFrame(list(rows), schema=schema, orient="row")
+    return with_cents(pl.DataFrame(list(rows), schema=schema, orient="row"))
 
 
 ONE = (1, "07", "DEBIT", "12.50")

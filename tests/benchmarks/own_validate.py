@@ -41,7 +41,9 @@ def only_the_shared(options: RuleOptions) -> pa.DataFrameSchema:
 class NothingUnique(Uniqueness):
     """In place of the look at several rows, which is none of the shared rules."""
 
-    def add(self, frame: pl.DataFrame, unfit_ids: pl.Series | None, unfit_rows: pl.Series | None) -> None:
+    def add(
+        self, frame: pl.DataFrame, plain_cents: pl.Series | None, unfit: tuple[pl.Series, pl.Series] | None
+    ) -> None:
         """Remember nothing."""
 
 

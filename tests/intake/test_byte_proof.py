@@ -24,7 +24,7 @@ from batchpay.intake.csv.byte_proof import Octets, has_doubled_marks, marks_at_b
 )
 def test_marks_stand_at_borders(block: bytes, fine: bool, doubled: bool) -> None:
     """A mark is doubled, or opens a cell right after a border, or closes it right before one."""
-    before, after = Octets(block).around_marks()
-    assert len(before) == len(after) == block.count(b'"')
-    assert marks_at_borders(before, after, ",") is fine
-    assert has_doubled_marks(after) is doubled
+    marks = Octets(block, ",").around_marks
+    assert len(marks.octets) == len(marks.before) == len(marks.after) == block.count(b'"')
+    assert marks_at_borders(marks, ord(",")) is fine
+    assert has_doubled_marks(marks) is doubled

@@ -2,47 +2,114 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import polars as pl
 from nanoarrow import uint8
 from nanoarrow.c_array import c_array_from_buffers
 
-_MARK, _RETURN, _BREAK = b'"\r\n'
-_AROUND = (_MARK, _RETURN, _BREAK)
-_LINE_BREAK = pl.Series([_BREAK], dtype=pl.UInt8)
+MARK, RETURN, BREAK, BLANK = b'"\r\n '
+_LINE_BREAK = pl.Series([BREAK], dtype=pl.UInt8)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Around:
+    """Some bytes of a block in their order, each with those before and after it."""
+
+    octets: pl.Series
+    before: pl.Series
+    after: pl.Series
+
+    def only(self, octet: int) -> Around:
+        """Leave out all bytes but one."""
+        kept = self.octets == octet
+        return Around(self.octets.filter(kept), self.before.filter(kept), self.after.filter(kept))
 
 
 class Octets:
-    """The bytes of a block of whole lines."""
+    """The bytes of a block of whole lines, the last of which ends with a line break."""
 
-    def __init__(self, block: bytes) -> None:
-        self._all = pl.Series(c_array_from_buffers(uint8(), len(block), [None, block]))  # copies nothing
+    def __init__(self, block: bytes, separator: str) -> None:
+        self.block = block
+        self.all = pl.Series(c_array_from_buffers(uint8(), len(block), [None, block]))  # copies nothing
+        self.separator = ord(separator)
+        self.breaks = self.all == BREAK
 
-    def count(self, octet: bytes) -> int:
-        """How often a byte stands in the block."""
-        return int((self._all == octet[0]).sum())
+    @cached_property
+    def marks(self) -> pl.Series:
+        """Flags of the quotation marks."""
+        return self.all == MARK
 
-    def around_marks(self) -> tuple[pl.Series, pl.Series]:
-        """The bytes before and after each quotation mark; before the first byte stands a line break."""
-        marks = self._all == _MARK
-        before, after = self._before(marks), self._after(marks)
-        return (pl.concat([_LINE_BREAK, before]) if marks[0] else before), after
+    @cached_property
+    def break_count(self) -> int:
+        """How many lines there are."""
+        return int(self.breaks.sum())
 
-    def _before(self, chosen: pl.Series) -> pl.Series:
-        return self._all.head(-1).filter(chosen.slice(1))
+    @cached_property
+    def mark_count(self) -> int:
+        """How many quotation marks there are."""
+        return int(self.marks.sum())
 
-    def _after(self, chosen: pl.Series) -> pl.Series:
-        return self._all.slice(1).filter(chosen.head(-1))
+    @cached_property
+    def control_count(self) -> int:
+        """How many control characters of ASCII there are, but for its last one: line breaks among them."""
+        return int((self.all < BLANK).sum())
+
+    @cached_property
+    def return_count(self) -> int:
+        """How many carriage returns there are."""
+        return int((self.all == RETURN).sum()) if self.control_count != self.break_count else 0
+
+    def returns_end_lines(self) -> bool:
+        """Tell whether every carriage return stands before a line break."""
+        return not self.return_count or bool((self._around(self.all == RETURN).after == BREAK).all())
+
+    @cached_property
+    def around_marks(self) -> Around:
+        """The quotation marks and what stands beside them."""
+        return self._around(self.marks)
+
+    def are_all_quoted(self, cells: int) -> bool:
+        """Tell whether each of so many cells is in quotation marks: an opening mark follows a separator or a break."""
+        if self.mark_count < 2 * cells:
+            return False
+        opened = self.around_marks.before.gather_every(2)
+        return int(one_of(opened, self.separator, BREAK).sum()) == cells
+
+    def around_blanks(self, *, with_marks: bool) -> Around:
+        """Blanks and line breaks, and the quotation marks too if asked, and what stands beside them."""
+        chosen = self.breaks | (self.all == BLANK)
+        return self._around(chosen | self.marks if with_marks else chosen)
+
+    def _around(self, chosen: pl.Series) -> Around:
+        """Give the flagged bytes but the last one of the block; before its first byte stands a line break."""
+        inner = chosen.head(-1)
+        before = self.all.head(-2).filter(chosen.slice(1).head(-1))
+        return Around(
+            self.all.head(-1).filter(inner),
+            pl.concat([_LINE_BREAK, before]) if inner.first() else before,
+            self.all.slice(1).filter(inner),
+        )
 
 
-def marks_at_borders(before: pl.Series, after: pl.Series, separator: str) -> bool:
+def one_of(octets: pl.Series, *those: int) -> pl.Series:
+    """Flag the bytes that are one of a few."""
+    flags = octets == those[0]
+    for octet in those[1:]:
+        flags |= octets == octet
+    return flags
+
+
+def marks_at_borders(marks: Around, separator: int) -> bool:
     """Tell by the bytes around it whether every mark that is not doubled stands where a cell begins or ends."""
-    borders = (ord(separator), *_AROUND)
-    opened, closed = before.gather_every(2), after.gather_every(2, 1)
+    borders = (separator, MARK, BREAK)
+    opened, closed = marks.before.gather_every(2), marks.after.gather_every(2, 1)
     return len(opened) == len(closed) and bool(
-        (opened != _RETURN).all() and opened.is_in(borders).all() and closed.is_in(borders).all()
+        one_of(opened, *borders).all() and one_of(closed, *borders, RETURN).all()
     )
 
 
-def has_doubled_marks(after: pl.Series) -> bool:
+def has_doubled_marks(marks: Around) -> bool:
     """Tell whether some mark follows another: within a quoted cell, or as an empty one."""
-    return bool((after == _MARK).any())
+    return bool((marks.after == MARK).any())

@@ -19,13 +19,14 @@ from batchpay.errors import FileRefused
 from batchpay.intake.csv.byte_proof import Octets, has_doubled_marks, marks_at_borders
 from batchpay.intake.csv.dialect import BYTE_ORDER_MARK, HEADER_BYTES_MAX, Dialect
 from batchpay.intake.csv.grammar import Lines, OpenQuote, Records
+from batchpay.intake.csv.plain_rows import plain_rows
 from batchpay.intake.header import Header
 from batchpay.intake.one_content import OneContent, Reading, changed_meanwhile
 from batchpay.intake.prefetch import ahead
 from batchpay.intake.streams import OpenFile, in_blocks, recoded, unpacked
 from batchpay.intake.table_end import FileEnd
 from batchpay.intake.table_rows import finish_chunk, with_text_formulas
-from batchpay.schemas.columns import QUOTATION, RAGGED
+from batchpay.schemas.columns import PLAIN_ROW, QUOTATION, RAGGED
 
 CHUNK_ROWS = 50_000
 BLOCK_BYTES = (1 << 20, 24 << 20)
@@ -88,24 +89,23 @@ class CsvReader:
     def _chunks(self, reading: Reading) -> Iterator[pl.DataFrame]:
         row, line = 0, self._dialect.data_line
         left = b""
-        for block, is_last in self._blocks(reading):
-            block = left + block
-            breaks = Octets(block).count(b"\n")
-            whole, left = self._split(block, line, breaks, is_last)
-            line += breaks - left.count(b"\n")
+        for octets, is_last in self._blocks(reading):
+            octets = Octets(left + octets.block, self._separator) if left else octets
+            whole, left = self._split(octets, line, is_last)
+            line += octets.break_count - left.count(b"\n")
             if is_last and self._is_unfinished:
                 self.end.unfinished_line = line - 1
                 self.end.is_cut = _is_odd(whole.tail(1))
             frame = finish_chunk(self._name, whole, self._places, self._header, row)
-            if b'="' in block:
+            if b'="' in octets.block:
                 frame = with_text_formulas(frame, self._header.own)
             row += frame.height
-            del block, whole  # nothing is kept while the next block is read
+            del octets, whole  # nothing is kept while the next block is read
             if frame.height:
                 yield frame
             del frame
 
-    def _blocks(self, reading: Reading) -> Iterator[tuple[bytes, bool]]:
+    def _blocks(self, reading: Reading) -> Iterator[tuple[Octets, bool]]:
         """Cut the stream after the header into blocks of whole lines; the flag tells the last one."""
         digest = sha256()  # of the bytes: the same bytes are the same cells
         pieces: list[bytes] = []
@@ -125,29 +125,31 @@ class CsvReader:
                 continue
             end = piece.rfind(b"\n") + 1
             block = b"".join((*pieces, piece[:end]))
-            cut = _row_end(block)
+            octets = Octets(block, self._separator)
+            cut = _row_end(octets)
             if not cut and held > BLOCK_BYTES[1] + OPEN_BYTES_MAX:
                 raise FileRefused(f"{self._name}: contains a line longer than {held >> 20} MiB")
             pieces = [block[cut:], piece[end:]]
             held -= cut
             if cut:
-                ready = [block[:cut]]
-                del block, piece  # nothing is kept while the block is split
+                ready = [octets if cut == len(block) else Octets(block[:cut], self._separator)]
+                del octets, block, piece  # nothing is kept while the block is split
                 reading.add(digest.digest())
                 yield ready.pop(), False
         self._is_unfinished = not finished
         if not finished:
             pieces.append(b"\n" if held else b"")
         reading.add(digest.digest())
-        yield b"".join(pieces), True
+        yield Octets(b"".join(pieces), self._separator), True
 
-    def _split(self, block: bytes, line: int, breaks: int, is_last: bool) -> tuple[pl.DataFrame, bytes]:
+    def _split(self, octets: Octets, line: int, is_last: bool) -> tuple[pl.DataFrame, bytes]:
         """Split a block into cells by place, with `_line`; what follows an open quotation mark is left."""
+        block = octets.block
         at = block.find(b"\0")
         if at >= 0:
             line += block.count(b"\n", 0, at)
             raise FileRefused(f"{self._name}: line {line} contains a NUL byte")
-        fast = None if self._has_odd_rows else self._fast(block, line, breaks)
+        fast = None if self._has_odd_rows else self._fast(octets, line)
         if fast is not None:
             return fast, b""
         self._has_odd_rows = True
@@ -156,7 +158,7 @@ class CsvReader:
         while rest:
             piece = bytes(rest[:PIECE_BYTES])
             if len(piece) < len(rest):
-                piece = piece[: _row_end(piece)] or bytes(rest)
+                piece = piece[: _row_end(Octets(piece, self._separator))] or bytes(rest)
             rest = rest[len(piece) :]
             piece = left + piece
             frame, left = self._piece(piece, line, is_last=is_last and not rest)
@@ -187,14 +189,15 @@ class CsvReader:
         for trust_unquoted in (True, False):
             plain, numbers, odd = lines.parted(trust_unquoted=trust_unquoted)
             plain.append(b"")
-            fast = self._fast(b"\n".join(plain), 0, len(numbers))
+            fast = self._fast(Octets(b"\n".join(plain), self._separator), 0)
             if fast is not None and fast.height == len(numbers):
                 fast = fast.with_columns(pl.Series("_line", numbers, dtype=pl.UInt32))
                 return pl.concat([fast, self._slow(odd)], how="diagonal").sort("_line") if odd.cells else fast
         return self._slow(lines.records())
 
-    def _fast(self, block: bytes, line: int, breaks: int) -> pl.DataFrame | None:
+    def _fast(self, octets: Octets, line: int) -> pl.DataFrame | None:
         """Let polars split the block; None where it can't be proven that every cell is where it should be."""
+        block = octets.block
         if not block:
             return self._empty()
         if block.startswith(BYTE_ORDER_MARK):
@@ -205,17 +208,16 @@ class CsvReader:
             )
         except pl.exceptions.PolarsError:
             return None
-        octets = Octets(block)
-        before, after = octets.around_marks()
-        rows, returns, quotes = frame.height, octets.count(b"\r"), len(after)
-        if returns and not returns == rows == block.count(b"\r\n"):
+        rows, width, breaks = frame.height, len(self._places), octets.break_count
+        if octets.return_count and not (octets.return_count == rows and octets.returns_end_lines()):
             return None
-        cells = sum(frame.select(pl.all().str.len_bytes().sum()).row(0))
-        ends = 2 * rows if returns else rows
-        missing = cells + quotes + (len(self._places) - 1) * rows + ends - len(block)
-        if missing and not (quotes and breaks == rows and self._doubled_quotes(block, frame) == missing):
+        lengths = frame.select(pl.all().str.len_bytes())
+        beside = octets.mark_count + octets.return_count + width * rows  # after each cell a separator or a line's end
+        missing = sum(lengths.sum().row(0)) + beside - len(block)
+        if missing and not (octets.mark_count and breaks == rows and self._doubled_quotes(block, frame) == missing):
             return None
-        if quotes and not marks_at_borders(before, after, self._separator):
+        marks = octets.around_marks
+        if not marks_at_borders(marks, octets.separator):
             return None  # polars drops a mark inside a quoted cell without a word
         if breaks == rows:
             lines = pl.int_range(line, line + rows, dtype=pl.UInt32)
@@ -224,9 +226,11 @@ class CsvReader:
             broken = [place for place, found in zip(self._places, with_breaks, strict=True) if found]
             inside = pl.sum_horizontal(pl.col(broken).str.count_matches("\n", literal=True)).cast(pl.UInt32)
             lines = (pl.int_range(rows, dtype=pl.UInt32) + inside.cum_sum() - inside + line).cast(pl.UInt32)
-        if has_doubled_marks(after):  # an empty cell in quotation marks is not a null yet
+        if has_doubled_marks(marks):  # an empty cell in quotation marks is not a null yet
             frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
-        return frame.with_columns(lines.alias("_line"))
+        if breaks != rows:
+            return frame.with_columns(lines.alias("_line"))
+        return frame.with_columns(lines.alias("_line"), plain_rows(octets, lengths).alias(PLAIN_ROW))
 
     def _empty(self) -> pl.DataFrame:
         return pl.DataFrame(schema={**self._schema, "_line": pl.UInt32})
@@ -318,10 +322,11 @@ def _lines_with(block: bytes, what: bytes) -> tuple[list[int], list[bytes]]:
     return numbers, lines
 
 
-def _row_end(block: bytes) -> int:
+def _row_end(octets: Octets) -> int:
     """Find the end of the last line that seems to end a row: an even number of quotation marks before it."""
+    block = octets.block
     end = block.rfind(b"\n") + 1
-    odd = (Octets(block).count(b'"') - block.count(b'"', end)) % 2
+    odd = (octets.mark_count - block.count(b'"', end)) % 2
     cut = end
     for _ in range(1000):
         if not odd or not cut:
