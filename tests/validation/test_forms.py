@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from batchpay.schemas import forms
-from batchpay.schemas.columns import COLUMNS
+from batchpay.schemas.columns import COLUMNS, RECURRING
 from batchpay.schemas.forms import Form
 from batchpay.schemas.options import RuleOptions
 from batchpay.schemas.payment import payment_schema
@@ -29,7 +29,7 @@ _HOSTILE = "0123456789Aaz.,;:-/()@ \u00a0\u2003\u200b\u202e\u2019\ufffd\x00\x7f\
 _SHORT = {"amount": "019.", "taxAmount": "09.", "gatewayId": "01a", "achAccountNumber": "01A-", "achCheckNumber": "0a",
           "recurringNumOfPayments": "019", "billingEmail": "a.@;", "recurringStartDate": "0/1"}  # fmt: skip
 """Every text of so few characters, up to six of them, is tried in these columns."""
-_STRANGE = ("XX", "202x555.0143", "RenÃ©e", "donâ€™t", "MÃ¼ller", "a\u00adb", "1" * 18,
+_STRANGE = ("XX", "202x555.0143", "RenÃ©e", "ÃŒle", "a\u2011b", "donâ€™t", "MÃ¼ller", "a\u00adb", "1" * 18,
           "0" * 17 + "1", "1" * 17, "x" * 255, "x" * 256, "é" * 256, "a" * 65 + "@b.co", "1" * 16 + ".00",
          "99999999.99", "100000000.00", "000000000", "000000001")  # fmt: skip
 
@@ -79,9 +79,11 @@ def test_no_cell_in_its_form_breaks_a_rule_that_the_form_stands_for(options: Rul
     """Of each column's cells those in its form keep each rule that is not asked of them; and there are such cells."""
     book = RuleBook(payment_schema(options))
     for column, rules in _rules(options).items():
-        form, cells = book.forms[column], _cells(column)
-        assert _has_form(cells, form).sum() > 0, column
-        assert not _kept_wrongly([rule for rule in rules if rule.is_kept_by(form)], form, cells), column
+        own, cells = book.forms[column], _cells(column)
+        kept = [rule for rule in rules if rule.is_kept_by(own)]
+        for form in (own, forms.PLAIN) if own in forms.PLAIN_KEEPS else (own,):
+            assert _has_form(cells, form).sum() > 0, column
+            assert not _kept_wrongly(kept, form, cells), column
 
 
 def test_no_character_that_a_rule_forbids_is_in_a_text() -> None:
@@ -95,8 +97,8 @@ def test_no_character_that_a_rule_forbids_is_in_a_text() -> None:
         ("billingCity", forms.NAME),
     ):
         assert form_of(rules[column]) == form
-        for texts in (every, every + "a", "a" + every, "a" + every + "b"):
-            assert not _kept_wrongly(rules[column], form, texts), column
+        for texts, one in product((every, every + "a", "a" + every, "a" + every + "b"), (form, forms.PLAIN)):
+            assert not _kept_wrongly(rules[column], one, texts), column
         assert _has_form(every, form).sum() == 94 or form != forms.IDENTIFIER, "what can be seen of ASCII"
 
 
@@ -107,6 +109,7 @@ def test_no_name_that_was_decoded_twice_is_in_the_form_of_names() -> None:
     cells = pl.Series(sorted({text + end for text in twice for end in ("", "a", "A b", "Ä")} | {"Ä", "ång", "château"}))
     rules = _rules(OPTIONS["as they are"])["billingCity"]
     assert not _kept_wrongly(rules, forms.NAME, cells)
+    assert not _kept_wrongly(rules, forms.PLAIN, cells)
     assert {"ång", "château"} < set(cells.filter(_has_form(cells, forms.NAME)))
 
 
@@ -139,6 +142,8 @@ def _sabotaged() -> list[tuple[str, Form]]:
         ("billingInternalId", replace(forms.TEXT, pattern=r"\S(?:.*\S)?")),
         ("paymentId", forms.TEXT),
         ("billingCity", forms.TEXT),
+        ("billingCity", replace(forms.PLAIN, pattern=forms.PLAIN.pattern.replace("ÀÁÆ", "À"))),
+        ("paymentId", replace(forms.PLAIN, pattern=forms.PLAIN.pattern.replace(r"\x{2012}", r"\x{2011}"))),
         ("billingCity", replace(forms.NAME, pattern=forms.NAME.pattern.replace("€", ""))),
     ]
 
@@ -158,3 +163,66 @@ def test_a_rule_without_a_form_is_asked_of_every_row() -> None:
     assert {"amount.limit", "achRoutingNumber.checksum", "billingState.state", "recurringStartDate.past"} < asked
     new = replace(rules["billingCity"][0], code="new", by_any_form=False)
     assert not new.is_kept_by(forms.NAME)
+
+
+def _rows_in_form(book: RuleBook) -> pl.DataFrame:
+    """Rows of which every cell is blank or has its column's form, in all combinations that rules look at together."""
+    some = {
+        "recurringIndicator": ("TRUE", "FALSE"),
+        "recurringStartDate": (None, "01/31/2027", "02/30/2027", "01/31/2020", "01/02/2027"),
+        "recurringBillingCycle": (None, "MONTHLY", "DAILY"),
+        "recurringEndOfMonth": (None, "Y", "N"),
+        "recurringNumOfPayments": (None, "12"),
+        "recurringAgreementFlag": (None, "1"),
+        "taxAmount": (None, "0.00", "1.00", "00000001.00", "9.99", "10.00", "10.01", "99999999.99", "00.99"),
+        "amount": ("0.99", "1.00", "9.99", "10.00", "99999999.99"),
+    }
+    money = ("taxAmount", "amount")
+    rows = [
+        *(dict(zip(money, pair, strict=True)) for pair in product(*(some[name] for name in money))),
+        *(dict(zip(others, cells, strict=True)) for others in [some.keys() - set(money)]
+          for cells in product(*(some[name] for name in others))),
+    ]  # fmt: skip
+    for name, cells in some.items():
+        texts = pl.Series([cell for cell in cells if cell], dtype=pl.String)
+        assert _has_form(texts, book.forms[name]).all(), name
+    return pl.DataFrame(rows, schema=dict.fromkeys(COLUMNS, pl.String))
+
+
+def _asked(rule: Rule) -> pl.Expr:
+    return rule.asked_where if rule.asked_where is not None else pl.lit(value=True)
+
+
+def _broken_unasked(rules: Iterable[Rule], rows: pl.DataFrame) -> set[str]:
+    """Name the rules that a row breaks of which they are not asked."""
+    some = list(rules)
+    unasked = [(~_asked(rule) & rule.fails.fill_null(value=False)).any() for rule in some]
+    found = rows.select(flag.alias(str(at)) for at, flag in enumerate(unasked)).row(0)
+    return {rule.name for rule, is_broken in zip(some, found, strict=True) if is_broken}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_no_row_breaks_a_rule_of_which_it_is_not_asked(options: RuleOptions) -> None:
+    """Rules that are asked of some rows only are kept by all others; each is asked of some row and not of another."""
+    book = RuleBook(payment_schema(options))
+    rows, some = _rows_in_form(book), [rule for rule in book.rules if rule.asked_where is not None]
+    assert {rule.column for rule in some} == {"taxAmount", *RECURRING}
+    assert not _broken_unasked(some, rows)
+    for where in (rule.asked_where for rule in some if rule.asked_where is not None):
+        asked = rows.select(asked=where)["asked"]
+        assert asked.null_count() == 0 and asked.any() and not asked.all()
+
+
+@pytest.mark.parametrize(
+    ("column", "asked_where"),
+    [
+        ("taxAmount", (pl.col("taxAmount").str.len_bytes() > pl.col("amount").str.len_bytes()).fill_null(value=False)),
+        ("recurringStartDate", pl.col("recurringIndicator") == "TRUE"),
+        ("recurringStartDate", pl.col("recurringStartDate").is_not_null()),
+    ],
+)
+def test_a_rule_that_is_asked_of_too_few_rows_is_noticed(column: str, asked_where: pl.Expr) -> None:
+    """The property fails of each look that leaves out a row which breaks a rule."""
+    book = RuleBook(payment_schema(OPTIONS["as they are"]))
+    rules = [replace(rule, asked_where=asked_where) for rule in book.rules if rule.column == column]
+    assert _broken_unasked(rules, _rows_in_form(book))

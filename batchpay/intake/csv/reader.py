@@ -16,7 +16,7 @@ from hashlib import sha256
 import polars as pl
 
 from batchpay.errors import FileRefused
-from batchpay.intake.csv.byte_proof import Octets, has_doubled_marks, marks_at_borders
+from batchpay.intake.csv.byte_proof import BLANK, Octets, has_doubled_marks, marks_at_borders
 from batchpay.intake.csv.dialect import BYTE_ORDER_MARK, HEADER_BYTES_MAX, Dialect
 from batchpay.intake.csv.grammar import Lines, OpenQuote, Records
 from batchpay.intake.csv.plain_rows import plain_rows
@@ -228,7 +228,7 @@ class CsvReader:
             lines = (pl.int_range(rows, dtype=pl.UInt32) + inside.cum_sum() - inside + line).cast(pl.UInt32)
         if has_doubled_marks(marks):  # an empty cell in quotation marks is not a null yet
             frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
-        if breaks != rows:
+        if breaks != rows or octets.separator < BLANK:  # a separator that is itself no plain character
             return frame.with_columns(lines.alias("_line"))
         return frame.with_columns(lines.alias("_line"), plain_rows(octets, lengths).alias(PLAIN_ROW))
 
