@@ -46,6 +46,19 @@ def row_count(count: int) -> str:
     return f"{count:,} row{'' if count == 1 else 's'}"
 
 
+_SHEETS = (".xlsx", ".xlsm", ".ods", ".fods", ".parquet")
+
+
+def place_word(file: str) -> str:
+    """What a person calls the place of a row in a file of this name: a CSV has lines, a sheet has rows."""
+    return "row" if file.lower().endswith(_SHEETS) else "line"
+
+
+def place_of(file: str, row: int, line: int | None) -> str:
+    """Name a row as a person finds it in its file: `line 5`, `row 5`."""
+    return f"row {row}" if line is None else f"{place_word(file)} {line}"
+
+
 def column_name(text: str) -> str:
     """A name out of a file, fit for one line of a message."""
     return printable(text, characters_max=40)

@@ -28,6 +28,11 @@ class PayeeHistory(Protocol):
     ) -> Mapping[bytes, PayeeFacts]:
         """See contract.Ledger."""
 
+    def last_accounts(
+        self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
+    ) -> Mapping[bytes, str]:
+        """See contract.Ledger."""
+
 
 @dataclass(frozen=True, slots=True)
 class Variance:
@@ -49,6 +54,7 @@ class PayeeColumns:
     amounts_cents: Sequence[int]
 
 
+_CHANGED = "a new account of a known payee{before}, ask the payee by a telephone number that you already had"
 CODES = {
     "new_payee": ("achNameOnCheck", "the ledger holds no accepted payment of this payee"),
     "changed_account": ("achAccountNumber", "a known payee with an account that the ledger has not seen for it"),
@@ -72,6 +78,7 @@ def variances(
     """
     known = history.payee_facts(list(dict.fromkeys(columns.payees)), environment, exclude_digest)
     found: list[Variance] = []
+    changed: dict[int, bytes] = {}
     for row, payee, account, cents in zip(
         columns.rows, columns.payees, columns.accounts, columns.amounts_cents, strict=True
     ):
@@ -80,13 +87,20 @@ def variances(
             found.append(_variance(row, "new_payee", "paid for the first time, make sure that the payee is real"))
             continue
         if account not in facts.accounts:
-            message = "a new account of a known payee, ask the payee by a telephone number that you already had"
-            found.append(_variance(row, "changed_account", message))
+            changed[row] = payee
+            found.append(_variance(row, "changed_account", _CHANGED.format(before="")))
         if cents > UNUSUAL_TIMES * facts.usual_cents > 0:
             times = (cents - 1) // facts.usual_cents
             message = f"over {times} times the usual {money(facts.usual_cents)} of this payee, look again"
             found.append(_variance(row, "unusual_amount", message))
-    return found
+    asked = list(dict.fromkeys(changed.values()))[:KEPT_MAX]
+    before = history.last_accounts(asked, environment, exclude_digest) if asked else {}
+    return [
+        replace(one, message=_CHANGED.format(before=f", the last payment had {before[changed[one.row]]}"))
+        if one.code == "changed_account" and changed[one.row] in before
+        else one
+        for one in found
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def _show(context: Context, doubt: FoundDoubt) -> None:
     color = {State.ACCEPTED: "green", State.DECLINED: "yellow"}.get(state) if state else "red"
     verdict = f"will be {state}" if state else "stays in doubt"
     text = (
-        f"row {row.row}   {row.direction} {money(row.amount_cents)}   {row.details.get('name') or 'no name'}"
+        f"{doubt.place}   {row.direction} {money(row.amount_cents)}   {row.details.get('name') or 'no name'}"
         f"   invoice {row.details.get('invoiceNumber') or 'none'}   account ****{row.last_four}"
     )
     there = f"line {line.line}, by {line.found_by}, reference {line.reference or 'none'}, {line.date_text or 'no date'}"

@@ -10,7 +10,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.process import actor
 from batchpay.payment import State, Totals
-from batchpay.text import instant, local_time, money, printable, row_count, totals_json
+from batchpay.text import instant, local_time, money, place_of, printable, row_count, totals_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,7 +136,7 @@ class _TerminalDecider:
             click.echo(_loud(self._context, line, state), err=True)
             for decision in chosen[:_SHOWN_MAX]:
                 found = f"   reference {decision.gateway_reference}" if decision.gateway_reference else ""
-                click.echo(printable(f"  {_headline(proposal.doubts[decision.row])}{found}"), err=True)
+                click.echo(printable(f"  {_headline(proposal.doubts[decision.row], proposal.file)}{found}"), err=True)
             if len(chosen) > _SHOWN_MAX:
                 click.echo(f"  and {len(chosen) - _SHOWN_MAX:,} more", err=True)
 
@@ -187,7 +187,7 @@ def _print_doubts(context: Context, batch: Summary, doubts: Sequence[Doubt], exp
     click.echo("  Each may or may not have been paid. Look for it in the gateway's portal.")
     for doubt in [] if exported else doubts[:_SHOWN_MAX]:
         click.echo()
-        click.echo(printable(f"  {_headline(doubt)}"))
+        click.echo(printable(f"  {_headline(doubt, batch.file)}"))
         if doubt.money_leaves:
             click.echo("    first        money leaves us: check this one before the others")
         click.echo(printable(f"    look for     {doubt.reference or 'no invoiceNumber was sent'}"))
@@ -219,6 +219,7 @@ def _moment(moment: datetime | None) -> str:
     return f"{utc} UTC ({local_time(moment)})"
 
 
-def _headline(doubt: Doubt) -> str:
+def _headline(doubt: Doubt, file: str) -> str:
     amount = f"{money(doubt.amount_cents)} {doubt.currency or ''}".rstrip()
-    return f"row {doubt.row}   {doubt.direction} {amount}   {doubt.name or 'no name'}   account {doubt.account}"
+    place = f"{place_of(file, doubt.row, doubt.line)} (--row {doubt.row})"
+    return f"{place}   {doubt.direction} {amount}   {doubt.name or 'no name'}   account {doubt.account}"

@@ -219,6 +219,14 @@ class Ledger(Protocol):
         Batches with the digest `exclude_digest` don't count: submitting a file again must not find itself.
         """
 
+    def last_accounts(
+        self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
+    ) -> Mapping[bytes, str]:
+        """Give the account, masked, of the latest accepted payment of payees; none where its details were purged.
+
+        It reads the latest batch of each payee: ask for the few that a person is told of.
+        """
+
     # Persons
 
     def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:

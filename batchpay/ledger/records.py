@@ -159,6 +159,8 @@ class Earlier:
     same: SamePayment
     earlier_batch: str
     earlier_row: int
+    earlier_place: str
+    """That row as a person finds it in its file: `line 5`, `row 5`."""
     at: datetime
     """When it was registered or, if that was later, sent last."""
 

@@ -14,7 +14,7 @@ from batchpay.payment import State, Totals, format_cents
 from batchpay.reconciliation.matching import BY_AMOUNT, Matching
 from batchpay.reconciliation.statement import Export, ExportLine, ReportedStatus
 from batchpay.summary import SENDABLE
-from batchpay.text import instant, totals_json
+from batchpay.text import instant, place_of, totals_json
 from batchpay.writing.columns import Kind, columns
 from batchpay.writing.table import write_table
 
@@ -66,6 +66,8 @@ class FoundDoubt:
     """A row in doubt that the export has, and what follows from it; no decision where that is for a person."""
 
     row: LedgerRow
+    place: str
+    """The row as a person finds it in its file: `line 5`, `row 5`."""
     line: ExportLine
     decision: Decision | None
     why: str
@@ -122,14 +124,14 @@ class Reconciliation:
         }
 
 
-def found_doubts(ledger: Ledger, batch: str, matching: Matching) -> Iterator[FoundDoubt]:
+def found_doubts(ledger: Ledger, batch: BatchSummary, matching: Matching) -> Iterator[FoundDoubt]:
     """Give the rows in doubt that the export has, in file order, with the decision that it supports."""
-    for row in ledger.rows(batch, [State.IN_DOUBT]):
+    for row in ledger.rows(batch.batch, [State.IN_DOUBT]):
         line = matching.best(row.row)
         if line is not None:
             state, why = _conclusion(row, matching.by_row[row.row])
             decision = Decision(row.row, state, line.reference or None) if state else None
-            yield FoundDoubt(row, line, decision, why)
+            yield FoundDoubt(row, place_of(batch.file, row.row, row.line), line, decision, why)
 
 
 def reconcile(ledger: Ledger, batch: BatchSummary, export: Export, matching: Matching, path: Path) -> Reconciliation:

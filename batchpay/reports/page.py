@@ -26,12 +26,13 @@ from batchpay.reports.page_parts import (
     Share,
     share_of,
     short_time,
+    with_place,
     write,
 )
 from batchpay.reports.story import Story, facts_to_sign, story_of
 from batchpay.reports.timeline import timeline_of
 from batchpay.summary import Summary, summary_of_batch
-from batchpay.text import local_time, money, row_count
+from batchpay.text import local_time, money, place_word, row_count
 
 LISTED_MAX = 2_000
 """Rows listed one by one; results and rejects have all of them."""
@@ -138,7 +139,7 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path) -> N
         timeline=timeline_of(gathered.seconds, {str(state): label for state, label in _LABELS.items()}),
         reasons=reasons,
         reasons_left=reasons_left,
-        columns=_COLUMNS,
+        columns=with_place(_COLUMNS, batch.file),
         attention=listed,
         attention_left=needing - len(listed),
         attention_kinds=[
@@ -148,8 +149,8 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path) -> N
         ],
         more_at=f"The others: batchpay results {batch.batch}; rejected rows stand in the rejects file.",
         settled=_settled(story),
-        accepted_columns=_ACCEPTED_COLUMNS,
-        accepted=_accepted_parts(gathered.accepted_rows),
+        accepted_columns=with_place(_ACCEPTED_COLUMNS, batch.file),
+        accepted=_accepted_parts(gathered.accepted_rows, batch.file),
         accepted_left=summary.of(State.ACCEPTED).rows - len(gathered.accepted_rows),
         history=_history(ledger, batch.batch),
     )
@@ -255,30 +256,33 @@ def _listed(batch: BatchSummary, gathered: _Gathered, rejected: Sequence[Rejecte
     doubts.sort(key=lambda row: row.direction != Direction.CREDIT)
     sent = [*doubts, *gathered.listed.get(State.DECLINED, [])][:LISTED_MAX]
     for row in sent:
-        yield _ledger_row(batch.batch, row)
+        yield _ledger_row(batch, row)
     for failed in rejected[: LISTED_MAX - len(sent)]:
-        yield _rejected_row(failed)
+        yield _rejected_row(batch, failed)
 
 
-def _ledger_row(batch: str, row: LedgerRow) -> ListedRow:
+def _ledger_row(batch: BatchSummary, row: LedgerRow) -> ListedRow:
     shown = row.details
     when = row.sent_at or row.finished_at
     return _row(
-        row.state, row.row, row.amount_cents,
+        row.state, place_word(batch.file), row, row.amount_cents,
         [row.direction, shown.get("name") or "", shown.get("account") or "", shown.get("invoiceNumber") or "",
-         short_time(when), _why(row), _what_to_do(batch, row)],
+         short_time(when), _why(row), _what_to_do(batch.batch, row)],
         when,
     )  # fmt: skip
 
 
-def _rejected_row(row: RejectedRow) -> ListedRow:
+def _rejected_row(batch: BatchSummary, row: RejectedRow) -> ListedRow:
     todo = "Correct it in the rejects file and submit that file."
     if any(reason.endswith(".duplicate") for reason in row.reasons):
         todo = "The same payment stands elsewhere. If both are meant: submit with --allow-duplicates and --reason."
-    return _row(State.REJECTED, row.row, row.amount_cents, ["", "", "", "", "", ", ".join(row.reasons), todo], None)
+    texts = ["", "", "", "", "", ", ".join(row.reasons), todo]
+    return _row(State.REJECTED, place_word(batch.file), row, row.amount_cents, texts, None)
 
 
-def _row(state: State, number: int, cents: int, texts: Sequence[str], when: datetime | None) -> ListedRow:
+def _row(
+    state: State, word: str, row: LedgerRow | RejectedRow, cents: int, texts: Sequence[str], when: datetime | None
+) -> ListedRow:
     rest = [
         Cell(
             column.label,
@@ -290,32 +294,32 @@ def _row(state: State, number: int, cents: int, texts: Sequence[str], when: date
     ]
     first = [
         Cell("state", _LABELS[state], key=_NEEDS_SOMEONE.index(state), kind=str(state)),
-        Cell("row", str(number), number=True),
+        Cell(word, str(row.line or row.row), number=True),
         Cell("amount", money(cents), key=cents, number=True),
     ]
     return ListedRow(str(state), [*first, *rest])
 
 
-def _accepted_parts(rows: Sequence[LedgerRow]) -> list[ListedPart]:
+def _accepted_parts(rows: Sequence[LedgerRow], file: str) -> list[ListedPart]:
     parts = (rows[at : at + _ACCEPTED_A_PART] for at in range(0, len(rows), _ACCEPTED_A_PART))
     return [
-        ListedPart([*map(_accepted_row, part)], Totals(len(part), sum(row.amount_cents for row in part)))
+        ListedPart([_accepted_row(row, file) for row in part], Totals(len(part), sum(row.amount_cents for row in part)))
         for part in parts
     ]
 
 
-def _accepted_row(row: LedgerRow) -> ListedRow:
+def _accepted_row(row: LedgerRow, file: str) -> ListedRow:
     shown, answer = row.details, row.answer
     texts = (
-        str(row.row), money(row.amount_cents), row.direction, shown.get("name") or "", shown.get("account") or "",
-        shown.get("invoiceNumber") or "", short_time(row.sent_at), answer.gateway_reference or "",
+        str(row.line or row.row), money(row.amount_cents), row.direction, shown.get("name") or "",
+        shown.get("account") or "", shown.get("invoiceNumber") or "", short_time(row.sent_at), answer.gateway_reference,
     )  # fmt: skip
     whole = ("direction", "account", "sent")
     return ListedRow(
         str(row.state),
         [
-            Cell(column.label, text, number=column.number, whole=column.label in whole)
-            for column, text in zip(_ACCEPTED_COLUMNS, texts, strict=True)
+            Cell(column.label, text or "", number=column.number, whole=column.label in whole)
+            for column, text in zip(with_place(_ACCEPTED_COLUMNS, file), texts, strict=True)
         ],
     )
 

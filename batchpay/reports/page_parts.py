@@ -9,14 +9,14 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 
 from batchpay.payment import Totals
 from batchpay.reports.timeline import Timeline
-from batchpay.text import money, printable
+from batchpay.text import money, place_word, printable
 from batchpay.writing.atomic import atomic_writer
 
 _TEXT_CHARACTERS_MAX = 300
@@ -187,6 +187,11 @@ def share_of(kind: str, label: str, totals: Totals, of_rows: int) -> Share:
     else:
         text = f"{percent:.1f} %"
     return Share(kind, label, totals, f"{width:.2f}", text)
+
+
+def with_place(columns: Sequence[Column], file: str) -> tuple[Column, ...]:
+    """Call the column of places as the file's people do: lines of a CSV, rows of a sheet."""
+    return tuple(replace(column, label=place_word(file)) if column.label == "row" else column for column in columns)
 
 
 def short_time(moment: datetime | None) -> str:

@@ -93,7 +93,7 @@ class EarlierPayments:
         return found | ({"reason": reason} if reason else {})
 
     def _take(self, one: Earlier, cents: int, rules: RuleOptions) -> None:
-        place = f"row {one.earlier_row} of batch {one.earlier_batch} of {_day(one.at)}"
+        place = f"{one.earlier_place} of batch {one.earlier_batch} of {_day(one.at)}"
         if one.same is SamePayment.ANOTHER_ID:
             if ROW_SAME_PAYMENT.name not in rules.rules_off:
                 message = f"is the same bill as {place} under another paymentId, make sure that it is due again"

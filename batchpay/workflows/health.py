@@ -82,8 +82,9 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
     with closing(open_ledger(settings.ledger)) as ledger:
         state = read_ledger_state(ledger, environment_of(settings.gateway))
         last_backup, lost = ledger.latest_event(BACKED_UP), ledger.lost_window()
+        batches = "1 batch" if state.batches == 1 else f"{state.batches:,} batches"
         return [
-            Finding("ledger", f"the ledger opens and holds {state.batches} batches, {state.environment}"),
+            Finding("ledger", f"the ledger opens and holds {batches}, {state.environment}"),
             *(Finding("ledger place", weakness) for weakness in weaknesses(settings.ledger)),
             *([Finding("restored", f"new files wait for a person: {lost}", 8)] if lost else []),
             checks.doubts(state, now),

@@ -84,7 +84,7 @@ def _settle(
     """Show every row in doubt that the export has, ask, and settle those whose line says what became of them."""
     take_over(ledger, ledger.find(batch.batch), str(actor))
     matching = match(ledger, batch, export.lines, days)
-    found = list(found_doubts(ledger, batch.batch, matching))
+    found = list(found_doubts(ledger, batch, matching))
     for doubt in found:
         decider.show(doubt)
     settled = [doubt for doubt in found if doubt.decision is not None]

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from batchpay.errors import BatchHeld
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.ledger.records import Decision
+from batchpay.ledger.records import BatchSummary, Decision
 from batchpay.payment import Actor, State, Totals
 from batchpay.reconciliation.resolution import (
     DECISIONS,
@@ -43,6 +43,7 @@ class RowDecision:
 class Proposal:
     """What would be recorded, before a person confirms it."""
 
+    file: str
     decisions: Sequence[Decision]
     doubts: Mapping[int, Doubt]
     """Every row in doubt of the batch, by number."""
@@ -123,7 +124,7 @@ def settle(
         with ledger.lock(found.digest):
             take_over(ledger, ledger.find(found.batch), str(actor))
             doubts = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
-            proposal, notes = _proposal(chosen, found.batch, {doubt.row: doubt for doubt in doubts})
+            proposal, notes = _proposal(chosen, found, {doubt.row: doubt for doubt in doubts})
             decider.show(proposal)
             if proposal.decisions:
                 _record(ledger, found.batch, proposal, notes, decider, actor)
@@ -134,15 +135,15 @@ def settle(
 
 
 def _proposal(
-    chosen: RowDecision | str, batch: str, doubts: Mapping[int, Doubt]
+    chosen: RowDecision | str, batch: BatchSummary, doubts: Mapping[int, Doubt]
 ) -> tuple[Proposal, Sequence[tuple[int, str]]]:
     """Read the decisions, and the notes that stand beside them."""
     if isinstance(chosen, RowDecision):
         decisions = [decide(chosen.row, chosen.decision, chosen.reference, doubts)]
-        return Proposal(decisions, doubts, effect_of(decisions, doubts)), ()
-    sheet = read_decisions(chosen, batch, doubts)
+        return Proposal(batch.file, decisions, doubts, effect_of(decisions, doubts)), ()
+    sheet = read_decisions(chosen, batch.batch, doubts)
     effect = effect_of(sheet.decisions, doubts)
-    return Proposal(sheet.decisions, doubts, effect, sheet.blank), sheet.notes
+    return Proposal(batch.file, sheet.decisions, doubts, effect, sheet.blank), sheet.notes
 
 
 def _record(

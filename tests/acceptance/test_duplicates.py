@@ -28,7 +28,7 @@ def test_an_export_that_numbers_its_payments_anew_is_kept_back(oracle_home: Home
         assert (found["exit_code"], found["rejected"], found["counts"]) == (3, 12, {"row.duplicate": 12}), command
         assert [note for note in found["notes"] if note.startswith(told)], command
     checked = oracle_home.json("validate", "b.csv", "--max-errors", "1")
-    assert f"is the same bill as row 1 of batch {paid['batch']} of " in checked["errors"][0]["message"]
+    assert f"is the same bill as line 2 of batch {paid['batch']} of " in checked["errors"][0]["message"]
     assert "--allow-duplicates --reason" in checked["errors"][0]["message"]
 
     (oracle_home.path / "c.csv").write_text((oracle_home.path / "b.csv").read_text().replace("NEW-", "NEWER-"))

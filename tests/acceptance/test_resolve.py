@@ -62,7 +62,9 @@ def test_without_options_it_lists(home: Home, batch: str) -> None:
     """Each row in doubt is told with what to look for, credits first; exit 7."""
     done = home.run("resolve", batch)
     assert done.returncode == 7, done.stderr
-    assert done.stdout.index("row 3   CREDIT 50.00 USD   Grace Mbeki   account ****6789") < done.stdout.index("row 2 ")
+    assert done.stdout.index(
+        "line 4 (--row 3)   CREDIT 50.00 USD   Grace Mbeki   account ****6789"
+    ) < done.stdout.index("line 3 (--row 2) ")
     assert "look for     INV-3" in done.stdout
     found = home.json("resolve", batch)
     assert (found["in_doubt"], found["exit_code"]) == (2, 7)

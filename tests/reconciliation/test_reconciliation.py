@@ -44,7 +44,7 @@ def held_against(
         batch = ledger.find(add_batch(ledger, rows))
         matching = match(ledger, batch, read.lines, days=5)
         doubts = {doubt.row.row: doubt.decision.state if doubt.decision else None
-                  for doubt in found_doubts(ledger, batch.batch, matching)}  # fmt: skip
+                  for doubt in found_doubts(ledger, batch, matching)}  # fmt: skip
         result = reconcile(ledger, batch, read, matching, tmp_path / "out.csv")
     verdicts: dict[str, str] = {}
     with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:

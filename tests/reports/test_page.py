@@ -194,7 +194,7 @@ def test_accepted_rows_are_listed_in_parts(tmp_path: Path, monkeypatch: pytest.M
     assert "part 2 of 2: 2 accepted, 9.00" in html
     assert "The first are listed here, 2 more stand in the results file." in html
     listed = [line for line in seen.cells if len(line) == 8 and line[0].isdigit()]
-    assert [line[:3] for line in listed] == [[str(row), f"{row}.00", "DEBIT"] for row in range(1, 6)]
+    assert [line[:3] for line in listed] == [[str(row + 1), f"{row}.00", "DEBIT"] for row in range(1, 6)], "by line"
     assert re.search(r"@media print \{.*details::details-content \{ content-visibility: visible", html, re.DOTALL)
     assert re.search(r"@page \{ size: letter", html)
 

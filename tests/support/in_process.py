@@ -48,6 +48,11 @@ class Caller:
         self.seen.add(schema_of(arguments))
         return value
 
+    def text(self, *arguments: str) -> str:
+        """Give what a call without --json prints for people."""
+        self.settings(BATCHPAY_API_KEY="sandbox-key")
+        return CliRunner().invoke(cli, [*arguments], standalone_mode=False, obj=Context()).output
+
     def fails(self, *arguments: str) -> int:
         """Give the exit code of a call that an error ends."""
         error = self._invoke(arguments).exception

@@ -10,6 +10,7 @@ from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, to_datetime, to
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import STATE_CODES
 from batchpay.payment import Environment, State
+from batchpay.text import place_of
 
 _COUNTED = ", ".join(str(STATE_CODES[s]) for s in (State.PENDING, State.SENDING, State.ACCEPTED, State.IN_DOUBT))
 _NEVER_MS = 1 << 62
@@ -25,13 +26,14 @@ GROUP BY wanted.row
 # A payment counts from the later of its registration and its latest attempt: a batch may lie for days before it goes.
 _AT = "max(batch.registered_at, coalesce(attempt.sent_at, 0))"
 _BY_PAYMENT_ID = f"""
-SELECT wanted.row, max({SamePayment.PAYMENT_ID.value} << {_RANK_BITS} | found.id), {_AT}
+SELECT wanted.row, max({SamePayment.PAYMENT_ID.value} << {_RANK_BITS} | found.id), row.line, {_AT}
 FROM wanted CROSS JOIN payment_id AS found ON found.payment_id = wanted.key {_FOUND}
 """  # noqa: S608 (our own words)
 _BY_FINGERPRINT = f"""
 SELECT wanted.row, max(CASE
     WHEN {_AT} >= ?1 OR (wanted.invoiced AND NOT (wanted.named AND found.named)) THEN {SamePayment.BILL.value}
-    WHEN wanted.named AND found.named THEN {SamePayment.ANOTHER_ID.value} ELSE 0 END << {_RANK_BITS} | found.id), {_AT}
+    WHEN wanted.named AND found.named THEN {SamePayment.ANOTHER_ID.value} ELSE 0 END << {_RANK_BITS} | found.id),
+    row.line, {_AT}
 FROM wanted CROSS JOIN fingerprint AS found ON found.fingerprint = wanted.key {_FOUND}
 """  # noqa: S608 (our own words)
 
@@ -43,24 +45,26 @@ def earlier(
     others = (exclude_digest or b"", environment)
     found: dict[int, Earlier] = {}
     with store.reading() as connection:
-        names = dict(connection.execute("SELECT id, name FROM batch WHERE digest <> ? AND environment = ?", others))
+        statement = "SELECT id, name, file FROM batch WHERE digest <> ? AND environment = ?"
+        names = {identity: (name, file) for identity, name, file in connection.execute(statement, others)}
         if not names:
             return []
         with_older = connection.execute("SELECT 1 FROM meta WHERE name = 'latest batch of version 2'").fetchone()
         by_id, by_bill = _keys(lookup, with_older=bool(with_older))
         connection.execute("CREATE TEMP TABLE wanted (key INTEGER, row INTEGER, named INTEGER, invoiced INTEGER)")
-        for keys, statement, parameters in (
+        for keys, wanted, parameters in (
             (by_bill, _BY_FINGERPRINT.replace("?1", str(since)), others),
             (by_id, _BY_PAYMENT_ID, others),
         ):
             connection.execute("DELETE FROM wanted")
             # In the order of the keys, so that the walk through the index goes one way.
             connection.executemany("INSERT INTO wanted VALUES (?, ?, ?, ?)", sorted(keys))
-            for row, ranked, at in connection.execute(statement, parameters):
+            for row, ranked, line, at in connection.execute(wanted, parameters):
                 rank, identity = ranked >> _RANK_BITS, ranked & (1 << _RANK_BITS) - 1
                 if rank:
-                    batch, earlier_row = names[identity >> ROWS_BITS], identity & ROW_MASK
-                    found[row] = Earlier(row, SamePayment(rank), batch, earlier_row, to_datetime(at))
+                    (batch, file), earlier_row = names[identity >> ROWS_BITS], identity & ROW_MASK
+                    place = place_of(file, earlier_row, line)
+                    found[row] = Earlier(row, SamePayment(rank), batch, earlier_row, place, to_datetime(at))
     return [found[row] for row in sorted(found)]
 
 

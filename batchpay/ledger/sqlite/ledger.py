@@ -240,6 +240,11 @@ class SqliteLedger:
     ) -> dict[bytes, PayeeFacts]:
         return payee_history.payee_facts(self._store, payees, environment, exclude_digest)
 
+    def last_accounts(
+        self, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None = None
+    ) -> dict[bytes, str]:
+        return reading.last_accounts(self._store, payees, environment, exclude_digest)
+
     def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
         return resolution.resolve(self._store, reading.batch_number(self._store, batch)[0], decisions, who, why)
 

@@ -143,6 +143,23 @@ def row_columns(store: Store, batch: str, states: Sequence[State] | None) -> Ite
             )  # fmt: skip
 
 
+def last_accounts(
+    store: Store, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
+) -> dict[bytes, str]:
+    accounts: dict[bytes, str] = {}
+    with store.reading() as connection:
+        connection.execute(sql.MAKE_WANTED_PAYEES)
+        connection.executemany(sql.ADD_WANTED_PAYEE, ((payee,) for payee in sorted(set(payees))))
+        latest = dict(connection.execute(sql.LATEST_OF_WANTED, (environment, exclude_digest or b"")))
+        for batch in sorted(set(latest.values())):
+            details = _Details(store, connection, batch)
+            for payee, identity, chunk in connection.execute(sql.LAST_PAID_IN, id_range(batch)).fetchall():
+                text = json.loads(details.read([identity & ROW_MASK], [chunk])[0])
+                if latest.get(payee) == batch and text.get("account"):
+                    accounts[payee] = text["account"]
+    return accounts
+
+
 def _columns_of(fetched: Iterable[list[tuple[Any, ...]]]) -> Iterator[list[Any]]:
     """Turn rows into columns, some hundred at a time: few enough to stay in the processor's cache."""
     return (

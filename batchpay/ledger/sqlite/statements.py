@@ -215,6 +215,14 @@ ADD_WANTED_PAYEE = "INSERT INTO wanted VALUES (?)"
 PAID_TO_WANTED = (
     "SELECT paid.payee, account, batch, row_count, cents FROM wanted CROSS JOIN paid ON paid.payee = wanted.payee"
 )
+LATEST_OF_WANTED = (
+    "SELECT wanted.payee, max(batch) FROM wanted CROSS JOIN paid ON paid.payee = wanted.payee"
+    " WHERE batch IN (SELECT id FROM batch WHERE environment = ? AND digest <> ?) GROUP BY wanted.payee"
+)
+LAST_PAID_IN = (
+    f"SELECT payee, max(id), chunk FROM row WHERE id >= ? AND id < ? AND state = {_ACCEPTED}"
+    " AND payee IN (SELECT payee FROM wanted) GROUP BY payee"
+)
 
 # One batch held against its history
 
