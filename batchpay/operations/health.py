@@ -18,7 +18,7 @@ from batchpay.ledger.records import OldBatch
 from batchpay.operations.inbox import waiting_files
 from batchpay.operations.last_call import LastCall
 from batchpay.operations.ledger_state import LedgerState, OpenBatch
-from batchpay.payment import State
+from batchpay.payment import State, Totals
 from batchpay.schemas.calendar import is_banking_day
 from batchpay.text import instant, local_time, money, row_count, totals_json
 
@@ -56,15 +56,45 @@ def doubts(state: LedgerState, now: datetime) -> Finding:
     return Finding("doubts", f"{text}: batchpay resolve {names}", 7, _batches(state.in_doubt, now) | totals_json(total))
 
 
-def waiting_batches(state: LedgerState, running: frozenset[str], now: datetime) -> Finding:
-    """Whether a batch has rows that wait, and no run is sending them now; `running` names those that one is."""
-    stopped = [one for one in state.waiting if one.batch not in running]
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A batch with rows that wait, and what becomes of them."""
+
+    batch: OpenBatch
+    is_running: bool = False
+    """Whether a run is sending it now."""
+    held_back: Totals = Totals()
+    """What `resume` would not send: rows that fail today's rules."""
+    is_stale: bool = False
+    """Whether `resume` asks a person first, since nobody has touched it for long."""
+
+
+def waiting_batches(waiting: Sequence[Waiting], now: datetime) -> Finding:
+    """Whether a batch has rows that wait, and no run is sending them now."""
+    stopped = [one.batch for one in waiting if not one.is_running]
     if not stopped:
-        return Finding("batches", "no batch is stopped with rows to send", details={"running": sorted(running)})
+        running = sorted(one.batch.batch for one in waiting)
+        return Finding("batches", "no batch is stopped with rows to send", details={"running": running})
     rows, cents = sum(one.totals.rows for one in stopped), sum(one.totals.cents for one in stopped)
     why = f" ({stopped[0].stopped})" if stopped[0].stopped else ""
     text = f"{row_count(rows)} to be sent, {money(cents)}, the oldest for {_age(now - stopped[0].since)}{why}"
-    return Finding("batches", f"{text}: batchpay resume {_named(stopped)}", 6, _batches(stopped, now))
+    ways = "; ".join(_ways([one for one in waiting if not one.is_running]))
+    return Finding("batches", f"{text}: {ways}", 6, _batches(stopped, now))
+
+
+def _ways(stopped: Sequence[Waiting]) -> Iterator[str]:
+    """Say what would send rows that wait; `resume` sends none that is held back."""
+    sent = [one for one in stopped if one.held_back.rows < one.batch.totals.rows]
+    for is_stale, options in ((False, ""), (True, " --stale --reason TEXT")):
+        if batches := [one.batch for one in sent if one.is_stale is is_stale]:
+            yield f"batchpay resume {_named(batches)}{options}"
+    if held_back := [one for one in stopped if one.held_back.rows]:
+        rows, cents = sum(one.held_back.rows for one in held_back), sum(one.held_back.cents for one in held_back)
+        yield (
+            f"{row_count(rows)}, {money(cents)}, held back by today's rules (batch "
+            f"{_named([one.batch for one in held_back])}), sent only where limits.max_amount and policy.past_start let "
+            "them pass"
+        )
 
 
 def inbox(folder: Path, inbox_age: timedelta, now: datetime) -> Finding:

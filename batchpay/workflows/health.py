@@ -18,6 +18,8 @@ from batchpay.operations.health import Finding
 from batchpay.operations.last_call import last_call_path, read_last_call, write_last_call
 from batchpay.operations.ledger_state import LedgerState, read_ledger_state
 from batchpay.settings import Settings
+from batchpay.workflows.held_back import find_held_back
+from batchpay.workflows.resume import fails_today, is_stale
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
             *(Finding("ledger place", weakness) for weakness in weaknesses(settings.ledger)),
             *([Finding("restored", f"new files wait for a person: {lost}", 8)] if lost else []),
             checks.doubts(state, now),
-            checks.waiting_batches(state, _running(ledger, state), now),
+            checks.waiting_batches(_waiting(ledger, state, settings), now),
             checks.backup(last_backup.at if last_backup else None, limits.backup_every, now),
             *_retention_findings(ledger, settings.retention.details_days, now),
         ]
@@ -103,6 +105,17 @@ def _retention_findings(ledger: Ledger, details_days: int, now: datetime) -> lis
     return [checks.retention(old, details_days, unfinished=unfinished, now=now)]
 
 
-def _running(ledger: Ledger, state: LedgerState) -> frozenset[str]:
-    """Name the waiting batches that a run holds right now."""
-    return frozenset(one.batch for one in state.waiting if ledger.is_held(ledger.find(one.batch).digest))
+def _waiting(ledger: Ledger, state: LedgerState, settings: Settings) -> list[checks.Waiting]:
+    """Say of each batch with rows that wait whether a run sends them right now, and what else would."""
+    waiting = []
+    for one in state.waiting:
+        batch = ledger.find(one.batch)
+        waiting.append(
+            checks.Waiting(
+                one,
+                is_running=ledger.is_held(batch.digest),
+                held_back=find_held_back(ledger, one.batch, fails_today(batch, settings)).totals,
+                is_stale=is_stale(ledger, one.batch, settings.policy.stale_days),
+            )
+        )
+    return waiting

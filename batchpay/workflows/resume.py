@@ -43,7 +43,7 @@ def resume(
     """
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(reference, None if reference else environment_of(settings.gateway))
-        request = replace(request, results=output_path(found), why=stale_reason, fails=_fails_today(found, settings))
+        request = replace(request, results=output_path(found), why=stale_reason, fails=fails_today(found, settings))
         with ledger.lock(found.digest):
             if stale_reason is None:
                 _refuse_stale(ledger, ledger.find(found.batch), settings.policy.stale_days)
@@ -53,18 +53,26 @@ def resume(
     return summary
 
 
+def is_stale(ledger: Ledger, batch: str, stale_days: int) -> bool:
+    """Tell whether nobody has touched a batch for so long that a person must say whether it is still to be paid."""
+    return _untouched_days(ledger, batch) >= stale_days
+
+
+def _untouched_days(ledger: Ledger, batch: str) -> int:
+    return (datetime.now(UTC) - ledger.last_event_at(batch)) // _DAY
+
+
 def _refuse_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> None:
     """Refuse to send what nobody has touched for long: the payments may have been made in another way since."""
-    age_days = (datetime.now(UTC) - ledger.last_event_at(batch.batch)) // _DAY
     pending = batch.by_state[State.PENDING].rows
-    if pending and age_days >= stale_days:
+    if pending and is_stale(ledger, batch.batch, stale_days):
         raise WrongUse(
-            f"nothing has happened to batch {batch.batch} for {age_days} days; if its {pending:,} pending"
-            " rows are still to be paid: batchpay resume --stale --reason TEXT"
+            f"nothing has happened to batch {batch.batch} for {_untouched_days(ledger, batch.batch)} days; if its "
+            f"{pending:,} pending rows are still to be paid: batchpay resume --stale --reason TEXT"
         )
 
 
-def _fails_today(batch: BatchSummary, settings: Settings) -> Fails | None:
+def fails_today(batch: BatchSummary, settings: Settings) -> Fails | None:
     """Give the rules of today that can be asked without the file: its start date, and the limit of a payment."""
     looks = []
     if settings.policy.past_start and batch.options.get("has_recurring", True):

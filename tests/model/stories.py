@@ -13,14 +13,15 @@ NUMBERS = 60
 """Each number of a step is below."""
 
 STORIES: dict[str, int] = {
-    "make submit": 22,
+    "make submit": 16,
     # the same payments under other names, on the same day or when weeks have passed
     "make:*:0|2|3:* submit:*:0 days_pass? alter:*:3|4|6:* submit": 6,
-    "make submit:*:0 days_pass alter submit": 5,
+    "make:*:1|2|3:0|1 submit:*:0 days_pass:2|3|4 alter:*:1|2|5:* submit": 7,
+    "make:*:0|2|3:0|1 submit:*:0 alter submit:*:4|9": 5,
     "make other_gateway? submit:*:0 other_gateway alter? submit": 3,
     # wrong rows are corrected, here or in the rejects, and released or paid from another file
     "make:*:*:2|3|5 submit:*:0 correct_in_place submit": 4,
-    "make:*:*:2|3|5 submit:*:0 set_limit? submit:*:0|3": 3,
+    "make:*:*:2|3|5 submit:*:0 set_limit? submit:*:0|3": 5,
     "make:*:0|1|2:5 submit:*:0 correct_rejects submit:*:0 days_pass:3|4 submit:2:8": 6,
     "days_pass? release_race": 4,
     # a part is sent, time passes or a rule changes, and the rest goes
@@ -30,17 +31,20 @@ STORIES: dict[str, int] = {
     "rules_change": 4,
     "make kill days_pass? resume|submit": 2,
     # a file is edited or another command runs while it is being checked
-    "make replace_file": 7,
+    "make replace_file": 9,
     "make at_once": 3,
     # somebody else agrees, or does not
-    "set_policy? make plan": 9,
+    "set_policy make plan": 7,
+    "make plan": 6,
     # the gateway says odd things, and a person finds out what became of the payments
     "answers make submit:*:0 submit|resume|resolve": 3,
-    "answers:0|1|3 make submit:*:0 make submit:*:0": 2,
-    "make? submit? reconcile": 8,
+    "answers:0|1|3|5 make submit:*:0 make submit:*:0": 5,
+    "make? submit? reconcile": 9,
     # the ledger, its machine and its settings are not what they were
-    "make submit:*:0|6 clone|edit_by_hand|second_ledger": 8,
-    "make clock_back|foreign_settings|odd_api_id|full_output|look_around": 12,
+    "make submit:*:6 clone": 3,
+    "make submit:*:0|6 edit_by_hand|second_ledger": 6,
+    "make clock_back|foreign_settings|odd_api_id|full_output": 10,
+    "make submit? look_around": 5,
     "make submit:*:0|6 back_up make? submit bring_back accept? submit|resume": 3,
     "go_on_after_a_restore settle_window? submit": 3,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from batchpay.operations import health as checks
 from batchpay.operations.health import banking_time
 from batchpay.operations.last_call import LastCall, last_call_path, read_last_call, write_last_call
 from batchpay.payment import State
-from batchpay.settings import GatewaySettings, Settings
+from batchpay.settings import GatewaySettings, LimitsSettings, PolicySettings, Settings
 from batchpay.workflows.health import Limits, health
 from tests.support.ledger_factory import ORIGIN, Planned, add_batch, ledger_in, ledger_settings
 
@@ -62,6 +63,18 @@ def test_a_stopped_batch_is_told_and_a_running_one_is_not(settings: Settings, tm
         with ledger.lock(ledger.find(name).digest):
             running = found(settings)["batches"]
         assert (running.exit_code, running.details["running"]) == (0, [name])
+
+
+def test_rows_that_are_held_back_are_not_sent_by_a_resume(settings: Settings, tmp_path: Path) -> None:
+    """Health said `batchpay resume` night after night, and it sent none of them: the limit had been lowered."""
+    with ledger_in(tmp_path) as ledger:
+        held = add_batch(ledger, [Planned(1, State.PENDING, 50_000)])
+        both = add_batch(ledger, [Planned(1, State.PENDING, 500), Planned(2, State.PENDING, 60_000)], file="b.csv")
+    lowered = replace(settings, limits=LimitsSettings(max_amount="100.00"))
+    text = found(lowered)["batches"].message
+    assert f": batchpay resume {both}; 2 rows, 1,100.00, held back by today's rules (batch {held}, {both})" in text
+    stale = replace(lowered, policy=PolicySettings(stale_days=0))
+    assert f": batchpay resume {both} --stale --reason TEXT; 2 rows" in found(stale)["batches"].message
 
 
 def test_no_ledger_is_a_finding(settings: Settings) -> None:
