@@ -22,5 +22,6 @@ def refuse_paid_elsewhere(ledger: Ledger, results: Path | None, environment: Env
     if batch not in {known.batch for known in ledger.batches()}:
         raise FileRefused(
             f"{results} holds the results of batch {batch}, which this ledger does not know: another ledger may have "
-            "paid this file. Look there first; if it did not, submit with --paid-elsewhere-checked --reason TEXT"
+            "paid this file, or this one before it was brought back from a backup. Look there first; if it was not "
+            "paid, submit with --paid-elsewhere-checked --reason TEXT"
         )

@@ -46,7 +46,7 @@ def test_results_of_an_unknown_batch_refuse_the_file(
     """For the same environment alone: a rehearsal's results say nothing of live money."""
     path = results(tmp_path / f"pay.results.{ending}", "0123456789ab", named)
     if refused:
-        with pytest.raises(FileRefused, match=r"0123456789ab.*--paid-elsewhere-checked"):
+        with pytest.raises(FileRefused, match=r"0123456789ab.*from a backup.*--paid-elsewhere-checked"):
             refuse_paid_elsewhere(ledger, path, environment)
     else:
         refuse_paid_elsewhere(ledger, path, environment)

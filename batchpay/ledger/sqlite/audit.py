@@ -77,7 +77,10 @@ def check_witness(store: Store, connection: sqlite3.Connection, testimony: Witne
         return [f"the witness {path} belongs to another ledger; {way_out}"]
     found = connection.execute(sql.MAC_OF_EVENT, (testimony.number,)).fetchone()
     if found is None or found[0] != testimony.mac:
-        return [f"the ledger is older than its witness {path} (a restored backup?), nothing was sent; {way_out}"]
+        return [
+            f"the ledger is older than its witness {path}: most likely it was brought back from a backup, and does not "
+            f"know what was sent since; nothing was sent now; {way_out}"
+        ]
     return []
 
 
