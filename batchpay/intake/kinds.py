@@ -32,12 +32,29 @@ _REFUSED_MAGIC = (
     (b"7z\xbc\xaf", "a 7z archive"),
     (b"Rar!", "a RAR archive"),
     (b"ARROW1", "an Arrow file; save it as Parquet"),
-    (b"{\\rtf", "a text document (RTF)"),
-    (b"<!DOCTYPE", "a web page"),
-    (b"<html", "a web page"),
-    (b"<?xml", "XML"),
 )
-_FLAT_OPEN_DOCUMENT = b"urn:oasis:names:tc:opendocument"
+_WEB_PAGE = "a web page, whatever its name says; open it in a spreadsheet program and save it as .xlsx"
+_REFUSED_TEXT = (
+    (b"{\\rtf", "a text document (RTF)"),
+    (b"<!doctype", _WEB_PAGE),
+    (b"<html", _WEB_PAGE),
+    (b"<head", _WEB_PAGE),
+    (b"<table", _WEB_PAGE),
+    (b"mime-version:", _WEB_PAGE),
+    (b"<?xml", "XML; save it as .xlsx"),
+    (b"<office:document", "an OpenDocument file (.fods); save it as .xlsx"),
+    (b"id;pwxl", "a SYLK file (.slk); save it as .xlsx"),
+    (b"id;pscalc", "a SYLK file (.slk); save it as .xlsx"),
+    (b'table0,1"', "a DIF file; save it as .xlsx"),
+    (b'{"', "JSON; batchpay reads CSV, XLSX and Parquet"),
+    (b'[{"', "JSON; batchpay reads CSV, XLSX and Parquet"),
+)
+"""How texts of other kinds begin, in small letters and without blanks and line breaks."""
+_SPREADSHEET_XML = {
+    b"urn:oasis:names:tc:opendocument": "an OpenDocument file (.fods); save it as .xlsx",
+    b"excel.sheet": "an XML spreadsheet; save it as .xlsx",
+    b"urn:schemas-microsoft-com:office:spreadsheet": "an XML spreadsheet; save it as .xlsx",
+}
 _PACKINGS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
 
 
@@ -47,9 +64,12 @@ def kind_of(head: bytes, name: str, asked: str | None = None) -> tuple[Kind, str
         raise FileRefused(f"{name}: is empty")
     for magic, what in _REFUSED_MAGIC:
         if head.startswith(magic):
-            if _FLAT_OPEN_DOCUMENT in head:
-                what = "an OpenDocument file (.fods); save it as .xlsx"
             raise FileRefused(f"{name}: is {what}")
+    text = b"".join(head.removeprefix(b"\xef\xbb\xbf").split()).lower()
+    for beginning, what in _REFUSED_TEXT:
+        if text.startswith(beginning):
+            exact = (kind for word, kind in _SPREADSHEET_XML.items() if word in text)
+            raise FileRefused(f"{name}: is {next(exact, what)}")
     kind = next((kind for magic, kind in _MAGIC if head.startswith(magic)), Kind.CSV)
     if asked is not None and kind != asked:
         raise FileRefused(f"{name}: is not a {asked} file" + ("" if kind is Kind.CSV else f" but {kind}"))

@@ -101,3 +101,22 @@ def test_urls_that_lead_nowhere(tmp_path: Path) -> None:
         with pytest.raises(FileRefused) as refusal:
             read(url)
         assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        ('<?xml version="1.0"?>\n<office:document xmlns:office="urn:oasis:names:tc:opendocument:">', r"\.fods\); save"),
+        ('\ufeff<?xml version="1.0"?><office:document xmlns:o="urn:oasis:names:tc:opendocument:x">', r"\.fods\); save"),
+        ('<?xml version="1.0"?>\n<?mso-application progid="Excel.Sheet"?>', r"an XML spreadsheet; save it as \.xlsx"),
+        ("<?xml version='1.0'?><Document xmlns='urn:iso:std:iso:20022'>", "is XML"),
+        ("\n <HTML><BODY>", "web page"), ("<table border=1><tr><td>", "web page"), ("<!doctype html>", "web page"),
+        ("MIME-Version: 1.0\nX-Document-Type: Workbook", "web page"), ("ID;PWXL;N;E\r\nB;Y1", "SYLK"),
+        ('TABLE\r\n0,1\r\n"EXCEL"\r\n', "DIF"), ('[\n  {\n    "amount": 1', "JSON"), ('{"payments": []}', "JSON"),
+    ],
+)  # fmt: skip
+def test_texts_of_another_kind(tmp_path: Path, head: str, told: str) -> None:
+    """What is called .csv or .xls and is none is named, with the way on. Once its columns were said to be missing."""
+    with pytest.raises(FileRefused, match=told) as refusal:
+        read(write(tmp_path, head.encode()))
+    assert "\n" not in str(refusal.value)

@@ -134,6 +134,15 @@ def test_number_formats(code: str, shown: str | None) -> None:
     assert render(21000021, "memo", number_format=code)[0] == (shown or "21000021")
 
 
+def test_a_number_that_is_shown_as_no_time(tmp_path: Path) -> None:
+    """An account number under a format of hours names its row; once the file was said to need too much memory."""
+    row = [123456789012 if name == "achAccountNumber" else cell for name, cell in VALID.items()]
+    with pytest.raises(FileRefused, match="'Sheet': row 3 has a number that is shown as a time"):
+        read(workbook(tmp_path, [HEADER, ROW, row], J3="[h]:mm"), REQUIRED)
+    frame = read(workbook(tmp_path, [HEADER, ROW, row], J3="yyyy-mm-dd"), REQUIRED)
+    assert frame["_fault.achAccountNumber"].to_list() == [None, "precision"]
+
+
 def test_amounts_under_a_format_that_shows_another_amount(tmp_path: Path) -> None:
     """12 % is 0.12, and 12 in thousands is 12,000: a person who signs sees another amount than would be sent."""
     rows = [[value if name == "amount" else cell for name, cell in VALID.items()] for value in (0.12, 12_000, 12, 12)]

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -111,16 +112,13 @@ class _Run:
         assert self._process.stdout is not None
         self._out = self._process.stdout.fileno()
         self._stop = weakref.finalize(self, _end, self._process)
-        self.first = json.loads(self._until_newline())
-        if "refused" in self.first:
-            self.stop()
-            raise FileRefused(f"{self._name}: {self.first['refused']}")
+        self.first = self._answer(self._until_newline())
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """The chunks as the child gives them."""
         while length := self._exactly(8, end_allowed=True):
             line, _, text = self._exactly(int.from_bytes(length, "big")).partition(b"\n")
-            part = json.loads(line)
+            part = self._answer(line)
             first, rows = part["first_row"], part["rows"]
             cells = pl.select(cell=pl.lit(text.decode()).str.split(part["separator"]).explode())
             cells = cells.select(pl.when(pl.col("cell") != "").then("cell"))
@@ -129,6 +127,14 @@ class _Run:
             yield pl.DataFrame(columns)
         if self._process.wait() != 0:
             raise self._broken()
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        """Take a line of JSON; raises FileRefused where it is a refusal."""
+        answer: dict[str, Any] = json.loads(line)
+        if "refused" in answer:
+            self.stop()
+            raise FileRefused(f"{self._name}: {answer['refused']}")
+        return answer
 
     def stop(self) -> None:
         """End the child."""

@@ -1,10 +1,10 @@
 """The child process that parses an XLSX, with limits on memory and time: a crash in a library is not the payer's.
 
 Standard input is the workbook, the second argument the job (JSON). Standard output gets one line of JSON (what was
-found, or a refusal), then chunks: eight bytes of length, a line of JSON and text. The line tells `first_row`, the
-sheet's row of its first, the number of `rows`, the `columns` (`c0`, `c1` and so on, and the marks `_fault.cN`,
-`_suggest.cN`, `_warn.cN` where they occur) and the `separator` of the text: all cells of the first column, then of the
-second. polars is not needed here: it would take longer to load than most workbooks.
+found, or a refusal), then chunks: eight bytes of length, a line of JSON (or a refusal) and text. The line tells
+`first_row`, the sheet's row of its first, the number of `rows`, the `columns` (`c0`, `c1` and so on, and the marks
+`_fault.cN`, `_suggest.cN`, `_warn.cN` where they occur) and the `separator` of the text: all cells of the first column,
+then of the second. polars is not needed here: it would take longer to load than most workbooks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import resource
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchpay.errors import FileRefused
 from batchpay.intake.cell_form import CellForm
@@ -28,6 +28,9 @@ from batchpay.intake.streams import OpenFile
 from batchpay.intake.xlsx import archive
 from batchpay.intake.xlsx.columns import ColumnRenderer
 from batchpay.writing.no_core import keep_memory_private
+
+if TYPE_CHECKING:
+    from python_calamine import CalamineSheet
 
 MEMORY_BYTES_MAX = 6 << 30
 CPU_S_MAX = 600
@@ -40,15 +43,20 @@ def main() -> None:
     """Do the job; every failure becomes a refusal in the first line, or a broken pipe that the parent understands."""
     out = sys.stdout.buffer
     gc.disable()  # cells are in no cycles, and there are millions
+    refusal, has_begun = "", False
     try:
         _limit()
         workbook = OpenFile("-", PrivateCopy(sys.stdin.fileno(), os.fstat(sys.stdin.fileno()).st_size))
         for block in _blocks(workbook, json.loads(sys.argv[2])):
             out.write(block)
+            has_begun = True
     except FileRefused as error:
-        out.write(_line({"refused": str(error)}))
+        refusal = str(error)
     except MemoryError:
-        out.write(_line({"refused": "needs more memory than a payment file may; it is not read"}))
+        refusal = "needs more memory than a payment file may; it is not read"
+    if refusal:
+        line = _line({"refused": refusal})
+        out.write(_with_length(line) if has_begun else line)
     with contextlib.suppress(BrokenPipeError):
         out.flush()
 
@@ -75,13 +83,13 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
 
             def holds_payments(entry: archive.SheetEntry) -> bool:
                 archive.scan_sheet(workbook_zip, entry.path, {})
-                return _holds_payments(opening.result().get_sheet_by_name(entry.name).iter_rows(), job["known"])
+                return _holds_payments(_rows(opening.result().get_sheet_by_name(entry.name)), job["known"])
 
             entry, notes = _choose(archive.list_sheets(workbook_zip), job["sheet"], holds_payments)
             # The library may lay out no sheet that was not found to be of a sane size.
             scan = archive.scan_sheet(workbook_zip, entry.path, formats)
         sheet = opening.result().get_sheet_by_name(entry.name)
-        rows, columns_before = sheet.iter_rows(), sheet.start[1] if sheet.start else 0
+        rows, columns_before = _rows(sheet), sheet.start[1] if sheet.start else 0
         above, names, rows = _header(rows, job["known"])
     except PasswordError:
         raise FileRefused("is protected by a password; save it without one") from None
@@ -100,7 +108,21 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
     yield _line({"names": names, "first_column": columns_before, "notes": notes, "sheet": entry.name})
     forms = {name: CellForm(**form) for name, form in job["forms"].items()}
     of_columns = [forms.get(name) or CellForm(canonical_name(name)) for name in names]
-    yield from _chunks(rows, header_row + 1, ColumnRenderer(of_columns, scan, columns_before, sheet.iter_rows))
+    yield from _chunks(rows, header_row + 1, ColumnRenderer(of_columns, scan, columns_before, lambda: _rows(sheet)))
+
+
+def _rows(sheet: CalamineSheet) -> Iterator[Row]:
+    """Read a sheet from its first row; raises FileRefused where a number is shown as a day that no calendar has."""
+    row = 0
+    try:
+        for cells in sheet.iter_rows():
+            row += 1
+            yield cells
+    except (OverflowError, ValueError):
+        raise FileRefused(
+            f"sheet {sheet.name!r}: row {row + 1} has a number that is shown as a time beyond all calendars, format "
+            "the cell as text and type it anew"
+        ) from None
 
 
 def _choose(
@@ -159,13 +181,16 @@ def _line(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
+def _with_length(data: bytes) -> bytes:
+    return len(data).to_bytes(8, "big") + data
+
+
 def _chunks(rows: Iterator[Row], first_row: int, renderer: ColumnRenderer) -> Iterator[bytes]:
     while part := list(itertools.islice(rows, CHUNK_ROWS)):
         columns = renderer.columns(part, first_row)
         separator, text = _joined(columns.values(), len(part))
         head = {"first_row": first_row, "rows": len(part), "columns": list(columns), "separator": separator}
-        data = _line(head) + text.encode()
-        yield len(data).to_bytes(8, "big") + data
+        yield _with_length(_line(head) + text.encode())
         first_row += len(part)
 
 
