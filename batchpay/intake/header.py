@@ -13,6 +13,8 @@ from batchpay.text import column_name
 NOTE_COLUMN = "_note"
 """Our own column: a row that says `example` there (the template's) is not a payment."""
 EXAMPLE_MARK = "example"
+HELPER_SHEET = "lists"
+"""The hidden sheet of the template that holds what drop-downs offer."""
 HEADER_ROWS_MAX = 31
 """A header is looked for in so many rows: up to thirty may stand above it."""
 HEADER_NAMES_ENOUGH = 3

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import WrongUse
-from batchpay.intake.header import EXAMPLE_MARK, NOTE_COLUMN
+from batchpay.intake.header import EXAMPLE_MARK, HELPER_SHEET, NOTE_COLUMN
 from batchpay.schemas.catalogue import rules
 from batchpay.schemas.columns import COLUMNS, MONEY, REQUIRED
 from batchpay.schemas.tables import COUNTRIES, CURRENCIES, SEC_CODES, STATES
@@ -20,7 +20,6 @@ from batchpay.writing.xlsx_parts import column_letters
 
 CHECK_COLUMN = "_check"
 ROWS_PREPARED = 1000
-_LISTS = "lists"
 _START_DATE = "recurringStartDate"
 _CHOICES: dict[str, tuple[str, ...]] = {
     "transactionType": ("DEBIT", "CREDIT"),
@@ -138,7 +137,7 @@ def _add_choices(workbook: Any, sheet: Any, header: tuple[str, ...]) -> None:
     """Put the closed lists on a sheet that nobody sees, and a drop-down on every column that has one."""
     from openpyxl.worksheet.datavalidation import DataValidation
 
-    lists = workbook.create_sheet(_LISTS)
+    lists = workbook.create_sheet(HELPER_SHEET)
     lists.sheet_state = "veryHidden"
     for at, (name, choices) in enumerate(_CHOICES.items()):
         for row, choice in enumerate(choices, 1):
@@ -146,7 +145,7 @@ def _add_choices(workbook: Any, sheet: Any, header: tuple[str, ...]) -> None:
         source = column_letters(at)
         validation = DataValidation(
             type="list",
-            formula1=f"{_LISTS}!${source}$1:${source}${len(choices)}",
+            formula1=f"{HELPER_SHEET}!${source}$1:${source}${len(choices)}",
             allow_blank=True,
             showErrorMessage=True,
             errorTitle=name,

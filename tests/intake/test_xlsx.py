@@ -334,7 +334,7 @@ def test_sheets(tmp_path: Path) -> None:
     first.sheet_state, book["May"].sheet_state = "visible", "hidden"
     book.save(path)
     with open_source(path) as source:
-        assert source.notes == ("sheet 'June' is read, and not the other 2",)
+        assert source.notes == ("sheet 'June' is read, and not the other 2 sheets",)
     assert read(path, REQUIRED)["amount"].to_list() == ["2.00"]
 
 

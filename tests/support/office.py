@@ -12,9 +12,13 @@ import pytest
 needs_libreoffice = pytest.mark.skipif(not shutil.which("soffice"), reason="LibreOffice is not installed")
 
 
-def converted(paths: Sequence[Path], kind: str, folder: Path) -> list[Path]:
-    """Open each workbook and save it as `xlsx`, `csv` (its first sheet) or `pdf` in a folder of its own."""
-    out = folder / f"as-{kind}"
+def converted(paths: Sequence[Path], kind: str, folder: Path, ending: str | None = None) -> list[Path]:
+    """Open each workbook and save it as `xlsx`, `csv` (its first sheet) or `pdf` in a folder of its own.
+
+    `kind` may name a filter with its options; `ending` is then the one of the files.
+    """
+    ending = ending or kind
+    out = folder / f"as-{ending}"
     command = ["soffice", "--headless", f"-env:UserInstallation=file://{folder}/office", "--convert-to", kind]
     subprocess.run([*command, "--outdir", out, *paths], check=True, capture_output=True, timeout=180)
-    return [out / f"{path.stem}.{kind}" for path in paths]
+    return [out / f"{path.stem}.{ending}" for path in paths]

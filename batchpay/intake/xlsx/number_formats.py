@@ -39,8 +39,9 @@ class _Section(NamedTuple):
     @property
     def changes_digits(self) -> bool:
         """Whether it may show zeros in front, or digits of its own."""
+        places = [part for part in self.parts if part[0] != "="]
         literal = "".join(part[1:] for part in self.parts if part[0] == "=")
-        return sum(part == "0" for part in self.parts) > 1 or any(map(str.isdigit, literal))
+        return "0" in places[:-1] or any(map(str.isdigit, literal))
 
 
 def matters(code: str) -> bool:

@@ -22,11 +22,19 @@ from typing import TYPE_CHECKING, Any
 
 from batchpay.errors import FileRefused
 from batchpay.intake.cell_form import CellForm
-from batchpay.intake.header import HEADER_NAMES_ENOUGH, HEADER_ROWS_MAX, canonical_name, known_names, title_notes
+from batchpay.intake.header import (
+    HEADER_NAMES_ENOUGH,
+    HEADER_ROWS_MAX,
+    HELPER_SHEET,
+    canonical_name,
+    known_names,
+    title_notes,
+)
 from batchpay.intake.private_copy import PrivateCopy
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.xlsx import archive
 from batchpay.intake.xlsx.columns import ColumnRenderer
+from batchpay.text import row_count
 from batchpay.writing.no_core import keep_memory_private
 
 if TYPE_CHECKING:
@@ -98,7 +106,7 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
     header_row = len(above) + 1
     notes += title_notes(f"sheet {entry.name!r}", "row", header_row, list(enumerate(above, 1)), names)
     if hidden := [row for row in scan.hidden_rows if row > header_row]:
-        count = f"{len(hidden)} row{'s' if len(hidden) > 1 else ''}"
+        count = row_count(len(hidden))
         if not job["include_hidden"]:
             raise FileRefused(
                 f"sheet {entry.name!r}: {count} can't be seen, hidden or filtered out (the first is row {hidden[0]}); "
@@ -142,9 +150,14 @@ def _choose(
         found = next(iter(chosen or visible), None)
     if found is None or not found.path:
         raise FileRefused("has no visible sheet with cells")
-    others = sum(sheet.state != "veryHidden" for sheet in sheets if sheet is not found)
-    notes = [f"sheet {found.name!r} is read, and not the other {others}"] if others else []
-    return found, notes
+    others = sum(not _is_helper(sheet) for sheet in sheets if sheet is not found)
+    told = "sheet" if others == 1 else f"{others} sheets"
+    return found, [f"sheet {found.name!r} is read, and not the other {told}"] if others else []
+
+
+def _is_helper(sheet: archive.SheetEntry) -> bool:
+    """Whether a program made the sheet for itself; LibreOffice saves one that was very hidden as hidden."""
+    return sheet.state == "veryHidden" or (sheet.state == "hidden" and sheet.name == HELPER_SHEET)
 
 
 def _holds_payments(rows: Iterable[Row], known: Sequence[str]) -> bool:
