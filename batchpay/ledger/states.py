@@ -107,10 +107,11 @@ def require(event: str, before: int, after: int) -> None:
 
 def require_outcome(event: str, outcome: Outcome) -> None:
     """Raise IllegalMove unless a row in `sending` may go where this outcome says, with the proof that it needs."""
-    require(event, STATE_CODES[State.SENDING], STATE_CODES[outcome.state])
-    need = _NEEDS[State.SENDING, outcome.state, event]
+    need = _NEEDS.get((State.SENDING, outcome.state, event))
+    if need is None:
+        require(event, STATE_CODES[State.SENDING], STATE_CODES[outcome.state])
     answered = outcome.answer.http_status is not None
-    if (need is Need.ANSWER and not answered) or (need is Need.PROOF and not answered and outcome.bytes_sent):
+    if not answered and (need is Need.ANSWER or (need is Need.PROOF and outcome.bytes_sent)):
         raise IllegalMove(f"a row can't go from sending to {outcome.state} without {need}")
 
 

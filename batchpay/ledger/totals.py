@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from batchpay.payment import Totals
 
@@ -20,10 +20,11 @@ class TotalsDelta:
         change[0] += rows
         change[1] += cents
 
-    def move(self, before: int, after: int, direction: int, cents: int) -> None:
-        """Move one row from a state to another."""
-        self.add(before, direction, -1, -cents)
-        self.add(after, direction, 1, cents)
+    def move(self, before: int, after: int, direction: int, cents: Sequence[int]) -> None:
+        """Move rows with these amounts from a state to another."""
+        total = sum(cents)
+        self.add(before, direction, -len(cents), -total)
+        self.add(after, direction, len(cents), total)
 
     def total(self) -> Totals:
         """Sum over all states."""

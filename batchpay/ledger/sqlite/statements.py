@@ -142,9 +142,15 @@ BEING_SENT = (
 )
 END_SENDING = f"UPDATE row SET state = ?, reasons = NULL, seal = NULL WHERE id {_IDS} AND state = {_SENDING}"
 END_ATTEMPTS = (
-    "UPDATE attempt SET state = ended.column2, finished_at = ended.column3, http_status = ended.column4,"
-    " response_code = ended.column5, message = ended.column6, gateway_reference = ended.column7,"
-    " reason = ended.column8, seal = ended.column9"
+    "INSERT INTO attempt (id, state, finished_at, http_status, response_code, message, gateway_reference, reason, seal)"
+    " VALUES"
+)
+"""Each was just read as being sent, so nothing new is inserted; an UPDATE from values takes half as long again."""
+OF_ATTEMPTS_BEING_SENT = (
+    "ON CONFLICT (id) DO UPDATE SET state = excluded.state, finished_at = excluded.finished_at,"
+    " http_status = excluded.http_status, response_code = excluded.response_code, message = excluded.message,"
+    " gateway_reference = excluded.gateway_reference, reason = excluded.reason, seal = excluded.seal"
+    f" WHERE attempt.state = {_SENDING}"
 )
 
 # Single attempts

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
@@ -30,7 +30,6 @@ IN_DOUBT = STATE_CODES[State.IN_DOUBT]
 OPEN = (PENDING, SENDING, IN_DOUBT)
 """States from which a row may still be sent: its body is kept."""
 
-_ENDED = f"ended WHERE attempt.id = ended.column1 AND attempt.state = {SENDING}"
 _NINE = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ROWS_A_STATEMENT = 100
 """Nine values each are fewer than the 999 that any SQLite takes."""
@@ -63,7 +62,7 @@ class Mover:
         if not found:
             return False
         cents, direction, chunk = found[0]
-        self._changes.move(before, after, direction, cents)
+        self._changes.move(before, after, direction, [cents])
         if before in OPEN and after not in OPEN:
             self._closed[chunk] += 1
         self._moved[after].append(row)
@@ -72,16 +71,19 @@ class Mover:
     def grant(self, rows: Sequence[int], at: int) -> dict[int, int]:
         """Move pending rows to sending; gives the number of each one's attempt. Others are left out."""
         require(self._event, PENDING, SENDING)
-        identities = {row_id(self._batch, row): row for row in rows}
+        first = row_id(self._batch, 0)
+        identities = {first | row: row for row in rows}
         granted: dict[int, int] = {}
+        amounts: defaultdict[int, list[int]] = defaultdict(list)
         for identity, cents, direction, attempts in self._group(sql.GRANTABLE, list(identities)):
-            row = identities.pop(identity)
-            granted[row] = attempts + 1
-            self._changes.move(PENDING, SENDING, direction, cents)
+            granted[identities.pop(identity)] = attempts + 1
+            amounts[direction].append(cents)
+        for direction, moved in amounts.items():
+            self._changes.move(PENDING, SENDING, direction, moved)
         for identity in identities:
             self._refuse_contradiction(identity)
         if granted:
-            ids = json.dumps([row_id(self._batch, row) for row in granted])
+            ids = json.dumps([first | row for row in granted])
             self._all(len(granted), sql.GRANT, (ids,))
             self._all(len(granted), sql.BEGIN_ATTEMPTS, (at, ids))
             self._moved[SENDING].extend(granted)
@@ -89,30 +91,37 @@ class Mover:
 
     def end(self, outcomes: Sequence[tuple[int, Outcome]], at: int) -> set[int]:
         """Move rows from sending to what their attempts proved; gives those that were in sending, the others stay."""
-        proved = {row_id(self._batch, row): (row, outcome) for row, outcome in outcomes}
+        first = row_id(self._batch, 0)
+        proved = {first | row: outcome for row, outcome in outcomes}
         ended: defaultdict[int, list[int]] = defaultdict(list)
-        attempts: list[tuple[int | str | bytes | None, ...]] = []
+        amounts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        attempts: list[int | str | bytes | None] = []
         for identity, cents, direction, chunk, attempt, sent_at in self._group(sql.BEING_SENT, list(proved)):
-            row, outcome = proved[identity]
+            outcome = proved[identity]
             require_outcome(self._event, outcome)
             if attempt is None:
+                row = identity & ROW_MASK
                 raise LedgerDamaged(f"the ledger is damaged: row {row} was being sent, and its attempt is not recorded")
             state, answer = STATE_CODES[outcome.state], outcome.answer
-            end = (state, at, answer.http_status, answer.response_code, answer.message, answer.gateway_reference)
-            seal = self._keys.seal_values("attempt", (identity, sent_at, *end, outcome.reason))
-            attempts.append((identity, *end, outcome.reason, seal))
+            end = (
+                state, at, answer.http_status, answer.response_code, answer.message, answer.gateway_reference,
+                outcome.reason,
+            )  # fmt: skip
+            attempts += (identity, *end, self._keys.seal_values("attempt", (identity, sent_at, *end)))
             ended[state].append(identity)
-            self._changes.move(SENDING, state, direction, cents)
+            amounts[state, direction].append(cents)
             if state not in OPEN:
                 self._closed[chunk] += 1
-            self._moved[state].append(row)
+        for (state, direction), moved in amounts.items():
+            self._changes.move(SENDING, state, direction, moved)
         for state, identities in ended.items():
+            self._moved[state] += [identity & ROW_MASK for identity in identities]
             self._all(len(identities), sql.END_SENDING, (state, json.dumps(identities)))
-        for start in range(0, len(attempts), _ROWS_A_STATEMENT):
-            some = attempts[start : start + _ROWS_A_STATEMENT]
-            values = ", ".join(repeat(_NINE, len(some)))
-            self._all(len(some), f"{sql.END_ATTEMPTS} FROM (VALUES {values}) AS {_ENDED}", tuple(chain(*some)))
-        return {proved[identity][0] for identities in ended.values() for identity in identities}
+        for start in range(0, len(attempts), 9 * _ROWS_A_STATEMENT):
+            some = attempts[start : start + 9 * _ROWS_A_STATEMENT]
+            values = ", ".join(repeat(_NINE, len(some) // 9))
+            self._all(len(some) // 9, f"{sql.END_ATTEMPTS} {values} {sql.OF_ATTEMPTS_BEING_SENT}", tuple(some))
+        return {identity & ROW_MASK for identities in ended.values() for identity in identities}
 
     def _group(self, statement: str, identities: list[int]) -> list[list[Any]]:
         """Read the rows of a group."""
