@@ -15,11 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from batchpay.errors import CredentialsNotUsable, LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.folders import make_private_directory
 from batchpay.settings import read_secret_file
@@ -33,6 +28,9 @@ class Keys:
     """The ledger's key; it leaves this object only as digests and ciphertexts."""
 
     def __init__(self, key: bytes) -> None:
+        # Imported where there is a key: most checks of a file have no ledger, and answer sooner without.
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
         self._key = key
         self._subkey = cache(self._derive)
         self._blank_seal = cache(self._new_seal)  # a keyed hash costs more to begin than to copy
@@ -42,6 +40,9 @@ class Keys:
         return "Keys(****)"
 
     def _derive(self, purpose: str) -> bytes:
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
         return HKDF(SHA256(), KEY_BYTES, salt=None, info=b"batchpay " + purpose.encode()).derive(self._key)
 
     def _new_seal(self, kind: str) -> Any:
@@ -92,6 +93,8 @@ class Keys:
 
     def unseal(self, sealed: bytes, place: str) -> bytes:
         """Decrypt; raises LedgerDamaged where a byte was changed or the text was moved from another place."""
+        from cryptography.exceptions import InvalidTag
+
         try:
             return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], place.encode())
         except (InvalidTag, ValueError):

@@ -99,9 +99,11 @@ def test_heavy_tail_of_latencies_and_late_threads_change_little() -> None:
     assert late.refused(25, 100) < 0.005
 
 
-def test_start_far_above_the_limit_costs_few_refusals() -> None:
+@pytest.mark.parametrize("after_s", [1.0, None])
+@pytest.mark.parametrize("kind", LIMITERS)
+def test_start_far_above_the_limit_costs_few_refusals(kind: str, after_s: float | None) -> None:
     """At 500 a second against 5 a second a tenth of the first 25 s is refused at most: it was 40 %."""
-    run = world(Bucket(5, 5), 500.0)
+    run = world(LIMITERS[kind](5), 500.0, after_s=after_s)
     run.run(25)
     assert run.refused(0, 25) <= 0.10
 
