@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
-from batchpay.ledger.records import Decision, Lookup, RejectedRow, SamePayment
+from batchpay.ledger.records import Decision, Lookup, PackedTexts, RejectedRow, SamePayment
 from batchpay.payment import Answer, Environment, State, Totals
 from tests.ledger.batches import (
     ACCEPTED,
@@ -391,6 +393,50 @@ def test_resolve_settles_rows_in_doubt_all_or_none(ledger: Ledger) -> None:
     assert ledger.check() == []
 
 
+def test_a_row_without_an_answer_ends_when_a_person_settles_it(ledger: Ledger) -> None:
+    """Its run was killed, so no answer has a time: what is settled ends at the decision, what is sent again has not."""
+    name = register(ledger, columns(ledger, [1, 2]))
+    with ledger.lock(ledger.find(name).digest):
+        ledger.start(name, "ada").commit([1, 2], [])
+        ledger.start(name, "ada").finish(None)
+    decisions = [Decision(1, State.ACCEPTED, "TX-9"), Decision(2, State.PENDING)]
+    ledger.resolve(name, decisions, "ben", "looked it up")
+    settled, again = ledger.rows(name)
+    assert settled.finished_at is not None
+    assert settled.finished_at - datetime.now(UTC) < timedelta(minutes=5)
+    assert again.finished_at is None
+    payees = columns(ledger, [1, 2]).payees
+    assert list(ledger.payee_facts(payees, Environment.TEST)) == [payees[0]], "a payee like one that was answered for"
+    assert [json.loads(event.detail).get("references") for event in ledger.events() if event.kind == "resolved"] == [
+        {"1": "TX-9"}
+    ]
+
+
+def test_what_is_usual_is_the_mean_of_what_was_accepted(ledger: Ledger) -> None:
+    """Of three payments to one payee, rounded down; what was declined, or is of the same content, does not count."""
+    names = {
+        cents: register(ledger, columns(ledger, [1], salt=str(cents), amount_cents=cents), content=bytes(cents))
+        for cents in (300, 400, 601, 9_000)
+    }
+    for cents, name in names.items():
+        with ledger.lock(ledger.find(name).digest):
+            run = ledger.start(name, "ada")
+            run.commit([1], [])
+            run.commit([], [(1, DECLINED if cents == 9_000 else ACCEPTED)])
+            run.finish(None)
+    payees = columns(ledger, [1]).payees
+    assert ledger.payee_facts(payees, Environment.TEST)[payees[0]].usual_cents == 433
+    same = ledger.find(names[601]).digest
+    assert ledger.payee_facts(payees, Environment.TEST, same)[payees[0]].usual_cents == 350
+
+
+def test_details_without_an_account_have_no_last_four(ledger: Ledger) -> None:
+    """Nobody's last four are `None`: it would be held against an export."""
+    details = PackedTexts.of(['{"account":null}', "{}"])
+    name = register(ledger, replace(columns(ledger, [1, 2]), details=details))
+    assert [row.last_four for row in ledger.rows(name)] == ["", ""]
+
+
 def test_earlier_payments_are_found_by_payment_id_for_ever(ledger: Ledger) -> None:
     """The same paymentId counts whatever else differs; other fingerprints of named rows don't."""
     first = register(ledger, columns(ledger, [1, 2, 3], named=[1, 2]))
@@ -484,6 +530,17 @@ def test_whether_a_batch_is_held_is_seen_without_holding_it(ledger: Ledger) -> N
         assert ledger.is_held(b"a" * 32)
         assert not ledger.is_held(b"b" * 32)
     assert not ledger.is_held(b"a" * 32)
+
+
+def test_a_run_starts_only_while_its_batch_is_held(ledger: Ledger) -> None:
+    """Without the hold two runs would take the batch from each other, and neither would know."""
+    name = register(ledger, columns(ledger, [1]))
+    digest = ledger.find(name).digest
+    for _ in range(2):
+        with pytest.raises(BatchpayError, match="not held"):
+            ledger.start(name, "ada")
+        with ledger.lock(digest):
+            ledger.start(name, "ada").finish(None)
 
 
 def test_history_tells_who_did_what(ledger: Ledger) -> None:

@@ -13,6 +13,7 @@ from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.sqlite.encoding import DIRECTION_CODES, id_range, row_id, to_datetime, to_ms
+from batchpay.ledger.sqlite.schema import APPLICATION_ID
 from batchpay.ledger.sqlite.spill import Spill, Spilled, read_spill
 from batchpay.ledger.sqlite.witness import Witness, WitnessRecord
 from batchpay.ledger.states import NEW, STATE_CODES
@@ -54,6 +55,7 @@ def test_numbers_in_tables() -> None:
     assert (row_id(2, 3), id_range(2)) == (8_589_934_595, (8_589_934_592, 12_884_901_888))
     assert to_ms(datetime(2026, 11, 23, 9, 30, 0, 5_999, tzinfo=UTC)) == 1_795_426_200_005
     assert to_datetime(1_795_426_200_005) == datetime(2026, 11, 23, 9, 30, 0, 5_000, tzinfo=UTC)
+    assert APPLICATION_ID.to_bytes(4) == b"bpay"
     assert DIRECTION_CODES == {"DEBIT": 1, "CREDIT": 2}
     assert (NEW, [STATE_CODES[state] for state in STATE_CODES]) == (0, [2, 3, 4, 5, 6, 7])
 

@@ -25,7 +25,7 @@ from batchpay.ledger.keys import create_key_file
 from batchpay.ledger.open import accept_witness, create_ledger, location, open_ledger, weaknesses
 from batchpay.ledger.sqlite import opening, preconditions, schema
 from batchpay.ledger.sqlite.preconditions import file_system
-from batchpay.ledger.sqlite.store import lock_path
+from batchpay.ledger.sqlite.store import FileLock, lock_path
 from batchpay.payment import State
 from tests.ledger.batches import columns, register
 from tests.ledger.conftest import LedgerFactory
@@ -91,6 +91,16 @@ def test_a_directory_that_others_may_write_is_refused(closed: LedgerFactory) -> 
     closed.path.parent.chmod(0o770)
     with pytest.raises(LedgerNotUsable, match="written by others"):
         closed.open()
+
+
+def test_no_ledger_is_made_where_others_may_write(ledger_factory: LedgerFactory) -> None:
+    """It is refused before there is a ledger, a key or a witness, and not at the first run."""
+    ledger_factory.path.parent.mkdir()
+    ledger_factory.path.parent.chmod(0o777)
+    with pytest.raises(LedgerNotUsable, match="written by others"):
+        ledger_factory.create()
+    assert list(ledger_factory.path.parent.iterdir()) == []
+    assert not ledger_factory.key.exists()
 
 
 def test_a_directory_in_place_of_the_ledger_is_refused(ledger_factory: LedgerFactory) -> None:
@@ -227,6 +237,24 @@ def test_a_ledger_is_never_made_over_another(closed: LedgerFactory) -> None:
     assert not closed.path.exists()
 
 
+def test_of_two_that_make_a_ledger_at_once_the_second_leaves_the_firsts_alone(
+    ledger_factory: LedgerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both looked and found none; what the first one registers must not go into a file that is replaced."""
+
+    def made_meanwhile(lock: FileLock, wait_s: float) -> None:
+        monkeypatch.undo()
+        ledger_factory.create()
+        lock.acquire(wait_s)
+
+    monkeypatch.setattr(FileLock, "acquire", made_meanwhile)
+    with pytest.raises(LedgerNotUsable, match="already exists"):
+        create_ledger(ledger_factory.settings, "tester")
+    ledger = ledger_factory.open()
+    assert register(ledger, columns(ledger, [1]))
+    assert ledger.check() == []
+
+
 def test_opening_with_create_makes_a_ledger_once(ledger_factory: LedgerFactory) -> None:
     """For a gateway on loopback a missing ledger comes into being; the next opening finds it."""
     for _ in range(2):
@@ -266,15 +294,17 @@ def test_network_file_systems_are_known_by_their_mount() -> None:
         "3 2 8:2 / /srv/net/local\\040disk rw - xfs /dev/sdb rw\n"
         "4 1 0:6 / /mnt/ssh rw - fuse.sshfs host: rw\n"
         "5 1 0:7 / /mnt/win rw master:2 - cifs //host/x rw\n"
+        "6 4 0:8 / /mnt/win/c/torn rw\n"
         "garbage\n"
     )
     found = {
         folder: file_system(mounts, Path(folder))
-        for folder in ("/home/ada", "/srv/net/a", "/srv/network", "/srv/net/local disk/b", "/mnt/ssh", "/mnt/win/c")
-    }
+        for folder in ("/home/ada", "/srv/net/a", "/srv/network", "/srv/net/local disk/b", "/mnt/ssh",
+                       "/mnt/win/c/torn")
+    }  # fmt: skip
     assert found == {
         "/home/ada": "ext4", "/srv/net/a": "nfs4", "/srv/network": "ext4", "/srv/net/local disk/b": "xfs",
-        "/mnt/ssh": "fuse.sshfs", "/mnt/win/c": "cifs",
+        "/mnt/ssh": "fuse.sshfs", "/mnt/win/c/torn": "cifs",
     }  # fmt: skip
 
 
@@ -312,6 +342,14 @@ def test_another_user_is_refused_before_a_file_is_left(
     with pytest.raises(LedgerNotUsable, match="run batchpay as that user"):
         create_ledger(other, "root", "a second one")
     assert sorted(closed.path.parent.iterdir()) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
+def test_a_ledger_of_another_user_is_refused_in_a_folder_of_ones_own(closed: LedgerFactory) -> None:
+    """Restored by root into the service's folder: root must not go on with it, nor the service think it its own."""
+    os.chown(closed.path, 1, -1)
+    with pytest.raises(LedgerNotUsable, match="run batchpay as that user"):
+        closed.open()
 
 
 def test_a_lock_goes_away_with_its_batch(ledger_factory: LedgerFactory) -> None:

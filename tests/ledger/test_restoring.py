@@ -418,3 +418,16 @@ def test_a_copy_that_can_not_be_read_back_is_no_backup(closed: LedgerFactory, tm
         connection.executescript("UPDATE total SET cents = cents + 1 WHERE state = 3")
     assert backup(closed, str(tmp_path / "copy.db")) == 5
     assert not (tmp_path / "copy.db").exists()
+
+
+def test_a_copy_of_a_damaged_file_is_no_backup(closed: LedgerFactory, tmp_path: Path) -> None:
+    """The file's count of free pages is wrong: the next payments could be written over others."""
+    with closing(sqlite3.connect(closed.path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with closed.path.open("r+b") as file:
+        file.seek(36)
+        file.write((9).to_bytes(4))
+    ledger = closed.open(read_only=True)
+    with pytest.raises(LedgerNotUsable, match="could not be read back"):
+        ledger.backup(tmp_path / "copy.db")
+    assert not (tmp_path / "copy.db").exists()

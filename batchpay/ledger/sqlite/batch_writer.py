@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import compress, repeat
+from itertools import chain, compress, count, repeat
 from operator import mul
 from typing import Any
 
@@ -196,7 +196,7 @@ class SqliteRegistering:
     def _free_name(self) -> str:
         name = self._new.digest.hex()[:12]
         taken = {found for (found,) in self._transaction.execute(sql.NAMES_LIKE, (name,))}
-        return next(free for free in (name, *(f"{name}-{n}" for n in range(2, len(taken) + 3))) if free not in taken)
+        return next(free for free in chain((name,), (f"{name}-{n}" for n in count(2))) if free not in taken)
 
     def _insert_batch(self) -> int:
         new = self._new

@@ -17,8 +17,6 @@ from batchpay.ledger.states import STATE_CODES, IllegalMove
 def resolve(store: Store, batch: int, decisions: Sequence[Decision], who: str, why: str) -> int:
     if not (who.strip() and why.strip()):
         raise WrongUse("rows in doubt are settled by a named person, with a reason")
-    if not decisions:
-        return 0
     at = now_ms()
     with store.transaction() as transaction:
         mover = Mover(transaction, batch, "resolved", who, why)

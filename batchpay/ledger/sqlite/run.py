@@ -22,7 +22,6 @@ from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, REJECTED, SENDING, Mover
 from batchpay.ledger.states import IllegalMove
 from batchpay.payment import Outcome, Totals
-from batchpay.writing.atomic import sync_directory
 
 RECOVERED_REASON = "the run ended before an answer was recorded"
 _CHUNKS_KEPT = 4
@@ -89,12 +88,11 @@ class SqliteRun:
             return False  # what proves nothing is not merged: the row is in doubt like any other found in sending
 
     def _remove(self, spilled_files: Sequence[Path]) -> None:
-        # What is left of them by a crash just here is merged again, to no effect: the rows are not in sending any more.
+        # What a crash leaves of them, or a power cut brings back, is merged again, to no effect: the rows are not in
+        # sending any more.
         for path in spilled_files:
             with suppress(OSError):
                 path.unlink()
-        if spilled_files:
-            sync_directory(self._store.place.witness.parent)
 
     def claim(self, limit: int) -> list[PendingPayment]:
         """See contract.Run. A batch has one run at a time here, so the last row claimed tells all."""

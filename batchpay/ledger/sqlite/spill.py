@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
@@ -90,10 +91,7 @@ def spill_path(witness: Path, batch: str, run: int) -> Path:
 
 def spill_files(witness: Path, batch: str) -> list[Path]:
     """Find the spill files that earlier runs of a batch left."""
-    prefix = f"{witness.name}.spill.{batch}."
-    if not witness.parent.is_dir():
-        return []
-    return sorted(path for path in witness.parent.iterdir() if path.name.startswith(prefix))
+    return sorted(witness.parent.glob(f"{escape(witness.name)}.spill.{batch}.*"))
 
 
 def read_spill(path: Path, keys: Keys, batch: str) -> Iterator[Spilled]:
