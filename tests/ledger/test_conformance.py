@@ -12,7 +12,7 @@ import pytest
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
-from batchpay.ledger.records import Decision, Lookup, PackedTexts, RejectedRow, SamePayment
+from batchpay.ledger.records import Decision, Lookup, PackedTexts, RejectedColumns, RejectedRow, SamePayment
 from batchpay.payment import Answer, Environment, State, Totals
 from tests.ledger.batches import (
     ACCEPTED,
@@ -69,6 +69,13 @@ def test_a_registered_batch_is_found_with_its_totals(ledger: Ledger) -> None:
     assert next(iter(ledger.rejected(name))) == RejectedRow(
         11, 12, 1101, ("amount.format", "achRoutingNumber.checksum")
     )
+
+
+def test_rows_whose_amount_can_not_be_read_are_counted(ledger: Ledger) -> None:
+    """Rows of no cents are rows: the totals hold them, and the ledger is in order."""
+    name = register(ledger, columns(ledger, [1]), RejectedColumns([2], [3], [0], ["amount.format"]))
+    assert ledger.find(name).by_state[State.REJECTED] == Totals(1, 0)
+    assert ledger.check() == []
 
 
 def test_rows_are_read_in_file_order_with_what_was_registered(ledger: Ledger) -> None:

@@ -129,6 +129,13 @@ def test_another_programs_database_is_refused(closed: LedgerFactory) -> None:
         closed.open()
 
 
+def test_a_ledger_in_another_journal_mode_is_refused(closed: LedgerFactory) -> None:
+    """Another program changed it: reports would wait for runs then, and a power cut leaves another file beside it."""
+    edit(closed.path, "PRAGMA journal_mode = DELETE")
+    with pytest.raises(LedgerDamaged, match="journal mode delete"):
+        closed.open()
+
+
 def test_a_newer_ledger_is_refused(closed: LedgerFactory) -> None:
     """A later version's ledger may mean things that this version does not know."""
     edit(closed.path, f"PRAGMA user_version = {len(schema.scripts()) + 1}")
@@ -477,6 +484,14 @@ def test_a_ledger_without_its_witness_is_refused(closed: LedgerFactory, content:
     else:
         closed.witness.write_bytes(content)
     with pytest.raises(LedgerBehind, match="is not there" if content is None else "holds no record of this key"):
+        closed.open()
+
+
+def test_a_link_is_no_witness(closed: LedgerFactory) -> None:
+    """Whoever may put a link there could let an older witness speak."""
+    closed.witness.rename(closed.witness.with_name("moved"))
+    closed.witness.symlink_to("moved")
+    with pytest.raises(LedgerNotUsable, match="can't be read"):
         closed.open()
 
 

@@ -211,6 +211,16 @@ def test_what_a_person_decides_names_the_person_and_a_reason(
             release(ledger, name, [columns(ledger, [ROW_IN[State.REJECTED]])], who, why or "")
 
 
+@pytest.mark.parametrize("event", sorted({move.event for move in MOVES if move.need is Need.PERSON}))
+def test_no_event_that_a_person_decides_is_begun_for_nobody(running: tuple[Ledger, str, Run], event: str) -> None:
+    """Each command asks for name and reason; the ledger asks once more, whoever calls it one day."""
+    ledger, _, _ = running
+    assert isinstance(ledger, SqliteLedger)
+    for who, why in (("", "x"), ("ada", " "), ("ada", None)):
+        with pytest.raises(IllegalMove, match="a named person"), ledger._store.transaction() as transaction:
+            Mover(transaction, 1, event, who, why)
+
+
 def test_a_row_whose_attempt_proved_nothing_is_not_rejected(running: tuple[Ledger, str, Run]) -> None:
     """A damaged state alone does not make a sent row one that was never sent."""
     ledger, _, _ = running

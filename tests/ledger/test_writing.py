@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 
 import pytest
 
+from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.ledger.contract import Ledger, Run
+from batchpay.ledger.open import accept_witness, settle_lost_window
 from batchpay.ledger.records import PaymentColumns
+from batchpay.ledger.sqlite import store
 from batchpay.ledger.sqlite.batch_writer import ChunkWriter
 from batchpay.ledger.sqlite.store import Transaction
-from tests.ledger.batches import columns, new_batch, register
+from batchpay.ledger.sqlite.witness import Witness
+from tests.ledger.batches import ACCEPTED, columns, new_batch, register
 from tests.ledger.conftest import LedgerFactory
 
 
@@ -59,3 +64,69 @@ def test_a_run_gives_back_the_space_that_it_reserved(
         assert reserved.stat().st_blocks * 512 >= 262_144
         ends(run)
     assert sorted(folder.iterdir()) == before
+
+
+def test_a_closed_ledger_takes_nothing_more(ledger: Ledger) -> None:
+    """In words, and not with a raw error of SQLite."""
+    payments = columns(ledger, [1])
+    ledger.close()
+    with pytest.raises(LedgerNotUsable, match="or closed"):
+        register(ledger, payments)
+
+
+def test_after_a_commit_that_failed_nothing_more_is_written(
+    ledger_factory: LedgerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows what stands on the disk: only a new start, which reads it again, may go on."""
+    ledger = ledger_factory.create()
+    payments = columns(ledger, [1])
+    with monkeypatch.context() as patched:
+        patched.setattr(Witness, "write", lambda *_: os.close(1 << 20))
+        with pytest.raises(LedgerNotUsable):
+            register(ledger, payments)
+    with pytest.raises(LedgerNotUsable, match="failed in a commit; nothing more is written"):
+        register(ledger, columns(ledger, [2]), content=b"two")
+    assert len(ledger_factory.open().batches()) == 1, "the commit itself had worked"
+
+
+def test_the_log_does_not_grow_with_a_run(ledger_factory: LedgerFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million payments are ten thousand commits: the log is written over now and then."""
+    monkeypatch.setattr(store, "_COMMITS_A_CHECKPOINT", 4)
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, range(1, 41)))
+    log, sizes = ledger_factory.path.with_name("ledger.db-wal"), list[int]()
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        for row in range(1, 41):
+            run.commit([row], [(row - 1, ACCEPTED)] if row > 1 else [])
+            sizes.append(log.stat().st_size)
+    assert sizes[-1] == sizes[10] > 0
+
+
+def test_every_descriptor_is_given_back(ledger_factory: LedgerFactory) -> None:
+    """A process that opens many a ledger, as a page does, must not run out of them."""
+
+    def use() -> None:
+        ledger = ledger_factory.open()
+        name = register(ledger, columns(ledger, [1]), again=f"again {len(ledger.batches())}")
+        digest = ledger.find(name).digest
+        with ledger.lock(digest):
+            with pytest.raises(BatchHeld), ledger.lock(digest):
+                pass
+            run = ledger.start(name, "ada")
+            run.commit([payment.row for payment in run.claim(1)], [])
+            run.spill([(1, ACCEPTED)])
+            run.close()
+            ledger.start(name, "ada").finish(None)
+        ledger.backup(ledger_factory.folder / f"{name}.db")
+        ledger_factory.close()
+        ledger_factory.witness.unlink()
+        accept_witness(ledger_factory.settings, "ada", "a new disk")
+        settle_lost_window(ledger_factory.settings, "ada", "nothing was lost")
+
+    ledger_factory.create()
+    ledger_factory.close()
+    use()
+    before = sorted(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    use()
+    assert sorted(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

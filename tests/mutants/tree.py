@@ -223,13 +223,14 @@ class Tree:
             os.utime(place, (usual, usual))
 
     def _noticed_anew(self, module: Path, stage: int, most_s: float) -> str:
-        """The same for what runs when a module is loaded: a new process, and the tests that come to the module."""
+        """The same for what runs when a module is loaded: a new process, its namesakes and what comes to it."""
         own = f"tests/{module.parts[0]}/"
-        tests = [name for name in self._of(stage) if self._at(name, module)]
-        tests = tests or [name for name in self._of(stage) if name.startswith(own)]
+        named = [name for name in self._of(stage) if f"/test_{module.stem}.py::" in name]
+        tests = [name for name in self._of(stage) if self._at(name, module) and name not in named]
+        tests = tests or [name for name in self._of(stage) if name.startswith(own) and name not in named]
+        tests = self._within(named + self._sorted(tests, module), most_s)
         if not tests:
             return ""
-        tests = self._within(self._sorted(tests, module), most_s)
         usual_s = sum(self.traces[name].seconds for name in tests)
         process = subprocess.Popen(
             [str(self._python), "-m", "pytest", "-x", "-p", "no:cacheprovider", *tests],

@@ -24,8 +24,6 @@ from batchpay.payment import Outcome, State
 REJECTED = STATE_CODES[State.REJECTED]
 PENDING = STATE_CODES[State.PENDING]
 SENDING = STATE_CODES[State.SENDING]
-ACCEPTED = STATE_CODES[State.ACCEPTED]
-DECLINED = STATE_CODES[State.DECLINED]
 IN_DOUBT = STATE_CODES[State.IN_DOUBT]
 OPEN = (PENDING, SENDING, IN_DOUBT)
 """States from which a row may still be sent: its body is kept."""
