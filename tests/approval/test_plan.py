@@ -220,6 +220,9 @@ def test_the_seal_is_the_same_for_everyone(ledger: Ledger) -> None:
     seal = PROPOSAL.seal(ledger)
     assert len(seal) == 12
     assert seal == make(ledger).seal == proposal(file="copy.csv").seal(ledger)
+    another_order = dataclasses.replace(TO_SEND, by_account=dict(reversed(list(TO_SEND.by_account.items()))))
+    rules = dict(reversed(list(PROPOSAL.rules.items())))
+    assert seal == proposal(to_send=another_order, rules=rules).seal(ledger)
 
 
 def test_a_used_plan_names_its_content(ledger: Ledger) -> None:

@@ -59,6 +59,14 @@ def test_the_page_to_sign(words: list[str]) -> None:
     assert max(map(len, lines)) <= 80
 
 
+def test_the_page_leaves_out_what_there_is_none_of() -> None:
+    """No heading without figures; of equally frequent reasons the first of the alphabet leads, on every page alike."""
+    assert not any("recurring" in line for line in page())
+    lines = sign_off_lines(PROPOSAL, schedule_of([]), {"memo.length": 2, "amount.format": 2, "row.ragged": 3}, "5EA1")
+    reasons = [line.split()[1] for line in lines if line.endswith((".length", ".format", ".ragged"))]
+    assert reasons == ["row.ragged", "amount.format", "memo.length"]
+
+
 def test_the_approver_sees_the_same(ledger: Ledger) -> None:
     """Out of the plan alone: the same totals, warnings, notes and seal as on the signed page, and who prepared it."""
     lines = plan_page(ledger, proposal(file="pay\x1bments.csv"))

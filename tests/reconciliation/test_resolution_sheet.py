@@ -49,6 +49,8 @@ def test_a_column_tells_whether_the_day_comes_first() -> None:
     assert day_comes_first(["03/04/2026", "21/11/2026"])
     assert not day_comes_first(["03/04/2026", "11/21/2026"])
     assert day_comes_first(["03.04.2026"])
+    assert day_comes_first(["25/12/2026"])
+    assert not day_comes_first(["12/12/2026"])
     assert foreign_date("03/04/2026", day_first=True) == datetime.date(2026, 4, 3)
     assert foreign_date("2026#04#03", pattern="%Y#%m#%d") == datetime.date(2026, 4, 3)
 
