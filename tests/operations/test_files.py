@@ -117,11 +117,11 @@ def test_a_finished_file_moves_with_its_control_file(tmp_path: Path) -> None:
     file = put(tmp_path / "pay.csv", "rows")
     put(tmp_path / "pay.csv.control.toml", "rows = 1\n")
     file.chmod(0o644)
-    done = tmp_path / "done"
+    done = tmp_path / "years" / "2026" / "done"
     assert archived(file, done) == done / "pay.csv"
     assert (done / "pay.csv").read_text() == "rows"
     assert (done / "pay.csv.control.toml").read_text() == "rows = 1\n"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["done"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["years"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in done.iterdir()} == {0o600}
     assert stat.S_IMODE(done.stat().st_mode) == 0o700
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import openpyxl
@@ -12,8 +13,8 @@ import pytest
 
 from batchpay.errors import FileRefused
 from batchpay.payment import State, Totals
-from batchpay.reconciliation.matching import match
-from batchpay.reconciliation.statement import ExportMap, ReportedStatus, load_export_map, read_export
+from batchpay.reconciliation.matching import _near, match
+from batchpay.reconciliation.statement import ExportLine, ExportMap, ReportedStatus, load_export_map, read_export
 from batchpay.reconciliation.verdicts import MatchStatus, Reconciliation, found_doubts, reconcile
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 
@@ -154,6 +155,17 @@ def test_another_number_means_another_payment(tmp_path: Path) -> None:
     assert settled == {}
 
 
+def test_how_a_line_was_found_stands_beside_it(tmp_path: Path) -> None:
+    """A person trusts a reference more than an amount; lines of sums are no payments, and are counted as left out."""
+    rows = [Planned(1, reference="R1"), Planned(2), Planned(3, amount_cents=77, last_four="0003", invoice="")]
+    lines = ["R1,,12.50,TODAY,,", ",INV-2,12.50,TODAY,,", ",,0.77,TODAY,x0003,", ",,25.77,,,", ",,25.77,,,total"]
+    held_against(tmp_path, rows, lines)
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
+        found_by = [line["found_by"] for line in csv.DictReader(file)]
+    assert found_by == ["reference", "invoice", "amount, account and date"]
+    assert read_export(tmp_path / "export.csv", ExportMap()).skipped == 2
+
+
 def test_money_that_went_the_other_way_is_another_payment(tmp_path: Path) -> None:
     """In an export with both signs a refund does not pass for the payment."""
     rows = [Planned(1, State.IN_DOUBT), Planned(2, amount_cents=700, direction="CREDIT")]
@@ -194,6 +206,38 @@ def test_lines_of_other_batches_are_known_as_theirs(tmp_path: Path) -> None:
         "1": "matched", "2": "in doubt, not found", "there 3": "of another batch", "there 4": "unknown here",
     }  # fmt: skip
     assert result.there[MatchStatus.OTHER_BATCH] == Totals(1, 1250)
+
+
+@pytest.mark.parametrize(("days_away", "is_theirs"), [(31, True), (32, False), (-31, True), (-32, False)])
+def test_batches_of_an_exports_days_are_looked_at(tmp_path: Path, days_away: int, is_theirs: bool) -> None:
+    """From a month before a batch was registered until a month after its run ended a line may be its own."""
+    day = (TODAY + datetime.timedelta(days=days_away)).isoformat()
+    _, verdicts, _ = held_against(
+        tmp_path, [Planned(1, reference="R1")], [f"Z9,OLD-1,8.00,{day},x6789,Settled"],
+        others=[Planned(1, amount_cents=800, invoice="OLD-1")],
+    )  # fmt: skip
+    assert verdicts["there 2"] == ("of another batch" if is_theirs else "unknown here")
+
+
+def test_a_batch_that_took_weeks_is_looked_at_until_its_end(tmp_path: Path) -> None:
+    """It was registered in October and its run ended today: today's line is its own."""
+    with ledger_in(tmp_path) as ledger:
+        name = add_batch(ledger, [Planned(1)])
+        begun = ledger.find(name)
+    line = ExportLine(2, "R1", "", 1250, "12.50", TODAY.isoformat(), "", "", ReportedStatus.ACCEPTED, on=TODAY)
+    long = replace(begun, registered_at=begun.registered_at - datetime.timedelta(days=40))
+    assert _near(long, [line], 5)
+    assert not _near(replace(long, finished_at=None), [line], 5)
+
+
+def test_a_line_of_nothing_is_a_line(tmp_path: Path) -> None:
+    """A fee of 0.00 gives an export without signs none, and a payment of 0.00 is matched like any other."""
+    rows = [Planned(1, State.IN_DOUBT, amount_cents=500, last_four="0005", direction="CREDIT")]
+    _, verdicts, _ = held_against(
+        tmp_path, rows, ["5.00,TODAY,x0005,", "0.00,TODAY,x2,", "0.00,TODAY,,OLD-1"],
+        header="Amount,Date,Account,Invoice", others=[Planned(1, amount_cents=0, invoice="OLD-1")],
+    )  # fmt: skip
+    assert verdicts == {"1": "in doubt, found", "there 3": "unknown here", "there 4": "of another batch"}
 
 
 DOUBT = Planned(1, State.IN_DOUBT)
@@ -334,6 +378,7 @@ def test_one_column_for_money_out_and_one_for_money_in(tmp_path: Path) -> None:
         ('[columns]\nrefernce = "x"\n', "columns.refernce.*did you mean reference"),
         ("[columns]\nreference = 1\n", "must contain text"),
         ('[status]\naccepted = "Settled"\n', "list of words"),
+        ("[status]\ndeclined = [1]\n", "list of words"),
         ('[status]\nmissing = "paid"\n', "accepted, declined or other"),
         ("[format]\ndate = 1\n", "must be text such as"),
         ("columns = 1\n", "must be a table"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import stat
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import openpyxl
@@ -24,6 +26,7 @@ from batchpay.reconciliation.resolution import (
     take_over,
     write_sheet,
 )
+from batchpay.text import instant, local_time
 from tests.support.ledger_factory import Planned, add_batch, invoice_of, ledger_in
 
 BATCH = "3f2a91c0d7e1"
@@ -166,6 +169,24 @@ def test_rows_in_doubt_say_what_to_look_for(tmp_path: Path) -> None:
     assert debit.reference == invoice_of(rows[1])
     assert (debit.amount_cents, debit.account, debit.name) == (999, "****6789", "Ada Quill")
     assert debit.why == "reset after 412 bytes"
+
+
+@pytest.mark.parametrize("reference", ["TX\x1b77", "TX\n77", "T" * 129])
+def test_a_reference_is_one_short_line(reference: str) -> None:
+    """It comes from a person's keyboard, and goes to results, terminals and the history."""
+    with pytest.raises(WrongUse, match="longer than 128 characters or holds control characters"):
+        decide(2, "accepted", reference, DOUBTS)
+
+
+def test_a_sheet_tells_when_a_row_was_sent_here_and_in_utc(tmp_path: Path) -> None:
+    """The portal shows one of the two; without an attempt there is neither."""
+    sent = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
+    write_sheet(tmp_path / "d.csv", BATCH, [replace(doubt(2), sent_from=sent), doubt(7)])
+    with (tmp_path / "d.csv").open(encoding="utf-8", newline="") as file:
+        known, unknown = csv.DictReader(file)
+    assert known["sent_from_utc"] == instant(sent)
+    assert known["sent_from_local"] == local_time(sent)
+    assert (unknown["sent_from_utc"], unknown["sent_from_local"]) == ("", "")
 
 
 def test_a_reference_holds_no_account_number() -> None:
