@@ -32,9 +32,9 @@ class Approval:
 class Policy:
     """[policy] of the settings, as far as approvals go."""
 
-    approvals: int = 0
-    above_cents: int = 0
-    days: int = 7
+    approvals: int
+    above_cents: int
+    days: int
 
     @classmethod
     def from_settings(cls, settings: PolicySettings) -> Policy:

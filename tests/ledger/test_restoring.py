@@ -26,6 +26,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import accept_machine, accept_witness, create_ledger, open_ledger, settle_lost_window
 from batchpay.ledger.records import BatchSummary
 from batchpay.ledger.sqlite import opening
+from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.payment import Actor, State, Totals
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.sender import Tally
@@ -144,6 +145,44 @@ def test_a_machine_without_an_identity_compares_nothing_and_forgets_nothing(
         closed.open()
     closed.settings = as_machine(closed, "one")
     assert len(closed.open().batches()) == 1
+
+
+def test_a_machine_without_an_identity_accepts_no_machine(
+    closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It would make the witness forget the machine that it knows."""
+    monkeypatch.setattr(machine, "MACHINE_ID", tmp_path / "none")
+    closed.settings = as_machine(closed, "")
+    with pytest.raises(WrongUse, match="nothing to accept"):
+        accept_machine(closed.settings, "ben", "because")
+
+
+def test_another_ledgers_witness_says_nothing_of_the_machine(closed: LedgerFactory, tmp_path: Path) -> None:
+    """Put in the place of ours and accepted: its machine is not this ledger's, and nothing tells what was lost."""
+    other = LedgerFactory(tmp_path / "other")
+    other.key.parent.mkdir(parents=True, mode=0o700)
+    other.key.write_bytes(closed.key.read_bytes())
+    other.key.chmod(0o600)
+    other.settings = as_machine(other, "two")
+    other.create()
+    other.close()
+    closed.witness.write_bytes(other.witness.read_bytes())
+    assert accept_witness(closed.settings, "ben", "the wrong file came back").lost.last_event is None
+    assert len(closed.open().batches()) == 1
+
+
+def test_an_acceptance_by_an_earlier_version_holds_nothing_back(closed: LedgerFactory) -> None:
+    """It did not write down what was lost, and its ledgers went on long ago."""
+    ledger = closed.open()
+    assert isinstance(ledger, SqliteLedger)
+    with ledger._store.transaction() as transaction:
+        transaction.event("witness accepted", None, "ben", "the disk died", {"doubted": 0})
+    assert ledger.lost_window() is None
+
+
+def test_an_acceptance_of_what_is_in_order_names_no_lost_event(closed: LedgerFactory) -> None:
+    """Nothing is missing, and a sentence `events 3 to 2 are lost` would say so of nothing."""
+    assert accept_witness(closed.settings, "ben", "to be sure").lost.last_event is None
 
 
 def test_a_witness_of_an_earlier_version_learns_the_machine(closed: LedgerFactory) -> None:

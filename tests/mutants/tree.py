@@ -31,7 +31,7 @@ _COPIED = ("batchpay", "schemas", "samples", "tests", "docs", "pyproject.toml", 
            "CONTRIBUTING.md", "CHANGELOG.md")  # fmt: skip
 _PATIENCE = 5.0
 """How many times as long as without a change a test may take: a change may make a loop endless."""
-_LEAST_S = 20.0
+_LEAST_S = 60.0
 _START_S = 180.0
 _LOADED = 631152000.0
 """A time of change for the first of the changed files: each gets one of its own, so that no stale bytecode is used."""
