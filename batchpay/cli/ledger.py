@@ -173,7 +173,7 @@ def move_gateway(context: Context, old: str, new: str, reason: str | None) -> in
 @option("--dry-run", is_flag=True, help="Show what would be erased, batch by batch; nothing is erased.")
 @click.pass_obj
 def purge(context: Context, older_than: int | None, reason: str | None, dry_run: bool) -> int:
-    """Erase names, details and messages of batches whose rows are all final, and to which nothing has happened since.
+    """Erase names, details and messages of batches whose rows are final, and to which nothing has happened for DAYS.
 
     Rows, amounts, states, gateway references, totals and history stay, and so do the digests by which a payment is
     known again: a bill that was paid is a duplicate at any age. The results and the report of a purged batch can't be
