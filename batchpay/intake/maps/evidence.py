@@ -19,7 +19,6 @@ _DATES = (
     "%Y%m%d", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%b %d, %Y", "%B %d, %Y", "%d %B %Y",
 )  # fmt: skip
 _SYMBOL = r"([^0-9\s.,'()+\-\x{2212}]{1,4})"
-_OURS = r"^[0-9]+\.[0-9]{2}$"
 
 
 @dataclass(frozen=True)
@@ -82,9 +81,11 @@ def _ways(found: Sequence[Written]) -> Ways:
     return Ways(tuple(best), any((one.texts.is_not_null() & unread).any() for one in rivals))
 
 
-def is_ours(cells: pl.Series) -> bool:
-    """Whether every amount is written as ours are."""
-    return bool(cells.str.contains(_OURS).all())
+def ours(target: str, cells: pl.Series) -> int:
+    """Count the amounts, dates or words that are written as ours are."""
+    if target in CHOICES:
+        return int(cells.is_in(CHOICES[target]).sum())
+    return int(cells.str.contains(r"^[0-9]+\.[0-9]{2}$" if target in MONEY else "^[0-9]{2}/[0-9]{2}/[0-9]{4}$").sum())
 
 
 def has_decimals(cells: pl.Series) -> bool:

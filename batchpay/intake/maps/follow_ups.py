@@ -9,7 +9,7 @@ from dataclasses import replace
 import polars as pl
 
 from batchpay.intake.maps.draft import Choice, Entry, Question
-from batchpay.intake.maps.evidence import Ways, Written, amounts, dates, is_ours, negatives
+from batchpay.intake.maps.evidence import Ways, Written, amounts, dates, negatives, ours
 from batchpay.intake.maps.formats import DateFormat, NumberFormat
 from batchpay.intake.maps.words import CHOICES, ours_for
 from batchpay.text import column_name
@@ -33,7 +33,7 @@ def direction() -> Question:
 def money_entries(target: str, name: str, cells: pl.Series) -> Added:
     """State how amounts are written, or ask where two ways read them differently."""
     ways = amounts(cells)
-    if not ways.best or is_ours(cells):
+    if not ways.best or ours(target, cells) == len(cells):
         return [], []
     if ways.is_certain:
         return _number_entries(target, ways.best[0]), []

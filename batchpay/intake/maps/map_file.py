@@ -148,6 +148,8 @@ class _Tables:
         numbers: dict[str, NumberFormat] = {}
         dates: dict[str, DateFormat] = {}
         for name, table in self._tables_in("formats", "write [formats.COLUMN]").items():
+            if not table:
+                continue  # all that it could say is still open
             if name not in (*MONEY, *DATES):
                 close = did_you_mean(name, (*MONEY, *DATES))
                 self.problems.append(f"[formats]: {column_name(name)} holds no amounts and no dates{close}")

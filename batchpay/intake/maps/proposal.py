@@ -16,7 +16,7 @@ import polars as pl
 from batchpay.errors import FileRefused
 from batchpay.intake.header import Header, canonical_name, near_miss
 from batchpay.intake.maps.draft import Choice, Draft, Entry, Question
-from batchpay.intake.maps.evidence import agreeing, has_decimals
+from batchpay.intake.maps.evidence import agreeing, has_decimals, ours
 from batchpay.intake.maps.follow_ups import (
     ASKED_MAX,
     amount_entries,
@@ -100,14 +100,12 @@ def finished(draft: Draft, names: Sequence[str]) -> None:
     """Leave out the columns that the map does not name and that would be taken for ours, or for slips of ours."""
     tables = draft.tables
     used = {*tables.get("columns", {}), *tables.get("split", {})}
-    ours = {target for given in tables.get("columns", {}).values() for target in _listed(given)}
-    for name in names:
-        if name in used or name.startswith("_") or not name.strip():
-            continue
-        canonical = canonical_name(name)
-        is_ours = canonical in COLUMNS
-        made = {*ours, *tables.get("templates", {}), *tables.get("fixed", {})}
-        if (is_ours and canonical in made) or (not is_ours and near_miss(name, COLUMNS)):
+    left = {name: canonical_name(name) for name in names if name not in used and name.strip() and name[0] != "_"}
+    made = {target for given in tables.get("columns", {}).values() for target in _listed(given)}
+    made |= {*tables.get("templates", {}), *tables.get("fixed", {})}
+    for name, canonical in left.items():
+        is_one_of_two = canonical in made or list(left.values()).count(canonical) > 1
+        if is_one_of_two if canonical in COLUMNS else near_miss(name, COLUMNS):
             draft.add(Entry("columns", name, "", "left out: its name would be taken for one of ours"))
 
 
@@ -218,6 +216,8 @@ class _Proposer:
         return (*columns, *entries), tuple(questions)
 
     def _of_cells(self, target: str, name: str, cells: pl.Series) -> tuple[list[Entry], list[Question]]:
+        if name == target and ours(target, cells) >= len(cells) * _ENOUGH:
+            return [], []  # our own file: what is written otherwise is an error of its row
         if target == "amount":
             return amount_entries(name, cells, has_direction=bool(self._found.get("transactionType")))
         if target in MONEY:
