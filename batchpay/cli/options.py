@@ -71,7 +71,7 @@ checking_options = declared(
     option("--format", "format_", type=click.Choice(["csv", "parquet", "xlsx"]), help="Kind of the file (for -)."),
     option("--sheet", metavar="NAME", help="Sheet of a workbook; needed where several hold payments."),
     option("--include-hidden", is_flag=True, help="Read rows of a workbook that are hidden or filtered out."),
-    option("--map", "map_", metavar="FILE", help="A TOML file that renames columns and translates values."),
+    option("--map", "map_", metavar="FILE", help="A map for columns that are not ours (see batchpay map)."),
     option("--max-errors", type=click.IntRange(min=0), default=1000, metavar="N", help="Errors listed with --json."),
 )
 """Give a command every option that has to do with reading and checking a file."""

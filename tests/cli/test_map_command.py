@@ -60,6 +60,20 @@ def test_without_a_terminal_nothing_is_asked(folder: Path) -> None:
     assert all(len(line) <= 80 for line in said.stdout.partition("as they would")[0].splitlines())
 
 
+def test_a_paymentid_that_counts_rows_is_noted(folder: Path) -> None:
+    """Whoever checks the file reads that its numbers shift when a row is put in."""
+    (folder / "lines.csv").write_text("Payee,ABA #,Line\nAda Byron,021000021,1\nTom Fox,011000015,2\n")
+    names = ("gatewayId", "transactionType", "recurringIndicator", "amount", "achAccountNumber", "achNameOnCheck")
+    fixed = "".join(f'{name} = "1"\n' for name in (*names, "achAccountType", "achDepositType", "achAgreementFlag"))
+    (folder / "lines.toml").write_text(
+        '[columns]\n"ABA #" = "achRoutingNumber"\n[split]\nPayee = "{billingFirstName} {billingLastName}"\n'
+        f'[templates]\npaymentId = "{{Payee}}-{{Line}}"\n[defaults]\nshipping = "billing"\n[fixed]\n{fixed}'
+    )
+    arguments = ["validate", "lines.csv", "--map", "lines.toml"]
+    said = CliRunner().invoke(cli, arguments, standalone_mode=False, obj=Context())
+    assert "paymentId is made of Line, which only counts the rows" in " ".join(said.stdout.split())
+
+
 def test_quiet_says_nothing(folder: Path) -> None:
     """With -q the exit code and the file are all."""
     said = run("-q", "--write", "theirs.toml")

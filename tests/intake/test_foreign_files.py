@@ -103,6 +103,7 @@ def test_a_vendor_file(tmp_path: Path) -> None:
         ({"Kontakt": "Ada King Byron"}, "billingLastName", "column Kontakt does not split into"),
         ({"Pos": ""}, "paymentId", "is made of Tag, Beleg, Pos, and one of these cells is blank"),
         ({"Beleg": "R7 "}, "paymentId", "blanks at an end"),
+        ({"Tag": "", "Beleg": "", "Pos": ""}, "paymentId", "one of these cells is blank"),
     ],
 )
 def test_what_is_not_certain_is_an_error(tmp_path: Path, cell: dict[str, str], column: str, words: str) -> None:
@@ -126,11 +127,16 @@ def test_negative_amounts_are_refused_unless_the_map_says_what_they_mean(tmp_pat
 def test_rejects_come_back_through_the_same_map(tmp_path: Path, ending: str) -> None:
     """Rejects hold the maker's own columns and cells, in every format; corrected there, each row is what it was.
 
-    An amount that the map refused as text must not be written as a number: `12.50`, which in this file may be anything,
-    would come back as 12.50.
+    An amount that is written as ours are must not become a number there: `13.50`, which in this map is a word for
+    99.00, would come back as 13.50.
     """
-    mapping = vendors(tmp_path)
-    path = csv_file(tmp_path, {"Betrag": "12.50"}, {"Betrag": "9,9", "Kontakt": "Ada", "Pos": "2"})
+    mapping = vendors(tmp_path, '[values.amount]\n"13.50" = "99.00"\n')
+    path = csv_file(
+        tmp_path,
+        {"Betrag": "12.50"},
+        {"Betrag": "9,9", "Kontakt": "Ada", "Pos": "2"},
+        {"Betrag": "13.50", "Kontakt": "Ada", "Pos": "3"},
+    )
     target = tmp_path / f"rejects.{ending}"
     with open_source(path, mapping=mapping) as source:
         rejects = open_rejects(target, source)
@@ -138,7 +144,7 @@ def test_rejects_come_back_through_the_same_map(tmp_path: Path, ending: str) -> 
         rejects.commit()
     again, errors = judged(str(target), mapping)
     assert (again.counts, again.rejected) == (verdict.counts, verdict.rejected)
-    assert [name for name, _ in errors] == ["amount", "billingLastName"]
+    assert [name for name, _ in errors] == ["amount", "billingLastName", "billingLastName"]
     with open_source(str(target), mapping=mapping) as source:
         (own,) = source.chunks()
         assert source.own_header == tuple(HEADER)
@@ -168,6 +174,24 @@ def test_typed_cells_are_written_as_the_map_says(tmp_path: Path) -> None:
     assert frame["_own.Betrag"].to_list()[:2] == ["1234,50", "1.234,5"]
 
 
+def test_typed_dates_are_written_as_the_map_says(tmp_path: Path) -> None:
+    """A date cell under a map that reads `1.12.2026` is that day, and comes back so."""
+    text = VENDORS.replace('"Beleg" = ""', '"Beleg" = ""\n"Memo" = "recurringStartDate"')
+    rows: list[list[Any]] = [HEADER, [*RIGHT[:8], datetime.date(2026, 12, 1)], [*RIGHT[:8], "02.12.2026"]]
+    frame = read(workbook(tmp_path, rows), mapping=vendors(tmp_path, text=text))
+    assert frame["recurringStartDate"].to_list() == ["12/01/2026", "12/02/2026"]
+    assert frame["_own.Memo"].to_list() == ["01.12.2026", "02.12.2026"]
+
+
+def test_columns_of_which_some_or_no_cells_are_there(tmp_path: Path) -> None:
+    """A template of another column than the paymentId is blank where all its cells are, and an error where some are."""
+    text = VENDORS.replace("[templates]", '[templates]\nbillingAddressLine2 = "{Tag}/{Memo}"')
+    path = csv_file(tmp_path, {"Tag": "a"}, {"Tag": "", "Memo": ""}, {"Memo": ""})
+    frame = read(path, mapping=vendors(tmp_path, text=text))
+    assert frame["billingAddressLine2"].to_list() == ["a/x", None, None]
+    assert frame["_fault.billingAddressLine2"].is_null().to_list() == [True, True, False]
+
+
 def test_a_formula_is_no_part_of_a_payment_id(tmp_path: Path) -> None:
     """A number that the workbook counts anew (=ROW()) would make another paymentId of the same payment."""
     rows: list[list[Any]] = [
@@ -176,6 +200,19 @@ def test_a_formula_is_no_part_of_a_payment_id(tmp_path: Path) -> None:
     ]
     frame = read(workbook(tmp_path, rows), mapping=vendors(tmp_path))
     assert frame["_fault.paymentId"].to_list() == ["formula"]
+
+
+def test_a_number_that_stands_for_several_columns(tmp_path: Path) -> None:
+    """It keeps the rules of the strictest of them, and its fault is told of each."""
+    text = '[columns]\n"No" = ["billingCity", "achRoutingNumber"]\n'
+    frame = read(workbook(tmp_path, [["No", "x", "y"], [21000021, 1, 2]]), mapping=vendors(tmp_path, text=text))
+    assert frame["_fault.achRoutingNumber"].to_list() == frame["_fault.billingCity"].to_list() == ["leading_zero"]
+
+
+def test_a_table_that_says_nothing_yet(tmp_path: Path) -> None:
+    """A proposed map has tables whose lines are all still open: they change nothing."""
+    found = vendors(tmp_path, text="[formats.amount]\n[formats.recurringStartDate]\n[values.billingState]\n[split]\n")
+    assert (found.numbers, found.dates) == ({}, {})
 
 
 def test_parquet_under_a_map(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ from decimal import Decimal
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchpay.intake.maps.formats import DateFormat, NumberFormat
 from batchpay.intake.maps.patterns import Pattern, first_that_fits
 
+LIKE_ALWAYS = settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 FORMATS = [
     NumberFormat(),
     NumberFormat(",", ".", "EUR", "DEBIT"),
@@ -84,7 +85,7 @@ def written(draw: st.DrawFn, form: NumberFormat) -> str:
 def test_amounts_against_decimal(form: NumberFormat) -> None:
     """An amount is read to the cent, or it is an error: never another amount, in any format, sign or grouping."""
 
-    @settings(max_examples=10, deadline=None, database=None)
+    @LIKE_ALWAYS
     @given(st.lists(st.one_of(LETTERS.filter(bool), written(form)), min_size=1, max_size=60))
     def hold(texts: list[str]) -> None:
         for text, (found, wrong) in zip(texts, read(form, texts), strict=True):
@@ -152,7 +153,7 @@ DATES = ["%d.%m.%Y", "%m/%d/%Y", "%Y-%m-%d", "%d-%b-%Y", "%B %d, %Y", "%d.%m.%y"
 def test_dates_against_datetime(pattern: str) -> None:
     """A day is read as strptime reads it; what strptime does not read as a day is an error, or no such day."""
 
-    @settings(max_examples=8, deadline=None, database=None)
+    @LIKE_ALWAYS
     @given(st.lists(st.tuples(DAYS, st.integers(0, 9), st.sampled_from("0159./- x")), min_size=1, max_size=40))
     def hold(changes: list[tuple[date, int, str]]) -> None:
         texts = [day.strftime(pattern) for day, _, _ in changes]

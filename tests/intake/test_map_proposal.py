@@ -272,6 +272,8 @@ def test_evidence_of_nothing() -> None:
     cells = pl.Series(["x", "y"])
     assert amounts(cells).best == () and dates(cells).best == ()
     assert not amounts(pl.Series(["1,50", "2.50"])).is_certain
+    assert not amounts(pl.Series(["1.50"] * 10 + ["2,50"])).is_certain
+    assert amounts(pl.Series(["1.50"] * 10 + ["x"])).is_certain
 
 
 def test_any_text_is_a_line_of_toml() -> None:

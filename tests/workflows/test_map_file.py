@@ -79,14 +79,25 @@ def test_what_is_left_open_is_not_asked_again(tmp_path: Path) -> None:
     assert proposed.exit_code == 8
 
 
+def test_what_may_stay_open(tmp_path: Path) -> None:
+    """A paymentId is offered, not demanded: without an answer the map is whole."""
+    text = PAYROLL.replace("Status", "Invoice").replace("OK", "7", 1)
+    person = Person(ANSWERS)
+    proposed = propose_map(FileToMap(write(tmp_path, text)), person, None)
+    assert "paymentId" in person.asked
+    assert proposed.exit_code == 0
+
+
 def test_no_file_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A map holds decisions: it is never replaced, nor is a payment file, nor one that came meanwhile."""
     path = write(tmp_path, PAYROLL, "payroll.csv")
     for there in (Path(path), tmp_path / "dangling"):
         if there.name == "dangling":
             there.symlink_to(tmp_path / "none")
+        person = Person(ANSWERS)
         with pytest.raises(WrongUse, match="never overwritten"):
-            propose_map(FileToMap(path), None, there)
+            propose_map(FileToMap(path), person, there)
+        assert person.asked == []  # nobody answers for nothing
     assert Path(path).read_text() == PAYROLL
     target = tmp_path / "late.toml"
     ask = map_file._ask

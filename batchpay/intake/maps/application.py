@@ -149,34 +149,24 @@ class CountingColumns:
 
     def __init__(self, columns: Mapping[str, str] | None = None) -> None:
         """Look at columns, whose names in a chunk are given by the file's names of them."""
-        self._columns = columns or {}
-        self._found: set[str] = set()
+        self._columns = dict(columns or {})
         self._rows = 0
 
     def look(self, chunk: pl.DataFrame) -> None:
-        """Look at the next rows; a file that is read again is looked at anew."""
-        if not self._columns or not chunk.height:
-            return
-        if chunk["_row"][0] == 1:
-            self._found, self._rows = set(self._columns), 0
-        self._rows += chunk.height
-        counts = chunk.select(
-            (pl.col(self._columns[name]).cast(pl.Int64, strict=False) == pl.col("_row"))
-            .fill_null(value=False)
-            .all()
-            .alias(name)
-            for name in self._found
-        )
-        self._found = {name for name in self._found if counts[name][0]}
+        """Look at the next rows; a later reading shows the same."""
+        self._rows = max(self._rows, int(chunk["_row"][-1]) if chunk.height else 0)
+        for name, place in list(self._columns.items()):
+            if not chunk[place].cast(pl.Int64, strict=False).eq_missing(chunk["_row"]).all():
+                del self._columns[name]
 
     @property
     def note(self) -> str | None:
         """What the person should be told, or None."""
-        if not self._found or self._rows < 2:
+        if not self._columns or self._rows < 2:
             return None
-        told = ", ".join(map(column_name, sorted(self._found)))
+        names = ", ".join(map(column_name, sorted(self._columns)))
         return (
-            f"paymentId is made of {told}, which only counts the rows of this file: correct rows in place, and never "
+            f"paymentId is made of {names}, which only counts the rows of this file: correct rows in place, and never "
             "put one in, take one out or sort, for then the same payments have other paymentIds and can be paid again"
         )
 
