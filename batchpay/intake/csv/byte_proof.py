@@ -11,6 +11,8 @@ from nanoarrow.c_array import c_array_from_buffers
 
 MARK, RETURN, BREAK, BLANK = b'"\r\n '
 _LINE_BREAK = pl.Series([BREAK], dtype=pl.UInt8)
+_FEW = 30
+"""Where at most one byte of so many is a quotation mark, some cells are without."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +70,23 @@ class Octets:
     @cached_property
     def around_marks(self) -> Around:
         """The quotation marks and what stands beside them."""
-        return self._around(self.marks)
+        if self.mark_count * _FEW > len(self.all):
+            return self._around(self.marks)
+        return self.around_blanks_and_marks.only(MARK)  # a part of what is needed anyway
+
+    @cached_property
+    def around_blanks_and_marks(self) -> Around:
+        """The blanks, line breaks and quotation marks, and what stands beside them."""
+        return self._around(self._blanks | self.marks)
+
+    @property
+    def around_blanks(self) -> Around:
+        """The blanks and line breaks, and what stands beside them."""
+        return self._around(self._blanks)
+
+    def has_marks_after(self, octet: bytes) -> bool:
+        """Tell whether a quotation mark follows this byte somewhere; a search of the block takes ten times as long."""
+        return bool((self.around_marks.before == octet[0]).any())
 
     def are_all_quoted(self, cells: int) -> bool:
         """Tell whether each of so many cells is in quotation marks: an opening mark follows a separator or a break."""
@@ -77,10 +95,9 @@ class Octets:
         opened = self.around_marks.before.gather_every(2)
         return int(one_of(opened, self.separator, BREAK).sum()) == cells
 
-    def around_blanks(self, *, with_marks: bool) -> Around:
-        """Blanks and line breaks, and the quotation marks too if asked, and what stands beside them."""
-        chosen = self.breaks | (self.all == BLANK)
-        return self._around(chosen | self.marks if with_marks else chosen)
+    @property
+    def _blanks(self) -> pl.Series:
+        return self.breaks | (self.all == BLANK)
 
     def _around(self, chosen: pl.Series) -> Around:
         """Give the flagged bytes but the last one of the block; before its first byte stands a line break."""

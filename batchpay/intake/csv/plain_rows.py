@@ -29,7 +29,7 @@ def plain_rows(octets: Octets, lengths: pl.DataFrame) -> pl.Series:
 def _with_blanks_at_borders(octets: Octets, cells: int) -> pl.Series:
     """Number the rows with a blank where a cell begins or ends; a separator within a quoted cell is no border."""
     all_quoted = octets.are_all_quoted(cells)
-    around = octets.around_blanks(with_marks=not all_quoted)
+    around = octets.around_blanks if all_quoted else octets.around_blanks_and_marks
     blanks = around.octets == BLANK
     odd = blanks & (one_of(around.before, MARK, BREAK) | one_of(around.after, MARK, BREAK, RETURN))
     rows = odd.arg_true()
