@@ -11,6 +11,7 @@ from pathlib import Path
 
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
 from batchpay.ledger.keys import Keys
+from batchpay.ledger.open import location
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.sqlite.encoding import DIRECTION_CODES, id_range, row_id, to_datetime, to_ms
 from batchpay.ledger.sqlite.schema import APPLICATION_ID
@@ -18,6 +19,7 @@ from batchpay.ledger.sqlite.spill import Spill, Spilled, read_spill
 from batchpay.ledger.sqlite.witness import Witness, WitnessRecord
 from batchpay.ledger.states import NEW, STATE_CODES
 from batchpay.payment import Answer, Outcome, State
+from batchpay.settings import LedgerSettings
 
 KEYS = Keys(bytes(range(32)))
 
@@ -58,6 +60,12 @@ def test_numbers_in_tables() -> None:
     assert APPLICATION_ID.to_bytes(4) == b"bpay"
     assert DIRECTION_CODES == {"DEBIT": 1, "CREDIT": 2}
     assert (NEW, [STATE_CODES[state] for state in STATE_CODES]) == (0, [2, 3, 4, 5, 6, 7])
+
+
+def test_where_a_ledger_finds_its_witness() -> None:
+    """Under another name it would be gone, and every ledger refused."""
+    settings = LedgerSettings(url="/srv/pay/ledger.db", key_file="/srv/keys/ledger.key")
+    assert location(settings).witness == Path("/srv/keys/ledger-a82dce6d.witness")
 
 
 def test_the_files_beside_the_ledger(tmp_path: Path) -> None:

@@ -262,6 +262,13 @@ def test_of_two_that_make_a_ledger_at_once_the_second_leaves_the_firsts_alone(
     assert ledger.check() == []
 
 
+def test_looking_at_a_ledger_makes_none(ledger_factory: LedgerFactory) -> None:
+    """A report of what was sent to a sandbox, before anything was: there is no ledger, and none comes into being."""
+    with pytest.raises(LedgerMissing):
+        open_ledger(ledger_factory.settings, create_as="tester", read_only=True)
+    assert not ledger_factory.path.exists()
+
+
 def test_opening_with_create_makes_a_ledger_once(ledger_factory: LedgerFactory) -> None:
     """For a gateway on loopback a missing ledger comes into being; the next opening finds it."""
     for _ in range(2):

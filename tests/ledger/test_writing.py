@@ -49,9 +49,13 @@ def test_a_registration_that_is_left_ends_its_writing_first(ledger: Ledger, monk
     assert ledger.batches() == []
 
 
-@pytest.mark.parametrize("ends", [lambda run: run.finish(None), lambda run: run.close()], ids=["finished", "given up"])
+@pytest.mark.parametrize(
+    "ends",
+    [lambda run, _: run.finish(None), lambda run, _: run.close(), lambda _, ledger: ledger.close()],
+    ids=["finished", "given up", "with its ledger"],
+)
 def test_a_run_gives_back_the_space_that_it_reserved(
-    ledger_factory: LedgerFactory, ends: Callable[[Run], None]
+    ledger_factory: LedgerFactory, ends: Callable[[Run, Ledger], None]
 ) -> None:
     """A quarter of a megabyte beside the witness, each night, would fill the disk of the keys."""
     ledger = ledger_factory.create()
@@ -62,7 +66,7 @@ def test_a_run_gives_back_the_space_that_it_reserved(
         run = ledger.start(name, "ada")
         (reserved,) = set(folder.iterdir()) - set(before)
         assert reserved.stat().st_blocks * 512 >= 262_144
-        ends(run)
+        ends(run, ledger)
     assert sorted(folder.iterdir()) == before
 
 

@@ -15,7 +15,6 @@ from glob import escape
 from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys
 from batchpay.payment import Answer, Outcome, State
 from batchpay.writing.atomic import sync_directory
@@ -42,7 +41,6 @@ class Spill:
         self._written_bytes = 0
         self._descriptor = -1
         try:
-            make_private_directory(path.parent)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._descriptor = os.open(path, flags, 0o600)
             os.posix_fallocate(self._descriptor, 0, _RESERVED_BYTES)
