@@ -11,11 +11,12 @@ import io
 import secrets
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import polars as pl
 
+from batchpay.errors import NotUsable
 from batchpay.schemas.identity import BILL, compared
 
 _DIGESTS = ("digest_0", "digest_1")
@@ -24,11 +25,25 @@ Unfit = tuple[pl.Series, pl.Series]
 """Flags of the rows whose paymentId, and of those whose cells, can't be compared with others'."""
 
 
+@contextmanager
+def _no_room() -> Iterator[None]:
+    """Say what a full disk means here: nothing was checked to the end, so nothing is sent."""
+    try:
+        yield
+    except OSError as error:
+        raise NotUsable(f"the check's temporary files can't be written: {error.strerror}; nothing was sent") from None
+
+
 class FrameSpool:
-    """Frames kept in the order of their coming in an anonymous temporary file, which lives as long as `storage`."""
+    """Frames kept in the order of their coming in an anonymous temporary file, which lives as long as `storage`.
+
+    Raises NotUsable where there is no room for it. Nothing is buffered: closing it has nothing left to write.
+    """
 
     def __init__(self, storage: ExitStack) -> None:
-        self._file = storage.enter_context(tempfile.TemporaryFile(prefix="batchpay-"))  # noqa: SIM115 (storage closes it)
+        with _no_room():
+            opened = tempfile.TemporaryFile(buffering=0, prefix="batchpay-")  # noqa: SIM115 (storage closes it)
+            self._file = storage.enter_context(opened)
         self._ends: list[int] = [0]
 
     def append(self, frame: pl.DataFrame) -> None:
@@ -37,8 +52,11 @@ class FrameSpool:
             return
         piece = io.BytesIO()
         frame.write_ipc_stream(piece)
-        self._file.write(piece.getbuffer())
-        self._ends.append(self._file.tell())
+        left = piece.getbuffer()
+        self._ends.append(self._ends[-1] + len(left))
+        with _no_room():
+            while left:
+                left = left[self._file.write(left) :]
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         for start, end in zip(self._ends, self._ends[1:], strict=False):
