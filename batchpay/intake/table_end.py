@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from batchpay.schemas.columns import FAULT, MONEY, NO_PAYMENT, QUOTATION, REQUIRED
+from batchpay.schemas.columns import FAULT, MAP_FAULT, MONEY, NO_PAYMENT, QUOTATION, REQUIRED
 from batchpay.text import money
 
 _AMOUNT = "amount"
@@ -52,7 +52,7 @@ def without_totals_row(
     nearly every one, goes on as it is.
     """
     end.total_cents = end.total_line = None
-    needed = [own_of[name] for name in REQUIRED if name in own_of and name != _AMOUNT]
+    needed = list(dict.fromkeys(own_of[name] for name in REQUIRED if name in own_of and name != _AMOUNT))
     if not needed:  # a table of something else: any of its rows would be a total
         yield from chunks
         return
@@ -98,10 +98,17 @@ def _total(row: Mapping[str, Any], needed: list[str]) -> int | None:
     labels = [text for name in needed if (text := (row[name] or "").strip())]
     if match is None or len(labels) > 1 or not all(map(_LABEL.search, labels)):
         return None
-    wrong = [name for name in row if name.startswith(FAULT) and row[name] and name.removeprefix(FAULT) not in MONEY]
+    wrong = [
+        name for name in row if name.startswith(FAULT) and row[name] and _counts(name.removeprefix(FAULT), row[name])
+    ]
     if wrong or row.get(QUOTATION) or row.get("_surplus"):
         return None
     cents = Decimal(match[1].replace(",", "") + (match[2] or "")) * 100
     nearest = round(cents)
     # A spreadsheet adds in binary: what is left of that is far less than a tenth of a cent.
     return nearest if abs(cents - nearest) < Decimal("0.1") else None
+
+
+def _counts(column: str, fault: str) -> bool:
+    """Whether a fault shows that a row is no total: of a map's, which asks for a payment's cells, only the amount's."""
+    return column == _AMOUNT if fault.startswith(MAP_FAULT) else column not in MONEY

@@ -174,6 +174,17 @@ def test_typed_cells_are_written_as_the_map_says(tmp_path: Path) -> None:
     assert frame["_own.Betrag"].to_list()[:2] == ["1234,50", "1.234,5"]
 
 
+@pytest.mark.parametrize(("cell", "is_total"), [("1.300,00", True), ("1300.00", False)])
+def test_a_totals_row_in_a_map(tmp_path: Path, cell: str, is_total: bool) -> None:
+    """`Total` in the column of names is no name that can't be split, and the row no payment without an id."""
+    last = dict.fromkeys(HEADER, "") | {"Kontakt": "Total", "Betrag": cell}
+    path = csv_file(tmp_path, {"Betrag": "1.200,00"}, {"Betrag": "100,00", "Pos": "2"}, last)
+    with open_source(path, mapping=vendors(tmp_path)) as source:
+        verdict = check(source, TODAY)
+        assert source.end.total_cents == (130000 if is_total else None)
+    assert (verdict.valid.rows, verdict.rejected.rows) == (2, 0 if is_total else 1)
+
+
 def test_typed_dates_are_written_as_the_map_says(tmp_path: Path) -> None:
     """A date cell under a map that reads `1.12.2026` is that day, and comes back so."""
     text = VENDORS.replace('"Beleg" = ""', '"Beleg" = ""\n"Memo" = "recurringStartDate"')
@@ -257,7 +268,8 @@ def test_a_translated_amount_is_not_read_in_the_format(tmp_path: Path) -> None:
 def test_a_template_of_rows_that_are_only_counted_is_noted(tmp_path: Path) -> None:
     """The number of a row shifts when another is put in before it: the same payment would have another paymentId."""
     mapping = vendors(tmp_path)
-    counted = csv_file(tmp_path, *({"Pos": f"{at}"} for at in range(1, 4)))
+    total = dict.fromkeys(HEADER, "") | {"Betrag": "3.703,50"}
+    counted = csv_file(tmp_path, *({"Pos": f"{at}"} for at in range(1, 4)), total)
     with open_source(counted, mapping=mapping) as source:
         assert source.counting.note is None
         list(source.chunks())

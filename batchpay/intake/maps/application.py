@@ -156,7 +156,8 @@ class CountingColumns:
         """Look at the next rows; a later reading shows the same."""
         self._rows = max(self._rows, int(chunk["_row"][-1]) if chunk.height else 0)
         for name, place in list(self._columns.items()):
-            if not chunk[place].cast(pl.Int64, strict=False).eq_missing(chunk["_row"]).all():
+            cells = chunk[place]  # blank in a row of totals
+            if not (cells.is_null() | cells.cast(pl.Int64, strict=False).eq_missing(chunk["_row"])).all():
                 del self._columns[name]
 
     @property
