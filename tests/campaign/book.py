@@ -47,6 +47,8 @@ class Batch:
     """The last night on which anything was done with it."""
     name: str = ""
     purged: bool = False
+    accepted_cents: int | None = None
+    """What it comes to, once every payment of it is accepted: nothing can change that any more."""
 
 
 @dataclass
@@ -95,10 +97,16 @@ class Book:
         for batch in batches:
             rows["rejected"] += batch.rejected[0]
             cents["rejected"] += batch.rejected[1]
-            for number in batch.numbers:
-                state = self.state(number)
+            if batch.accepted_cents is not None:
+                rows["accepted"] += len(batch.numbers)
+                cents["accepted"] += batch.accepted_cents
+                continue
+            states = [self.state(number) for number in batch.numbers]
+            for number, state in zip(batch.numbers, states, strict=True):
                 rows[state] += 1
                 cents[state] += cents_of(number)
+            if set(states) == {"accepted"}:
+                batch.accepted_cents = sum(map(cents_of, batch.numbers))
         return {state: (rows[state], cents[state]) for state in STATES}
 
     def doubts(self, nights: Iterable[int]) -> dict[int, list[int]]:
@@ -106,7 +114,7 @@ class Book:
         found = {
             night: [number for number in self.batches[night].numbers if self.state(number) == "in_doubt"]
             for night in nights
-            if night in self.batches
+            if night in self.batches and self.batches[night].accepted_cents is None
         }
         return {night: numbers for night, numbers in found.items() if numbers}
 
