@@ -187,13 +187,18 @@ class Tree:
         return self._sorted(here, module)
 
     def _sorted(self, names: list[str], module: Path) -> list[str]:
-        """Put first what executes lines of the module that few tests come to, in little time."""
+        """Put first, in turns, what comes to lines of the module that few others do, and what does little else."""
         often = Counter(line for name in self.traces for line in self._at(name, module))
-        worth = {
-            name: sum(1 / often[line] for line in self._at(name, module)) / (0.05 + self.traces[name].seconds)
-            for name in names
-        }
-        return sorted(names, key=lambda name: -worth[name])
+
+        def rarity(name: str) -> float:
+            return sum(1 / often[line] for line in self._at(name, module)) / (0.05 + self.traces[name].seconds)
+
+        def focus(name: str) -> float:
+            trace = self.traces[name]
+            return len(self._at(name, module)) / (1 + sum(map(len, trace.lines.values()))) / (0.05 + trace.seconds)
+
+        rare, focused = (sorted(names, key=key, reverse=True) for key in (rarity, focus))
+        return list(dict.fromkeys(chain.from_iterable(zip(rare, focused, strict=True))))
 
     def _of(self, stage: int) -> list[str]:
         return [name for name in self.traces if name.startswith(STAGES[stage])]
