@@ -28,7 +28,7 @@ from batchpay.intake.table_end import FileEnd
 from batchpay.intake.table_rows import finish_chunk, with_text_formulas
 from batchpay.schemas.columns import PLAIN_ROW, QUOTATION, RAGGED
 
-CHUNK_ROWS = 50_000
+CHUNK_ROWS = 40_000
 BLOCK_BYTES = (1 << 20, 24 << 20)
 """The least and the most bytes of a block; between them it is cut for CHUNK_ROWS rows."""
 PIECE_BYTES = 2 << 20
