@@ -88,6 +88,8 @@ def _workbook() -> Any:
                 filled.font = Font(italic=True, color="FF808080")
         sheet.column_dimensions[letters].number_format = number_format
     sheet.freeze_panes = "B2"
+    sheet.page_setup.paperSize, sheet.page_setup.orientation = sheet.PAPERSIZE_LETTER, "landscape"
+    sheet.print_title_rows = "1:1"
     _add_choices(workbook, sheet, header)
     return workbook
 

@@ -25,7 +25,7 @@ HEADER = (
 )  # fmt: skip
 _KINDS = {
     "verdict": Kind.STATE, "row": Kind.INTEGER, "state": Kind.STATE, "amount": Kind.AMOUNT, "sent_at": Kind.INSTANT,
-    "line_there": Kind.INTEGER, "amount_there": Kind.AMOUNT, "difference": Kind.AMOUNT,
+    "line_there": Kind.INTEGER, "amount_there": Kind.AMOUNT, "difference": Kind.DIFFERENCE,
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from batchpay.writing.xlsx import Formula, Workbook
 from batchpay.writing.xlsx_parts import Style, column_letters
 
 TITLE = "Summary"
-_WIDTHS = (24, 14, 20, 14, 20, 14, 20)
+_WIDTHS = (30, 14, 20, 14, 20, 14, 20)
 
 
 class RowTotals:

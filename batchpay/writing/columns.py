@@ -13,6 +13,8 @@ class Kind(Enum):
     TEXT = auto()
     """Text, whatever it looks like: identifiers, accounts, names."""
     AMOUNT = auto()
+    DIFFERENCE = auto()
+    """An amount that may be less than nothing."""
     INTEGER = auto()
     INSTANT = auto()
     """A time in UTC, given as ISO 8601."""

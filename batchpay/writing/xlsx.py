@@ -27,18 +27,24 @@ _ROWS_MEASURED = 200
 _WIDTH_MIN, _WIDTH_MAX, _WIDTH_WRAPPED = 8, 48, 60
 _AMOUNT = re.compile(r"(?:0|[1-9][0-9]{0,11})\.[0-9]{2}", re.ASCII)
 """An amount that a number shows exactly as it is written; any other stays a text."""
+_DIFFERENCE = re.compile(f"-?{_AMOUNT.pattern}", re.ASCII)
 _INTEGER = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)
 _EPOCH = datetime(1899, 12, 30, tzinfo=UTC)
 _DAY_S = 86_400
 
 
 _STYLES = {
-    Kind.TEXT: Style.TEXT, Kind.AMOUNT: Style.AMOUNT, Kind.INTEGER: Style.INTEGER, Kind.INSTANT: Style.INSTANT,
+    Kind.TEXT: Style.TEXT, Kind.AMOUNT: Style.AMOUNT, Kind.DIFFERENCE: Style.AMOUNT, Kind.INTEGER: Style.INTEGER, Kind.INSTANT: Style.INSTANT,
     Kind.WRAP: Style.WRAP, Kind.INPUT: Style.INPUT,
 }  # fmt: skip
+_NUMBERS = {Kind.AMOUNT: _AMOUNT, Kind.DIFFERENCE: _DIFFERENCE, Kind.INTEGER: _INTEGER}
+"""Texts that a number shows exactly as they are written."""
 _STATES = {
     "accepted": Style.GOOD, "matched": Style.GOOD, "declined": Style.BAD, "rejected": Style.BAD,
     "in_doubt": Style.DOUBT, "in doubt": Style.DOUBT, "pending": Style.WAITING, "sending": Style.DOUBT,
+    "amount differs": Style.BAD, "status differs": Style.BAD, "missing there": Style.BAD, "there again": Style.BAD,
+    "unknown here": Style.BAD, "unreadable": Style.BAD, "in doubt, found": Style.DOUBT,
+    "in doubt, not found": Style.DOUBT, "not sent or declined": Style.WAITING, "of another batch": Style.WAITING,
 }  # fmt: skip
 
 
@@ -178,7 +184,8 @@ class Sheet:
             tail += f'<dataValidations count="{len(choices)}">{lists}</dataValidations>'
         tail += (
             '<pageMargins left="0.4" right="0.4" top="0.6" bottom="0.6" header="0.3" footer="0.3"/>'
-            f'<pageSetup orientation="{"landscape" if self.columns else "portrait"}" fitToWidth="1" fitToHeight="0"/>'
+            f'<pageSetup paperSize="1" orientation="{"landscape" if self.columns else "portrait"}"'
+            ' fitToWidth="1" fitToHeight="0"/>'
             "<headerFooter><oddFooter>&amp;L&amp;F&amp;RPage &amp;P of &amp;N</oddFooter></headerFooter>"
         )
         if self.comments:
@@ -245,7 +252,7 @@ def _typed(at: int, row: int, cell: str | None, kind: Kind) -> str:
         return _cell(at, row, None, Style.INPUT if kind is Kind.INPUT else Style.TEXT)
     if kind is Kind.STATE:
         return _cell(at, row, cell, _STATES.get(cell, Style.TEXT))
-    if (kind is Kind.AMOUNT and _AMOUNT.fullmatch(cell)) or (kind is Kind.INTEGER and _INTEGER.fullmatch(cell)):
+    if kind in _NUMBERS and _NUMBERS[kind].fullmatch(cell):
         return f'<c r="{column_letters(at)}{row}" s="{_STYLES[kind].value}"><v>{cell}</v></c>'
     if kind is Kind.INSTANT and (days := _days(cell)) is not None:
         return f'<c r="{column_letters(at)}{row}" s="{_STYLES[kind].value}"><v>{days}</v></c>'

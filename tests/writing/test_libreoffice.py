@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,15 @@ import pytest
 
 from batchpay.intake.template import write_blank
 from batchpay.payment import State
+from batchpay.reconciliation.matching import match
 from batchpay.reconciliation.resolution import Doubt, read_decisions, write_sheet
+from batchpay.reconciliation.statement import ExportMap, read_export
+from batchpay.reconciliation.verdicts import reconcile as write_reconciliation
+from batchpay.reports.results import write_results
 from batchpay.settings import LedgerSettings, Settings
 from batchpay.workflows import check as flow
 from batchpay.workflows.requests import CheckOptions, file_request
+from tests.support.ledger_factory import Planned, add_batch, ledger_in
 from tests.support.office import converted, needs_libreoffice
 from tests.support.payment_files import HEADER, VALID, csv_text, line, write
 
@@ -22,6 +28,12 @@ pytestmark = needs_libreoffice
 AMOUNTS = ("1381.12", "0.10", "99999999.99")
 CENTS = 10_000_138_121
 BATCH = "3f2a91c0d7e1"
+BOOKS = ("template", "rejects", "doubts", "results", "reconcile")
+ROWS = [
+    Planned(1, amount_cents=1250, reference="R1"),
+    Planned(2, amount_cents=700, direction="CREDIT", reference="R2"),
+    Planned(3, State.IN_DOUBT, 99_999, "CREDIT"),
+]
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DOUBT = Doubt(7, 8, "0012", 138_112, "USD", "CREDIT", "Ada Byron", "****5678", NOON, NOON, "no answer")
 
@@ -30,8 +42,8 @@ DOUBT = Doubt(7, 8, "0012", 138_112, "USD", "CREDIT", "Ada Byron", "****5678", N
 def office(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Each workbook as LibreOffice saved it after a person had worked in it, and the pages that it prints."""
     folder = tmp_path_factory.mktemp("office")
-    made = [folder / f"{name}.xlsx" for name in ("template", "rejects", "doubts")]
-    template, rejects, doubts = made
+    made = [folder / f"{name}.xlsx" for name in BOOKS]
+    template, rejects, doubts, results, reconciled = made
     write_blank(template)
     book: Any = openpyxl.load_workbook(template)
     names = [cell.value for cell in book["payments"][1]]
@@ -46,6 +58,12 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     _type_in(rejects, {"gatewayId": "1001"})
     write_sheet(doubts, BATCH, [DOUBT])
     _type_in(doubts, {"decision": "accepted", "gateway_reference": "00884213"})
+    with ledger_in(folder) as ledger:
+        batch = ledger.find(add_batch(ledger, ROWS))
+        write_results(ledger, batch, results)
+        export = write(folder, "Reference,Amount,Status\nR1,12.50,Settled\nR2,6.00,Settled\n", "export.csv")
+        read = read_export(export, ExportMap())
+        write_reconciliation(ledger, batch, read, match(ledger, batch, read.lines, days=5), reconciled)
     saved = converted(made, "xlsx", folder)
     return {path.stem: path for path in saved} | {f"{path.stem} pdf": path for path in converted(made, "pdf", folder)}
 
@@ -96,7 +114,35 @@ def test_settled_doubts_are_read(office: dict[str, Path]) -> None:
     assert (decision.row, decision.state, decision.gateway_reference) == (7, State.ACCEPTED, "00884213")
 
 
-@pytest.mark.parametrize("name", ["template", "rejects", "doubts"])
+def test_a_reconciliation_adds_up_and_shows_its_differences(office: dict[str, Path]) -> None:
+    """Amounts and differences are numbers, also below nothing; matched is green, what differs is red.
+
+    Differences were texts that no sum counted, and the rows that a controller looks for had no color.
+    """
+    sheet: Any = openpyxl.load_workbook(office["reconcile"], data_only=True).worksheets[0]
+    names = [cell.value for cell in sheet[1]]
+    rows = [dict(zip(names, row, strict=True)) for row in sheet.iter_rows(min_row=2)]
+    shown = [(row["verdict"].value, row["amount"].value, row["amount_there"].value, row["difference"].value)
+             for row in rows]  # fmt: skip
+    assert shown == [
+        ("matched", 12.5, 12.5, None), ("amount differs", 7, 6, -1), ("in doubt, not found", 999.99, None, None),
+    ]  # fmt: skip
+    assert rows[1]["difference"].number_format == "#,##0.00"
+    assert len({row["verdict"].fill.fgColor.rgb for row in rows}) == 3
+
+
+def test_results_add_up_again(office: dict[str, Path]) -> None:
+    """Saved by a spreadsheet program, the summary's sums of both directions are what the rows say."""
+    sheet: Any = openpyxl.load_workbook(office["results"], data_only=True)["Summary"]
+    found = {row[0]: row[1:7] for row in sheet.iter_rows(values_only=True)}
+    assert found["accepted"] == (1, 12.5, 1, 7, 2, 19.5)
+    assert found["in doubt"] == (0, 0, 1, 999.99, 1, 999.99)
+
+
+@pytest.mark.parametrize("name", BOOKS)
 def test_each_prints(office: dict[str, Path], name: str) -> None:
-    """It makes pages."""
-    assert office[f"{name} pdf"].read_bytes().startswith(b"%PDF-")
+    """It makes pages, of the paper that a US office has."""
+    page = office[f"{name} pdf"].read_bytes()
+    assert page.startswith(b"%PDF-")
+    boxes = {tuple(sorted(map(float, box.split()))) for box in re.findall(rb"/MediaBox ?\[0 0 ([0-9. ]+)\]", page)}
+    assert boxes == {(612.0, 792.0)}
