@@ -11,8 +11,8 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.records import BatchSummary
-from batchpay.payment import Environment, State, Totals, format_cents
-from batchpay.text import instant, local_time, row_count, totals_json
+from batchpay.payment import Direction, Environment, State, Totals, format_cents
+from batchpay.text import instant, local_time, money, row_count, totals_json
 from batchpay.writing.identity import ReadFiles
 
 SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
@@ -35,6 +35,8 @@ class Summary:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     by_direction: dict[str, Totals] = field(default_factory=dict)
+    apart: dict[State, dict[str, Totals]] = field(default_factory=dict)
+    """Rows and cents by DEBIT and CREDIT of each state in which rows are that passed the rules."""
     notes: list[str] = field(default_factory=list)
     allowed_duplicates: dict[str, Any] = field(default_factory=lambda: {"rows": 0, "amount": "0.00", "list": []})
     """Bills that --allow-duplicates let through: rows, amount, and the first of them with what they repeat."""
@@ -65,6 +67,13 @@ class Summary:
     def of(self, state: State) -> Totals:
         """Rows and cents in one state."""
         return self.by_state.get(state, Totals())
+
+    def amount_in(self, *states: State) -> str:
+        """Write what rows in these states come to, for people: debits and credits apart where there are both."""
+        parts = [self.apart.get(state, {}) for state in states]
+        sides = {name: sum((part.get(name, Totals()) for part in parts), Totals()) for name in Direction}
+        named = [f"{name} {money(totals.cents)}" for name, totals in sides.items() if totals.rows]
+        return ", ".join(named) if len(named) > 1 else money(sum(self.of(state).cents for state in states))
 
     @property
     def valid(self) -> Totals:
@@ -140,6 +149,7 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         started_at=batch.started_at,
         finished_at=batch.finished_at,
         by_direction=batch.by_direction,
+        apart=batch.apart,
         rate_found=batch.rate_found,
         notes=[*limit, *([purged] if batch.purged_at else [])],
         **({"allowed_duplicates": allowed} if (allowed := batch.options.get("allowed_duplicates")) else {}),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 
 from batchpay.cli.context import Context
-from batchpay.payment import State, Totals
+from batchpay.payment import Direction, State, Totals
 from batchpay.summary import Summary
 from batchpay.text import money, printable, row_count, wrapped
 
@@ -45,16 +45,7 @@ def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
     name = printable(summary.file)
     batch = f"   batch {summary.batch}" if summary.batch else ""
     click.echo(f"{name}{batch}")
-    names = {**{state: str(state) for state in State}, **WORDS}
-    if not sent:
-        names[State.PENDING] = "valid"
-    shown = [(names[state], summary.of(state), _COLORS.get(state)) for state in _ORDER if summary.of(state).rows]
-    rows: list[tuple[str, Totals, str | None]] = [*shown, ("total", summary.total, None)]
-    widths = [max(len(cell) for cell in column) for column in zip(*(_cells(row) for row in rows), strict=True)]
-    for row in rows:
-        label, count, amount = _cells(row)
-        color = row[2] if context.color else None
-        click.echo(f"  {click.style(label.ljust(widths[0]), fg=color)}  {count:>{widths[1]}}  {amount:>{widths[2]}}")
+    _print_states(context, summary, sent=sent)
     for direction, totals in sorted(summary.by_direction.items(), reverse=True):
         if totals.rows:
             click.echo(f"  of the valid rows, {direction}: {row_count(totals.rows)}, {money(totals.cents)}")
@@ -75,6 +66,26 @@ def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
     print_in_doubt_elsewhere(summary.in_doubt_elsewhere)
 
 
+def _print_states(context: Context, summary: Summary, *, sent: bool) -> None:
+    """Print rows and amounts by state; debits and credits apart where there are both: no sum of them is a result."""
+    names = {**{state: str(state) for state in State}, **WORDS}
+    if not sent:
+        names[State.PENDING] = "valid"
+    shown = [state for state in _ORDER if summary.of(state).rows]
+    table = [_cells(names[state], summary.of(state), summary.apart.get(state)) for state in shown]
+    table.append(_cells("total", summary.total, None))
+    colors = [*(_COLORS.get(state) for state in shown), None]
+    if sum(totals.rows > 0 for totals in summary.by_direction.values()) > 1:
+        table.insert(0, ["", "rows", "DEBIT", "CREDIT", "control total"])
+        colors.insert(0, None)
+    else:
+        table = [[label, rows, amount] for label, rows, _, _, amount in table]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for color, (label, *cells) in zip(colors, table, strict=True):
+        numbers = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
+        click.echo(f"  {click.style(label.ljust(widths[0]), fg=color if context.color else None)}{numbers}")
+
+
 def print_in_doubt_elsewhere(in_doubt: Mapping[str, Totals], *, err: bool = False) -> None:
     """Name the other batches that a person must look at."""
     for batch, totals in in_doubt.items():
@@ -93,15 +104,26 @@ def grand_total(summaries: Sequence[Summary]) -> Summary:
         f"{len(summaries)} files in all",
         total,
         by_state,
+        by_direction=_added(one.by_direction for one in summaries),
+        apart={state: added for state in State if (added := _added(one.apart.get(state, {}) for one in summaries))},
         warnings=sum(one.warnings for one in summaries),
         held_back=sum((one.held_back for one in summaries), Totals()),
         released=sum((one.released for one in summaries), Totals()),
     )
 
 
-def _cells(row: tuple[str, Totals, str | None]) -> tuple[str, str, str]:
-    label, totals, _ = row
-    return label, f"{totals.rows:,}", money(totals.cents)
+def _added(parts: Iterable[Mapping[str, Totals]]) -> dict[str, Totals]:
+    added: dict[str, Totals] = {}
+    for part in parts:
+        for name, totals in part.items():
+            added[name] = added.get(name, Totals()) + totals
+    return added
+
+
+def _cells(label: str, totals: Totals, apart: Mapping[str, Totals] | None) -> list[str]:
+    """A line of the summary; debits and credits are empty where rows were rejected, of which some have neither."""
+    sides = ["" if apart is None else money(apart.get(name, Totals()).cents) for name in Direction]
+    return [label, f"{totals.rows:,}", *sides, money(totals.cents)]
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> None:

@@ -234,6 +234,8 @@ class BatchSummary:
     by_state: dict[State, Totals]
     by_direction: dict[str, Totals]
     """Totals of the rows that passed the rules, by DEBIT and CREDIT."""
+    apart: dict[State, dict[str, Totals]] = field(default_factory=dict)
+    """The same of each of their states."""
     again_reason: str | None = None
     """Why this batch pays the same content once more; None for the first."""
     options: dict[str, Any] = field(default_factory=dict)

@@ -186,7 +186,7 @@ def write_check_page(
         mood = "attention"
         headlines = [
             f"{row_count(wrong.rows)} of {summary.total.rows:,} would be rejected, {money(wrong.cents)}.",
-            f"{row_count(summary.valid.rows)} could be sent, {money(summary.valid.cents)}. Nothing was sent.",
+            f"{row_count(summary.valid.rows)} could be sent, {summary.amount_in(State.PENDING)}. Nothing was sent.",
         ]
     else:
         mood, headlines = "fine", ["Every row is valid.", "Nothing was sent."]
@@ -357,23 +357,22 @@ def _headlines(summary: Summary) -> tuple[str, list[str]]:
     waiting = summary.of(State.PENDING) + summary.of(State.SENDING)
     lines = []
     if doubt.rows:
-        lines.append(
-            f"{row_count(doubt.rows)} in doubt, {money(doubt.cents)}: paid or not, nobody knows yet. "
-            "A person must look."
-        )
+        amount = summary.amount_in(State.IN_DOUBT)
+        lines.append(f"{row_count(doubt.rows)} in doubt, {amount}: paid or not, nobody knows yet. A person must look.")
     if waiting.rows:
         stopped = f" The run stopped: {summary.stopped}." if summary.stopped else ""
         go_on = f"To go on: batchpay resume {summary.batch}"
-        lines.append(f"{row_count(waiting.rows)} not sent yet, {money(waiting.cents)}.{stopped} {go_on}")
+        amount = summary.amount_in(State.PENDING, State.SENDING)
+        lines.append(f"{row_count(waiting.rows)} not sent yet, {amount}.{stopped} {go_on}")
     if declined.rows:
-        lines.append(f"{row_count(declined.rows)} declined by the gateway, {money(declined.cents)}.")
+        lines.append(f"{row_count(declined.rows)} declined by the gateway, {summary.amount_in(State.DECLINED)}.")
     if rejected.rows:
         lines.append(f"{row_count(rejected.rows)} rejected before sending, {money(rejected.cents)}.")
     accepted = summary.of(State.ACCEPTED)
     if not lines:
         lines.append("Every row was accepted." if accepted.rows else "The file has no rows.")
     else:
-        lines.append(f"{row_count(accepted.rows)} accepted, {money(accepted.cents)}.")
+        lines.append(f"{row_count(accepted.rows)} accepted, {summary.amount_in(State.ACCEPTED)}.")
     moods = (("doubt", doubt), ("waiting", waiting), ("attention", declined + rejected))
     return next((mood for mood, totals in moods if totals.rows), "fine"), lines
 

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import PLAN_USED, BatchSummary, Event
+from batchpay.payment import State
 from batchpay.text import local_time
 
 _NAMES_SHOWN = 8
@@ -62,6 +63,7 @@ def facts_to_sign(story: Story, batch: BatchSummary) -> list[tuple[str, str]]:
     """Say which content it is and who had a hand in it: label and text."""
     sheet, accepted = batch.options.get("sheet"), batch.options.get("accepted_suggestions") or {}
     unreadable = batch.options.get("unreadable_amounts") or 0
+    in_doubt = batch.by_state[State.IN_DOUBT].rows
     return [
         ("batch", f"{batch.batch}, {batch.environment}"),
         ("content", batch.digest.hex()),
@@ -72,7 +74,7 @@ def facts_to_sign(story: Story, batch: BatchSummary) -> list[tuple[str, str]]:
         ("approved by", _acts(story.approved) or "nobody: no approval was asked for"),
         ("submitted by", _acts(story.submitted)),
         ("sent by", _acts(story.sent) or "not sent yet"),
-        ("settled by", _acts(story.settled) or "nothing had to be settled"),
+        ("settled by", _acts(story.settled) or ("nothing yet" if in_doubt else "nothing had to be settled")),
         *([("amounts that can't be read", f"{unreadable:,}; they are in no sum")] if unreadable else []),
         *([("corrected as suggested", ", ".join(f"{name} {n:,}" for name, n in accepted.items()))] if accepted else []),
     ]

@@ -168,6 +168,7 @@ class FileCheck:
             started_at=self.started_at,
             finished_at=datetime.now(UTC),
             by_direction=verdict.by_direction,
+            apart={State.PENDING: verdict.by_direction},
             notes=notes,
             read=ReadFiles(self.source.identity, self.control) if self.source.identity else None,
             allowed_duplicates=self.earlier.allowed_json(),

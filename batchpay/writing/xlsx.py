@@ -34,7 +34,8 @@ _DAY_S = 86_400
 
 
 _STYLES = {
-    Kind.TEXT: Style.TEXT, Kind.AMOUNT: Style.AMOUNT, Kind.DIFFERENCE: Style.AMOUNT, Kind.INTEGER: Style.INTEGER, Kind.INSTANT: Style.INSTANT,
+    Kind.TEXT: Style.TEXT, Kind.AMOUNT: Style.AMOUNT, Kind.DIFFERENCE: Style.AMOUNT, Kind.INTEGER: Style.INTEGER,
+    Kind.INSTANT: Style.INSTANT,
     Kind.WRAP: Style.WRAP, Kind.INPUT: Style.INPUT,
 }  # fmt: skip
 _NUMBERS = {Kind.AMOUNT: _AMOUNT, Kind.DIFFERENCE: _DIFFERENCE, Kind.INTEGER: _INTEGER}

@@ -35,10 +35,12 @@ def _summary(connection: sqlite3.Connection, found: tuple[Any, ...]) -> BatchSum
     started, finished, stopped, end, purged = run
     by_state = dict.fromkeys(State, Totals())
     by_direction = {direction.value: Totals() for direction in Direction}
+    apart: dict[State, dict[str, Totals]] = {}
     for state, direction, count, sum_cents in connection.execute(sql.TOTALS, (identity,)):
         by_state[STATES[state]] += Totals(count, sum_cents)
         if STATES[state] is not State.REJECTED:
             by_direction[DIRECTIONS[direction]] += Totals(count, sum_cents)
+            apart.setdefault(STATES[state], {})[DIRECTIONS[direction]] = Totals(count, sum_cents)
     total = sum(by_state.values(), Totals())
     if total != Totals(rows, cents):
         raise LedgerDamaged(f"the ledger is damaged: the states of batch {name} do not add up to its control totals")
@@ -46,7 +48,7 @@ def _summary(connection: sqlite3.Connection, found: tuple[Any, ...]) -> BatchSum
         batch=name, digest=digest, file=file, origin=origin,
         environment=Environment(environment), registered_at=to_datetime(registered_at),
         started_at=maybe_datetime(started), finished_at=maybe_datetime(finished), stopped=stopped,
-        columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction,
+        columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction, apart=apart,
         again_reason=again, options=json.loads(options),
         held_back=Totals(*json.loads(end or "{}").get("held back", (0, 0))),
         purged_at=maybe_datetime(purged),

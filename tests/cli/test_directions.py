@@ -1,0 +1,53 @@
+"""Money that comes and money that goes are never shown as one sum of what was done."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchpay.cli import output
+from batchpay.cli.context import Context
+from batchpay.payment import State, Totals
+from batchpay.summary import Summary
+
+DEBITS, CREDITS = Totals(2, 300), Totals(1, 100)
+
+
+def summary(*sides: tuple[str, Totals]) -> Summary:
+    by_direction = dict(sides)
+    accepted = sum(by_direction.values(), Totals())
+    by_state = {State.ACCEPTED: accepted, State.REJECTED: Totals(1, 1_000)}
+    apart = {State.ACCEPTED: by_direction}
+    total = accepted + Totals(1, 1_000)
+    return Summary("a.csv", total, by_state, batch="3f2a91c0d7e1", by_direction=by_direction, apart=apart)
+
+
+def test_states_show_debits_and_credits_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """`accepted 993 1,251,016.65` was the sum of what was taken and what was paid: nobody's figure."""
+    output.print_summary(Context(), summary(("DEBIT", DEBITS), ("CREDIT", CREDITS)), sent=True)
+    assert capsys.readouterr().out.splitlines()[1:5] == [
+        "            rows  DEBIT  CREDIT  control total",
+        "  accepted     3   3.00    1.00           4.00",
+        "  rejected     1                         10.00",
+        "  total        4                         14.00",
+    ]
+
+
+def test_one_direction_needs_no_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """A file of credits alone has one sum."""
+    output.print_summary(Context(), summary(("DEBIT", Totals()), ("CREDIT", CREDITS)), sent=True)
+    assert capsys.readouterr().out.splitlines()[1:3] == ["  accepted  1   1.00", "  rejected  1  10.00"]
+
+
+def test_several_files_keep_them_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where each file has one direction alone."""
+    several = output.grand_total([summary(("DEBIT", DEBITS)), summary(("CREDIT", CREDITS))])
+    output.print_summary(Context(), several, sent=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "  accepted     3   3.00    1.00           4.00"
+    assert lines[3] == "  rejected     2                         20.00"
+
+
+def test_a_headline_names_both() -> None:
+    """The report page's sentences do the same."""
+    assert summary(("DEBIT", DEBITS), ("CREDIT", CREDITS)).amount_in(State.ACCEPTED) == "DEBIT 3.00, CREDIT 1.00"
+    assert summary(("CREDIT", CREDITS)).amount_in(State.ACCEPTED) == "1.00"
