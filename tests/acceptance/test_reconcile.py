@@ -43,7 +43,7 @@ def test_rows_in_doubt_are_settled_only_when_asked(home: Home) -> None:
 
     done = home.run("reconcile", batch, "--against", "export.csv", *SIGNED)
     assert done.returncode == 7, done.stderr
-    assert "row 2" in done.stderr
+    assert "line 3   DEBIT" in done.stderr
     assert "will be accepted" in done.stderr
     with ledger_in(home.path) as ledger:
         rows = {row.row: row for row in ledger.rows(batch)}
