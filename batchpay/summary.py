@@ -11,8 +11,8 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.records import BatchSummary
-from batchpay.payment import Direction, Environment, State, Totals, format_cents
-from batchpay.text import instant, local_time, money, row_count, totals_json
+from batchpay.payment import Environment, State, Totals, format_cents
+from batchpay.text import amounts_apart, instant, local_time, row_count, totals_json
 from batchpay.writing.identity import ReadFiles
 
 SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
@@ -70,10 +70,8 @@ class Summary:
 
     def amount_in(self, *states: State) -> str:
         """Write what rows in these states come to, for people: debits and credits apart where there are both."""
-        parts = [self.apart.get(state, {}) for state in states]
-        sides = {name: sum((part.get(name, Totals()) for part in parts), Totals()) for name in Direction}
-        named = [f"{name} {money(totals.cents)}" for name, totals in sides.items() if totals.rows]
-        return ", ".join(named) if len(named) > 1 else money(sum(self.of(state).cents for state in states))
+        found = [one for state in states for one in self.apart.get(state, {}).items() if one[1].rows]
+        return amounts_apart([(name, totals.cents) for name, totals in found])
 
     @property
     def valid(self) -> Totals:

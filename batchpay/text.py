@@ -7,6 +7,7 @@ a rounded amount can't slip in at one place of many.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -57,6 +58,16 @@ def place_word(file: str) -> str:
 def place_of(file: str, row: int, line: int | None) -> str:
     """Name a row as a person finds it in its file: `line 5`, `row 5`."""
     return f"row {row}" if line is None else f"{place_word(file)} {line}"
+
+
+def amounts_apart(amounts: Iterable[tuple[str, int]]) -> str:
+    """Write what payments of these directions and cents come to: debits and credits apart where there are both."""
+    sides: dict[str, int] = {}
+    for direction, cents in amounts:
+        sides[direction] = sides.get(direction, 0) + cents
+    if len(sides) > 1:
+        return ", ".join(f"{name} {money(cents)}" for name, cents in sorted(sides.items(), reverse=True))
+    return money(sum(sides.values()))
 
 
 def column_name(text: str) -> str:

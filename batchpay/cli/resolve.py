@@ -10,10 +10,10 @@ from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.process import actor
 from batchpay.payment import State, Totals
-from batchpay.text import instant, local_time, money, place_of, printable, row_count, totals_json
+from batchpay.text import amounts_apart, instant, local_time, money, place_of, printable, row_count, totals_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from batchpay.reconciliation.resolution import Doubt
@@ -132,7 +132,7 @@ class _TerminalDecider:
             if not chosen:
                 continue
             totals = proposal.effect[state]
-            line = f"{row_count(totals.rows)}, {money(totals.cents)}: {text}"
+            line = f"{row_count(totals.rows)}, {_amount(proposal.doubts[one.row] for one in chosen)}: {text}"
             click.echo(_loud(self._context, line, state), err=True)
             for decision in chosen[:_SHOWN_MAX]:
                 found = f"   reference {decision.gateway_reference}" if decision.gateway_reference else ""
@@ -170,10 +170,10 @@ def _finish(context: Context, found: InDoubt, *, exported: str | None = None) ->
         _print_doubts(context, summary, doubts, exported)
         return code
     total = sum(settled.values(), Totals())
-    click.echo(f"settled: {row_count(total.rows)}, {money(total.cents)}")
+    click.echo(f"settled: {row_count(total.rows)}")
     if settled["send again"].rows:
         click.echo(f"to send them again: batchpay resume {summary.batch}")
-    click.echo(f"still in doubt: {row_count(len(doubts))}, {money(sum(doubt.amount_cents for doubt in doubts))}")
+    click.echo(f"still in doubt: {row_count(len(doubts))}, {_amount(doubts)}")
     return code
 
 
@@ -182,8 +182,7 @@ def _print_doubts(context: Context, batch: Summary, doubts: Sequence[Doubt], exp
     if not doubts:
         click.echo("  no row is in doubt")
         return
-    cents = sum(doubt.amount_cents for doubt in doubts)
-    click.echo(_loud(context, f"  in doubt: {row_count(len(doubts))}, {money(cents)}", State.PENDING))
+    click.echo(_loud(context, f"  in doubt: {row_count(len(doubts))}, {_amount(doubts)}", State.PENDING))
     click.echo("  Each may or may not have been paid. Look for it in the gateway's portal.")
     for doubt in [] if exported else doubts[:_SHOWN_MAX]:
         click.echo()
@@ -206,6 +205,10 @@ def _print_doubts(context: Context, batch: Summary, doubts: Sequence[Doubt], exp
     click.echo(f"  refused:    batchpay resolve {batch.batch} --row {row} --decision declined")
     click.echo(f"  never came: batchpay resolve {batch.batch} --row {row} --decision 'send again'")
     click.echo(f"  many:       batchpay resolve {batch.batch} --export doubts.xlsx")
+
+
+def _amount(doubts: Iterable[Doubt]) -> str:
+    return amounts_apart([(doubt.direction, doubt.amount_cents) for doubt in doubts])
 
 
 def _moment(moment: datetime | None) -> str:
