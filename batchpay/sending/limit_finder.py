@@ -126,7 +126,7 @@ class LimitFinder:
         self._since = now
         """When the present rate was taken up."""
         self._hold_s = FIRST_HOLD_S
-        self._hold_after_failure_s = HOLD_S * 2
+        self._hold_after_failure_s = HOLD_S * 2.4
         self._quick = 0
         """Quick refusals one after another."""
         self._step = STEP

@@ -37,8 +37,8 @@ LATE_SHARE = 1.5
 for, but not by two requests at once, which some gateways refuse."""
 LATE_WEIGHT = 0.05
 """Weight of one more wake-up in that average."""
-FIRST_REQUESTS = 4
-FIRST_SHARE = 1.6
+FIRST_REQUESTS = 3
+FIRST_SHARE = 1.7
 FIRST_S_MAX = 1.0
 """A run begins with this many requests, and each answer lets so many more leave, for a second at most: one that begins
 far above the limit would have dozens refused before the first answer is back."""

@@ -154,7 +154,7 @@ def _figures(results: Results, latency_ms: float, measured: dict[Key, Measured])
     elif latency_ms == 20:
         figures["submit.session_ratio_20ms"] = rate[DURABLE, 64] / rate[SESSION, 64]
         figures["submit.share_of_bare_20ms"] = rate[DURABLE, 64] / rate[BARE, 64]
-        figures["submit.cpu_us_a_row"] = max(figures["submit.cpu_us_a_row"], cpu_us_a_row(measured[DURABLE, 64]))
+        figures["submit.share_of_sockets_20ms"] = rate[DURABLE, 64] / rate["raw sockets", 64]
 
 
 # Doubt after a kill
