@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import polars as pl
 
@@ -14,8 +14,6 @@ from batchpay.intake.csv.dialect import read_dialect
 from batchpay.intake.csv.reader import CsvReader, CsvText
 from batchpay.intake.header import Examples, Header, canonical_name, read_header
 from batchpay.intake.kinds import HEAD_BYTES, Kind, kind_of
-from batchpay.intake.maps.application import Application, CountingColumns
-from batchpay.intake.maps.mapping import Mapping
 from batchpay.intake.object_store import is_url, open_stored
 from batchpay.intake.one_content import one_content
 from batchpay.intake.parquet import ParquetReader
@@ -25,6 +23,10 @@ from batchpay.intake.xlsx.reader import XlsxReader
 from batchpay.schemas.columns import COLUMNS, MONEY, REQUIRED
 from batchpay.text import column_name
 from batchpay.writing.identity import FileIdentity
+
+if TYPE_CHECKING:
+    from batchpay.intake.maps.application import CountingColumns
+    from batchpay.intake.maps.mapping import Mapping
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class Source:
     """Rows passed over in the latest reading."""
     end: FileEnd = field(default_factory=FileEnd)
     """What the latest reading found at the end of the file."""
-    counting: CountingColumns = field(default_factory=CountingColumns)
-    """What the latest reading showed of the columns that a map makes paymentIds of."""
+    counting: CountingColumns | None = None
+    """What a reading showed of the columns that a map makes paymentIds of."""
     sheet: str | None = None
     """The sheet that is read, of a workbook."""
     column_map: str | None = None
@@ -199,6 +201,8 @@ def _source(
     )
     if mapping is None:
         return source
+    from batchpay.intake.maps.application import Application  # few files have a map
+
     applied = Application(mapping, own, header)
     return replace(
         source,

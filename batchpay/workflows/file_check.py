@@ -20,7 +20,6 @@ from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.to_send import Origin, ToSend, ToSendCount, with_cents
 from batchpay.errors import FileRefused, RunStopped
 from batchpay.intake.control_totals import require_whole, stated_totals
-from batchpay.intake.maps.map_file import load_mapping
 from batchpay.intake.source import Source, open_source
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, RejectedColumns
@@ -45,6 +44,7 @@ from batchpay.writing.identity import FileIdentity, ReadFiles
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.gateway.preflight import Preflight
+    from batchpay.intake.maps.mapping import Mapping
 
 _REFUSED_BY_GATEWAY = {
     "unknown": "the gateway has no account with this id, look the id up (batchpay gateway list)",
@@ -145,7 +145,7 @@ class FileCheck:
             notes.append(f"rows marked as an example, which are not payments: {self.source.examples.count}")
         if self.source.end.total_cents is not None:
             notes.append(self.source.end.note(self.source.line_word))
-        if self.source.counting.note is not None:
+        if self.source.counting is not None and self.source.counting.note is not None:
             notes.append(self.source.counting.note)
         if verdict.unreadable_amounts:
             notes.append(f"in {row_count(verdict.unreadable_amounts)} the amount can't be read: it is not in any total")
@@ -200,7 +200,7 @@ def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
         encoding=request.encoding,
         sheet=request.sheet,
         include_hidden=request.include_hidden,
-        mapping=load_mapping(request.map_file) if request.map_file else None,
+        mapping=_load_map(request.map_file) if request.map_file else None,
     )
     reading = _Reading(source, request, context)
     checked = reading.checked
@@ -233,6 +233,12 @@ def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
         placed = rejects.commit(lambda path, number: is_own_rejects(path, number, context.results, batch))
         checked.rejects = placed if has_rejects else None
     return checked
+
+
+def _load_map(path: str) -> Mapping:
+    from batchpay.intake.maps.map_file import load_mapping  # few files have a map
+
+    return load_mapping(path)
 
 
 class _Reading:

@@ -271,13 +271,13 @@ def test_a_template_of_rows_that_are_only_counted_is_noted(tmp_path: Path) -> No
     total = dict.fromkeys(HEADER, "") | {"Betrag": "3.703,50"}
     counted = csv_file(tmp_path, *({"Pos": f"{at}"} for at in range(1, 4)), total)
     with open_source(counted, mapping=mapping) as source:
-        assert source.counting.note is None
+        assert source.counting is not None and source.counting.note is None
         list(source.chunks())
         assert "made of Pos, which only counts the rows" in str(source.counting.note)
     other = csv_file(tmp_path, *({"Pos": f"{at}"} for at in (1, 3, 2)))
     with open_source(other, mapping=mapping) as source:
         list(source.chunks())
-        assert source.counting.note is None
+        assert source.counting is not None and source.counting.note is None
 
 
 def test_no_template_names_the_place_of_a_row(tmp_path: Path) -> None:
