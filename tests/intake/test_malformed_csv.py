@@ -91,16 +91,17 @@ def test_one_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, always: boo
     assert rejected > 5 * refused
 
 
-def test_a_separator_is_missing_before_a_quoted_cell(tmp_path: Path) -> None:
+@pytest.mark.parametrize("amount", ["78.07", "="])
+def test_a_separator_is_missing_before_a_quoted_cell(tmp_path: Path, amount: str) -> None:
     """The comma inside made the count right again: every later cell stood in the wrong column, without a word."""
-    text = 'ref,sum,name,note\nR1,78.07"Table, round",x\nR2,1.00,"a",y\n'
+    text = f'ref,sum,name,note\nR1,{amount}"Table, round",x\nR2,1.00,"a",y\n'
     with open_source(write(tmp_path, text), required=()) as source:
         frame = next(source.chunks())
     assert frame["_quotation"].to_list() == [
         "there is a quotation mark inside a cell that does not begin with one",
         None,
     ]
-    assert frame["ref"].to_list() == ['R1,78.07"Table, round",x', "R2"]
+    assert frame["ref"].to_list() == [f'R1,{amount}"Table, round",x', "R2"]
     assert frame["name"].to_list() == [None, "a"]
 
 
@@ -204,8 +205,8 @@ def test_one_slip_in_files_of_any_cells(tmp_path: Path, slip: str) -> None:
             continue
         last = first + records[bad].count("\n")
         assert {line: row for line, row in found.items() if not first <= line <= last} == begins, records[bad]
-        moved = [at for at, cell in enumerate(found.get(first, ())) if cell in rows[bad] and cell != rows[bad][at]]
-        assert not any(found[first][at] for at in moved), records[bad]
+        changed = [at for at, cell in enumerate(found.get(first, rows[bad])) if cell != rows[bad][at]]
+        assert len(changed) <= 1, records[bad]  # the cell of the slip, and no cell is another's
         told += first not in found
     assert refused <= 8
     assert told or slip in ("escaped by a backslash", "doubled")
