@@ -151,6 +151,11 @@ def test_the_calendar_has_an_end() -> None:
     assert schedule_of(rows, date(9999, 12, 30)).horizon == date(9998, 12, 31)
 
 
+def test_rows_that_pay_once_and_rows_that_recur_are_all_counted() -> None:
+    """The page's first figure is the file's number of rows that passed."""
+    assert schedule_of([single(1), single(2), recurring(3, AS_OF, "MONTHLY", 2)]).rows == 3
+
+
 def test_gateway_ids_are_one_however_they_are_padded() -> None:
     """`07` and `7` go to the same account, so they stand in one line; ids sort as numbers."""
     schedule = schedule_of([single(100, gateway_id="07"), single(200, "CREDIT", "7"), single(5, gateway_id="12")])
