@@ -40,7 +40,7 @@ from batchpay.validation.compiled_rules import (
     rule_book,
 )
 from batchpay.validation.corrections import correct
-from batchpay.validation.duplicates import Unfit, Uniqueness
+from batchpay.validation.duplicates import Places, Unfit, Uniqueness
 from batchpay.validation.late_failures import Late, LateRows, late_in_file
 from batchpay.validation.packed import packed, unpacked
 from batchpay.validation.verdict import Verdict
@@ -76,9 +76,12 @@ class RejectsSink(Protocol):
 
 
 class Check:
-    """One file's way through the rules: first `results`, to the end, then `finish`."""
+    """One file's way through the rules: first `results`, to the end, then `finish`.
 
-    def __init__(self, source: ChunkSource, options: RuleOptions, storage: ExitStack) -> None:
+    `line_word` is what the place of a row is called in the file: `line` of a CSV, `row` of a sheet.
+    """
+
+    def __init__(self, source: ChunkSource, options: RuleOptions, storage: ExitStack, *, line_word: str) -> None:
         unknown = check_rules_off(options.rules_off)
         if unknown:
             raise SettingsNotUsable(f"not a house rule that can be switched off: {', '.join(unknown)}")
@@ -86,7 +89,8 @@ class Check:
         self._book = rule_book(options)
         self._is_plain = (self._book.forms["amount"], self._book.forms["achAccountNumber"]) == (AMOUNT, ACCOUNT)
         """Whether a row that is proven has an amount and an account that can be taken as they stand."""
-        self._unique = Uniqueness(storage)
+        self._places = Places(line_word)
+        self._unique = Uniqueness(storage, self._places)
         self._rows = 0
         self._repeats = self._unique.repeats()
         self._in_file = late_in_file(self._repeats, options)
@@ -110,8 +114,8 @@ class Check:
 
     @property
     def allowed(self) -> pl.DataFrame:
-        """`_row` and `_first` of each bill that the options let pass twice; known once `results` came to its end."""
-        repeated = self._repeats.bills.filter(~pl.col("named")).select("_row", "_first")
+        """`_row`, `_first` and its `_place` of each bill that may pass twice; known once `results` came to its end."""
+        repeated = self._repeats.bills.filter(~pl.col("named")).select("_row", "_first", "_place")
         return repeated if self._options.allows_repeated_bills else repeated.clear()
 
     def finish(self, late: Mapping[int, Late]) -> Iterator[ChunkResult]:
@@ -135,6 +139,7 @@ class Check:
         for chunk in filter(len, self._source.chunks()):
             assert chunk["_row"].first() == self._rows + 1, "rows are numbered without a gap"
             self._rows += chunk.height
+            self._places.add(chunk)
             made = prepared(chunk, self._options)
             frame = made.rows
             proof = self._book.prove(frame)

@@ -98,14 +98,40 @@ class Repeats:
     payment_ids: pl.Series
     """Numbers of all rows that share a paymentId with another."""
     bills: pl.DataFrame
-    """`_row` and `_first` of each row that repeats the bill of an earlier one, and `named`: whether each of them so far
-    has a paymentId of its own."""
+    """`_row` and `_first` of each row that repeats the bill of an earlier one, `named`: whether each of them so far
+    has a paymentId of its own, and `_place`: where a person finds the first, such as `line 5`."""
+
+
+class Places:
+    """Where the rows of a file stand in it: `line 5` of a CSV, `row 5` of a sheet.
+
+    Kept is only where the distance between a row's number and its line changes: at a blank line, a cell of two lines.
+    """
+
+    def __init__(self, line_word: str) -> None:
+        self._line_word = line_word
+        self._changes = [pl.DataFrame(schema={"_row": pl.UInt32, "ahead": pl.Int64})]
+
+    def add(self, chunk: pl.DataFrame) -> None:
+        """Look at a chunk of the first pass: `_row`, and `_line`, which is null where the kind of file has none."""
+        rows = chunk.select("_row", ahead=pl.col("_line").cast(pl.Int64) - pl.col("_row"))
+        changes = pl.col("ahead").ne_missing(pl.col("ahead").shift(1)) | (pl.int_range(pl.len()) == 0)
+        self._changes.append(rows.filter(changes))
+
+    def of(self, rows: pl.Series) -> pl.DataFrame:
+        """Name rows, each once: `_first` in order, `_place`."""
+        first = rows.unique().sort().alias("_first").to_frame()
+        lines = first.join_asof(pl.concat(self._changes), left_on="_first", right_on="_row", check_sortedness=False)
+        line = (pl.col("_first") + pl.col("ahead")).cast(pl.String)
+        named = pl.coalesce(pl.lit(f"{self._line_word} ") + line, pl.lit("row ") + pl.col("_first").cast(pl.String))
+        return lines.select("_first", _place=named)
 
 
 class Uniqueness:
     """What several rows must not share: a paymentId, or a bill (batchpay.schemas.identity)."""
 
-    def __init__(self, storage: ExitStack) -> None:
+    def __init__(self, storage: ExitStack, places: Places) -> None:
+        self._places = places
         self._ids, self._bills = Digests(storage, "payment_id"), Digests(storage, *BILL, "invoice")
         self._key = secrets.randbits(63)
 
@@ -133,8 +159,10 @@ class Uniqueness:
         """Tell, after the last chunk, what stands twice."""
         no_rows = pl.DataFrame(schema={"_row": pl.UInt32, "_first": pl.UInt32, "named": pl.Boolean})
         ids = [frame["_row"] for frame in self._ids.repeated()]
+        bills = pl.concat([no_rows, *map(_repeated_bills, self._bills.repeated())])
+        places = self._places.of(bills["_first"])
         return Repeats(
-            pl.concat([no_rows["_row"], *ids]), pl.concat([no_rows, *map(_repeated_bills, self._bills.repeated())])
+            pl.concat([no_rows["_row"], *ids]), bills.join(places, on="_first", how="left", maintain_order="left")
         )
 
 

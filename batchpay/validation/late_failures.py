@@ -45,7 +45,7 @@ class LateRows:
 
 def late_in_file(repeats: Repeats, options: RuleOptions) -> pl.DataFrame:
     """Say of rows that are not unique in a file what they break: `_row`, `column`, `code`, `severity`, `message`."""
-    first = pl.concat_str(pl.lit("is the same bill as row "), pl.col("_first").cast(pl.String), pl.lit(" of this file"))
+    first = pl.concat_str(pl.lit("is the same bill as "), "_place", pl.lit(" of this file"))
     parts = [_told(repeats.payment_ids.to_frame("_row"), PAYMENT_ID_DUPLICATE, pl.lit(PAYMENT_ID_DUPLICATE.message))]
     if not options.allows_repeated_bills:
         due = "take it out, or if both are due: give each a paymentId or an invoice number of its own"

@@ -33,6 +33,8 @@ _DUE = "if it is due again give it"
 class EarlierPayments:
     """What the rows of one file have in common with earlier payments."""
 
+    line_word: str = "row"
+    """What the place of a row is called in the file."""
     late_failures: dict[int, tuple[str, str, str]] = field(default_factory=dict)
     """Rows that are kept back: column, code, message."""
     warnings: list[Variance] = field(default_factory=list)
@@ -40,6 +42,8 @@ class EarlierPayments:
     """Duplicates that the options let through."""
     allowed_rows: list[dict[str, Any]] = field(default_factory=list)
     """The first of them: `row`, and the `batch` and `earlier_row` that it repeats (no batch: within the file)."""
+    _allowed_places: list[str] = field(default_factory=list)
+    """The same of the very first, as a person finds them: `line 5 (line 4 of this file)`."""
     _allowed_numbers: set[int] = field(default_factory=set)
     _repeated: dict[str, tuple[datetime, Totals]] = field(default_factory=dict)
     """Rows that repeat a batch, by its name."""
@@ -58,13 +62,17 @@ class EarlierPayments:
         lookup = request_body.lookup_columns(ledger, frame)
         cents = dict(zip(lookup.rows, request_body.cents_of(frame), strict=True))
         now = datetime.now(UTC)
-        for one in ledger.earlier(lookup, environment, days=days, now=now, exclude_digest=exclude_digest):
-            self._take(one, cents[one.row], rules)
+        found = ledger.earlier(lookup, environment, days=days, now=now, exclude_digest=exclude_digest)
+        among = frame.filter(pl.col("_row").is_in([one.row for one in found]))
+        lines = dict(among.select("_row", "_line").iter_rows())
+        for one in found:
+            self._take(one, lines[one.row], cents[one.row], rules)
 
     def allow_in_file(self, rows: pl.DataFrame) -> None:
-        """Note bills that pass though the file has them twice: `_row`, `_first`, `_cents`."""
-        for row, first, cents in rows.iter_rows():
-            self._allow(row, None, first, cents)
+        """Note bills that pass though the file has them twice: `_row`, `_first`, its `_place`, `_line`, `_cents`."""
+        for row, first, place, line, cents in rows.iter_rows():
+            if self._allow(row, None, first, cents):
+                self._name_allowed(row, line, f"{place} of this file")
 
     def notes(self, rows: int) -> list[str]:
         """Give the lines of the summary for a file of so many rows."""
@@ -75,15 +83,11 @@ class EarlierPayments:
             if found.rows >= _REPEATED_LEAST
         ]
         if self.allowed.rows:
-            named = [
-                f"row {one['row']} (row {one['earlier_row']} of {one['batch'] or 'this file'})"
-                for one in self.allowed_rows[:_ROWS_NAMED]
-            ]
-            left = self.allowed.rows - len(named)
+            left = self.allowed.rows - len(self._allowed_places)
             more = f" and {left:,} more" if left else ""
             lines.append(
                 f"duplicates that were allowed: {row_count(self.allowed.rows)}, {money(self.allowed.cents)}: "
-                f"{', '.join(named)}{more}"
+                f"{', '.join(self._allowed_places)}{more}"
             )
         return lines
 
@@ -92,7 +96,7 @@ class EarlierPayments:
         found = {"rows": self.allowed.rows, "amount": format_cents(self.allowed.cents), "list": self.allowed_rows}
         return found | ({"reason": reason} if reason else {})
 
-    def _take(self, one: Earlier, cents: int, rules: RuleOptions) -> None:
+    def _take(self, one: Earlier, line: int | None, cents: int, rules: RuleOptions) -> None:
         place = f"{one.earlier_place} of batch {one.earlier_batch} of {_day(one.at)}"
         if one.same is SamePayment.ANOTHER_ID:
             if ROW_SAME_PAYMENT.name not in rules.rules_off:
@@ -105,7 +109,8 @@ class EarlierPayments:
             message = f"was used before in {place}, {_DUE} a paymentId of its own"
             self.late_failures[one.row] = "paymentId", "duplicate", message
         elif rules.allows_repeated_bills:
-            self._allow(one.row, one.earlier_batch, one.earlier_row, cents)
+            if self._allow(one.row, one.earlier_batch, one.earlier_row, cents):
+                self._name_allowed(one.row, line, f"{one.earlier_place} of batch {one.earlier_batch}")
         else:
             message = (
                 f"is the same bill as {place} (account, direction, amount, invoice number), {_DUE} a paymentId, "
@@ -113,13 +118,20 @@ class EarlierPayments:
             )
             self.late_failures[one.row] = "row", "duplicate", message
 
-    def _allow(self, row: int, batch: str | None, earlier_row: int, cents: int) -> None:
+    def _allow(self, row: int, batch: str | None, earlier_row: int, cents: int) -> bool:
+        """Count a duplicate that may pass, unless it is counted already; tells whether it was not."""
         if row in self._allowed_numbers:
-            return
+            return False
         self._allowed_numbers.add(row)
         self.allowed += Totals(1, cents)
         if len(self.allowed_rows) < LISTED_MAX:
             self.allowed_rows.append({"row": row, "batch": batch, "earlier_row": earlier_row})
+        return True
+
+    def _name_allowed(self, row: int, line: int | None, earlier: str) -> None:
+        if len(self._allowed_places) < _ROWS_NAMED:
+            place = f"row {row}" if line is None else f"{self.line_word} {line}"
+            self._allowed_places.append(f"{place} ({earlier})")
 
 
 def _day(moment: datetime) -> str:

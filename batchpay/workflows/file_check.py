@@ -221,7 +221,7 @@ def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
     if context.ledger is not None and checked.batch is not None:
 
         def again(storage: ExitStack) -> Iterator[ChunkResult]:
-            check = Check(source, request.rules, storage)
+            check = Check(source, request.rules, storage, line_word=source.line_word)
             yield from check.results()
             yield from check.finish(checked.late_failures)
 
@@ -260,7 +260,8 @@ class _Reading:
         """Read the file; afterwards `checked` holds all that was found."""
         checked, verdict = self.checked, self.checked.verdict
         with ExitStack() as storage:
-            check = Check(self._content or checked.source, self._request.rules, storage)
+            line_word = checked.earlier.line_word = checked.source.line_word
+            check = Check(self._content or checked.source, self._request.rules, storage, line_word=line_word)
             rejected, late_rejected = FrameSpool(storage), FrameSpool(storage)
             for result in check.results():
                 verdict.add(result)
@@ -322,11 +323,11 @@ class _Reading:
         return checked.late_failures
 
     def _allow_in_file(self, allowed: pl.DataFrame) -> None:
-        """Note which bills pass though the file has them twice: `_row`, `_first`."""
+        """Note which bills pass though the file has them twice: `_row`, `_first`, `_place`."""
         checked, rules = self.checked, self._request.rules
         for frame in valid_rows(checked.source, rules, checked.verdict) if allowed.height else ():
-            cents = frame.select("_row", _cents=pl.Series(request_body.cents_of(frame)))
-            checked.earlier.allow_in_file(allowed.join(cents, on="_row", maintain_order="left"))
+            rows = frame.select("_row", "_line", _cents=pl.Series(request_body.cents_of(frame)))
+            checked.earlier.allow_in_file(allowed.join(rows, on="_row", maintain_order="left"))
 
     def _compare_with_ledger(self, payments: Ledger | None, payees: Ledger | None, verdict: Verdict) -> None:
         """Read the rows that passed once more, and ask of each: was it paid before, is its payee as ever."""

@@ -26,7 +26,7 @@ def check(
     """Ask every rule of every row; `rejected` gets, in row order, what the ledger would know of each rejected row."""
     verdict = Verdict(failures_max=max_failures)
     with ExitStack() as storage:
-        asked = Check(source, options, storage)
+        asked = Check(source, options, storage, line_word="line")
         early, came_late = FrameSpool(storage), FrameSpool(storage)
         for result in asked.results():
             verdict.add(result)

@@ -16,6 +16,7 @@ from batchpay.schemas.columns import COLUMNS
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation import duplicates
 from batchpay.validation.check import Check, all_rows, valid_rows
+from batchpay.validation.duplicates import Places, Uniqueness
 from batchpay.validation.verdict import Verdict
 from tests.support.text_chunks import RECURRING, VALID, Cells, Kept, TextChunks
 from tests.support.whole_check import check
@@ -107,7 +108,7 @@ def test_the_same_bill_fails_where_a_row_has_no_payment_id(height: int) -> None:
     rows = [_BILL, _row(1), _SAME_BILL | {"billingEmail": "a@example.com"}, _SAME_BILL | {"paymentId": "P2"}, VALID]
     verdict = check(TextChunks(rows, height=height), OPTIONS)
     assert _found(verdict) == [(3, "row.duplicate"), (4, "row.duplicate")]
-    assert verdict.failures[0].message.startswith("is the same bill as row 1 of this file")
+    assert verdict.failures[0].message.startswith("is the same bill as line 2 of this file")
     allowed = check(TextChunks(rows, height=height), RuleOptions(as_of=OPTIONS.as_of, allow_duplicates=True))
     assert allowed.valid.rows == 5
 
@@ -118,6 +119,29 @@ def test_the_same_bill_fails_where_a_row_has_no_payment_id(height: int) -> None:
     assert (verdict.warnings, verdict.warning_counts, verdict.valid.rows) == (1, {"row.same_payment": 1}, 1)
     strict = check(TextChunks(named, height=height), RuleOptions(as_of=OPTIONS.as_of, warnings_as_errors=True))
     assert (strict.rejected.rows, strict.counts["row.same_payment"]) == (3, 1)
+
+
+@pytest.mark.parametrize("height", [1, 2, 100])
+@pytest.mark.parametrize(
+    ("lines", "word", "place"),
+    [((2, 5, 6, 9), "line", "line 5"), ((4, 5, 6, 7), "row", "row 5"), ((None,) * 4, "row", "row 2")],
+)
+def test_the_first_of_two_equal_bills_is_named_by_its_place(
+    height: int, lines: tuple[int | None, ...], word: str, place: str
+) -> None:
+    """The second row, behind a cell of three lines: a person who looked at row 2 of the sheet saw another payment."""
+    rows = [_row(1), VALID | {"invoiceNumber": "7"}, _row(2), VALID | {"invoiceNumber": "7"}]
+    chunks = [
+        chunk.with_columns(pl.Series("_line", [lines[row - 1] for row in chunk["_row"]], pl.UInt32))
+        for chunk in TextChunks(rows, height=height).chunks()
+    ]
+    with ExitStack() as storage:
+        places = Places(word)
+        unique = Uniqueness(storage, places)
+        for chunk in chunks:
+            places.add(chunk)
+            unique.add(chunk, None, None)
+        assert unique.repeats().bills.to_dicts() == [{"_row": 4, "_first": 2, "named": False, "_place": place}]
 
 
 def test_an_invoice_number_that_we_stamped_counts_as_blank() -> None:
@@ -203,7 +227,7 @@ def test_every_row_is_in_one_result() -> None:
     """Rows that are proven come at once, the others some at a time; each shows which rows passed."""
     rows = [_row(1), _row(2, amount="x"), _row(3), _row(4, achAccountNumber="AB12")]
     with ExitStack() as storage:
-        results = list(Check(TextChunks(rows, height=2), OPTIONS, storage).results())
+        results = list(Check(TextChunks(rows, height=2), OPTIONS, storage, line_word="line").results())
     seen = [(result.rows["_row"].to_list(), result.passed.to_list()) for result in results]
     assert seen == [([1], [True]), ([3], [True]), ([2, 4], [False, True])]
 
