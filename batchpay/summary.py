@@ -12,7 +12,7 @@ from typing import Any
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Environment, State, Totals, format_cents
-from batchpay.text import amounts_apart, instant, local_time, row_count, totals_json
+from batchpay.text import instant, local_time, row_count, totals_apart, totals_json
 from batchpay.writing.identity import ReadFiles
 
 SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
@@ -48,8 +48,8 @@ class Summary:
     """Of the pending rows those that fail today's rules: they stay pending and are not sent."""
     released: Totals = Totals()
     """Rows rejected earlier that this call let through."""
-    in_doubt_elsewhere: dict[str, Totals] = field(default_factory=dict)
-    """Other batches with rows in doubt, by name: a person must look at them."""
+    in_doubt_elsewhere: dict[str, dict[str, Totals]] = field(default_factory=dict)
+    """Other batches with rows in doubt, by name, each by DEBIT and CREDIT: a person must look at them."""
     read: ReadFiles | None = None
     """Which files were read; None for standard input, objects of a store, and where none was."""
     checked_only: bool = False
@@ -70,8 +70,7 @@ class Summary:
 
     def amount_in(self, *states: State) -> str:
         """Write what rows in these states come to, for people: debits and credits apart where there are both."""
-        found = [one for state in states for one in self.apart.get(state, {}).items() if one[1].rows]
-        return amounts_apart([(name, totals.cents) for name, totals in found])
+        return totals_apart(self.apart.get(state, {}) for state in states)
 
     @property
     def valid(self) -> Totals:
@@ -112,7 +111,8 @@ class Summary:
             "held_back": totals_json(self.held_back),
             "released": totals_json(self.released),
             "in_doubt_elsewhere": [
-                {"batch": name, **totals_json(totals)} for name, totals in self.in_doubt_elsewhere.items()
+                {"batch": name, **totals_json(sum(sides.values(), Totals()))}
+                for name, sides in self.in_doubt_elsewhere.items()
             ],
             "results": self.results,
             "rejects": self.rejects,

@@ -7,7 +7,7 @@ a rounded amount can't slip in at one place of many.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -68,6 +68,16 @@ def amounts_apart(amounts: Iterable[tuple[str, int]]) -> str:
     if len(sides) > 1:
         return ", ".join(f"{name} {money(cents)}" for name, cents in sorted(sides.items(), reverse=True))
     return money(sum(sides.values()))
+
+
+def totals_apart(parts: Iterable[Mapping[str, Totals]]) -> str:
+    """Write what rows come to that are counted by direction: debits and credits apart where there are both."""
+    return amounts_apart((name, totals.cents) for part in parts for name, totals in part.items() if totals.rows)
+
+
+def sum_word(word: str, *parts: Mapping[str, Totals]) -> str:
+    """Name the sum of rows counted by direction: `control total` where there are both, for it is no money moved."""
+    return "control total" if len({name for part in parts for name, one in part.items() if one.rows}) > 1 else word
 
 
 def column_name(text: str) -> str:

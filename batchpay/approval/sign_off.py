@@ -11,7 +11,7 @@ from batchpay.approval.proposal import Proposal
 from batchpay.approval.to_send import ToSend
 from batchpay.payment import Direction, Totals
 from batchpay.text import PAGE_WIDTH as _WIDTH
-from batchpay.text import local_time, money, printable, wrapped
+from batchpay.text import local_time, money, printable, sum_word, wrapped
 
 _GATEWAYS_SHOWN = 20
 _DAYS_SHOWN = 31
@@ -36,7 +36,7 @@ def sign_off_lines(
         *([f"seal      {seal}"] if seal else []),
         *_decision_lines(proposal.again, proposal.release, proposal.reason),
         _rule("-"),
-        _line("", "rows", "amount"),
+        _line("", "rows", sum_word("amount", proposal.to_send.by_direction)),
         _total_line("in the file", proposal.total),
         _total_line("rejected", proposal.rejected),
         *(
@@ -64,6 +64,7 @@ def plan_lines(plan: Plan) -> list[str]:
     content = plan.content
     warnings, notes = content["warnings"], content["notes"]
     accounts = sorted(plan.by_account().items(), key=lambda item: (len(item[0]), item[0]))
+    amount = sum_word("amount", {side: plan.totals(side) for side in Direction})
     rest = sum((totals for _, totals in accounts[_GATEWAYS_SHOWN:]), Totals())
     return [
         _rule("="),
@@ -75,12 +76,12 @@ def plan_lines(plan: Plan) -> list[str]:
         *_wrapped("prepared", f"by {plan.prepared_by}, {local_time(plan.created_at)}"),
         *_decision_lines(content["again"], content["release"], content["reason"]),
         _rule("-"),
-        _line("", "rows", "amount"),
+        _line("", "rows", amount),
         *_shown_totals({name: plan.totals(name) for _, name in _TOTALS}),
         *_accepted_lines(content["accepted_suggestions"]),
         *_warning_lines(warnings, notes),
         _rule("-"),
-        "by gateway account",
+        _line("by gateway account", "rows", amount),
         *[_total_line(f"  {name}"[:40], totals) for name, totals in accounts[:_GATEWAYS_SHOWN]],
         *([_total_line(f"  {len(accounts) - _GATEWAYS_SHOWN} more", rest)] if rest.rows else []),
         _rule("="),

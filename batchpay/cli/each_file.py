@@ -16,6 +16,9 @@ from batchpay.errors import BatchHeld, BatchpayError, FileRefused, LedgerNotUsab
 from batchpay.payment import Totals
 from batchpay.text import printable
 
+_Doubts = Mapping[str, Mapping[str, Totals]]
+"""By batch, each by DEBIT and CREDIT."""
+
 Work = Callable[[str], tuple[int, dict[str, Any]]]
 """What is done with one file -> its exit code, and what --json tells of it."""
 
@@ -28,7 +31,7 @@ def work_through(
     *,
     stopped: Callable[[], str | None] = lambda: None,
     sum_up: Callable[[], dict[str, Any]] = dict,
-    in_doubt: Callable[[], Mapping[str, Totals]] = dict,
+    in_doubt: Callable[[], _Doubts] = dict,
 ) -> None:
     """Work through the files, and append an exit code of each to `codes`.
 
@@ -68,7 +71,7 @@ def work_through(
             output.print_json(context, {**whole, "exit_code": output.exit_code_of(codes)})
 
 
-def _look_for_doubts(in_doubt: Callable[[], Mapping[str, Totals]], reports: Sequence[Any], codes: list[int]) -> None:
+def _look_for_doubts(in_doubt: Callable[[], _Doubts], reports: Sequence[Any], codes: list[int]) -> None:
     """End with 7 while a row is in doubt anywhere, also where no file came so far as to say so itself."""
     try:
         doubts = in_doubt()

@@ -20,7 +20,7 @@ from batchpay.cli.paths import Outputs
 from batchpay.cli.settings_file import settings_file
 from batchpay.errors import BatchpayError, NotUsable
 from batchpay.payment import State
-from batchpay.text import money, printable, row_count
+from batchpay.text import printable, row_count, totals_apart
 
 if TYPE_CHECKING:
     from batchpay.operations.ping import Ping
@@ -151,11 +151,11 @@ def _say_why(account: CallLog) -> None:
     for summary in account.summaries:
         if summary.stopped:
             click.echo(f"batchpay: {printable(f'{summary.file}: batch {summary.batch}: {summary.stopped}')}", err=True)
-        doubts = {str(summary.batch): summary.of(State.IN_DOUBT)} | summary.in_doubt_elsewhere
-        for batch, totals in doubts.items():
-            if totals.rows:
-                rows = f"{row_count(totals.rows)} in doubt, {money(totals.cents)}"
-                click.echo(f"batchpay: batch {batch}: {rows}: batchpay resolve {batch}", err=True)
+        doubts = {str(summary.batch): summary.apart.get(State.IN_DOUBT, {})} | summary.in_doubt_elsewhere
+        for batch, sides in doubts.items():
+            if rows := sum(totals.rows for totals in sides.values()):
+                text = f"{row_count(rows)} in doubt, {totals_apart([sides])}"
+                click.echo(f"batchpay: batch {batch}: {text}: batchpay resolve {batch}", err=True)
 
 
 def _settings_path(context: Context) -> str | None:

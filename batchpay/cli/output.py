@@ -12,7 +12,7 @@ import click
 from batchpay.cli.context import Context
 from batchpay.payment import Direction, State, Totals
 from batchpay.summary import Summary
-from batchpay.text import money, printable, row_count, wrapped
+from batchpay.text import money, printable, row_count, sum_word, totals_apart, wrapped
 
 _ORDER = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING, State.REJECTED)
 _COLORS = {State.ACCEPTED: "green", State.DECLINED: "yellow", State.IN_DOUBT: "red", State.REJECTED: "yellow"}
@@ -51,7 +51,9 @@ def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
             click.echo(f"  of the valid rows, {direction}: {row_count(totals.rows)}, {money(totals.cents)}")
     if summary.held_back.rows:
         held = summary.held_back
-        click.echo(f"  of the pending rows, held back by today's rules: {row_count(held.rows)}, {money(held.cents)}")
+        word = sum_word("", summary.apart.get(State.PENDING, {}))
+        amount = f"{word} {money(held.cents)}".lstrip()
+        click.echo(f"  of the pending rows, held back by today's rules: {row_count(held.rows)}, {amount}")
     if summary.warnings:
         click.echo(f"  warnings: {summary.warnings:,}")
     for line in (line for note in summary.notes for line in wrapped(printable(note), first="  note: ", rest="      ")):
@@ -75,8 +77,8 @@ def _print_states(context: Context, summary: Summary, *, sent: bool) -> None:
     table = [_cells(names[state], summary.of(state), summary.apart.get(state)) for state in shown]
     table.append(_cells("total", summary.total, None))
     colors = [*(_COLORS.get(state) for state in shown), None]
-    if sum(totals.rows > 0 for totals in summary.by_direction.values()) > 1:
-        table.insert(0, ["", "rows", "DEBIT", "CREDIT", "control total"])
+    if word := sum_word("", summary.by_direction):
+        table.insert(0, ["", "rows", "DEBIT", "CREDIT", word])
         colors.insert(0, None)
     else:
         table = [[label, rows, amount] for label, rows, _, _, amount in table]
@@ -86,12 +88,13 @@ def _print_states(context: Context, summary: Summary, *, sent: bool) -> None:
         click.echo(f"  {click.style(label.ljust(widths[0]), fg=color if context.color else None)}{numbers}")
 
 
-def print_in_doubt_elsewhere(in_doubt: Mapping[str, Totals], *, err: bool = False) -> None:
+def print_in_doubt_elsewhere(in_doubt: Mapping[str, Mapping[str, Totals]], *, err: bool = False) -> None:
     """Name the other batches that a person must look at."""
-    for batch, totals in in_doubt.items():
+    for batch, sides in in_doubt.items():
+        rows = sum(totals.rows for totals in sides.values())
         click.echo(
             f"  rows in doubt from an earlier call, a person must look: batchpay resolve {batch}"
-            f" ({row_count(totals.rows)}, {money(totals.cents)})",
+            f" ({row_count(rows)}, {totals_apart([sides])})",
             err=err,
         )
 

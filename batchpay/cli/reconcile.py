@@ -11,7 +11,7 @@ from batchpay.cli.context import Command, Context, option
 from batchpay.cli.process import actor
 from batchpay.cli.resolve import ask_signature, check_signature, confirm
 from batchpay.payment import State, Totals
-from batchpay.text import money, printable, row_count, wrapped
+from batchpay.text import money, printable, row_count, sum_word, wrapped
 
 if TYPE_CHECKING:
     from batchpay.reconciliation.verdicts import FoundDoubt
@@ -109,7 +109,8 @@ def _print(context: Context, done: Reconciled) -> None:
         click.echo(line)
     if export.skipped:
         click.echo(f"  lines that name no payment, such as totals: {export.skipped:,}")
-    header = ["", "rows here", "amount here", "lines there", "amount there"]
+    amount = sum_word("amount", batch.by_direction)
+    header = ["", "rows here", f"{amount} here", "lines there", f"{amount} there"]
     rows = [
         [f"  {verdict}", *_cells(result.here.get(verdict)), *_cells(result.there.get(verdict))]
         for verdict in result.statuses

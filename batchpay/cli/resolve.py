@@ -126,7 +126,8 @@ class _TerminalDecider:
     def show(self, proposal: Proposal) -> None:
         """Say on standard error what is about to be recorded, rows that will be sent again last and loudest."""
         if proposal.blank:
-            output.say(self._context, f"{proposal.blank:,} rows of the sheet have no decision and stay as they are")
+            rows = f"{row_count(proposal.blank)} of the sheet without a decision"
+            output.say(self._context, f"{rows}: nothing changes there")
         for state, text in _EFFECTS.items():
             chosen = [decision for decision in proposal.decisions if decision.state is state]
             if not chosen:

@@ -18,7 +18,7 @@ def status(context: Context, batch: str | None) -> int:
 
     Example: batchpay status
     """
-    from batchpay.text import instant
+    from batchpay.text import instant, sum_word
     from batchpay.workflows.status import all_batches, batch_status
 
     if batch is not None:
@@ -34,7 +34,9 @@ def status(context: Context, batch: str | None) -> int:
         return 0
     summaries.sort(key=lambda summary: -summary.of(State.IN_DOUBT).rows)
     states = (State.IN_DOUBT, State.PENDING, State.SENDING, State.DECLINED, State.REJECTED, State.ACCEPTED)
-    header = ["batch", "last run (UTC)", *[output.WORDS.get(state, str(state)) for state in states], "total", "file"]
+    both = any(sum_word("", summary.by_direction) for summary in summaries)
+    total = "control total" if both else "total"
+    header = ["batch", "last run (UTC)", *[output.WORDS.get(state, str(state)) for state in states], total, "file"]
     rows = [
         [
             str(summary.batch),

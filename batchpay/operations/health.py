@@ -20,7 +20,7 @@ from batchpay.operations.last_call import LastCall
 from batchpay.operations.ledger_state import LedgerState, OpenBatch
 from batchpay.payment import State, Totals
 from batchpay.schemas.calendar import is_banking_day
-from batchpay.text import instant, local_time, money, row_count, totals_json
+from batchpay.text import instant, local_time, money, row_count, sum_word, totals_apart, totals_json
 
 DISK_FREE_BYTES_MIN = 128 << 20
 """Below this a run may find no room for its outcomes: 500,000 rows of a ledger."""
@@ -52,7 +52,8 @@ def doubts(state: LedgerState, now: datetime) -> Finding:
     total = state.by_state[State.IN_DOUBT]
     names = _named(state.in_doubt)
     age = _age(now - state.in_doubt[0].since)
-    text = f"{row_count(total.rows)} in doubt, {money(total.cents)}, the oldest for {age}"
+    amount = totals_apart(one.apart for one in state.in_doubt)
+    text = f"{row_count(total.rows)} in doubt, {amount}, the oldest for {age}"
     return Finding("doubts", f"{text}: batchpay resolve {names}", 7, _batches(state.in_doubt, now) | totals_json(total))
 
 
@@ -75,9 +76,9 @@ def waiting_batches(waiting: Sequence[Waiting], now: datetime) -> Finding:
     if not stopped:
         running = sorted(one.batch.batch for one in waiting)
         return Finding("batches", "no batch is stopped with rows to send", details={"running": running})
-    rows, cents = sum(one.totals.rows for one in stopped), sum(one.totals.cents for one in stopped)
+    rows, amount = sum(one.totals.rows for one in stopped), totals_apart(one.apart for one in stopped)
     why = f" ({stopped[0].stopped})" if stopped[0].stopped else ""
-    text = f"{row_count(rows)} to be sent, {money(cents)}, the oldest for {_age(now - stopped[0].since)}{why}"
+    text = f"{row_count(rows)} to be sent, {amount}, the oldest for {_age(now - stopped[0].since)}{why}"
     ways = "; ".join(_ways([one for one in waiting if not one.is_running]))
     return Finding("batches", f"{text}: {ways}", 6, _batches(stopped, now))
 
@@ -90,8 +91,9 @@ def _ways(stopped: Sequence[Waiting]) -> Iterator[str]:
             yield f"batchpay resume {_named(batches)}{options}"
     if held_back := [one for one in stopped if one.held_back.rows]:
         rows, cents = sum(one.held_back.rows for one in held_back), sum(one.held_back.cents for one in held_back)
+        amount = f"{sum_word('', *(one.batch.apart for one in held_back))} {money(cents)}".lstrip()
         yield (
-            f"{row_count(rows)}, {money(cents)}, held back by today's rules (batch "
+            f"{row_count(rows)}, {amount}, held back by today's rules (batch "
             f"{_named([one.batch for one in held_back])}), sent only where limits.max_amount and policy.past_start let "
             "them pass"
         )
@@ -106,10 +108,14 @@ def inbox(folder: Path, inbox_age: timedelta, now: datetime) -> Finding:
     old = [(path, since) for path, since in files if now.timestamp() - since > inbox_age.total_seconds()]
     details = {"files": [{"file": str(path), "age_s": round(now.timestamp() - since)} for path, since in files]}
     if not old:
-        return Finding("inbox", f"{len(files)} files wait in the inbox", 0, details)
+        return Finding("inbox", f"{_files_wait(files)} in the inbox", 0, details)
     path, since = old[0]
     age = _age(timedelta(seconds=now.timestamp() - since))
-    return Finding("inbox", f"{len(old)} files wait in the inbox, {path.name} for {age}", 6, details)
+    return Finding("inbox", f"{_files_wait(old)} in the inbox, {path.name} for {age}", 6, details)
+
+
+def _files_wait(files: Sequence[object]) -> str:
+    return "1 file waits" if len(files) == 1 else f"{len(files)} files wait"
 
 
 def last_call(last: LastCall | None, expect_every: timedelta | None, now: datetime) -> Finding:

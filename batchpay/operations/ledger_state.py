@@ -5,7 +5,7 @@ Read for `health`, for the metrics and for the end of every call, so that all of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,11 +20,17 @@ class OpenBatch:
 
     batch: str
     file: str
-    totals: Totals
+    apart: Mapping[str, Totals]
+    """These rows by DEBIT and CREDIT."""
     since: datetime
     """When the oldest of the doubts was sent; for rows that wait, when the batch last made progress."""
     stopped: str | None = None
     """Why the last run ended early."""
+
+    @property
+    def totals(self) -> Totals:
+        """All of these rows."""
+        return sum(self.apart.values(), Totals())
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +61,11 @@ def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
         for state, totals in batch.by_state.items():
             by_state[state] += totals
         if batch.by_state[State.IN_DOUBT].rows:
-            doubts = batch.by_state[State.IN_DOUBT]
+            doubts = batch.apart[State.IN_DOUBT]
             in_doubt.append(OpenBatch(batch.batch, batch.file, doubts, _oldest_doubt(ledger, batch)))
         if batch.by_state[State.PENDING].rows:
             since = batch.finished_at or batch.started_at or batch.registered_at
-            waiting.append(OpenBatch(batch.batch, batch.file, batch.by_state[State.PENDING], since, batch.stopped))
+            waiting.append(OpenBatch(batch.batch, batch.file, batch.apart[State.PENDING], since, batch.stopped))
     in_doubt.sort(key=lambda one: one.since)
     waiting.sort(key=lambda one: one.since)
     return LedgerState(environment, len(batches), by_state, in_doubt, waiting)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from batchpay import __version__
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow
 from batchpay.payment import Direction, State, Totals
@@ -32,7 +31,7 @@ from batchpay.reports.page_parts import (
 from batchpay.reports.story import Story, facts_to_sign, story_of
 from batchpay.reports.timeline import timeline_of
 from batchpay.summary import Summary, summary_of_batch
-from batchpay.text import local_time, money, place_word, row_count
+from batchpay.text import amounts_apart, local_time, money, place_word, row_count, sum_word
 
 LISTED_MAX = 2_000
 """Rows listed one by one; results and rejects have all of them."""
@@ -134,7 +133,7 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path) -> N
         total=batch.total,
         directions=[*_directions(summary.by_direction), *_directions(gathered.accepted, "accepted ")],
         outcomes=_outcomes(summary),
-        made=_made(),
+        sum_word=sum_word("amount", summary.by_direction),
         currency=f", {currency}" if currency else "",
         timeline=timeline_of(gathered.seconds, {str(state): label for state, label in _LABELS.items()}),
         reasons=reasons,
@@ -204,7 +203,7 @@ def write_check_page(
         total=summary.total,
         directions=_directions(summary.by_direction),
         outcomes=_outcomes(summary, {State.PENDING: ("accepted", "valid")}),
-        made=_made(),
+        sum_word=sum_word("amount", summary.by_direction),
         reasons=reasons,
         reasons_left=reasons_left,
         reasons_counted="times",
@@ -303,7 +302,9 @@ def _row(
 def _accepted_parts(rows: Sequence[LedgerRow], file: str) -> list[ListedPart]:
     parts = (rows[at : at + _ACCEPTED_A_PART] for at in range(0, len(rows), _ACCEPTED_A_PART))
     return [
-        ListedPart([_accepted_row(row, file) for row in part], Totals(len(part), sum(row.amount_cents for row in part)))
+        ListedPart(
+            [_accepted_row(row, file) for row in part], amounts_apart((row.direction, row.amount_cents) for row in part)
+        )
         for part in parts
     ]
 
@@ -413,7 +414,3 @@ def _history(ledger: Ledger, batch: str) -> list[HistoryLine]:
         if event.kind not in _UNTOLD_EVENTS:
             shown = [*shown[1 - _HISTORY_MAX :], event]
     return [HistoryLine(local_time(one.at), one.kind, one.who, one.why or "") for one in reversed(shown)]
-
-
-def _made() -> str:
-    return f"Made {local_time(datetime.now(UTC))} by batchpay {__version__}"

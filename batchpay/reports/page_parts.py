@@ -10,13 +10,14 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
+from batchpay import __version__
 from batchpay.payment import Totals
 from batchpay.reports.timeline import Timeline
-from batchpay.text import money, place_word, printable
+from batchpay.text import local_time, money, place_word, printable, row_count
 from batchpay.writing.atomic import atomic_writer
 
 _TEXT_CHARACTERS_MAX = 300
@@ -89,7 +90,7 @@ class ListedPart:
     """Some hundred rows of a long list, with what they add up to."""
 
     rows: Sequence[ListedRow]
-    totals: Totals
+    amount: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,10 @@ class HistoryLine:
     why: str
 
 
+def _made() -> str:
+    return f"Made {local_time(datetime.now(UTC))} by batchpay {__version__}"
+
+
 @dataclass(slots=True)
 class Page:
     """What a page shows, ready to be set."""
@@ -124,7 +129,8 @@ class Page:
     total: Totals
     directions: Sequence[DirectionTotals]
     outcomes: Sequence[Share]
-    made: str
+    sum_word: str
+    """What a sum of all rows is called."""
     currency: str = ""
     timeline: Timeline | None = None
     reasons: Sequence[Reason] = ()
@@ -141,7 +147,8 @@ class Page:
     accepted_columns: Sequence[Column] = ()
     accepted: Sequence[ListedPart] = ()
     accepted_left: int = 0
-    history: Sequence[HistoryLine] = field(default_factory=tuple)
+    history: Sequence[HistoryLine] = ()
+    made: str = field(default_factory=_made)
 
 
 def write(page: Page, path: str | Path) -> None:
@@ -152,7 +159,7 @@ def write(page: Page, path: str | Path) -> None:
     package = files("batchpay.reports")
     style, script, template = (package.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("css", "js", "html"))
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    environment.filters.update(shown=shown, money=money, count=counted)
+    environment.filters.update(shown=shown, money=money, count=counted, rows=row_count)
     html = environment.from_string(template).stream(
         page=page,
         # The two files are the program's own, so they stand in the page as they are.

@@ -54,7 +54,8 @@ def write_summary_sheet(
         page.line((label, Style.LABEL), (text, Style.TEXT))
     page.line()
     directions = [direction.value for direction in Direction]
-    heads = ("state", *(f"{name} {what}" for name in (*directions, "all") for what in ("rows", "amount")))
+    sides = (f"{name} {what}" for name in directions for what in ("rows", "amount"))
+    heads = ("state", *sides, "all rows", "control total")
     page.line(*((head, Style.HEAD) for head in heads))
     ranges = {name: _range(header, name, rows) for name in ("state", "transactionType", "amount")}
     first = page.rows + 1

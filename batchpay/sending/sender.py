@@ -23,6 +23,7 @@ from batchpay.sending.pacing import Throttle
 from batchpay.sending.recorder import ClaimRefused, Recorder
 from batchpay.sending.retry import Attempts
 from batchpay.settings import SubmitSettings
+from batchpay.text import row_count
 
 Pay = Callable[[bytes, Callable[[], None]], Outcome]
 """One exchange: body, what to do before the first byte -> what it proved (gateway/payments.py)."""
@@ -92,7 +93,7 @@ class Sender:
         finally:
             self._end(workers, progress)
         if limit_reached:  # only now: rows that were handed over before the limit are sent
-            self._stop.ask(f"the limit of {limits.rows_max} rows was reached")
+            self._stop.ask(f"the limit of {row_count(limits.rows_max or 0)} was reached")
 
     def _pending(self, held_back: Container[int]) -> Iterator[PendingPayment]:
         """Rows to send, in file order. A row that an answer put back is repeated by its worker, not fed again."""

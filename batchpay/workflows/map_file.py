@@ -16,6 +16,7 @@ from batchpay.intake.maps.map_file import mapping_of
 from batchpay.intake.maps.proposal import Unmapped, finished, propose
 from batchpay.intake.source import open_source
 from batchpay.schemas.columns import ACCOUNT, COLUMNS, MONEY, ROUTING
+from batchpay.text import row_count
 from batchpay.writing.atomic import PendingFile
 
 ROWS_MAX = 100_000
@@ -184,7 +185,7 @@ def _shown(name: str, row: dict[str, Any]) -> str | None:
 
 def _write(path: Path, proposed: Proposed) -> None:
     """Write the map where no file stands, not even one that came meanwhile."""
-    looked_at = f"{proposed.rows:,} rows looked at"
+    looked_at = f"{row_count(proposed.rows)} looked at"
     headline = [
         f"A map for {Path(proposed.file).name} ({looked_at}), made by batchpay map. Look it over.",
         "What is open stands behind a # under its table: take the # away from the line that is right.",

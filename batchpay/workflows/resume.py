@@ -17,6 +17,7 @@ from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor, State
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
+from batchpay.text import row_count
 from batchpay.workflows.held_back import Fails, above, any_of, start_has_passed
 from batchpay.workflows.requests import max_amount_cents
 from batchpay.workflows.run import Progress, RunRequest, run_batch
@@ -67,8 +68,8 @@ def _refuse_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> None:
     pending = batch.by_state[State.PENDING].rows
     if pending and is_stale(ledger, batch.batch, stale_days):
         raise WrongUse(
-            f"nothing has happened to batch {batch.batch} for {_untouched_days(ledger, batch.batch)} days; if its "
-            f"{pending:,} pending rows are still to be paid: batchpay resume --stale --reason TEXT"
+            f"nothing has happened to batch {batch.batch} for {_untouched_days(ledger, batch.batch)} days; if what is "
+            f"pending, {row_count(pending)}, is still to be paid: batchpay resume --stale --reason TEXT"
         )
 
 

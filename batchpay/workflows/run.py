@@ -112,7 +112,7 @@ def run_batch(
     with request.owner.running(stop):
         run = ledger.start(batch.batch, str(actor), request.why)
         if run.recovered:
-            progress.say(f"{run.recovered} rows were being sent when an earlier run ended: they are in doubt")
+            progress.say(f"{row_count(run.recovered)} being sent when an earlier run ended: now in doubt")
         log("run started", batch=batch.batch, environment=str(batch.environment), file=batch.file)
         held_back, found = HeldBack(), None
         try:

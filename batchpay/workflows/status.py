@@ -19,16 +19,16 @@ def batch_status(reference: str, settings: Settings) -> Summary:
         return summary_of_batch(ledger.find(reference))
 
 
-def in_doubt(ledger: Ledger, environment: Environment, *, but: str | None = None) -> dict[str, Totals]:
-    """Give what is in doubt of every batch of an environment, the latest first; `but` names one that is left out."""
+def in_doubt(ledger: Ledger, environment: Environment, *, but: str | None = None) -> dict[str, dict[str, Totals]]:
+    """Give what is in doubt of every batch of an environment by direction, the latest first; `but` is left out."""
     return {
-        found.batch: found.by_state[State.IN_DOUBT]
+        found.batch: found.apart[State.IN_DOUBT]
         for found in ledger.batches()
         if found.environment is environment and found.by_state[State.IN_DOUBT].rows and found.batch != but
     }
 
 
-def all_in_doubt(settings: Settings) -> dict[str, Totals]:
+def all_in_doubt(settings: Settings) -> dict[str, dict[str, Totals]]:
     """Give what is in doubt in the environment of these settings; nothing where there is no ledger yet."""
     try:
         ledger = open_ledger(settings.ledger, read_only=True)

@@ -59,6 +59,15 @@ def test_the_page_to_sign(words: list[str]) -> None:
     assert max(map(len, lines)) <= 80
 
 
+def test_a_sum_of_debits_and_credits_is_a_control_total(ledger: Ledger) -> None:
+    """25.00 `would be sent` of 5.00 taken and 20.00 paid read as money that moves; one direction alone is an amount."""
+    for lines in (page(), plan_page(ledger, PROPOSAL)):
+        heads = [line.split()[-3:] for line in lines if line.endswith(("amount", "total")) and "debits" not in line]
+        assert set(map(tuple, heads)) == {("rows", "control", "total")}
+    one = replace(TO_SEND, by_direction={"CREDIT": TO_SEND.total})
+    assert ["rows", "amount"] in [line.split() for line in page(proposal(to_send=one))]
+
+
 def test_the_page_leaves_out_what_there_is_none_of() -> None:
     """No heading without figures; of equally frequent reasons the first of the alphabet leads, on every page alike."""
     assert not any("recurring" in line for line in page())

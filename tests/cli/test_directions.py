@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
 from batchpay.cli import output
 from batchpay.cli.context import Context
+from batchpay.cli.main import cli
 from batchpay.payment import State, Totals
 from batchpay.summary import Summary
 
@@ -51,3 +53,21 @@ def test_a_headline_names_both() -> None:
     """The report page's sentences do the same."""
     assert summary(("DEBIT", DEBITS), ("CREDIT", CREDITS)).amount_in(State.ACCEPTED) == "DEBIT 3.00, CREDIT 1.00"
     assert summary(("CREDIT", CREDITS)).amount_in(State.ACCEPTED) == "1.00"
+
+
+def test_rows_in_doubt_of_other_batches(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both amounts stand there, and one where there is one."""
+    output.print_in_doubt_elsewhere({"3f2a": {"DEBIT": DEBITS, "CREDIT": CREDITS}, "5b1c": {"CREDIT": CREDITS}})
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("batchpay resolve 3f2a (3 rows, DEBIT 3.00, CREDIT 1.00)")
+    assert second.endswith("batchpay resolve 5b1c (1 row, 1.00)")
+
+
+@pytest.mark.parametrize(("sides", "word"), [(("DEBIT", "CREDIT"), "control total"), (("CREDIT",), "total")])
+def test_the_table_of_batches_names_its_sum(sides: tuple[str, ...], word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column `total` of batches with both directions read as money moved."""
+    found = [summary(*((side, CREDITS) for side in sides))]
+    monkeypatch.setattr("batchpay.workflows.status.all_batches", lambda _: found)
+    context = Context()
+    header = CliRunner().invoke(cli, ["status"], standalone_mode=False, obj=context).stdout.splitlines()[0]
+    assert f"accepted  {word.rjust(max(len(word), 5))}  file" in header

@@ -13,7 +13,7 @@ from batchpay.cli.output import exit_code_of
 from batchpay.errors import FileRefused, LedgerNotUsable
 from batchpay.payment import Totals
 
-DOUBTS = {"3f2a91c0d7e1": Totals(2, 50_000)}
+DOUBTS = {"3f2a91c0d7e1": {"DEBIT": Totals(), "CREDIT": Totals(2, 50_000)}}
 
 
 def refused(path: str) -> tuple[int, dict[str, Any]]:
@@ -36,7 +36,7 @@ def test_a_doubt_ends_a_call_with_7_though_no_file_came_far(
 def test_a_ledger_that_cannot_be_asked_is_no_good_end(capsys: pytest.CaptureFixture[str]) -> None:
     """Whether a row is in doubt is not known then: 5, not 0."""
 
-    def unusable() -> dict[str, Totals]:
+    def unusable() -> dict[str, dict[str, Totals]]:
         raise LedgerNotUsable("the ledger is locked")
 
     codes: list[int] = []

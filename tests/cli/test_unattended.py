@@ -18,7 +18,7 @@ from tests.support.command import small_file
 from tests.support.in_process import Caller
 from tests.support.sandbox_requests import control
 
-DOUBTS = {"3f2a91c0d7e1": Totals(2, 50_000)}
+DOUBTS = {"3f2a91c0d7e1": {"CREDIT": Totals(2, 50_000)}}
 
 
 @pytest.fixture

@@ -52,6 +52,19 @@ def test_a_doubt_is_told_with_its_age_rows_and_amount(settings: Settings, tmp_pa
     assert doubts.details["batches"][0]["batch"] == name
 
 
+def test_debits_and_credits_are_not_added_up(settings: Settings, tmp_path: Path) -> None:
+    """Each amount of the two stands by itself, over all batches; where that isn't known, it is a control total."""
+    with ledger_in(tmp_path) as ledger:
+        add_batch(ledger, [Planned(1, State.IN_DOUBT, 300), Planned(2, State.PENDING, 60_000)])
+        rows = [Planned(1, State.IN_DOUBT, 100, "CREDIT"), Planned(2, State.PENDING, 70_000, "CREDIT")]
+        add_batch(ledger, rows, file="b.csv")
+    told = found(replace(settings, limits=LimitsSettings(max_amount="100.00")))
+    assert told["doubts"].message.startswith("2 rows in doubt, DEBIT 3.00, CREDIT 1.00, the oldest")
+    assert told["doubts"].details["amount"] == "4.00"
+    assert told["batches"].message.startswith("2 rows to be sent, DEBIT 600.00, CREDIT 700.00, the oldest")
+    assert "2 rows, control total 1,300.00, held back" in told["batches"].message
+
+
 def test_a_stopped_batch_is_told_and_a_running_one_is_not(settings: Settings, tmp_path: Path) -> None:
     """Pending rows: 6, unless a run holds their batch at this moment."""
     with ledger_in(tmp_path) as ledger:

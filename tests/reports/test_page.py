@@ -179,6 +179,10 @@ def test_a_page_says_what_a_controller_files(tmp_path: Path) -> None:
     assert facts["approved by"] == "nobody: no approval was asked for"
     assert facts["submitted by"].startswith("tester, ")
     assert facts["settled by"] == "nothing had to be settled"
+    assert "<span>control total of the file" in html
+    assert '<th scope="col" class="number">control total</th>' in html
+    assert "part 1 of 1: 2 accepted, DEBIT 12.50, CREDIT 7.00" in html
+    assert "<small>1 row</small>" in html
     tiles = dict(re.findall(r"<span>(accepted .*?)</span><strong>(.*?)</strong>", html))
     assert tiles == {"accepted debits: money to us": "12.50", "accepted credits: money from us": "7.00"}
 
@@ -191,6 +195,7 @@ def test_accepted_rows_are_listed_in_parts(tmp_path: Path, monkeypatch: pytest.M
     seen = Seen(html)
     assert seen.tags["details"] == 2
     assert "part 1 of 2: 3 accepted, 6.00" in html
+    assert "<span>amount of the file" in html
     assert "part 2 of 2: 2 accepted, 9.00" in html
     assert "The first are listed here, 2 more stand in the results file." in html
     listed = [line for line in seen.cells if len(line) == 8 and line[0].isdigit()]

@@ -55,6 +55,7 @@ def test_what_stands_beside_the_formulas_is_right(results: Path) -> None:
     book = openpyxl.load_workbook(results, data_only=True)
     assert book.sheetnames == ["Summary", "results"]
     assert lines_of(book["Summary"]) == LINES
+    assert "control total" in next(row for row in book["Summary"].iter_rows(values_only=True) if row[0] == "state")
     facts = {row[0]: str(row[1]) for row in book["Summary"].iter_rows(values_only=True) if row[0]}
     assert facts["batch"].endswith(", test")
     assert facts["seal"] == "none: sent without a plan"

@@ -133,10 +133,10 @@ def test_a_doubt_of_an_earlier_batch_ends_every_call_with_7(desk: Desk) -> None:
     doubtful = desk.submit(desk.file("may.csv", ONE, TWO))
     assert (doubtful.exit_code, doubtful.in_doubt_elsewhere) == (7, {})
     other = desk.submit(desk.file("june.csv", {"paymentId": "P-9", "invoiceNumber": "A-9", "amount": "1.00"}))
-    assert (other.exit_code, other.in_doubt_elsewhere) == (7, {doubtful.batch: Totals(1, 50_000)})
+    assert (other.exit_code, other.in_doubt_elsewhere) == (7, {doubtful.batch: {"CREDIT": Totals(1, 50_000)}})
     assert other.as_json()["in_doubt_elsewhere"] == [{"batch": doubtful.batch, "rows": 1, "amount": "500.00"}]
     assert desk.resume(other.batch).exit_code == 7
-    assert all_in_doubt(desk.settings) == {doubtful.batch: Totals(1, 50_000)}
+    assert all_in_doubt(desk.settings) == {doubtful.batch: {"CREDIT": Totals(1, 50_000)}}
 
 
 def test_past_start_switched_off_holds_nothing_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
