@@ -25,6 +25,7 @@ def sign_off_lines(
 
     `counts` are the errors by `column.code`. A row that breaks two rules is counted in both.
     """
+    directions = proposal.to_send.by_direction
     lines = [
         _rule("="),
         "PAYMENTS TO APPROVE",
@@ -36,7 +37,7 @@ def sign_off_lines(
         *([f"seal      {seal}"] if seal else []),
         *_decision_lines(proposal.again, proposal.release, proposal.reason),
         _rule("-"),
-        _line("", "rows", sum_word("amount", proposal.to_send.by_direction)),
+        _line("", "rows", sum_word("amount" if proposal.to_send.total.rows else "control total", directions)),
         _total_line("in the file", proposal.total),
         _total_line("rejected", proposal.rejected),
         *(

@@ -215,10 +215,10 @@ def _write_metrics(context: Context, path: Path, account: CallLog, codes: list[i
 
 def _write_last_call(context: Context, options: dict[str, Any], exit_code: int) -> str | None:
     """Leave word beside the ledger that a call ended, for `health`; tells what kept it from being written."""
+    if options.get("dry_run"):  # before the import, which loads what can open a socket
+        return None
     from batchpay.workflows.health import record_call
 
-    if options.get("dry_run"):
-        return None
     try:
         settings = context.settings
     except NotUsable:  # the call's own error, which is said once
