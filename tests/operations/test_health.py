@@ -106,6 +106,10 @@ def test_a_file_that_waits_in_the_inbox(tmp_path: Path) -> None:
     waits = checks.inbox(tmp_path, HOUR, now)
     assert (waits.exit_code, len(waits.details["files"])) == (6, 3)
     assert checks.inbox(tmp_path, 2 * HOUR, now).exit_code == 0
+    assert waits.message.startswith("3 files wait in the inbox, ")
+    (tmp_path / "one").mkdir()
+    (tmp_path / "pay.csv").rename(tmp_path / "one" / "pay.csv")
+    assert checks.inbox(tmp_path / "one", HOUR, now).message.startswith("1 file waits in the inbox, pay.csv for ")
 
 
 @pytest.mark.parametrize(

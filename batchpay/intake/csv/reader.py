@@ -281,7 +281,7 @@ class CsvReader:
         for at, cells in enumerate(records.cells):
             if len(cells) != width:
                 if at not in records.malformed:
-                    ragged[at] = f"the row has {len(cells)} cells and the header {width}"
+                    ragged[at] = f"the row has {len(cells)} cell{'' if len(cells) == 1 else 's'} and the header {width}"
                 surplus[at] = cells[width:] or None
                 missing[at] = max(0, width - len(cells)) or None
                 records.cells[at] = (cells + [""] * width)[:width]
