@@ -19,7 +19,7 @@ from batchpay.operations.last_call import last_call_path, read_last_call, write_
 from batchpay.operations.ledger_state import LedgerState, read_ledger_state
 from batchpay.settings import Settings
 from batchpay.workflows.held_back import find_held_back
-from batchpay.workflows.resume import fails_today, is_stale
+from batchpay.workflows.still_due import fails_today, is_stale
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,18 +139,6 @@ def test_outputs_are_looked_at_before_anything_is_sent(
     assert file.read_bytes() == before
 
 
-def test_files_of_one_name_keep_their_results_apart(oracle_home: Home, oracle: Oracle) -> None:
-    """Two files of one name and one --out: the second is not begun, the first keeps its results."""
-    for number, folder in enumerate(("north", "south"), start=1):
-        (oracle_home.path / folder).mkdir()
-        small_file(oracle_home.path / folder / "pay.csv", 3, first=100 * number)
-    done = oracle_home.run("submit", "north/pay.csv", "south/pay.csv", "--out", "out")
-    assert done.returncode == 2
-    assert "would overwrite" in done.stderr
-    assert set(oracle.received()) == {"INV-100", "INV-101", "INV-102"}
-    assert "INV-100" in (oracle_home.path / "out" / "pay.results.csv").read_text()
-
-
 def test_results_that_fail_after_the_sending_do_not_say_that_nothing_was_sent(
     oracle_home: Home, oracle: Oracle
 ) -> None:

@@ -74,12 +74,18 @@ DEFECTS = (
     Defect(
         "A2 resume does not hold back",
         "make:1:1:4 submit:0:6:0 set_limit:0:0:0 resume:0:0:0",
-        (("workflows/resume.py", "    return any_of(looks)\n", "    return None\n"),),
+        (("workflows/still_due.py", "    return any_of(looks)\n", "    return None\n"),),
     ),
     Defect(
         "A2 resume goes on with a stale batch",
         "make:1:0:0 submit:0:6:0 days_pass:3:0:0 resume:0:1:0",
-        (("workflows/resume.py", "if pending and age_days >= stale_days:", "if pending and age_days < 0:"),),
+        (
+            (
+                "workflows/still_due.py",
+                "untouched_days(ledger, batch) >= stale_days",
+                "untouched_days(ledger, batch) < 0",
+            ),
+        ),
     ),
     Defect(
         "A3 what is registered is not compared with what was checked",
