@@ -11,7 +11,7 @@ from batchpay.errors import WrongUse
 from batchpay.payment import Outcome, State, Totals
 from batchpay.sending.limits import Limits
 from batchpay.settings import PolicySettings
-from batchpay.workflows import resume as resuming
+from batchpay.workflows import still_due
 from batchpay.workflows import run
 from batchpay.workflows.status import all_in_doubt, batch_status
 from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk
@@ -39,7 +39,7 @@ def days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
         def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
             return datetime.now(tz) + timedelta(days=days)
 
-    monkeypatch.setattr(resuming, "datetime", Later)
+    monkeypatch.setattr(still_due, "datetime", Later)
 
 
 def test_rows_that_fail_todays_rules_are_held_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
