@@ -11,8 +11,7 @@ from batchpay.errors import WrongUse
 from batchpay.payment import Outcome, State, Totals
 from batchpay.sending.limits import Limits
 from batchpay.settings import PolicySettings
-from batchpay.workflows import still_due
-from batchpay.workflows import run
+from batchpay.workflows import run, still_due
 from batchpay.workflows.status import all_in_doubt, batch_status
 from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk
 
