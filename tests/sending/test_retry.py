@@ -94,6 +94,15 @@ def test_retry_after_is_obeyed_and_capped(asked_s: float, wait_s: float) -> None
     assert stop.waits == [wait_s]
 
 
+def test_busy_without_a_time_is_waited_for_as_ever() -> None:
+    """429 without Retry-After: a random wait, and then once more."""
+    stop = Recorded()
+    busy = Outcome(State.PENDING, "HTTP 429", pace=Pace(refused=True))
+    assert Attempts(SubmitSettings(), stop).run(in_turn(busy, FINAL[0])[0]) is FINAL[0]
+    (wait_s,) = stop.waits
+    assert 0 <= wait_s <= WAIT_S_FIRST
+
+
 def test_stop_ends_a_wait_and_further_attempts() -> None:
     """When the run is to stop during a wait, nothing more is attempted and the row stays pending."""
     attempt, made = in_turn(*[PENDING] * 9)

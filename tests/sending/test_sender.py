@@ -123,6 +123,44 @@ def test_until_is_held_by_rows_that_wait_already() -> None:
     assert stop.reason == "the time given by --until is reached"
 
 
+@pytest.mark.parametrize(("rows_max", "reason"), [(3, "the limit of 3 rows was reached"), (None, "Ctrl-C")])
+def test_a_run_that_ends_early_takes_no_more_rows(rows_max: int | None, reason: str) -> None:
+    """What is left is neither fetched nor counted: the limit is for all files of a call."""
+    run, stop, settings = _Groups(rows=2000), StopRequest(), SubmitSettings(rate="10000", workers=1)
+    run.go_on.set()
+
+    def pay(body: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+        before_first_byte()
+        if rows_max is None:
+            stop.ask("Ctrl-C")
+        return ACCEPTED
+
+    limits, throttle = Limits(rows_max), Throttle.from_settings(settings, stop.event)
+    sender = Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
+    sender.send_all(limits)
+    assert (len(run.claim(2000)), stop.reason) == (1500, reason)
+    assert sender.tally.outcomes[State.ACCEPTED] == (rows_max or 1)
+    assert limits.started <= 3
+
+
+def test_a_row_whose_slot_never_comes_stays_pending() -> None:
+    """Stopped while it waited for its turn: no byte leaves, and the ledger hears nothing of it."""
+    run, stop, settings = _Groups(rows=5), StopRequest(), SubmitSettings(rate="1000", workers=1)
+
+    class Stopped(Throttle):
+        def acquire(self) -> bool:
+            return False
+
+    def pay(body: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+        raise AssertionError("nothing may be sent")
+
+    throttle = Stopped.from_settings(settings, stop.event)
+    sender = Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
+    sender.send_all(Limits())
+    assert {state: count for state, count in sender.tally.outcomes.items() if count} == {State.PENDING: 1}
+    assert (sender.tally.attempts, run.outcomes, stop.reason) == (0, [], "stopped")
+
+
 DOUBT, DECLINED = Outcome(State.IN_DOUBT, "no answer"), Outcome(State.DECLINED, "HTTP 400")
 
 

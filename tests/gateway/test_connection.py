@@ -1,0 +1,81 @@
+"""A connection by itself: whether a kept one is still good, and that nothing outlasts its deadline."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from batchpay.gateway.channel import Channel
+from batchpay.gateway.connection import Connection, Connector, ExchangeFailed
+from batchpay.gateway.origin import check_origin
+from batchpay.settings import GatewaySettings
+
+
+def test_a_connection_that_was_reset_is_not_quiet() -> None:
+    """A payment sent over it would be in doubt, where a new connection pays it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        kept = Connection(socket.create_connection(listener.getsockname()))
+        other, _ = listener.accept()
+        assert kept.is_quiet()
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        other.close()
+        assert not kept.is_quiet()
+        kept.close()
+
+
+class _Full(socket.socket):
+    """A socket whose buffer has no room at once; notes how long a write may wait."""
+
+    waits_s: float | None = None
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        if flags & socket.MSG_DONTWAIT:
+            raise BlockingIOError
+        self.waits_s = self.gettimeout()
+        return len(data)
+
+
+def test_a_write_that_waits_for_room_ends_at_the_deadline() -> None:
+    """A gateway that reads nothing held up its worker for ever, and with it the end of the run."""
+    with _Full() as full:
+        assert Connection(full).send(memoryview(b"x"), time.monotonic() + 100) == 1
+        assert full.waits_s is not None and 0 < full.waits_s <= 100
+        with pytest.raises(TimeoutError):
+            Connection(full).send(memoryview(b"x"), time.monotonic() - 1)
+
+
+def test_a_look_up_that_hangs_keeps_no_process_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's look-up knows no deadline: the run goes on without it, and may end before it does."""
+    go_on = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: go_on.wait(30) and [])
+    settings = GatewaySettings(base_url="https://pay.example.com")
+    with pytest.raises(ExchangeFailed, match=r"the name pay\.example\.com was not looked up in time"):
+        Connector(check_origin(settings.base_url), settings).open(time.monotonic() + 0.05)
+    (hangs,) = [thread for thread in threading.enumerate() if thread.name == "batchpay-lookup"]
+    assert hangs.daemon
+    go_on.set()
+    hangs.join(30)
+
+
+def test_a_name_that_nobody_knows_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the look-up fails or finds nothing; the time that it took is told as well."""
+
+    def unknown(*_: object, **__: object) -> list[Any]:
+        raise socket.gaierror(socket.EAI_NONAME, "canary")
+
+    def nothing(*_: object, **__: object) -> list[Any]:
+        return []
+
+    for look_up in (unknown, nothing):
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        channel = Channel(GatewaySettings(base_url="https://pay.example.com"), {}, {})
+        exchange = channel.exchange("POST", "/")
+        assert exchange.problem == ("no connection to https://pay.example.com: the name pay.example.com was not found")
+        assert (exchange.http_status, exchange.bytes_sent) == (None, 0)
+        assert 0 <= exchange.elapsed_s < 60
+        channel.close()
