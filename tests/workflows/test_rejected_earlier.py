@@ -1,0 +1,42 @@
+"""Which rejected rows a release may send, and how far back the look for earlier payments goes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from batchpay.payment import Totals
+from batchpay.workflows.rejected_earlier import RejectedEarlier
+
+NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
+
+
+def rejected(purged_at: datetime | None = None) -> RejectedEarlier:
+    """Rows 2 and 5 of a batch of now: 10.00, and one whose amount could not be read."""
+    rows = [SimpleNamespace(row=row, amount_cents=cents, reasons=["why"]) for row, cents in ((2, 1_000), (5, None))]
+    ledger: Any = SimpleNamespace(rejected=lambda batch: rows)
+    batch: Any = SimpleNamespace(batch="b", registered_at=NOW, purged_at=purged_at)
+    return RejectedEarlier(ledger, batch)
+
+
+@pytest.mark.parametrize(
+    ("cents", "purged_at", "released"),
+    [([1_000, 700], None, 1_000), ([1_001, 700], None, 0), ([1_000, 700], NOW, 0)],
+)
+def test_only_the_amount_that_was_rejected_is_released(
+    cents: list[int], purged_at: datetime | None, released: int
+) -> None:
+    """A row that reads as another amount today is another payment; a purged batch has nothing to hold it against."""
+    same, totals = rejected(purged_at).releasable(pl.Series([2, 5], dtype=pl.UInt32), pl.Series(cents, dtype=pl.Int64))
+    assert totals == Totals(1 if released else 0, released)
+    assert same.fill_null(value=False).to_list() == [bool(released), False]
+
+
+@pytest.mark.parametrize(("passed", "days"), [(0, 4), (1, 5), (30, 34), (-2, 3)])
+def test_the_look_goes_back_to_before_the_batch_was_registered(passed: int, days: int) -> None:
+    """Whatever came in while the row lay rejected is looked at; a clock that was set back makes it no shorter."""
+    assert rejected().days_until(NOW + timedelta(days=passed), 3) == days

@@ -1,0 +1,89 @@
+"""Rows in doubt are settled by a person who signs and confirms: until then every row stays as it was."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from batchpay.errors import WrongUse
+from batchpay.ledger.open import open_ledger
+from batchpay.payment import Outcome, State
+from batchpay.workflows.resolve import Proposal, RowDecision, Signature, list_in_doubt, settle
+from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT, PLAIN, Desk
+
+ROWS = [{"paymentId": f"P-{number}", "invoiceNumber": f"A-{number}", "amount": "10.00"} for number in (1, 2, 3)]
+
+
+class Person:
+    """Signs, and confirms unless told not to; notes what was shown and asked."""
+
+    def __init__(self, name: str = "Kim", *, agrees: bool = True) -> None:
+        self.name, self.agrees = name, agrees
+        self.asked: list[object] = []
+
+    def show(self, found: Proposal) -> None:
+        self.asked.append([decision.row for decision in found.decisions])
+
+    def sign(self) -> Signature:
+        self.asked.append("sign")
+        return Signature(self.name, "the bank says so")
+
+    def confirm(self, sent_again: int) -> None:
+        self.asked.append(sent_again)
+        if not self.agrees:
+            raise WrongUse("not confirmed")
+
+
+@pytest.fixture
+def batch(desk: Desk) -> str:
+    """A batch whose second and third row are in doubt."""
+    answers: dict[str, Outcome] = {"A-1": ACCEPTED}
+    desk.answer = lambda reference: answers.get(reference, IN_DOUBT)
+    found = str(desk.submit(desk.file("may.csv", *ROWS)).batch)
+    desk.answer = lambda reference: ACCEPTED
+    return found
+
+
+def states(desk: Desk, batch: str) -> list[State]:
+    with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
+        return [row.state for row in ledger.rows(batch, list(State))]
+
+
+@pytest.mark.parametrize("person", [Person(agrees=False), Person(f"Kim {PLAIN['achAccountNumber']}")])
+def test_without_agreement_nothing_is_settled(desk: Desk, batch: str, person: Person) -> None:
+    """Whoever says no at the end, or writes an account number for a name, has changed nothing; nothing is sent."""
+    with pytest.raises(WrongUse):
+        settle(batch, RowDecision(2, "send again"), person, desk.settings, ANN)
+    assert states(desk, batch) == [State.ACCEPTED, State.IN_DOUBT, State.IN_DOUBT]
+    desk.resume(batch)
+    assert desk.arrived == {"A-1": 1, "A-2": 1, "A-3": 1}
+
+
+def test_what_is_confirmed_is_recorded_with_who_and_why(desk: Desk, batch: str) -> None:
+    """Shown, signed, confirmed with the number of rows that will go out again; then that row alone is sent again."""
+    person = Person()
+    found = settle(batch, RowDecision(2, "send again"), person, desk.settings, ANN)
+    assert person.asked == [[2], "sign", 1]
+    assert ([doubt.row for doubt in found.doubts], found.settled is not None) == ([3], True)
+    assert states(desk, batch) == [State.ACCEPTED, State.PENDING, State.IN_DOUBT]
+    assert desk.events("resolved") == [("Kim (ann@desk-3)", "the bank says so")]
+    desk.resume(batch)
+    assert desk.arrived == {"A-1": 1, "A-2": 2, "A-3": 1}
+
+
+def test_the_sheet_lists_what_is_in_doubt_and_settles_nothing_while_blank(desk: Desk, batch: str) -> None:
+    """A sheet handed back as it was is no decision: nobody is asked to sign."""
+    sheet = str(desk.folder / "doubts.csv")
+    assert [doubt.row for doubt in list_in_doubt(batch, desk.settings, ANN, sheet=sheet).doubts] == [2, 3]
+    person = Person()
+    assert [doubt.row for doubt in settle(batch, sheet, person, desk.settings, ANN).doubts] == [2, 3]
+    assert person.asked == [[]]
+
+
+def test_doubts_of_a_rehearsal_are_not_told_beside_live_payments(desk: Desk, batch: str) -> None:
+    """Test and live never mix: a sandbox that lost an answer would end every nightly run with 7."""
+    desk.settings = replace(desk.settings, gateway=replace(desk.settings.gateway, environment="live"))
+    other = desk.submit(desk.file("june.csv", ROWS[1]))
+    assert (other.exit_code, other.in_doubt_elsewhere) == (0, {})
