@@ -52,6 +52,8 @@ class House:
             place.mkdir()
         self.usage: resource.struct_rusage | None = None
         """What the last call took."""
+        self.forked_at_mib = 0.0
+        """What this process held when it forked that call."""
         self._began_s = 0.0
 
     def __enter__(self) -> House:
@@ -97,6 +99,9 @@ class House:
         """Start a command; gives its process."""
         call = Call(arguments, str(self.home.path), self.home.environment)
         self._began_s = time.time() + clock.offset_s
+        self.forked_at_mib = (
+            int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize() / 2**20
+        )
         return start_fork(call, prepare), call
 
     def call(self, *arguments: str, prepare: Callable[[], None] | None = None) -> Done:

@@ -49,6 +49,7 @@ class Night:
 
     cpu_s: float
     memory_mib: float
+    """Beyond what the campaign's own process held when it forked: its book grows with every payment."""
     bytes_a_row: float
     opening_s: float
 
@@ -181,7 +182,8 @@ def live_through(house: House) -> Night | None:
     began = time.perf_counter()
     with closing(open_ledger(LedgerSettings(url=str(ledger), key_file=str(key_of(house.home.path))), read_only=True)):
         opening_s = time.perf_counter() - began
-    return Night(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, ledger.stat().st_size / rows, opening_s)
+    memory_mib = usage.ru_maxrss / 1024 - house.forked_at_mib
+    return Night(usage.ru_utime + usage.ru_stime, memory_mib, ledger.stat().st_size / rows, opening_s)
 
 
 def key_of(home: Path) -> Path:
