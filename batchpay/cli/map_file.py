@@ -106,8 +106,7 @@ def _cell(text: str | None) -> str:
 
 
 def _line(text: str, why: str = "") -> None:
-    for line in wrapped(printable(f"{text} {why}".rstrip()), first="  ", rest="      "):
-        click.echo(line)
+    output.print_wrapped(f"{text} {why}".rstrip())
 
 
 def _json(proposed: Proposed) -> dict[str, Any]:

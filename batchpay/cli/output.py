@@ -56,8 +56,8 @@ def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
         click.echo(f"  of the pending rows, held back by today's rules: {row_count(held.rows)}, {amount}")
     if summary.warnings:
         click.echo(f"  warnings: {summary.warnings:,}")
-    for line in (line for note in summary.notes for line in wrapped(printable(note), first="  note: ", rest="      ")):
-        click.echo(line)
+    for note in summary.notes:
+        print_wrapped(note, first="  note: ")
     for label, text in (("seal", summary.seal), ("results", summary.results), ("rejects", summary.rejects)):
         if text:
             click.echo(f"  {label}: {printable(text)}")
@@ -127,6 +127,12 @@ def _cells(label: str, totals: Totals, apart: Mapping[str, Totals] | None) -> li
     """A line of the summary; debits and credits are empty where rows were rejected, of which some have neither."""
     sides = ["" if apart is None else money(apart.get(name, Totals()).cents) for name in Direction]
     return [label, f"{totals.rows:,}", *sides, money(totals.cents)]
+
+
+def print_wrapped(text: str, *, first: str = "  ") -> None:
+    """Print a sentence of any length in lines of 80 columns, whatever characters a name in it has."""
+    for line in wrapped(printable(text), first=first, rest="      "):
+        click.echo(line)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> None:

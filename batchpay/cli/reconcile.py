@@ -11,7 +11,7 @@ from batchpay.cli.context import Command, Context, option
 from batchpay.cli.process import actor
 from batchpay.cli.resolve import ask_signature, check_signature, confirm
 from batchpay.payment import State, Totals
-from batchpay.text import money, printable, row_count, sum_word, wrapped
+from batchpay.text import money, printable, row_count, sum_word
 
 if TYPE_CHECKING:
     from batchpay.reconciliation.verdicts import FoundDoubt
@@ -105,8 +105,8 @@ def _print(context: Context, done: Reconciled) -> None:
     click.echo(printable(f"{batch.file}   batch {batch.batch}   against {export.name}"))
     known = ", ".join(f"{kind} = {header}" for kind, header in export.columns.items())
     click.echo(printable(f"  read there: {known}"))
-    for line in (line for note in batch.notes for line in wrapped(note, first="  note: ", rest="      ")):
-        click.echo(line)
+    for note in batch.notes:
+        output.print_wrapped(note, first="  note: ")
     if export.skipped:
         click.echo(f"  lines that name no payment, such as totals: {export.skipped:,}")
     amount = sum_word("amount", batch.by_direction)

@@ -12,7 +12,7 @@ from batchpay.cli.context import Command, Context, option
 from batchpay.cli.each_file import work_through
 from batchpay.cli.options import check_options, checking_options
 from batchpay.cli.paths import Outputs, expand
-from batchpay.text import printable, totals_json, wrapped
+from batchpay.text import printable, totals_json
 from batchpay.workflows.requests import file_request
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def print_preview(context: Context, preview: Preview) -> None:
     if not preview.summary.total.rows:
         return
     for line in preview.unusual:
-        _echo(line)
+        output.print_wrapped(line)
     for line in preview.page():
         click.echo(printable(line))
 
@@ -114,15 +114,10 @@ def print_failures(verdict: Verdict, line_word: str, most: int = _SHOWN_MAX) -> 
     for failure in verdict.failures[:most]:
         place = f"{line_word} {failure.line}" if failure.line is not None else f"row {failure.row}"
         hint = f" (suggestion: {failure.suggestion})" if failure.suggestion else ""
-        _echo(f"{place}: {failure.column}: {failure.message}{hint}")
+        output.print_wrapped(f"{place}: {failure.column}: {failure.message}{hint}")
     left = sum(verdict.counts.values()) - min(most, len(verdict.failures))
     if left > 0:
         click.echo(f"  and {left:,} more: --rejects PATH writes all of them beside their rows")
-
-
-def _echo(text: str) -> None:
-    for line in wrapped(printable(text), first="  ", rest="      "):
-        click.echo(line)
 
 
 def _failure_json(failure: Failure) -> dict[str, Any]:
