@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -14,6 +14,7 @@ from batchpay import __version__
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.connection import ExchangeFailed, problem_of
 from batchpay.gateway.origin import Origin
+from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.gateway.transport import GatewaySession, ProvenRequest, SendProof, Transport
 from batchpay.gateway.wire import header_block
 from batchpay.settings import GatewaySettings, Secret
@@ -71,7 +72,7 @@ class Channel:
         return self._transport.origin
 
     def exchange(
-        self, method: str, path: str, body: bytes = b"", before_first_byte: Callable[[], None] | None = None
+        self, method: str, path: str, body: bytes = b"", before_first_byte: BeforeFirstByte | None = None
     ) -> Exchange:
         """Send one request, once. Raises nothing that the network does, and everything that `before_first_byte` does.
 

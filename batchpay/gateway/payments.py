@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.channel import Channel, Exchange
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.masking import Secrets
+from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.gateway.profile import Profile
 from batchpay.gateway.wire import checked_target
 from batchpay.payment import Answer, Outcome, State
@@ -62,11 +62,12 @@ class PaymentsClient:
         """The gateway's origin, as it is shown and recorded."""
         return str(self._channel.origin)
 
-    def pay(self, body: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+    def pay(self, body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
         """Send one payment, once; `body` is its JSON, sent to the letter.
 
         `before_first_byte` is called when a connection stands and before any byte of the request leaves; what it raises
-        goes on to the caller, with nothing sent. Nothing that the network or the gateway does is ever raised.
+        goes on to the caller, with nothing sent. Nothing is sent either where the permission that it gives has ended.
+        Nothing that the network or the gateway does is ever raised.
         """
         exchange = self._channel.exchange("POST", self._payment_path, body, before_first_byte)
         if exchange.http_status is None:

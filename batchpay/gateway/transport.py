@@ -2,7 +2,8 @@
 
 The order is fixed: connection first, then `SendProof.before_first_byte` (the ledger's durable commit), then the bytes,
 counted before each write. So `SendProof.bytes_sent == 0` after a failure proves that no byte of the request left,
-whatever exception came up; the classes of exceptions prove nothing. Nothing is sent again, no redirect is followed, no
+whatever exception came up; the classes of exceptions prove nothing. A permission to send that has grown old meanwhile
+(a process that was stopped, a machine that slept) sends nothing. Nothing is sent again, no redirect is followed, no
 cookie kept, and nothing is taken from the environment.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import requests
@@ -19,6 +20,7 @@ from requests.structures import CaseInsensitiveDict
 
 from batchpay.gateway.connection import Connection, Connector, ExchangeFailed, problem_of, remaining_s
 from batchpay.gateway.origin import check_origin
+from batchpay.gateway.permission import TOO_OLD, BeforeFirstByte, since_boot_s
 from batchpay.gateway.wire import AnswerReader, AnswerRefused, checked_target, header_block
 from batchpay.settings import GatewaySettings, Secret
 
@@ -36,11 +38,13 @@ def _nothing() -> None:
 class SendProof:
     """What is known of one exchange, whatever became of it."""
 
-    __slots__ = ("before_first_byte", "bytes_sent", "tls_version")
+    __slots__ = ("allowed_until", "before_first_byte", "bytes_sent", "tls_version")
 
-    def __init__(self, before_first_byte: Callable[[], None] = _nothing) -> None:
+    def __init__(self, before_first_byte: BeforeFirstByte = _nothing) -> None:
         self.before_first_byte = before_first_byte
-        """Called once, when all but the sending is done. What it raises goes on to the caller, and nothing is sent."""
+        """Called once. What it raises goes on to the caller, and nothing is sent."""
+        self.allowed_until: float | None = None
+        """When the permission to send ends, on `since_boot_s`."""
         self.bytes_sent = 0
         """Most bytes of the request that may have left; 0 is proof that none did."""
         self.tls_version: str | None = None
@@ -123,7 +127,7 @@ class Transport(BaseAdapter):
         message = self._message(request)
         connection = self._connection(deadline)
         proof.tls_version = connection.tls_version
-        proof.before_first_byte()
+        proof.allowed_until = proof.before_first_byte()
         if not connection.is_quiet():  # the commit took time in which a kept connection may have ended
             self._drop(connection)
             connection = self._connection(deadline)
@@ -158,6 +162,8 @@ class Transport(BaseAdapter):
     def _exchange(self, connection: Connection, message: memoryview, proof: SendProof, deadline: float) -> AnswerReader:
         """Write the request and read its answer."""
         reader = AnswerReader(self._answer_bytes_max)
+        if proof.allowed_until is not None and since_boot_s() >= proof.allowed_until:
+            raise ExchangeFailed(TOO_OLD)
         while message:
             remaining_s(deadline)  # before the bytes are counted: a deadline that is over has sent nothing
             proof.bytes_sent += len(message)  # before the write: what fails half-way counts as sent

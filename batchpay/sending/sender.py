@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 
 from batchpay.errors import LedgerNotUsable
+from batchpay.gateway.permission import PERMISSION_S, BeforeFirstByte, since_boot_s
 from batchpay.ledger.contract import Run
 from batchpay.ledger.records import PendingPayment
 from batchpay.payment import Outcome, State
@@ -25,7 +26,7 @@ from batchpay.sending.retry import Attempts
 from batchpay.settings import SubmitSettings
 from batchpay.text import row_count
 
-Pay = Callable[[bytes, Callable[[], None]], Outcome]
+Pay = Callable[[bytes, BeforeFirstByte], Outcome]
 """One exchange: body, what to do before the first byte -> what it proved (gateway/payments.py)."""
 
 _FEED_ROWS = 500
@@ -157,11 +158,13 @@ class Sender:
             return Outcome(State.PENDING, "not begun", stop=self._stop.reason or "stopped")
         granted = False
 
-        def before_first_byte() -> None:
+        def before_first_byte() -> float:
             nonlocal granted
+            allowed_until = since_boot_s() + PERMISSION_S
             self._recorder.mark_sending(payment.row)
             granted = True
             self._throttle.leave()
+            return allowed_until
 
         sent_at = time.monotonic()
         try:

@@ -72,6 +72,11 @@ def test_a_stopped_run_keeps_its_batch(made: Bench) -> None:
     assert races.stopped_and_replaced(made, 1).wrong == []
 
 
+def test_a_run_that_was_stopped_sends_nothing_with_an_old_permission(made: Bench) -> None:
+    """Stopped between the commit of `sending` and the first byte, longer than the permission holds: no byte leaves."""
+    assert races.stopped_with_a_permission(made).wrong == []
+
+
 def test_a_ledger_brought_back_or_deleted_sends_nothing(made: Bench) -> None:
     """An older copy of the ledger, or none, while the witness remembers payments: exit code 5, nothing sent."""
     assert restores.older_ledger(made).wrong == []

@@ -85,6 +85,7 @@ def main() -> int:
         starts = 60 if quick else 200
         gather("starts at once", (races.starts_at_once(made, 2 + number % 7) for number in range(starts)), total)
         gather("stopped and replaced", (races.stopped_and_replaced(made, number) for number in range(20)), total)
+        gather("stopped with a permission", [races.stopped_with_a_permission(made)], total)
         kinds = list(FAULTS)[:: 8 if quick else 1]
         gather("network faults in every phase", phases.every_fault_in_every_phase(kinds), total)
         gather("under another name", [races.paid_under_another_name(made)], total)

@@ -5,19 +5,20 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import trustme
 
 from batchpay.gateway.payments import PaymentsClient
+from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Outcome, State
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
-from batchpay.sending.sender import Sender
+from batchpay.sending.sender import Pay, Sender
 from batchpay.settings import SubmitSettings
 from tests.campaign.trial import Findings
 from tests.support.fault_client import CREDENTIALS, body, settings_for, write_bundle
@@ -42,16 +43,17 @@ class _Payer:
         self.count = 0
         self.slowest_s = 0.0
 
-    def pay(self, text: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+    def pay(self, text: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
         """Send one payment; with a stop request it comes just before the first byte of the struck row."""
         self.count += 1
         strikes = self.count == self._mark_failed
         self._server.armed = strikes or self._server.fault.lasts
 
-        def before() -> None:
-            before_first_byte()
+        def before() -> float | None:
+            allowed_until = before_first_byte()
             if strikes and self._stop is not None:
                 self._stop.ask("stopped by a test")
+            return allowed_until
 
         began = time.monotonic()
         outcome = self._client.pay(body(str(text, "ascii")), before)
@@ -102,11 +104,11 @@ def _trial(ledger: Ledger, server: FaultServer, bundle: str, story: str, row: in
     return found
 
 
-def _numbered(payer: _Payer) -> Callable[[bytes, Callable[[], None]], Outcome]:
+def _numbered(payer: _Payer) -> Pay:
     """Give each body the number of its row, by which the server counts it."""
     lock = threading.Lock()
 
-    def pay(text: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+    def pay(text: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
         with lock:
             number = text.decode().rsplit(":", 1)[1].strip(" }")
             return payer.pay(number.encode("ascii"), before_first_byte)

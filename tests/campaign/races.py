@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
+from batchpay.gateway.permission import since_boot_s
 from tests.campaign.trial import ROWS, Bench, Findings, finish_and_check
 from tests.support.command import small_file
 
@@ -61,6 +64,57 @@ def stopped_and_replaced(made: Bench, seed: int) -> Findings:
     process.wait(timeout=60)
     found = finish_and_check(made, home, since, "stopped and replaced", ("resume",))
     found.fired = int(other.returncode == _HELD)
+    return found
+
+
+_STOPS_ITSELF = """
+import os, signal, sys
+from batchpay.cli.main import main
+from batchpay.sending import recorder, sender
+
+sender.PERMISSION_S = float(sys.argv.pop(1))
+granted = recorder.Recorder.mark_sending
+
+def stop(self, row):
+    granted(self, row)
+    recorder.Recorder.mark_sending = granted
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+recorder.Recorder.mark_sending = stop
+main()
+"""
+_PERMISSION_S = 0.1
+
+
+def stopped_with_a_permission(made: Bench) -> Findings:
+    """SIGSTOP a run when `sending` of its first row is durable, and let it go on when its permission has ended.
+
+    Others may have taken the row for in doubt, and a person may have sent it again: so not a byte of it may leave. It
+    is pending again, by its own proof, and the next run sends it.
+    """
+    home = made.home()
+    (home.path / "once.toml").write_text("[submit]\nattempts_max = 1\n", "utf-8")
+    since = made.oracle.log.stat().st_size
+    process = subprocess.Popen(
+        [sys.executable, "-c", _STOPS_ITSELF, str(_PERMISSION_S), "resume", "--config", "once.toml"],
+        env=home.environment,
+        cwd=home.path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    found = Findings(trials=1, fired=int(os.WIFSTOPPED(status)))
+    over = since_boot_s() + _PERMISSION_S
+    while since_boot_s() < over:
+        pass
+    process.send_signal(signal.SIGCONT)
+    code = process.wait(timeout=60)
+    made.oracle.settle()
+    arrived = made.oracle.entries(since)
+    if code != _STOPPED or arrived:
+        found.wrong.append(f"stopped with a permission: {len(arrived)} payments left with it, exit code {code}")
+    after = finish_and_check(made, home, since, "stopped with a permission", ("resume",), in_doubt_max=0)
+    found.wrong += after.wrong
     return found
 
 

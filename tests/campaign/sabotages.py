@@ -149,6 +149,11 @@ SABOTAGES = (
         _starts,
     ),
     Sabotage(
+        "sends with a permission of any age",
+        (("gateway/transport.py", "since_boot_s() >= proof.allowed_until", "since_boot_s() < 0"),),
+        _once(races.stopped_with_a_permission),
+    ),
+    Sabotage(
         "forgets an outcome now and then",
         (
             (

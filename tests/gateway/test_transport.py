@@ -21,6 +21,7 @@ from requests.structures import CaseInsensitiveDict
 
 from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.payments import PaymentsClient
+from batchpay.gateway.permission import PERMISSION_S, TOO_OLD, since_boot_s
 from batchpay.gateway.transport import UNASKED_ANSWER, GatewaySession, ProvenRequest, SendProof, Transport
 from batchpay.gateway.wire import header_block
 from batchpay.payment import Outcome, State
@@ -85,6 +86,15 @@ def test_refused_commit_sends_nothing() -> None:
         assert server.request_bytes == 0
         assert client.pay(body(), nothing).state is State.ACCEPTED
         assert (server.connections, server.bodies["one"]) == (1, 1)
+
+
+def test_an_old_permission_sends_nothing() -> None:
+    """It is looked at after everything else, on a clock that counts a machine's sleep too; the next payment goes."""
+    with FaultServer(GOOD) as server, client_of(server) as client:
+        late = client.pay(body("late"), since_boot_s)
+        assert (late.state, late.bytes_sent, late.reason) == (State.PENDING, 0, TOO_OLD)
+        assert client.pay(body("in time"), lambda: since_boot_s() + PERMISSION_S).state is State.ACCEPTED
+    assert server.bodies == {"in time": 1}
 
 
 # Connections

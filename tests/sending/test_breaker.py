@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
+from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.ledger.records import PendingPayment
 from batchpay.payment import Outcome, State, Totals
 from batchpay.sending.limits import Limits, StopRequest
@@ -66,7 +67,7 @@ def test_the_breaker_counts_exactly(answers: str, begun: int, reason: str | None
     stop, settings = StopRequest(), SubmitSettings(rate="20000", workers=1)
     left = list(answers)
 
-    def pay(body: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
         before_first_byte()
         return _OUTCOMES[left.pop(0)]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
+from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.ledger.records import PendingPayment
 from batchpay.payment import Outcome, State, Totals
 from batchpay.sending.limits import CircuitBreaker, Limits, StopRequest
@@ -89,7 +90,7 @@ def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves() -> None:
             steps.extend("sending is durable" for _ in intents)
             return super().commit(intents, outcomes)
 
-    def pay(body: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
         before_first_byte()
         steps.append("bytes")
         return Outcome(State.ACCEPTED, "success")
@@ -109,7 +110,7 @@ def test_until_is_held_by_rows_that_wait_already() -> None:
     run.go_on.set()
     limits, paid = Limits(until=time.time() + 3600), 0
 
-    def pay(body: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
         nonlocal paid
         before_first_byte()
         paid += 1
@@ -129,7 +130,7 @@ def test_a_run_that_ends_early_takes_no_more_rows(rows_max: int | None, reason: 
     run, stop, settings = _Groups(rows=2000), StopRequest(), SubmitSettings(rate="10000", workers=1)
     run.go_on.set()
 
-    def pay(body: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
         before_first_byte()
         if rows_max is None:
             stop.ask("Ctrl-C")
@@ -151,7 +152,7 @@ def test_a_row_whose_slot_never_comes_stays_pending() -> None:
         def acquire(self) -> bool:
             return False
 
-    def pay(body: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
         raise AssertionError("nothing may be sent")
 
     throttle = Stopped.from_settings(settings, stop.event)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from batchpay.gateway.credentials import Credentials
+from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor, Answer, Outcome, State, Totals
@@ -135,7 +136,7 @@ def make_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
         def __init__(self, *_: object) -> None:
             pass
 
-        def pay(self, body: bytes, before_first_byte: Callable[[], None]) -> Outcome:
+        def pay(self, body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
             before_first_byte()
             reference = json.loads(body)["invoiceNumber"]
             found.arrived[reference] += 1
