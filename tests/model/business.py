@@ -114,6 +114,8 @@ class Batch:
     """What a person decided of rows in doubt."""
     lost: bool = False
     """Registered in a ledger that was replaced by an older copy."""
+    purged: bool = False
+    """Whether names, details and messages were erased."""
 
     @property
     def doubts(self) -> int:

@@ -13,7 +13,7 @@ from tests.model.business import Batch
 from tests.model.command import Call, run_here
 from tests.model.world import Violation, World
 
-_LEDGER = Path(".local/state/batchpay/ledger.db")
+LEDGER = Path(".local/state/batchpay/ledger.db")
 _CONFIG = Path(".config/batchpay")
 _PENDING, _FINAL = 3, (5, 6)
 """Codes of states in the ledger's table of rows: what a person sees who opens it by hand."""
@@ -28,6 +28,7 @@ class Backup:
     states: dict[str, dict[int, str]]
     settled: dict[str, dict[int, str]]
     arrivals: int
+    purged: dict[str, bool]
     batches: list[str] = field(default_factory=list)
 
 
@@ -42,6 +43,7 @@ def back_up(world: World, a: int, b: int, c: int) -> None:
         {name: dict(batch.states) for name, batch in alive.items()},
         {name: dict(batch.settled) for name, batch in alive.items()},
         len(world.gateway.arrivals),
+        {name: batch.purged for name, batch in alive.items()},
         list(alive),
     )
 
@@ -51,7 +53,7 @@ def bring_back(world: World, a: int, b: int, c: int) -> None:
     backup = world.backup
     if backup is None:
         return
-    ledger = world.home / _LEDGER
+    ledger = world.home / LEDGER
     for left in ("-wal", "-shm"):
         Path(f"{ledger}{left}").unlink(missing_ok=True)
     shutil.copyfile(backup.path, ledger)
@@ -60,6 +62,7 @@ def bring_back(world: World, a: int, b: int, c: int) -> None:
         batch.lost = batch.lost or name not in backup.batches
         if not batch.lost:
             batch.states, batch.settled = dict(backup.states[name]), dict(backup.settled[name])
+            batch.purged = backup.purged[name]
     if len(world.gateway.arrivals) > backup.arrivals:
         world.forbidden = "the ledger is older than its witness"
         world.window_lost = True
@@ -108,7 +111,7 @@ def edit_by_hand(world: World, a: int, b: int, c: int) -> None:
     if not world.batches:
         return
     with world.another_home("edited") as home:
-        connection = sqlite3.connect(home / _LEDGER)
+        connection = sqlite3.connect(home / LEDGER)
         changed = connection.execute("UPDATE row SET state = ? WHERE state IN (?, ?)", (_PENDING, *_FINAL)).rowcount
         connection.execute("DELETE FROM attempt")
         connection.commit()

@@ -275,6 +275,26 @@ DEFECTS = (
         ),
     ),
     Defect(
+        "C14 a purge forgets which bills were paid",
+        "make:1:2:0 submit:0:0:0 days_pass:2:0:0 purge:0:0:0 alter:0:5:1 submit:0:0:0",
+        (
+            (
+                "ledger/sqlite/retention.py",
+                "        transaction.execute(sql.ERASE_DETAILS, (number,))\n",
+                "        transaction.execute(sql.ERASE_DETAILS, (number,))\n"
+                '        transaction.execute("DELETE FROM fingerprint WHERE id >> 32 = ?", (number,))\n',
+            ),
+        ),
+    ),
+    Defect(
+        "C14 a purge erases what waits to be sent",
+        "make:1:2:0 submit:0:6:0 days_pass:2:0:0 purge:0:0:0",
+        (
+            ("ledger/sqlite/retention.py", "    if open_rows:\n        return", "    if not store:\n        return"),
+            ("ledger/sqlite/retention.py", "        if open_rows or last >=", "        if last >="),
+        ),
+    ),
+    Defect(
         "C13 a clock behind the ledger sends",
         "make:1:0:0 clock_back:0:0:0",
         (("ledger/sqlite/opening.py", "opened_after_s < -CLOCK_BEHIND_S_MAX:", "opened_after_s < -1e12:"),),

@@ -39,25 +39,32 @@ STORIES: dict[str, int] = {
     # the gateway says odd things, and a person finds out what became of the payments
     "answers make submit:*:0 submit|resume|resolve": 3,
     "answers:0|1|3|5 make submit:*:0 make submit:*:0": 5,
+    "answers:3 make submit:*:0": 4,
     "make? submit? reconcile": 9,
     # the ledger, its machine and its settings are not what they were
     "make submit:*:6 clone": 3,
-    "make submit:*:0|6 edit_by_hand|second_ledger": 6,
+    "make submit:*:0|6 second_ledger": 4,
+    "make submit:*:6 edit_by_hand": 5,
     "make clock_back|foreign_settings|odd_api_id|full_output": 10,
     "make submit? look_around": 5,
     "make submit:*:0|6 back_up make? submit bring_back accept? submit|resume": 3,
     "go_on_after_a_restore settle_window? submit": 3,
+    # what is long finished is erased, and stays known
+    "make:*:*:0|3 submit:*:0|6 days_pass:2|3|4 purge alter? submit": 5,
 }
 """Each story and how often it is told among the others."""
 
 Numbered = tuple[str, int, int, int]
 
 
-def told(dice: random.Random) -> list[Numbered]:
-    """Tell one of the stories: its steps, every number decided."""
-    story = dice.choices(list(STORIES), list(STORIES.values()))[0]
+_IN_TURN = [story for story, often in STORIES.items() for _ in range(often)]
+random.Random(1).shuffle(_IN_TURN)
+
+
+def told(seed: int, dice: random.Random) -> list[Numbered]:
+    """Tell the story of a walk: its steps, every number decided. Walks in a row tell each as often as said."""
     steps = []
-    for word in story.split():
+    for word in _IN_TURN[seed % len(_IN_TURN)].split():
         if word.endswith("?") and dice.randrange(2):
             continue
         name, *numbers = word.removesuffix("?").split(":")

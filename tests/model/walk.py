@@ -63,7 +63,7 @@ class Failure:
 def steps_of(seed: int, most: int = STEPS_MAX) -> list[Step]:
     """The steps of a walk, at most about `most`: one of the stories of stories.py, and what the dice say after it."""
     dice = random.Random(seed)
-    steps = [Step(*one) for one in told(dice)]
+    steps = [Step(*one) for one in told(seed, dice)]
     names, weights = list(ACTIONS), [one.weight for one in ACTIONS.values()]
     more = max(0, dice.randrange(2, most - 1) + 1 - len(steps))
     for name in dice.choices(names, weights, k=more):
