@@ -123,6 +123,11 @@ class PolicySettings:
         "approval is needed from this total on, debits and credits together",
         environment="BATCHPAY_APPROVE_ABOVE",
     )
+    second_above: str = _setting(
+        "",
+        "two people must approve from this total on, whatever `policy.approvals` says; by default none",
+        environment="BATCHPAY_SECOND_ABOVE",
+    )
     approval_days: int = _setting(
         7, "days after which an unused approval no longer counts", environment="BATCHPAY_APPROVAL_DAYS", least=1
     )

@@ -15,6 +15,9 @@ from batchpay.payment import Actor, parse_cents
 from batchpay.settings import PolicySettings
 from batchpay.text import local_time, money, printable
 
+APPROVALS_MAX = 2
+"""More people than that are never asked."""
+
 
 @dataclass(frozen=True, slots=True)
 class Approval:
@@ -35,18 +38,29 @@ class Policy:
     approvals: int
     above_cents: int
     days: int
+    second_above_cents: int | None = None
+    """From this total on it takes two people; None where there is no such total."""
 
     @classmethod
     def from_settings(cls, settings: PolicySettings) -> Policy:
         """Read the settings; raises SettingsNotUsable."""
         above_cents = parse_cents(settings.approve_above)
-        if above_cents is None:
-            raise SettingsNotUsable("policy.approve_above must be written 12345.67")
-        return cls(settings.approvals, above_cents, settings.approval_days)
+        second_cents = parse_cents(settings.second_above) if settings.second_above else None
+        if above_cents is None or (settings.second_above and second_cents is None):
+            name = "approve_above" if above_cents is None else "second_above"
+            raise SettingsNotUsable(f"policy.{name} must be written 12345.67")
+        return cls(settings.approvals, above_cents, settings.approval_days, second_cents)
 
     def needed(self, cents: int) -> int:
         """How many people must approve a batch of this total."""
+        if self.second_above_cents is not None and cents >= self.second_above_cents:
+            return APPROVALS_MAX
         return self.approvals if cents >= self.above_cents else 0
+
+    @property
+    def asks(self) -> bool:
+        """Whether any total needs approval."""
+        return bool(self.approvals) or self.second_above_cents is not None
 
     def counted(self, approvals: Iterable[Approval], prepared_by: Actor, seal: str, now: datetime) -> list[Approval]:
         """Those that count: each person once, not the one who prepared it, for this seal, none expired or of later.

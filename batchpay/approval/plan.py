@@ -11,7 +11,7 @@ import hmac
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -29,6 +29,20 @@ from batchpay.writing.atomic import atomic_writer
 VERSION = 2
 _CODE_BYTES = 32
 _ACTOR = ("name", "host", "authenticated_by")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanText:
+    """A plan as it was kept, not yet held against its ledger."""
+
+    name: str
+    """What a person calls it: of a plan in a file, the path."""
+    text: str = field(repr=False)
+
+    @classmethod
+    def read(cls, path: str) -> PlanText:
+        """Read a plan's file; raises FileRefused where it can't be read."""
+        return cls(path, read_text(path, "plan"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +89,10 @@ class Plan:
             file.write(self.text().encode("ascii"))
 
     @classmethod
-    def parse(cls, text: str, name: str, ledger: Ledger) -> Plan:
+    def parse(cls, kept: PlanText, ledger: Ledger) -> Plan:
         """Read a plan's text; raises FileRefused where it is not one, was changed, or belongs to another ledger."""
-        found = json_object(text, name, "plan")
+        name = kept.name
+        found = json_object(kept.text, name, "plan")
         if found.get("plan") != VERSION:
             raise FileRefused(f"{name} is not a plan of this version of batchpay: `batchpay submit --plan` writes one")
         try:
@@ -104,7 +119,7 @@ class Plan:
     @classmethod
     def read(cls, path: str, ledger: Ledger) -> Plan:
         """Read a plan's file; raises FileRefused as `parse` does."""
-        return cls.parse(read_text(path, "plan"), path, ledger)
+        return cls.parse(PlanText.read(path), ledger)
 
     def approved_by(self, approver: Actor, at: datetime, ledger: Ledger) -> Plan:
         """Add an approval; whether it counts is approvals.Policy's affair."""

@@ -11,13 +11,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchpay.approval.to_send import ToSend
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Totals
-from batchpay.schemas.options import RuleOptions
 from batchpay.text import row_count, totals_json
+
+if TYPE_CHECKING:  # whoever reads a plan loads no rules
+    from batchpay.schemas.options import RuleOptions
 
 SEAL_CHARACTERS = 12
 

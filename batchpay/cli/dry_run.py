@@ -11,7 +11,7 @@ from batchpay.cli.context import Context
 from batchpay.cli.options import check_options, decisions_of
 from batchpay.cli.paths import Outputs, beside
 from batchpay.cli.process import actor
-from batchpay.cli.validate import preview_json, print_preview
+from batchpay.cli.validate import print_preview
 from batchpay.errors import WaitingForPerson
 from batchpay.payment import State
 from batchpay.settings import Settings
@@ -33,7 +33,11 @@ def dry_run_one(
     request = file_request(path, rejects, check_options(options), settings)
     decisions, most = decisions_of(options), options["show_requests"]
     results = Path(options["results"] or beside(path, "results", options["out"]))
-    preview = flow.dry_run(request, settings, actor(), decisions, requests_max=most, plan=plan, results=results)
+    preview = flow.dry_run(
+        request, settings, actor(), decisions, requests_max=most, results=results, with_plan=plan is not None
+    )
+    if plan is not None and preview.plan is not None:
+        preview.plan.write(plan)
     if options["preflight"]:
         flow.ask_gateway(settings, preview)
     rows = preview.proposal.to_send.total.rows
@@ -47,7 +51,7 @@ def dry_run_one(
     if not context.json:
         _print_preview(context, settings, preview, seconds, plan)
     code = WaitingForPerson.exit_code if preview.waits_for else preview.summary.exit_code
-    answer = {**preview_json(preview), **extra, "waits_for": preview.waits_for, "requests": preview.requests}
+    answer = {**preview.as_json(), **extra, "waits_for": preview.waits_for, "requests": preview.requests}
     return code, {**answer, "exit_code": code}
 
 

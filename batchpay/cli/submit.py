@@ -149,6 +149,7 @@ def _submit_one(
     from batchpay.cli.progress import progress_for
     from batchpay.cli.validate import print_counts
     from batchpay.workflows import submit as flow
+    from batchpay.workflows.approve import read_plan
     from batchpay.workflows.archive import archive_finished
 
     rejects = outputs.claim(options["rejects"] or beside(path, "rejects", options["out"]), "rejects")
@@ -158,7 +159,7 @@ def _submit_one(
     submission = flow.SubmitRequest(
         dataclasses.replace(run, results=results),
         decisions=decisions_of(options),
-        plan=options["from_plan"],
+        plan=read_plan(options["from_plan"]) if options["from_plan"] else None,
     )
     with progress_for(context, settings, ask=not options["yes"]) as progress:
         summary, verdict = flow.submit(request, submission, settings, credentials, actor(), progress)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,11 +11,11 @@ from batchpay.cli.context import Command, Context, option
 from batchpay.cli.each_file import work_through
 from batchpay.cli.options import check_options, checking_options
 from batchpay.cli.paths import Outputs, expand
-from batchpay.text import printable, totals_json
+from batchpay.text import printable
 from batchpay.workflows.requests import file_request
 
 if TYPE_CHECKING:
-    from batchpay.validation.verdict import Failure, Verdict
+    from batchpay.validation.verdict import Verdict
     from batchpay.workflows.check import Preview
 
 _SHOWN_MAX = 20
@@ -53,31 +52,7 @@ def _validate_one(context: Context, path: str, options: dict[str, Any], outputs:
         preview.write_page(report)
     if not context.json:
         print_preview(context, preview)
-    return preview.summary.exit_code, preview_json(preview)
-
-
-def preview_json(preview: Preview) -> dict[str, Any]:
-    """Give the summary with every error found, as CONTRACT.md says, and what the file would move."""
-    verdict = preview.verdict
-    return {
-        **preview.summary.as_json(),
-        "errors": [_failure_json(failure) for failure in verdict.failures],
-        "counts": verdict.counts,
-        "warning_list": [_failure_json(failure) for failure in verdict.warning_failures],
-        "warning_counts": verdict.warning_counts,
-        "variances": [dataclasses.asdict(found) for found in preview.variances],
-        "repairs": verdict.repairs,
-        "accepted_suggestions": verdict.accepted,
-        "to_send": preview.proposal.to_send.as_json(),
-        "gateways": [
-            {
-                "gatewayId": found.gateway_id,
-                "debit": totals_json(found.flow.debit),
-                "credit": totals_json(found.flow.credit),
-            }
-            for found in preview.schedule.by_gateway()
-        ],
-    }
+    return preview.summary.exit_code, preview.as_json()
 
 
 def print_preview(context: Context, preview: Preview) -> None:
@@ -118,14 +93,3 @@ def print_failures(verdict: Verdict, line_word: str, most: int = _SHOWN_MAX) -> 
     left = sum(verdict.counts.values()) - min(most, len(verdict.failures))
     if left > 0:
         click.echo(f"  and {left:,} more: --rejects PATH writes all of them beside their rows")
-
-
-def _failure_json(failure: Failure) -> dict[str, Any]:
-    return {
-        "row": failure.row,
-        "line": failure.line,
-        "column": failure.column,
-        "code": failure.code,
-        "message": failure.message,
-        "suggestion": failure.suggestion,
-    }

@@ -113,13 +113,16 @@ def open_source(
     include_hidden: bool = False,
     mapping: Mapping | None = None,
     required: Iterable[str] = REQUIRED,
+    name: str | None = None,
 ) -> Source:
     """Open a payment file, `-` for standard input; raises FileRefused with the place of what is wrong.
+
+    `name` is what a person calls it, where that is not the path.
 
     `required` names the columns that must be there. Whether the file may be cut off, and whether its rows add up to the
     total that it states itself, is known at its end: `Source.end` must be looked at before anything is acted on.
     """
-    file = open_stored(path, format) if is_url(path) else OpenFile(path, asked=format)
+    file = open_stored(path, format) if is_url(path) else OpenFile(path, asked=format, name=name)
     try:
         kind, packing = kind_of(file.head(HEAD_BYTES), file.name, format)
         if kind is Kind.CSV:

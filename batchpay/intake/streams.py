@@ -31,8 +31,10 @@ UNPACKED_BYTES_FREE = 64 << 20
 class OpenFile:
     """A regular file or a private copy, opened once: a file put in its place later is not seen."""
 
-    def __init__(self, path: str, copy: PrivateCopy | None = None, *, asked: str | None = None) -> None:
-        self.name = "standard input" if path == "-" else path
+    def __init__(
+        self, path: str, copy: PrivateCopy | None = None, *, asked: str | None = None, name: str | None = None
+    ) -> None:
+        self.name = name or ("standard input" if path == "-" else path)
         if copy is None and path == "-":
             copy = private_copy(given_blocks(0), self.name, asked)
         self._copy = copy

@@ -106,6 +106,12 @@ class Ledger(Protocol):
     def digest_stream(self, purpose: str) -> Any:
         """Return a keyed digest to feed with `update(bytes)` and end with `digest()` (32 bytes)."""
 
+    def seal(self, plain: bytes, place: str) -> bytes:
+        """Encrypt what is kept beside the ledger for a while, bound to the place where it will stand."""
+
+    def unseal(self, sealed: bytes, place: str) -> bytes:
+        """Decrypt it; raises LedgerDamaged where a byte was changed, or it was sealed for another place."""
+
     # Registering
 
     def registration_count(self) -> int:

@@ -16,6 +16,7 @@ from batchpay.reconciliation.loose_formats import foreign_cents
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet
 from batchpay.text import instant, local_time
 from batchpay.writing.columns import Column, Kind
+from batchpay.writing.stream import Stream
 from batchpay.writing.table import write_table
 
 DECISIONS = {"accepted": State.ACCEPTED, "declined": State.DECLINED, "send again": State.PENDING}
@@ -133,15 +134,15 @@ def refuse_account_numbers(what: str, text: str, doubts: Iterable[Doubt]) -> Non
         raise WrongUse(f"{what} seems to contain the account number of row {row}; write its last four digits only")
 
 
-def write_sheet(path: str | Path, batch: str, doubts: Iterable[Doubt]) -> None:
+def write_sheet(path: str | Path | Stream, batch: str, doubts: Iterable[Doubt]) -> None:
     """Write rows in doubt as a sheet to fill in, never over an existing file: it may be filled in already."""
-    if Path(path).exists():
+    if not isinstance(path, Stream) and Path(path).exists():
         raise WrongUse(f"{path} already exists and may be filled in; name another file")
     header = [Column(name, _KINDS.get(name, Kind.TEXT), _CHOICES.get(name, ())) for name in HEADER]
     write_table(path, header, (_sheet_row(batch, doubt) for doubt in doubts))
 
 
-def read_decisions(path: str | Path, batch: str, doubts: Mapping[int, Doubt]) -> FilledSheet:
+def read_decisions(path: str | Path | Stream, batch: str, doubts: Mapping[int, Doubt]) -> FilledSheet:
     """Read a filled sheet; raises FileRefused, naming the line, where it is not about these rows in doubt."""
     lines = read_sheet(path)
     _, header = next(lines, (0, []))

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import re
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from batchpay.errors import FileRefused
+from batchpay.writing.stream import Stream
 
 BYTES_MAX = 256 << 20
 UNPACKED_BYTES_MAX = 1 << 30
@@ -30,57 +33,71 @@ _DIGITS_KEPT = 10**15
 _SCIENTIFIC = re.compile(r"[0-9](?:[.,][0-9]+)?E\+?[0-9]+", re.ASCII)
 
 
-def read_sheet(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+def read_sheet(path: str | Path | Stream) -> Iterator[tuple[int, list[str]]]:
     """Give the lines of a sheet as (line, cells), blank lines left out; raises FileRefused.
 
     Cells are texts without white space at their ends. Numbers and dates of a workbook become plain digits and ISO 8601.
     """
-    file = Path(path)
+    with _opened(path) as file:
+        yield from _lines(path, file)
+
+
+@contextmanager
+def _opened(path: str | Path | Stream) -> Iterator[BinaryIO]:
+    if isinstance(path, Stream):
+        yield path.file
+        return
     try:
-        size = file.stat().st_size
-        regular = file.is_file()
+        if not Path(path).is_file() and Path(path).stat():
+            raise FileRefused(f"{path} is not a file")
+        file = Path(path).open("rb")  # noqa: SIM115 - closed below; an error while reading is another one
     except OSError as error:
         raise FileRefused(f"{path} can't be read: {error.strerror}") from None
-    if not regular:
-        raise FileRefused(f"{path} is not a file")
+    with file:
+        yield file
+
+
+def _lines(path: str | Path | Stream, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
     if size == 0:
         raise FileRefused(f"{path} is empty")
     if size > BYTES_MAX:
         raise FileRefused(f"{path} is larger than {BYTES_MAX >> 20} MB; export a shorter time")
-    ending = file.suffix.lower()
+    ending = Path(str(path)).suffix.lower()
     if ending in (".xlsx", ".xlsm"):
-        lines = _workbook_lines(file)
+        lines = _workbook_lines(path, file)
     elif ending in (".csv", ".txt", ".tsv"):
-        lines = _csv_lines(file)
+        lines = _csv_lines(path, file)
     else:
         raise FileRefused(f"{path}: a sheet must be .csv or .xlsx")
     count = 0
-    for line, cells in lines:
-        if not any(cells):
-            continue
-        count += 1
-        if count > ROWS_MAX + 1:
-            raise FileRefused(f"{path} has more than {ROWS_MAX:,} rows; export a shorter time")
-        yield line, cells
+    with closing(lines):  # before the file is
+        for line, cells in lines:
+            if not any(cells):
+                continue
+            count += 1
+            if count > ROWS_MAX + 1:
+                raise FileRefused(f"{path} has more than {ROWS_MAX:,} rows; export a shorter time")
+            yield line, cells
 
 
-def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    with path.open("rb") as probe:
-        start = probe.read(3)
-    wide = start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    with path.open("r", encoding="utf-16" if wide else "utf-8-sig", newline="") as text:
-        at = 0
-        try:
-            reader = csv.reader(text, delimiter=_separator(text), strict=True)
-            for cells in reader:
-                line, at = at + 1, reader.line_num
-                yield line, [_plain(cell.strip()) for cell in cells[:COLUMNS_MAX]]
-        except UnicodeError:
-            raise FileRefused(
-                f"{path}: near line {at + 1}: not UTF-8; save it as 'CSV UTF-8' or as a workbook"
-            ) from None
-        except csv.Error:
-            raise FileRefused(f"{path}: line {at + 1} is not a line of a CSV file") from None
+def _csv_lines(path: str | Path | Stream, file: BinaryIO) -> Generator[tuple[int, list[str]], None, None]:
+    wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    file.seek(0)
+    text = io.TextIOWrapper(file, encoding="utf-16" if wide else "utf-8-sig", newline="")
+    at = 0
+    try:
+        reader = csv.reader(text, delimiter=_separator(text), strict=True)
+        for cells in reader:
+            line, at = at + 1, reader.line_num
+            yield line, [_plain(cell.strip()) for cell in cells[:COLUMNS_MAX]]
+    except UnicodeError:
+        raise FileRefused(f"{path}: near line {at + 1}: not UTF-8; save it as 'CSV UTF-8' or as a workbook") from None
+    except csv.Error:
+        raise FileRefused(f"{path}: line {at + 1} is not a line of a CSV file") from None
+    finally:
+        text.detach()
 
 
 def _separator(text: TextIO) -> str:
@@ -97,10 +114,10 @@ def _plain(cell: str) -> str:
     return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell
 
 
-def _workbook_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _workbook_lines(path: str | Path | Stream, file: BinaryIO) -> Generator[tuple[int, list[str]], None, None]:
     refused = FileRefused(f"{path} is not a workbook that can be read")
     try:
-        with zipfile.ZipFile(path) as packed:
+        with zipfile.ZipFile(file) as packed:
             if sum(part.file_size for part in packed.infolist()) > UNPACKED_BYTES_MAX:
                 raise FileRefused(f"{path} unpacks to more than {UNPACKED_BYTES_MAX >> 20} MB; export a shorter time")
     except (OSError, zipfile.BadZipFile):
@@ -110,7 +127,7 @@ def _workbook_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # styles and validations that openpyxl does not know don't matter here
-            book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
+            book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
             try:
                 sheet = next((one for one in book.worksheets if one.sheet_state == "visible"), None)
                 if sheet is None:

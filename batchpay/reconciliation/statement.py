@@ -25,6 +25,7 @@ from batchpay.errors import FileRefused, did_you_mean
 from batchpay.intake.small_tables import read_toml
 from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents, foreign_date, last_four_of
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet
+from batchpay.writing.stream import Stream
 
 USUAL_HEADERS: dict[str, tuple[str, ...]] = {
     "reference": (
@@ -166,7 +167,7 @@ def load_export_map(path: str | Path) -> ExportMap:
     )
 
 
-def read_export(path: str | Path, mapping: ExportMap) -> Export:
+def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
     """Read an export whole; raises FileRefused where no amount or nothing to match by can be found in it."""
     lines = read_sheet(path)
     header, at = _find_header(path, lines, mapping)
@@ -185,7 +186,7 @@ def read_export(path: str | Path, mapping: ExportMap) -> Export:
 
 
 def _find_header(
-    path: str | Path, lines: Iterable[tuple[int, list[str]]], mapping: ExportMap
+    path: str | Path | Stream, lines: Iterable[tuple[int, list[str]]], mapping: ExportMap
 ) -> tuple[list[str], dict[str, int]]:
     """Find the header among the first lines: banks write their own address above it."""
     best: list[str] = []

@@ -16,6 +16,7 @@ from batchpay.reconciliation.statement import Export, ExportLine, ReportedStatus
 from batchpay.summary import SENDABLE
 from batchpay.text import instant, place_of, totals_json
 from batchpay.writing.columns import Kind, columns
+from batchpay.writing.stream import Stream
 from batchpay.writing.table import write_table
 
 HEADER = (
@@ -134,7 +135,9 @@ def found_doubts(ledger: Ledger, batch: BatchSummary, matching: Matching) -> Ite
             yield FoundDoubt(row, place_of(batch.file, row.row, row.line), line, decision, why)
 
 
-def reconcile(ledger: Ledger, batch: BatchSummary, export: Export, matching: Matching, path: Path) -> Reconciliation:
+def reconcile(
+    ledger: Ledger, batch: BatchSummary, export: Export, matching: Matching, path: Path | Stream
+) -> Reconciliation:
     """Write every row and every line with its verdict, and add them up; raises BatchpayError if they don't."""
     result = Reconciliation()
     write_table(path, columns(HEADER, _KINDS), _lines(ledger, batch.batch, export, matching, result))

@@ -32,6 +32,7 @@ from batchpay.reports.story import Story, facts_to_sign, story_of
 from batchpay.reports.timeline import timeline_of
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import amounts_apart, local_time, money, place_word, row_count, sum_word
+from batchpay.writing.stream import Stream
 
 LISTED_MAX = 2_000
 """Rows listed one by one; results and rejects have all of them."""
@@ -107,7 +108,7 @@ class _Gathered:
     """The first of them."""
 
 
-def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path) -> None:
+def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path | Stream) -> None:
     """Write a batch's page, from the ledger alone: whole or not at all, mode 0600."""
     summary = summary_of_batch(batch)
     gathered = _gather(ledger, batch)

@@ -19,6 +19,7 @@ from batchpay.payment import Totals
 from batchpay.reports.timeline import Timeline
 from batchpay.text import local_time, money, place_word, printable, row_count
 from batchpay.writing.atomic import atomic_writer
+from batchpay.writing.stream import Stream
 
 _TEXT_CHARACTERS_MAX = 300
 _KEPT_SPACES = "\u00a0\u202f"
@@ -151,7 +152,7 @@ class Page:
     made: str = field(default_factory=_made)
 
 
-def write(page: Page, path: str | Path) -> None:
+def write(page: Page, path: str | Path | Stream) -> None:
     """Set the page and write it whole or not at all, mode 0600; raises NotUsable."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup

@@ -13,6 +13,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.writing.columns import Kind, columns
 from batchpay.writing.place import first_row
+from batchpay.writing.stream import Stream
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,7 +33,7 @@ KINDS = {
 """What a workbook shows as more than text."""
 
 
-def write_results(ledger: Ledger, batch: BatchSummary, path: Path) -> Path:
+def write_results(ledger: Ledger, batch: BatchSummary, path: Path | Stream) -> Path:
     """Write the results of a batch, in the format that the path's ending says, atomically, mode 0600.
 
     Gives where they are: results of another batch are never replaced, the name gets a number.
@@ -46,7 +47,7 @@ def write_results(ledger: Ledger, batch: BatchSummary, path: Path) -> Path:
         return is_results_of(there, batch.batch)
 
     parts = ledger.row_columns(batch.batch)
-    if path.suffix.lower() != ".xlsx":
+    if Path(str(path)).suffix.lower() != ".xlsx":
         return write_frames(path, columns(header, KINDS), (frame_of(part, header, batch) for part in parts), is_ours)
     from batchpay.reports.summary_sheet import RowTotals, write_summary_sheet
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -51,25 +51,60 @@ class Rejects(Protocol):
         """Write nothing."""
 
 
-def open_rejects(path: str | Path, source: Source) -> Rejects:
-    """Begin a rejects file in the format of the path's ending; raises WrongUse where that is none of ours."""
+Begin = Callable[[Path], PendingFile]
+
+
+def open_rejects(path: str | Path, source: Source, begin: Begin = PendingFile) -> Rejects:
+    """Begin a rejects file in the format of the path's ending; raises WrongUse where that is none of ours.
+
+    `begin` makes the file under way, for those whose rejects never lie on a disk in the clear.
+    """
     target = Path(path)
     ending = target.suffix.lower()
     if ending in (".csv", ".txt", ".tsv"):
-        return CsvRejects(target, source)
+        return CsvRejects(target, source, begin)
     if ending in (".parquet", ".pq"):
-        return ParquetRejects(target, source)
+        return ParquetRejects(target, source, begin)
     if ending == ".xlsx":
-        return XlsxRejects(target, source)
+        return XlsxRejects(target, source, begin)
     raise WrongUse(f"{target}: the name of a rejects file must end in .csv, .parquet or .xlsx")
+
+
+def together(several: Sequence[Rejects]) -> Rejects | None:
+    """Give one that hands everything on to several; the first says where the file is. None where there is none."""
+    return (several[0] if len(several) == 1 else _Together(several)) if several else None
+
+
+class _Together:
+    """See `together`."""
+
+    def __init__(self, several: Sequence[Rejects]) -> None:
+        self._several = several
+
+    def add(self, frame: pl.DataFrame) -> None:
+        for one in self._several:
+            one.add(frame)
+
+    def late(self, frame: pl.DataFrame) -> None:
+        for one in self._several:
+            one.late(frame)
+
+    def commit(self, may_replace: MayReplace = anything) -> Path | None:
+        first, *_ = [one.commit(may_replace) for one in self._several]
+        return first
+
+    def abandon(self) -> None:
+        for one in self._several:
+            one.abandon()
 
 
 class _Rows:
     """What all formats share: rows take the file's shape."""
 
-    def __init__(self, target: Path, source: Source) -> None:
+    def __init__(self, target: Path, source: Source, begin: Begin) -> None:
         self._target = target
         self._source = source
+        self._begin = begin
 
     def _shaped(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Our columns, then the person's own; `_surplus` and `_missing` last where a row is of another length."""
@@ -84,9 +119,9 @@ class _Rows:
 class CsvRejects(_Rows):
     """CSV in the source's own separator, written as the rows come; late ones are merged into a second file."""
 
-    def __init__(self, target: Path, source: Source) -> None:
-        super().__init__(target, source)
-        self._file = PendingFile(target)
+    def __init__(self, target: Path, source: Source, begin: Begin) -> None:
+        super().__init__(target, source, begin)
+        self._file = begin(target)
         self._file.file.write(self._line(self._header))
         self._begins: list[int] = []
         """Where each frame begins in the file."""
@@ -106,7 +141,7 @@ class CsvRejects(_Rows):
         if not frame.height:
             return
         if self._merged is None:
-            self._merged = PendingFile(self._target)
+            self._merged = self._begin(self._target)
             self._merged.file.write(self._line(self._header))
             self._records = self._written()
             self._next = next(self._records, None)
@@ -181,8 +216,8 @@ class CsvRejects(_Rows):
 class _Held(_Rows, ABC):
     """For formats that are written at the end: rows wait in memory, packed."""
 
-    def __init__(self, target: Path, source: Source) -> None:
-        super().__init__(target, source)
+    def __init__(self, target: Path, source: Source, begin: Begin) -> None:
+        super().__init__(target, source, begin)
         self._frames: list[tuple[int, bytes]] = []
         self._late: list[bytes] = []
 
@@ -198,7 +233,7 @@ class _Held(_Rows, ABC):
 
     def commit(self, may_replace: MayReplace = anything) -> Path | None:
         """Write the file and put it in its place."""
-        pending = PendingFile(self._target)
+        pending = self._begin(self._target)
         with pending.abandoned_on_error():
             self._write(pending.file)
         return place(pending, may_replace, only_over=not (self._frames or self._late))

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from batchpay.approval.approvals import Approval, Policy
-from batchpay.approval.plan import Plan
-from batchpay.approval.sign_off import plan_lines
+from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import FileRefused
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
@@ -34,36 +33,53 @@ class PlanView:
     """The batch that it was used for, or None."""
 
     def page(self) -> list[str]:
-        """What the person is shown before they approve."""
+        """What the person is shown on a terminal before they approve."""
+        from batchpay.approval.sign_off import plan_lines  # a server looks at plans without polars
+
         return plan_lines(self.plan)
 
 
-def open_plan(path: str, settings: Settings) -> PlanView:
+def read_plan(path: str) -> PlanText:
+    """Read a plan's file, not yet held against a ledger; raises FileRefused where it can't be read."""
+    return PlanText.read(path)
+
+
+def view_plan(kept: PlanText, ledger: Ledger, settings: Settings) -> PlanView:
     """Read a plan to be shown; raises FileRefused where it is not one, was changed or belongs to another ledger."""
-    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
-        return _view(Plan.read(path, ledger), ledger, settings, datetime.now(UTC))
+    return _view(Plan.parse(kept, ledger), ledger, settings, datetime.now(UTC))
 
 
-def approve_plan(path: str, seal: str, settings: Settings, actor: Actor) -> PlanView:
-    """Add a person's approval to a plan's file. `seal` is the one that this person was shown.
+def add_approval(kept: PlanText, seal: str, ledger: Ledger, settings: Settings, actor: Actor) -> PlanView:
+    """Give a plan with one more person's approval; keeping it is the caller's. `seal` is the one they were shown.
 
     Raises WaitingForPerson where another person must approve, and FileRefused where the plan is another by now.
     """
+    now = datetime.now(UTC)
+    view = _view(Plan.parse(kept, ledger), ledger, settings, now)
+    if view.plan.seal != seal:
+        raise FileRefused(f"{printable(kept.name)} is not the plan that was displayed")
+    if view.used_for is not None:
+        raise FileRefused(f"this plan was already used, for batch {view.used_for}")
+    Policy.from_settings(settings.policy).require_other(actor, view.counted, view.plan.prepared_by)
+    return _view(view.plan.approved_by(actor, now, ledger), ledger, settings, now)
+
+
+def open_plan(path: str, settings: Settings) -> PlanView:
+    """Read a plan's file to be shown; raises as `view_plan` does."""
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        return view_plan(PlanText.read(path), ledger, settings)
+
+
+def approve_plan(path: str, seal: str, settings: Settings, actor: Actor) -> PlanView:
+    """Add a person's approval to a plan's file; raises as `add_approval` does."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         plan = Plan.read(path, ledger)
         (lock,) = ledger.digest("plan lock", [plan.id], _LOCK_BYTES)
         assert lock is not None, "a text has a digest"
         with ledger.lock(lock):  # two people at once: neither approval may get lost
-            now = datetime.now(UTC)
-            view = _view(Plan.read(path, ledger), ledger, settings, now)
-            if view.plan.seal != seal:
-                raise FileRefused(f"{printable(path)} is not the plan that was displayed")
-            if view.used_for is not None:
-                raise FileRefused(f"this plan was already used, for batch {view.used_for}")
-            Policy.from_settings(settings.policy).require_other(actor, view.counted, view.plan.prepared_by)
-            approved = view.plan.approved_by(actor, now, ledger)
-            approved.write(path)
-            return _view(approved, ledger, settings, now)
+            view = add_approval(PlanText.read(path), seal, ledger, settings, actor)
+            view.plan.write(path)
+            return view
 
 
 def _view(plan: Plan, ledger: Ledger, settings: Settings, now: datetime) -> PlanView:

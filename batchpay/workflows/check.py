@@ -6,17 +6,20 @@ there is anything to release.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from batchpay.approval.anomalies import CODES, Variance
+from batchpay.approval.anomalies import CODES, Payment, Variance
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.plan import Plan
 from batchpay.approval.proposal import Proposal
 from batchpay.approval.sign_off import sign_off_lines
+from batchpay.approval.to_send_count import with_cents
 from batchpay.errors import LedgerMissing, WrongUse
 from batchpay.gateway.credentials import load_credentials
 from batchpay.gateway.origin import check_origin, environment_of
@@ -27,10 +30,12 @@ from batchpay.payment import Actor, Environment, State, Totals
 from batchpay.registration import request_body
 from batchpay.settings import LedgerSettings, Settings
 from batchpay.summary import Summary
+from batchpay.text import totals_json
 from batchpay.validation.check import valid_rows
-from batchpay.validation.verdict import Verdict
+from batchpay.validation.verdict import Failure, Verdict
 from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.file_check import CheckContext, FileCheck, FileRequest, check_file
+from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
+from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.move_gateway import note_on_address
 from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
 from batchpay.workflows.proposal import propose
@@ -56,12 +61,43 @@ class Preview:
     """What a person must say before a submission would register anything, or None."""
     line_word: str = "line"
     """What a person calls the place of a row."""
+    compared: bool = False
+    """Whether there were earlier payments to hold payees, accounts and amounts against."""
+    largest: list[Payment] = field(default_factory=list)
+    """The largest payments of a new content, the largest first; only where they were asked for."""
+    plan: Plan | None = None
+    """The plan to approve, where one was asked for."""
     unusual: list[str] = field(default_factory=list)
     """Lines on what the ledger's history finds odd, or that there is nothing; none where nobody wants to look."""
 
     def page(self) -> list[str]:
         """The page to sign."""
         return sign_off_lines(self.proposal, self.schedule, self.verdict.counts, self.summary.seal)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the summary with every error found, as CONTRACT.md says, and what the file would move."""
+        verdict = self.verdict
+        return {
+            **self.summary.as_json(),
+            "errors": [_failure_json(failure) for failure in verdict.failures],
+            "counts": verdict.counts,
+            "warning_list": [_failure_json(failure) for failure in verdict.warning_failures],
+            "warning_counts": verdict.warning_counts,
+            "compared": self.compared,
+            "variances": [dataclasses.asdict(found) for found in self.variances],
+            "unreadable_amounts": verdict.unreadable_amounts,
+            "repairs": verdict.repairs,
+            "accepted_suggestions": verdict.accepted,
+            "to_send": self.proposal.to_send.as_json(),
+            "gateways": [
+                {
+                    "gatewayId": found.gateway_id,
+                    "debit": totals_json(found.flow.debit),
+                    "credit": totals_json(found.flow.credit),
+                }
+                for found in self.schedule.by_gateway()
+            ],
+        }
 
     def write_page(self, path: Path) -> None:
         """Write the HTML page about the check; raises NotUsable."""
@@ -99,13 +135,14 @@ def dry_run(
     decisions: Decisions,
     *,
     requests_max: int,
-    plan: str | None,
     results: Path | None,
+    with_plan: bool = False,
+    largest_max: int = 0,
 ) -> Preview:
     """Do all that `submit` does before it registers: nothing is written to the ledger and no socket is opened.
 
-    `results` is where a submission would write its results: those of a batch that the ledger does not know, lying
-    there, refuse the file here as well.
+    With a plan, the preview has one that `actor` prepared. `results` is where a submission would write its results:
+    those of a batch that the ledger does not know, lying there, refuse the file here as well.
     """
     environment = environment_of(settings.gateway)
     with _ledger_to_read(settings.ledger) as ledger:
@@ -126,11 +163,14 @@ def dry_run(
         preview.summary.notes += note_on_address(ledger, settings)
         if ledger is None:
             preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
-        if plan is not None:
+        if with_plan:
             if ledger is None:
                 raise LedgerMissing("a plan belongs to a ledger, and there is none yet: batchpay ledger init")
-            Plan.make(preview.proposal, ledger, prepared_by=actor, created_at=datetime.now(UTC)).write(plan)
+            plan = Plan.make(preview.proposal, ledger, prepared_by=actor, created_at=datetime.now(UTC))
+            preview = replace(preview, plan=plan)
     preview.requests.extend(_first_requests(request, settings, checked, requests_max))
+    if largest_max and preview.known is None:
+        preview.largest.extend(_largest(request, checked, largest_max))
     return preview
 
 
@@ -212,6 +252,7 @@ def _preview(
         releasable=checked.releasable,
         line_word=checked.source.line_word,
         waits_for=str(lost) if lost else None,
+        compared=checked.anomalies.compared,
         unusual=_unusual_lines(checked, settings),
     )
 
@@ -225,6 +266,27 @@ def _unusual_lines(checked: FileCheck, settings: Settings) -> list[str]:
     if len(others) > _PRINTED_MAX:
         lines.append("and more warnings of that kind: their counts are above, --json lists the first of them")
     return lines + (checked.anomalies.lines(checked.place) if settings.policy.variance else [])
+
+
+def _largest(request: FileRequest, checked: FileCheck, count: int) -> list[Payment]:
+    """Name the largest of the rows that passed, with a masked account; equal amounts in file order."""
+    kept: list[Payment] = []
+    for rows in map(with_cents, valid_rows(checked.source, request.rules, checked.verdict)):
+        largest = rows.sort("_cents", descending=True, maintain_order=True).head(count)
+        kept += request_body.payments_named(largest, largest["_row"].to_list()).values()
+        kept = sorted(kept, key=lambda one: -one.cents)[:count]
+    return kept
+
+
+def _failure_json(failure: Failure) -> dict[str, Any]:
+    return {
+        "row": failure.row,
+        "line": failure.line,
+        "column": failure.column,
+        "code": failure.code,
+        "message": failure.message,
+        "suggestion": failure.suggestion,
+    }
 
 
 def _first_requests(request: FileRequest, settings: Settings, checked: FileCheck, count: int) -> list[str]:

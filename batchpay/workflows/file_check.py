@@ -17,7 +17,8 @@ import polars as pl
 
 from batchpay.approval.anomalies import Anomalies, Variance, variances
 from batchpay.approval.cash_flow import Schedule
-from batchpay.approval.to_send import Origin, ToSend, ToSendCount, with_cents
+from batchpay.approval.to_send import Origin, ToSend
+from batchpay.approval.to_send_count import ToSendCount, with_cents
 from batchpay.errors import FileRefused, RunStopped
 from batchpay.intake.control_totals import require_whole, stated_totals
 from batchpay.intake.source import Source, open_source
@@ -34,10 +35,11 @@ from batchpay.validation.check import Check, valid_rows
 from batchpay.validation.chunk_result import ChunkResult
 from batchpay.validation.duplicates import FrameSpool
 from batchpay.validation.late_failures import merged
-from batchpay.validation.rejects import Rejects, open_rejects
+from batchpay.validation.rejects import Rejects, open_rejects, together
 from batchpay.validation.verdict import Verdict
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.earlier_payments import EarlierPayments
+from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.own_rejects import is_own_rejects, without_payments
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.writing.identity import FileIdentity, ReadFiles
@@ -58,23 +60,6 @@ _PLACES_MAX = 1_000
 """So many warnings about bills are told with their place."""
 _TOTAL_CENTS_MAX = 10**18
 """The ledger counts in 64 bits, and so do the sums by day and by gateway."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileRequest:
-    """One payment file, how it is read, and what it is held against."""
-
-    path: str
-    rules: RuleOptions
-    rejects: Path | None = None
-    format: str | None = None
-    encoding: str | None = None
-    sheet: str | None = None
-    include_hidden: bool = False
-    map_file: str | None = None
-    expect_rows: int | None = None
-    expect_cents: int | None = None
-    max_errors: int = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +186,17 @@ def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
         sheet=request.sheet,
         include_hidden=request.include_hidden,
         mapping=_load_map(request.map_file) if request.map_file else None,
+        name=request.name,
     )
     reading = _Reading(source, request, context)
     checked = reading.checked
     checked.control = expected.read
 
     def fresh_rejects() -> Rejects | None:
-        return None if request.rejects is None else open_rejects(request.rejects, source)
+        begun = [sink(source) for sink in request.sinks]
+        if request.rejects is not None:
+            begun.insert(0, open_rejects(request.rejects, source))
+        return together(begun)
 
     rejects = fresh_rejects()
     try:
@@ -265,6 +254,8 @@ class _Reading:
             rejected, late_rejected = FrameSpool(storage), FrameSpool(storage)
             for result in check.results():
                 verdict.add(result)
+                if self._request.watch is not None:
+                    self._request.watch(verdict.rows)
                 self._count(result)
                 if result.may_fail:
                     self._keep(result, rejected)

@@ -14,7 +14,8 @@ from batchpay.approval.approvals import Policy
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.plan import Plan
 from batchpay.approval.proposal import Proposal, rules_json
-from batchpay.approval.to_send import Origin, ToSend, ToSendCount, with_cents
+from batchpay.approval.to_send import Origin, ToSend
+from batchpay.approval.to_send_count import ToSendCount, with_cents
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, SignOff
@@ -22,7 +23,8 @@ from batchpay.payment import State, Totals
 from batchpay.settings import Settings
 from batchpay.validation.check import valid_rows
 from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.file_check import FileCheck, FileRequest
+from batchpay.workflows.file_check import FileCheck
+from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 
 

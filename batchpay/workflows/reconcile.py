@@ -19,6 +19,7 @@ from batchpay.reconciliation.verdicts import reconcile as write_reconciliation
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.workflows.resolve import Decider
+from batchpay.writing.stream import Stream
 from batchpay.writing.table import table_format
 
 
@@ -26,12 +27,12 @@ from batchpay.writing.table import table_format
 class ReconcileRequest:
     """What a batch is matched with."""
 
-    against: str
-    """Path of the export."""
+    against: str | Stream
+    """The export, or its path."""
     map_file: str | None = None
     days: int = 5
     """How many days after sending a line may be dated, where only amount and account match."""
-    output: str | None = None
+    output: str | Stream | None = None
     """Where every row and line goes; BATCH.reconciled.csv by default."""
 
 
@@ -67,9 +68,10 @@ def reconcile(
         else:
             matching = match(ledger, found, export.lines, request.days)
         found = ledger.find(found.batch)
-        path = Path(request.output or f"{found.batch}.reconciled.csv")
+        output = request.output or f"{found.batch}.reconciled.csv"
+        path = output if isinstance(output, Stream) else Path(output)
         result = write_reconciliation(ledger, found, export, matching, path)
-    return Reconciled(summary_of_batch(found), export, result, settled, path)
+    return Reconciled(summary_of_batch(found), export, result, settled, Path(str(path)))
 
 
 def _settle(

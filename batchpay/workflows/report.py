@@ -15,8 +15,9 @@ from batchpay.reports.results import write_results
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import local_time
+from batchpay.writing.stream import Stream
 
-OutputPath = Callable[[BatchSummary], Path]
+OutputPath = Callable[[BatchSummary], Path | Stream]
 """Where a file about a batch goes; raises where it can't be written."""
 
 
@@ -34,7 +35,7 @@ def batch_page(reference: str | None, output_path: OutputPath, settings: Setting
         found = _with_details(ledger.find(reference))
         path = output_path(found)
         write_batch_page(ledger, found, path)
-    return summary_of_batch(found), path
+    return summary_of_batch(found), Path(str(path))
 
 
 def _with_details(batch: BatchSummary) -> BatchSummary:

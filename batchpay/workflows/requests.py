@@ -14,7 +14,7 @@ from batchpay.settings import Settings
 
 if TYPE_CHECKING:
     from batchpay.gateway.credentials import Credentials
-    from batchpay.workflows.file_check import FileRequest
+    from batchpay.workflows.file_request import FileRequest
     from batchpay.workflows.run import ProcessOwner, RunRequest
 
 
@@ -69,7 +69,7 @@ def file_request(path: str, rejects: Path | None, options: CheckOptions, setting
     """Say how a file is read and what its rows are checked against; raises SettingsNotUsable, WrongUse."""
     from batchpay.schemas.catalogue import check_rules_off
     from batchpay.schemas.options import RuleOptions
-    from batchpay.workflows.file_check import FileRequest
+    from batchpay.workflows.file_request import FileRequest
 
     rules = RuleOptions(
         as_of=options.as_of or datetime.datetime.now().astimezone().date(),

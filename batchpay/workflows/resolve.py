@@ -26,6 +26,7 @@ from batchpay.reconciliation.resolution import (
 )
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
+from batchpay.writing.stream import Stream
 
 Shown = TypeVar("Shown", contravariant=True)
 
@@ -95,7 +96,7 @@ class InDoubt:
     """What was settled, by the word of the decision; None where nothing was to be settled."""
 
 
-def list_in_doubt(reference: str, settings: Settings, actor: Actor, *, sheet: str | None = None) -> InDoubt:
+def list_in_doubt(reference: str, settings: Settings, actor: Actor, *, sheet: str | Stream | None = None) -> InDoubt:
     """List a batch's rows in doubt, those too that a killed run left in `sending`; writes them to a sheet if asked."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         found = ledger.find(reference)
@@ -116,7 +117,7 @@ def list_in_doubt(reference: str, settings: Settings, actor: Actor, *, sheet: st
 
 
 def settle(
-    reference: str, chosen: RowDecision | str, decider: Decider[Proposal], settings: Settings, actor: Actor
+    reference: str, chosen: RowDecision | str | Stream, decider: Decider[Proposal], settings: Settings, actor: Actor
 ) -> InDoubt:
     """Settle one row, or what the filled-in sheet at a path decides; gives what was settled and what is left."""
     with closing(open_ledger(settings.ledger)) as ledger:
@@ -135,7 +136,7 @@ def settle(
 
 
 def _proposal(
-    chosen: RowDecision | str, batch: BatchSummary, doubts: Mapping[int, Doubt]
+    chosen: RowDecision | str | Stream, batch: BatchSummary, doubts: Mapping[int, Doubt]
 ) -> tuple[Proposal, Sequence[tuple[int, str]]]:
     """Read the decisions, and the notes that stand beside them."""
     if isinstance(chosen, RowDecision):

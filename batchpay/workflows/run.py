@@ -173,7 +173,7 @@ def _refuse_other_gateway(batch: BatchSummary, settings: Settings) -> None:
 def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> None:
     """Raise WaitingForPerson where pending rows were approved by fewer people than the policy asks for today."""
     policy = Policy.from_settings(settings.policy)
-    if policy.approvals and batch.by_state[State.PENDING].rows:
+    if policy.asks and batch.by_state[State.PENDING].rows:
         approvals = max(request.approvals, ledger.approvers(batch.batch))
         policy.require(batch.file, batch.sendable.cents, approvals)
 

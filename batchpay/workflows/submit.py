@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from batchpay.approval.approvals import Policy
-from batchpay.approval.plan import Plan
+from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import LedgerNotUsable
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import check_origin, environment_of
@@ -33,7 +33,8 @@ from batchpay.validation.check import all_rows, valid_rows
 from batchpay.validation.verdict import Verdict
 from batchpay.workflows.check import batch_to_go_on_with, refuse_release_of_nothing
 from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.file_check import CheckContext, FileCheck, FileRequest, check_file
+from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
+from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.held_back import Fails
 from batchpay.workflows.move_gateway import note_on_address
 from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
@@ -53,8 +54,8 @@ class SubmitRequest:
 
     run: RunRequest
     decisions: Decisions = field(default_factory=Decisions)
-    plan: str | None = None
-    """Path of a plan that what is sent is compared with, or None."""
+    plan: PlanText | None = None
+    """A plan that what is sent is compared with, or None."""
 
 
 def submit(
@@ -75,12 +76,12 @@ def submit(
     environment = environment_of(settings.gateway)
     create_as = str(actor) if check_origin(settings.gateway.base_url).is_loopback else None
     with closing(open_ledger(settings.ledger, create_as=create_as)) as ledger:
-        plan = None if submission.plan is None else Plan.read(submission.plan, ledger)
+        plan = None if submission.plan is None else Plan.parse(submission.plan, ledger)
         for note in note_on_address(ledger, settings):
             progress.say(note)
         for _ in range(_REGISTER_TRIES):
             history = ledger if settings.policy.variance else None
-            counts = plan is not None or settings.policy.approvals > 0
+            counts = plan is not None or Policy.from_settings(settings.policy).asks
             context = CheckContext(
                 environment,
                 ledger,
@@ -151,7 +152,7 @@ def _register(
     """Write the batch, or find it, and release what an earlier call rejected where a person asks for it."""
     decisions, policy, allowed = submission.decisions, Policy.from_settings(settings.policy), LetThrough()
     known = batch_to_go_on_with(ledger, checked.digest, environment_of(settings.gateway), decisions)
-    if plan is not None or policy.approvals:
+    if plan is not None or policy.asks:
         proposal, _ = propose(ledger, request, checked, settings, decisions, known)
         allowed = let_through(ledger, plan, proposal, policy, datetime.now(UTC))
     if allowed.used_for is not None:

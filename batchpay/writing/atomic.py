@@ -12,15 +12,21 @@ from pathlib import Path
 from typing import BinaryIO
 
 from batchpay.errors import NotUsable
+from batchpay.writing.stream import Stream
 
 
 @contextmanager
-def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
+def atomic_writer(path: str | Path | Stream) -> Iterator[BinaryIO]:
     """Give a binary file that takes the place of `path` when the block ends well, and vanishes when it does not.
+
+    A stream is its owner's affair: it is given as it is.
 
     The temporary file lies in the same directory, is created exclusively and is readable by its owner alone. Raises
     NotUsable where the directory can't be written, or the disk is full.
     """
+    if isinstance(path, Stream):
+        yield path.file
+        return
     pending = PendingFile(path)
     with pending.abandoned_on_error():
         yield pending.file

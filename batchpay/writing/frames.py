@@ -13,13 +13,14 @@ import polars as pl
 from batchpay.text import FORMULA_STARTS
 from batchpay.writing.columns import Column
 from batchpay.writing.place import MayReplace
+from batchpay.writing.stream import Stream
 from batchpay.writing.table import Front, csv_lines, put_in_place, sink_parquet, table_format, write_table
 
 _RUNS = f"^([{re.escape(''.join(FORMULA_STARTS))}])"
 
 
 def write_frames(
-    path: Path,
+    path: Path | Stream,
     header: Sequence[Column],
     frames: Iterator[pl.DataFrame],
     may_replace: MayReplace,
@@ -27,7 +28,7 @@ def write_frames(
 ) -> Path:
     """Write frames whose columns are those of the header, all text; else as `write_table`, to the byte."""
     table_format(path)
-    ending = path.suffix.lower()
+    ending = Path(str(path)).suffix.lower()
     if ending == ".xlsx":
         return write_table(path, header, (row for frame in frames for row in frame.iter_rows()), may_replace, front)
 

@@ -18,6 +18,7 @@ from batchpay.text import FORMULA_STARTS, guarded
 from batchpay.writing.atomic import PendingFile
 from batchpay.writing.columns import Column
 from batchpay.writing.place import MayReplace, anything, place
+from batchpay.writing.stream import Stream
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,7 +36,7 @@ _Write = Callable[[BinaryIO, Sequence[Column], Iterable[Row], Front | None], Non
 
 
 def write_table(
-    path: str | Path,
+    path: str | Path | Stream,
     header: Sequence[str | Column],
     rows: Iterable[Row],
     may_replace: MayReplace = anything,
@@ -53,8 +54,11 @@ def write_table(
     return put_in_place(path, lambda file: write(file, table, rows, front), may_replace)
 
 
-def put_in_place(path: str | Path, write: Callable[[BinaryIO], None], may_replace: MayReplace) -> Path:
+def put_in_place(path: str | Path | Stream, write: Callable[[BinaryIO], None], may_replace: MayReplace) -> Path:
     """Write a file whole, and put it at the first of its names that is free or may be replaced."""
+    if isinstance(path, Stream):
+        write(path.file)
+        return Path(path.name)
     pending = PendingFile(path)
     with pending.abandoned_on_error():
         write(pending.file)
@@ -63,10 +67,10 @@ def put_in_place(path: str | Path, write: Callable[[BinaryIO], None], may_replac
     return placed
 
 
-def table_format(path: str | Path) -> _Write:
+def table_format(path: str | Path | Stream) -> _Write:
     """The writer for a path's ending; raises WrongUse. Call it early: before anything is sent."""
     writers = dict(zip(TABLE_ENDINGS, (_write_csv, _write_parquet, _write_parquet, _write_xlsx), strict=True))
-    ending = Path(path).suffix.lower()
+    ending = Path(str(path)).suffix.lower()
     if ending not in writers:
         raise WrongUse(f"{path}: the name must end in .csv, .parquet or .xlsx")
     return writers[ending]

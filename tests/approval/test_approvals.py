@@ -102,6 +102,18 @@ def test_small_totals_need_none(cents: int, needed: int) -> None:
             assert waiting.value.exit_code == 8
 
 
+def test_large_totals_need_a_second_person() -> None:
+    """policy.second_above asks for two people, also where smaller totals need nobody."""
+    policy = Policy.from_settings(PolicySettings(approvals=1, second_above="500.00"))
+    assert [policy.needed(cents) for cents in (0, 49_999, 50_000)] == [1, 1, 2]
+    alone = Policy.from_settings(PolicySettings(second_above="500.00"))
+    assert [alone.needed(cents) for cents in (49_999, 50_000)] == [0, 2]
+    assert alone.asks
+    assert not Policy.from_settings(PolicySettings()).asks
+    with pytest.raises(SettingsNotUsable, match="second_above"):
+        Policy.from_settings(PolicySettings(second_above="5"))
+
+
 def test_the_policy_comes_from_the_settings() -> None:
     """By default nobody else need approve; an amount that is none is refused by its key."""
     assert Policy.from_settings(PolicySettings()) == Policy(0, 0, 7)

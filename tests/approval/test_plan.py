@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from batchpay.approval.plan import Plan
+from batchpay.approval.plan import Plan, PlanText
 from batchpay.approval.proposal import Proposal, rules_json
 from batchpay.approval.to_send import ToSend
 from batchpay.errors import FileRefused
@@ -62,7 +62,7 @@ def test_an_edited_plan_is_refused(ledger: Ledger, change: dict[str, Any]) -> No
     """No member can be changed, and none added, without the ledger's key."""
     text = json.dumps(json.loads(make(ledger).text()) | change)
     with pytest.raises(FileRefused, match="was changed"):
-        Plan.parse(text, "plan.json", ledger)
+        Plan.parse(PlanText("plan.json", text), ledger)
 
 
 @pytest.mark.parametrize("member", ["id", "seal", "prepared_by", "created_at", "code", "content", "approvals"])
@@ -73,7 +73,7 @@ def test_a_member_of_another_kind_is_refused(ledger: Ledger, member: str, value:
         return  # a plan that nobody approved yet
     text = json.dumps(json.loads(make(ledger).text()) | {member: value})
     with pytest.raises(FileRefused, match=r"is not a plan|was changed"):
-        Plan.parse(text, "plan.json", ledger)
+        Plan.parse(PlanText("plan.json", text), ledger)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_an_approval_nobody_gave_is_refused(ledger: Ledger, change: dict[str, An
     found = json.loads(make(ledger).approved_by(BEN, MORNING, ledger).text())
     found["approvals"][0] |= change
     with pytest.raises(FileRefused, match="was changed"):
-        Plan.parse(json.dumps(found), "plan.json", ledger)
+        Plan.parse(PlanText("plan.json", json.dumps(found)), ledger)
 
 
 def test_an_approval_belongs_to_its_plan(ledger: Ledger) -> None:
@@ -101,21 +101,21 @@ def test_an_approval_belongs_to_its_plan(ledger: Ledger) -> None:
     assert (first.seal, first.id == second.id) == (second.seal, False)
     moved = {**json.loads(second.text()), "approvals": json.loads(first.text())["approvals"]}
     with pytest.raises(FileRefused, match="was changed"):
-        Plan.parse(json.dumps(moved), "plan.json", ledger)
+        Plan.parse(PlanText("plan.json", json.dumps(moved)), ledger)
 
 
 def test_a_name_that_stands_twice_is_refused(ledger: Ledger) -> None:
     """A person may read the first of two totals and the program the second: such a plan is none."""
     text = make(ledger).text().replace('"file":', '"file": "small.csv", "file":', 1)
     with pytest.raises(FileRefused, match="is not a plan"):
-        Plan.parse(text, "plan.json", ledger)
+        Plan.parse(PlanText("plan.json", text), ledger)
 
 
 def test_spacing_and_order_do_not_matter(ledger: Ledger) -> None:
     """A plan that a mail program laid out anew is still the plan."""
     plan = make(ledger)
     text = json.dumps(dict(reversed(json.loads(plan.text()).items())))
-    assert Plan.parse(text, "plan.json", ledger) == plan
+    assert Plan.parse(PlanText("plan.json", text), ledger) == plan
 
 
 def test_another_ledgers_plan_is_refused(ledger: Ledger, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_another_ledgers_plan_is_refused(ledger: Ledger, tmp_path: Path) -> None
     plan = make(ledger)
     with ledger_in_folder(tmp_path / "other") as other:
         with pytest.raises(FileRefused, match="another ledger"):
-            Plan.parse(plan.text(), "plan.json", other)
+            Plan.parse(PlanText("plan.json", plan.text()), other)
         assert make(other).seal != plan.seal
 
 
@@ -144,7 +144,7 @@ def test_a_plan_of_another_version_is_told_as_such(ledger: Ledger) -> None:
     """Nobody changed it: it is made anew, and not looked into."""
     text = json.dumps(json.loads(make(ledger).text()) | {"plan": 1})
     with pytest.raises(FileRefused, match="not a plan of this version"):
-        Plan.parse(text, "plan.json", ledger)
+        Plan.parse(PlanText("plan.json", text), ledger)
 
 
 def test_a_missing_plan_is_refused(ledger: Ledger, tmp_path: Path) -> None:

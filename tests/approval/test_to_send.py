@@ -7,7 +7,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from batchpay.approval.to_send import Origin, ToSend, ToSendCount, with_cents
+from batchpay.approval.to_send import Origin, ToSend
+from batchpay.approval.to_send_count import ToSendCount, with_cents
 from batchpay.errors import BatchpayError
 from batchpay.payment import Totals
 

@@ -13,7 +13,8 @@ from batchpay.intake.source import open_source
 from batchpay.payment import State
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation.rejects import OURS, open_rejects
-from batchpay.workflows.file_check import CheckContext, FileRequest, check_file
+from batchpay.workflows.file_check import CheckContext, check_file
+from batchpay.workflows.file_request import FileRequest
 from tests.support.command import small_file
 from tests.support.whole_check import check
 

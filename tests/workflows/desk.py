@@ -103,7 +103,7 @@ class Desk:
         """Show what a submission would do."""
         asked = file_request(str(path), None, CheckOptions(**options), self.settings)
         decisions = Decisions(release=bool(release), reason=release)
-        return dry_run(asked, self.settings, ANN, decisions, requests_max=0, plan=None, results=None)
+        return dry_run(asked, self.settings, ANN, decisions, requests_max=0, results=None)
 
     def resume(self, batch: str | None = None, stale_reason: str | None = None) -> Summary:
         """Go on with a batch."""

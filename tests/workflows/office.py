@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from batchpay.approval.plan import Plan
+from batchpay.approval.plan import Plan, PlanText
 from batchpay.gateway.credentials import Credentials
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
@@ -22,7 +22,7 @@ from batchpay.workflows import check as checking
 from batchpay.workflows import submit as flow
 from batchpay.workflows.approve import PlanView, approve_plan, open_plan
 from batchpay.workflows.decisions import Decisions
-from batchpay.workflows.file_check import FileRequest
+from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.resume import resume
 from batchpay.workflows.run import RunRequest
 from tests.support.ledger_factory import ledger_settings
@@ -88,9 +88,18 @@ class Office:
         **rules: Any,
     ) -> checking.Preview:
         """Look at a file, and prepare a plan where one is named."""
-        return checking.dry_run(
-            self.request(path, **rules), self.settings, by, decisions, requests_max=0, plan=plan, results=None
+        preview = checking.dry_run(
+            self.request(path, **rules),
+            self.settings,
+            by,
+            decisions,
+            requests_max=0,
+            results=None,
+            with_plan=plan is not None,
         )
+        if plan is not None and preview.plan is not None:
+            preview.plan.write(plan)
+        return preview
 
     def plan(self, path: str, by: Actor = ANN, name: str = "plan.json", **options: Any) -> str:
         """Prepare a plan; gives its path."""
@@ -111,7 +120,9 @@ class Office:
         **rules: Any,
     ) -> Summary:
         """Send a file, as a schedule does."""
-        submission = flow.SubmitRequest(RunRequest(None, Limits(limit)), decisions, plan)
+        submission = flow.SubmitRequest(
+            RunRequest(None, Limits(limit)), decisions, PlanText.read(plan) if plan else None
+        )
         summary, _ = flow.submit(self.request(path, **rules), submission, self.settings, CREDENTIALS, CRON, Quiet())
         return summary
 

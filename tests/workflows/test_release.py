@@ -13,7 +13,8 @@ from batchpay.errors import WrongUse
 from batchpay.payment import Totals
 from batchpay.settings import PolicySettings
 from batchpay.workflows import submit as submitting
-from batchpay.workflows.file_check import CheckContext, FileCheck, FileRequest, check_file
+from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
+from batchpay.workflows.file_request import FileRequest
 from tests.workflows.desk import Desk
 
 SMALL = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00"}

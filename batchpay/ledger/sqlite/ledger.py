@@ -48,6 +48,9 @@ from batchpay.ledger.sqlite.run import SqliteRun
 from batchpay.ledger.sqlite.store import Store
 from batchpay.payment import Environment, State
 
+_BESIDE = "beside the ledger: "
+"""Begins the places of what others keep: nothing of the ledger's own can be passed off as theirs, nor the reverse."""
+
 
 def _lock_folder(ledger: Path) -> Path:
     return ledger.with_name(f"{ledger.name}.d")
@@ -112,6 +115,12 @@ class SqliteLedger:
 
     def digest_stream(self, purpose: str) -> Any:
         return self._store.keys.digest_stream(purpose)
+
+    def seal(self, plain: bytes, place: str) -> bytes:
+        return self._store.keys.seal(plain, f"{_BESIDE}{place}")
+
+    def unseal(self, sealed: bytes, place: str) -> bytes:
+        return self._store.keys.unseal(sealed, f"{_BESIDE}{place}")
 
     def registration_count(self) -> int:
         with self._store.reading() as connection:

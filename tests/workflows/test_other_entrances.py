@@ -1,0 +1,177 @@
+"""What a page needs of the use cases: other names, several takers of rejects, progress, plans and files in memory."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from batchpay.approval.plan import PlanText
+from batchpay.errors import LedgerDamaged, RunStopped
+from batchpay.intake.source import Source
+from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import BatchSummary
+from batchpay.validation.rejects import open_rejects
+from batchpay.workflows.approve import add_approval, view_plan
+from batchpay.workflows.check import dry_run, validate
+from batchpay.workflows.decisions import Decisions
+from batchpay.workflows.report import batch_page, results_again
+from batchpay.workflows.requests import CheckOptions, file_request
+from batchpay.writing.atomic import PendingFile
+from batchpay.writing.stream import Stream
+from tests.workflows.desk import ANN, Desk
+from tests.workflows.office import BEN
+
+ROWS = (
+    {"paymentId": "A", "invoiceNumber": "A", "amount": "10.00", "achNameOnCheck": "Ann Lee"},
+    {"paymentId": "B", "invoiceNumber": "B", "amount": "wrong"},
+    {"paymentId": "C", "invoiceNumber": "C", "amount": "30.00", "transactionType": "DEBIT"},
+)
+
+
+class Taken:
+    """Takes rejected rows, and remembers what became of them."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.end = ""
+
+    def __call__(self, source: Source) -> Taken:
+        """Begin anew, as with each reading."""
+        self.rows, self.end = [], ""
+        return self
+
+    def add(self, frame: pl.DataFrame) -> None:
+        self.rows += frame["_row"].to_list()
+
+    def late(self, frame: pl.DataFrame) -> None:
+        self.rows += frame["_row"].to_list()
+
+    def commit(self, *_: object) -> Path | None:
+        self.end = "committed"
+        return None
+
+    def abandon(self) -> None:
+        self.end = "abandoned"
+
+
+def test_a_file_has_a_name_apart_from_its_path(desk: Desk) -> None:
+    """A page reads an upload from memory: the ledger, the plan and every message know it by the person's name."""
+    found = os.memfd_create("upload")
+    os.write(found, desk.file("pay.csv", *ROWS).read_bytes())
+    desk.submit(desk.file("before.csv", {"paymentId": "X", "invoiceNumber": "X", "amount": "1.00"}))
+    asked = file_request(f"/proc/self/fd/{found}", None, CheckOptions(), desk.settings)
+    asked = replace(asked, name="payroll.csv")
+    preview = dry_run(asked, desk.settings, ANN, Decisions(), requests_max=0, results=None, with_plan=True)
+    os.close(found)
+    assert preview.summary.file == preview.as_json()["file"] == "payroll.csv"
+    assert preview.plan is not None
+    assert preview.plan.content["file"] == "payroll.csv"
+
+
+def test_several_take_the_rejected_rows(desk: Desk) -> None:
+    """Beside the rejects file others take the rows; where the file is refused, all of them let go."""
+    path, one, other = desk.file("pay.csv", *ROWS), Taken(), Taken()
+    asked = file_request(str(path), desk.folder / "rejects.csv", CheckOptions(), desk.settings)
+    preview = validate(replace(asked, sinks=(one, other)), desk.settings)
+    assert (one.rows, other.rows) == ([2], [2])
+    assert {one.end, other.end} == {"committed"}
+    assert preview.summary.rejects == str(desk.folder / "rejects.csv")
+
+    def stop(rows: int) -> None:
+        raise RunStopped(f"stopped after {rows} rows")
+
+    with pytest.raises(RunStopped, match="stopped after"):
+        validate(replace(asked, sinks=(one,), watch=stop), desk.settings)
+    assert one.end == "abandoned"
+
+
+def test_rejects_need_no_disk(desk: Desk) -> None:
+    """The caller makes the file under way: rows that failed need not lie on a disk in the clear."""
+    made: list[Path] = []
+
+    def begin(path: Path) -> PendingFile:
+        made.append(path)
+        return PendingFile(desk.folder / f"begun-{len(made)}")
+
+    asked = file_request(str(desk.file("pay.csv", *ROWS)), None, CheckOptions(), desk.settings)
+    validate(
+        replace(asked, sinks=(lambda source: open_rejects("marked.xlsx", source, begin),)),
+        desk.settings,
+    )
+    assert made == [Path("marked.xlsx")]
+    assert not Path("marked.xlsx").exists()
+
+
+def test_a_preview_tells_what_there_was_to_compare_with(desk: Desk) -> None:
+    """No page may say that nothing is odd where nothing was compared; the largest payments come first, masked."""
+    desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, variance=True))
+    path = desk.file("pay.csv", *ROWS)
+    asked = file_request(str(path), None, CheckOptions(), desk.settings)
+    preview = dry_run(asked, desk.settings, ANN, Decisions(), requests_max=0, results=None, largest_max=1)
+    (largest,) = preview.largest
+    assert (largest.cents, largest.direction, largest.account) == (3000, "DEBIT", "****3924")
+    assert preview.as_json()["compared"] is preview.compared is False
+    assert preview.as_json()["unreadable_amounts"] == 1
+    desk.submit(desk.file("before.csv", {"paymentId": "X", "invoiceNumber": "X", "amount": "1.00"}))
+    assert validate(asked, desk.settings).compared
+
+
+def test_a_plan_is_approved_without_a_file(desk: Desk) -> None:
+    """A page keeps the plan's text itself, and approves it by the very rules of `batchpay approve`."""
+    path = desk.file("pay.csv", *ROWS)
+    desk.submit(desk.file("before.csv", {"paymentId": "X", "invoiceNumber": "X", "amount": "1.00"}))
+    asked = file_request(str(path), None, CheckOptions(), desk.settings)
+    preview = dry_run(asked, desk.settings, ANN, Decisions(), requests_max=0, results=None, with_plan=True)
+    assert preview.plan is not None
+    kept = PlanText("pay.csv", preview.plan.text())
+    with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
+        approved = add_approval(kept, preview.plan.seal, ledger, desk.settings, BEN)
+        again = view_plan(PlanText("pay.csv", approved.plan.text()), ledger, desk.settings)
+    assert [approval.who for approval in again.counted] == [BEN]
+
+
+def _given(target: Path | Stream, batch: BatchSummary) -> Path | Stream:
+    return target
+
+
+def test_results_and_page_go_into_an_open_file(desk: Desk) -> None:
+    """A page hands out a batch's files without writing them anywhere; they are those of the command line."""
+    summary = desk.submit(desk.file("pay.csv", *ROWS))
+    for ending in ("csv", "xlsx"):
+        there, into = desk.folder / f"results.{ending}", io.BytesIO()
+        stream = Stream(f"results.{ending}", into)
+        for target in (there, stream):
+            results_again(summary.batch, partial(_given, target), desk.settings)
+        assert into.getvalue()[:1000] == there.read_bytes()[:1000]
+    into = io.BytesIO()
+    batch_page(summary.batch, lambda _: Stream("page.html", into), desk.settings)
+    assert b"</html>" in into.getvalue()
+
+
+def test_what_lies_beside_the_ledger_is_sealed_for_its_place(desk: Desk) -> None:
+    """What a page keeps for a while can be read by nobody without the ledger's key, nor moved to another place."""
+    desk.submit(desk.file("pay.csv", *ROWS))
+    with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
+        sealed = ledger.seal(b"123456789", "upload 1")
+        assert b"123456789" not in sealed
+        assert ledger.unseal(sealed, "upload 1") == b"123456789"
+        with pytest.raises(LedgerDamaged):
+            ledger.unseal(sealed, "upload 2")
+
+
+def test_whoever_looks_at_plans_and_doubts_loads_no_polars() -> None:
+    """The server of the page stays small: what is heavy is a child's."""
+    code = (
+        "import sys, batchpay.workflows.approve, batchpay.workflows.resolve, batchpay.workflows.status;"
+        "sys.exit(bool({'polars', 'pandera', 'requests'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
