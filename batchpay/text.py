@@ -42,9 +42,14 @@ def wrapped(text: str, *, first: str = "", rest: str = "", width: int = PAGE_WID
     ]
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """`1 batch`, `1,204 batches`: a number of things, where `many` is not `one` with an s behind it."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
 def row_count(count: int) -> str:
     """`1 row`, `1,204 rows`."""
-    return f"{count:,} row{'' if count == 1 else 's'}"
+    return counted(count, "row")
 
 
 _SHEETS = (".xlsx", ".xlsm", ".ods", ".fods", ".parquet")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchpay.text import row_count, wrapped
+from batchpay.text import counted, row_count, wrapped
 
 
 def test_lines_end_at_words() -> None:
@@ -24,3 +24,9 @@ def test_lines_end_at_words() -> None:
 def test_one_row_is_one(count: int, told: str) -> None:
     """Plurals are right."""
     assert row_count(count) == told
+
+
+def test_words_with_a_plural_of_their_own() -> None:
+    """Batches, and whole clauses."""
+    assert [counted(count, "batch", "batches") for count in (1, 2)] == ["1 batch", "2 batches"]
+    assert [counted(count, "file waits", "files wait") for count in (1, 0)] == ["1 file waits", "0 files wait"]

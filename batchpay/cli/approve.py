@@ -8,7 +8,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.process import actor
 from batchpay.payment import Direction
-from batchpay.text import instant, local_time, printable, totals_apart
+from batchpay.text import counted, instant, local_time, printable, totals_apart
 
 
 @click.command(cls=Command, short_help="Add a person's approval to a plan.")
@@ -33,7 +33,7 @@ def approve(context: Context, plan: str, yes: bool) -> int:
         if not output.is_terminal():
             raise click.UsageError("without a terminal, approve needs --yes")
         total = view.plan.totals("total")
-        payments = "1 payment" if total.rows == 1 else f"{total.rows:,} payments"
+        payments = counted(total.rows, "payment")
         amount = totals_apart([{side: view.plan.totals(side) for side in Direction}])
         question = f"Approve {payments}, {amount}, seal {view.plan.seal}?"
         click.confirm(question, abort=True, err=True)

@@ -14,7 +14,7 @@ from batchpay.cli.operations import log_event
 from batchpay.cli.process import interrupt_on_signals
 from batchpay.errors import BatchHeld, BatchpayError, FileRefused, LedgerNotUsable, WrongUse
 from batchpay.payment import Totals
-from batchpay.text import printable
+from batchpay.text import counted, printable
 
 _Doubts = Mapping[str, Mapping[str, Totals]]
 """By batch, each by DEBIT and CREDIT."""
@@ -46,7 +46,7 @@ def work_through(
             if reason is None and (reason := stopped()) is not None:
                 codes.append(6)
             if reason is not None:
-                files = f"{len(paths) - number} file{'' if len(paths) - number == 1 else 's'}"
+                files = counted(len(paths) - number, "file")
                 click.echo(f"batchpay: {printable(reason)}; not started: {files}", err=True)
                 reports += [_ended(left, f"not started: {reason}", 6) for left in paths[number:]]
                 break

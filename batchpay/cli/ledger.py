@@ -12,7 +12,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Context, Group, option
 from batchpay.cli.process import actor
 from batchpay.errors import LedgerBesideAnother
-from batchpay.text import local_time, printable, row_count
+from batchpay.text import counted, local_time, printable, row_count
 
 if TYPE_CHECKING:
     from batchpay.workflows.retention import Retention
@@ -162,7 +162,7 @@ def move_gateway(context: Context, old: str, new: str, reason: str | None) -> in
     if context.json:
         output.print_json(context, {"moved": moved, "exit_code": 0})
     else:
-        click.echo(f"moved    {len(moved)} {'batch' if len(moved) == 1 else 'batches'}: {', '.join(moved)}")
+        click.echo(f"moved    {counted(len(moved), 'batch', 'batches')}: {', '.join(moved)}")
     return 0
 
 
@@ -211,7 +211,7 @@ def _print_retention(context: Context, found: Retention) -> None:
         ]  # fmt: skip
         output.print_table(header, rows, right=frozenset({"rows"}))
     rows_erased = row_count(sum(one.rows for one in erased))
-    number = f"{len(erased):,} {'batch' if len(erased) == 1 else 'batches'}"
+    number = counted(len(erased), "batch", "batches")
     if found.done is None:
         click.echo(f"would erase names, details and messages of {rows_erased} of {number}; nothing was erased")
         if found.unfinished:
@@ -219,7 +219,7 @@ def _print_retention(context: Context, found: Retention) -> None:
         return
     click.echo(f"erased names, details and messages of {rows_erased} of {number}")
     if found.done.bytes_searched:
-        size, pieces = found.done.bytes_searched, found.done.pieces_searched
-        click.echo(f"searched {size:,} bytes of the ledger's files for {pieces:,} pieces of it: none found")
+        size, pieces = found.done.bytes_searched, counted(found.done.pieces_searched, "piece")
+        click.echo(f"searched {size:,} bytes of the ledger's files for {pieces} of it: none found")
     for copy in found.copies if erased else ():
         output.say(context, f"not erased from: {copy}")

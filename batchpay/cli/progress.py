@@ -15,7 +15,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Context
 from batchpay.payment import State, Totals
 from batchpay.settings import Settings
-from batchpay.text import money, sum_word
+from batchpay.text import counted, money, sum_word
 from batchpay.workflows.requests import moves_real_money
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class TerminalProgress(QuietProgress):
         """Ask whether to send, then show the bar."""
         super().begin(batch, to_send)
         if self._ask:
-            payments = "1 payment" if to_send.rows == 1 else f"{to_send.rows:,} payments"
+            payments = counted(to_send.rows, "payment")
             amount = f"{sum_word('', batch.apart.get(State.PENDING, {}))} {money(to_send.cents)}".lstrip()
             _confirm(f"Send {payments}, {amount}, to {batch.origin}?")
         self._bar.start()

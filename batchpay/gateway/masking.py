@@ -39,7 +39,7 @@ def masked(text: str, secrets: Secrets) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     digits = _BETWEEN.sub("", secrets.account)
-    if digits.isdigit() and _MANY_DIGITS.search(text):
+    if _MANY_DIGITS.search(text):
         text = _MANY_DIGITS.sub(lambda found: _without_digits_of(digits, found[0]), text)
     bare = ""
     for secret in (secrets.account, *secrets.others):

@@ -20,7 +20,7 @@ from batchpay.operations.last_call import LastCall
 from batchpay.operations.ledger_state import LedgerState, OpenBatch
 from batchpay.payment import State, Totals
 from batchpay.schemas.calendar import is_banking_day
-from batchpay.text import instant, local_time, money, row_count, sum_word, totals_apart, totals_json
+from batchpay.text import counted, instant, local_time, money, row_count, sum_word, totals_apart, totals_json
 
 DISK_FREE_BYTES_MIN = 128 << 20
 """Below this a run may find no room for its outcomes: 500,000 rows of a ledger."""
@@ -115,7 +115,7 @@ def inbox(folder: Path, inbox_age: timedelta, now: datetime) -> Finding:
 
 
 def _files_wait(files: Sequence[object]) -> str:
-    return "1 file waits" if len(files) == 1 else f"{len(files)} files wait"
+    return counted(len(files), "file waits", "files wait")
 
 
 def last_call(last: LastCall | None, expect_every: timedelta | None, now: datetime) -> Finding:
@@ -160,11 +160,12 @@ def retention(old: Sequence[OldBatch], details_days: int, *, unfinished: bool, n
     if unfinished:
         return Finding("retention", "a purge was begun and not completed: batchpay ledger purge", 6)
     due = [one for one in old if one.stays is None]
+    days = counted(details_days, "day")
     if not due:
-        return Finding("retention", f"no batch has names and details older than {details_days} days")
+        return Finding("retention", f"no batch has names and details older than {days}")
     late = now - due[0].last_event_at - timedelta(days=details_days)
-    number = "1 batch has" if len(due) == 1 else f"{len(due)} batches have"
-    text = f"{number} names and details older than {details_days} days: batchpay ledger purge --dry-run"
+    number = counted(len(due), "batch has", "batches have")
+    text = f"{number} names and details older than {days}: batchpay ledger purge --dry-run"
     details = {"due": [one.batch for one in due], "late_days": late.days}
     return Finding("retention", text, 6 if late > PURGE_LATE else 0, details)
 

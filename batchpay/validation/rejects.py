@@ -266,7 +266,9 @@ class _Held(_Rows, ABC):
         marks = [name for name in _LENGTHS if name in frame.columns]
         texts = {
             "_surplus": pl.col("_surplus").list.join(self._source.separator),
-            "_missing": pl.format("(the last {} cells of this row were missing)", "_missing"),
+            "_missing": pl.when(pl.col("_missing") == 1)
+            .then(pl.lit("(the last cell of this row was missing)"))
+            .otherwise(pl.format("(the last {} cells of this row were missing)", "_missing")),
         }
         if not marks:
             return frame

@@ -18,6 +18,7 @@ from batchpay.operations.health import Finding
 from batchpay.operations.last_call import last_call_path, read_last_call, write_last_call
 from batchpay.operations.ledger_state import LedgerState, read_ledger_state
 from batchpay.settings import Settings
+from batchpay.text import counted
 from batchpay.workflows.held_back import find_held_back
 from batchpay.workflows.still_due import fails_today, is_stale
 
@@ -84,9 +85,11 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
     with closing(open_ledger(settings.ledger)) as ledger:
         state = read_ledger_state(ledger, environment_of(settings.gateway))
         last_backup, lost = ledger.latest_event(BACKED_UP), ledger.lost_window()
-        batches = "1 batch" if state.batches == 1 else f"{state.batches:,} batches"
         return [
-            Finding("ledger", f"the ledger opens and holds {batches}, {state.environment}"),
+            Finding(
+                "ledger",
+                f"the ledger opens and holds {counted(state.batches, 'batch', 'batches')}, {state.environment}",
+            ),
             *(Finding("ledger place", weakness) for weakness in weaknesses(settings.ledger)),
             *([Finding("restored", f"new files wait for a person: {lost}", 8)] if lost else []),
             checks.doubts(state, now),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from batchpay.errors import SettingsNotUsable, WrongUse
 from batchpay.payment import parse_cents
 from batchpay.settings import Settings
+from batchpay.text import counted
 
 if TYPE_CHECKING:
     from batchpay.gateway.credentials import Credentials
@@ -152,7 +153,7 @@ def targets(settings: Settings) -> list[str]:
 
     submit, gateway = settings.submit, settings.gateway
     return [
-        f"gateway {gateway.base_url}, {submit.workers} workers, rate {submit.rate} requests per second",
+        f"gateway {gateway.base_url}, {counted(submit.workers, 'worker')}, rate {submit.rate} requests per second",
         f"ledger {location(settings.ledger).ledger}",
     ]
 

@@ -16,7 +16,7 @@ from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor, State
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
-from batchpay.text import row_count
+from batchpay.text import counted, row_count
 from batchpay.workflows.run import Progress, RunRequest, run_batch
 from batchpay.workflows.status import in_doubt
 from batchpay.workflows.still_due import fails_today, is_stale, untouched_days
@@ -54,7 +54,8 @@ def _refuse_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> None:
     """Refuse to send what nobody has touched for long: the payments may have been made in another way since."""
     pending = batch.by_state[State.PENDING].rows
     if pending and is_stale(ledger, batch.batch, stale_days):
+        days = untouched_days(ledger, batch.batch)
         raise WrongUse(
-            f"nothing has happened to batch {batch.batch} for {untouched_days(ledger, batch.batch)} days; if what is "
-            f"pending, {row_count(pending)}, is still to be paid: batchpay resume --stale --reason TEXT"
+            f"nothing has happened to batch {batch.batch} for {counted(days, 'day')}; if what is pending, "
+            f"{row_count(pending)}, is still to be paid: batchpay resume --stale --reason TEXT"
         )

@@ -39,7 +39,9 @@ def test_anything_else_is_refused_in_one_way(data: bytes) -> None:
 def test_depth_is_bounded() -> None:
     """DEPTH_MAX levels are read, one more is not; brackets within a text count for nothing."""
     lists = DEPTH_MAX - 1
-    parse_object(b'{"a":' + b"[" * lists + b"]" * lists + b"}")
+    deep = b"[" * lists + b"]" * lists
+    parse_object(b'{"a":' + deep + b"}")
+    parse_object(b'{"a":' + deep + b',"b":' + deep + b"}")
     with pytest.raises(NotStrictJson, match="nested too deeply"):
         parse_object(b'{"a":' + b"[" * (lists + 1) + b"]" * (lists + 1) + b"}")
     assert parse_object(b'{"a":"' + b"[{" * 100 + b'"}') == {"a": "[{" * 100}

@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.mutants.changes import Change, changes_of
-from tests.mutants.rooms import ROOT, STAGES, equal, modules
+from tests.mutants.rooms import ROOT, STAGES, Stages, equal, modules
 from tests.mutants.tree import Tree
 
 
@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=20261122)
     parser.add_argument("--most-s", type=float, default=60.0, help="tests of one change, in seconds they usually take")
     parser.add_argument("--stages", type=int, default=len(STAGES), help="1: without those that run processes")
+    parser.add_argument("--tests", nargs="+", help="files and folders whose tests may notice: instead of the stages")
     parser.add_argument("--list", action="store_true", help="only show the changes")
     options = parser.parse_args()
     chosen = {}
@@ -35,13 +36,14 @@ def main() -> int:
         chosen[module] = _chosen(source, options.each, f"{options.seed} {module}")
         if options.list:
             print(f"{module}: {len(changes_of(source))} changes", *map(_headline, chosen[module]), sep="\n  ")
-    return 0 if options.list else _tried(chosen, options.stages, options.most_s)
+    stages = (tuple(options.tests),) if options.tests else STAGES[: options.stages]
+    return 0 if options.list else _tried(chosen, stages, options.most_s)
 
 
-def _tried(chosen: dict[Path, list[Change]], stages: int, most_s: float) -> int:
+def _tried(chosen: dict[Path, list[Change]], stages: Stages, most_s: float) -> int:
     score = Counter[str]()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        tree = Tree(Path(folder))
+        tree = Tree(Path(folder), stages)
         for module, changes in chosen.items():
             source = (tree.root / "batchpay" / module).read_text("utf-8")
             known = equal(module)
@@ -49,11 +51,11 @@ def _tried(chosen: dict[Path, list[Change]], stages: int, most_s: float) -> int:
             for change in changes:
                 if _told(source, change) in known:
                     here["equal"] += 1
-                elif any(tree.noticed_by(module, source, change, stage, most_s) for stage in range(stages)):
+                elif any(tree.noticed_by(module, source, change, stage, most_s) for stage in range(len(stages))):
                     here["noticed"] += 1
                 else:
                     here["survived"] += 1
-                    met = sum(len(tree.tests_of(module, change, stage)) for stage in range(stages))
+                    met = sum(len(tree.tests_of(module, change, stage)) for stage in range(len(stages)))
                     print(f"SURVIVED {module}:{change.line} ({change.kind}, {met} tests come here)")
                     print(_diff(module, source, change), flush=True)
             print(f"{module}: {_score(here)}", flush=True)

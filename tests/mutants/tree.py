@@ -25,7 +25,7 @@ from typing import Any
 
 from tests.mutants.changes import Change
 from tests.mutants.lines import CURRENT
-from tests.mutants.rooms import ROOT, STAGES
+from tests.mutants.rooms import ROOT, Stages
 
 _COPIED = ("batchpay", "schemas", "samples", "tests", "docs", "pyproject.toml", "README.md", "Makefile",
            "CONTRIBUTING.md", "CHANGELOG.md")  # fmt: skip
@@ -49,7 +49,8 @@ class Trace:
 class Tree:
     """A copy of the tree, whose own interpreter finds the copy's package, also from any process a test starts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stages: Stages) -> None:
+        self._stages = stages
         self.root, self._lines = folder / "tree", folder / "lines"
         self.root.mkdir()
         self._lines.mkdir()
@@ -77,7 +78,10 @@ class Tree:
         requests_out, self._requests = os.pipe()
         self._answers, answers_in = os.pipe()
         numbers = (requests_out, answers_in)
-        command = [*map(str, (self._python, "-m", "tests.mutants.server", *numbers, self._lines)), *chain(*STAGES)]
+        command = [
+            *map(str, (self._python, "-m", "tests.mutants.server", *numbers, self._lines)),
+            *chain(*self._stages),
+        ]
         self._server = subprocess.Popen(
             command, cwd=self.root, pass_fds=numbers, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             env={**os.environ, "TMPDIR": str(self.root.parent)},
@@ -135,7 +139,7 @@ class Tree:
         self._traced = stage + 1
         files: dict[str, list[str]] = defaultdict(list)
         for name in self._tests:
-            if name.startswith(STAGES[stage]):
+            if name.startswith(self._stages[stage]):
                 files[name.split("::", 1)[0]].append(name)
         kept = Path(tempfile.gettempdir()) / "batchpay-mutants"
         kept.mkdir(mode=0o700, exist_ok=True)
@@ -201,7 +205,7 @@ class Tree:
         return list(dict.fromkeys(chain.from_iterable(zip(rare, focused, strict=True))))
 
     def _of(self, stage: int) -> list[str]:
-        return [name for name in self.traces if name.startswith(STAGES[stage])]
+        return [name for name in self.traces if name.startswith(self._stages[stage])]
 
     def _at(self, name: str, module: Path) -> set[int]:
         return self.traces[name].lines.get(str(module), set())

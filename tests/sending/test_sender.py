@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from batchpay.errors import LedgerNotUsable
 from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.ledger.records import PendingPayment
 from batchpay.payment import Outcome, State, Totals
@@ -70,6 +71,32 @@ def test_a_commit_takes_a_quarter_of_what_waits_in_order() -> None:
         assert len(group) <= max(10, (waiting + 1) // 4)  # the end waits too
         waiting -= len(group)
     assert waiting == 0
+
+
+def test_after_a_commit_that_failed_nothing_is_granted_any_more() -> None:
+    """The next commit would work (the disk has room again), but what the ledger holds by now nobody knows."""
+    commits: list[list[int]] = []
+    spilled: list[int] = []
+
+    class Failing(_Groups):
+        def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
+            commits.append(list(intents))
+            if len(commits) == 1:
+                raise LedgerNotUsable("no space left")
+            return set(intents)
+
+        def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
+            spilled.extend(row for row, _ in outcomes)
+
+    stop = StopRequest()
+    recorder = Recorder(Failing(), stop)
+    for row in (1, 2):
+        with pytest.raises(LedgerNotUsable, match="no space left"):
+            recorder.mark_sending(row)
+    recorder.record(3, ACCEPTED)
+    with pytest.raises(LedgerNotUsable, match="no space left"):
+        recorder.close()
+    assert (commits, spilled, stop.reason) == ([[1]], [3], "the ledger can't be written: no space left")
 
 
 def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves() -> None:

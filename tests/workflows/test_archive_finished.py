@@ -49,5 +49,6 @@ def test_a_file_that_can_not_be_moved_is_told(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(archiving, "archive", refuse)
     archiving.archive_finished("pay.csv", "done", summary)
     assert summary.stopped == "the folder is full"
-    summary.read = None
+    summary.read, summary.stopped = None, None
     archiving.archive_finished("-", "done", summary)
+    assert summary.stopped is None

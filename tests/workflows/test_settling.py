@@ -11,6 +11,7 @@ from batchpay.errors import WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Outcome, State
 from batchpay.workflows.resolve import Proposal, RowDecision, Signature, list_in_doubt, settle
+from tests.support.ledger_factory import Planned, add_batch
 from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT, PLAIN, Desk
 
 ROWS = [{"paymentId": f"P-{number}", "invoiceNumber": f"A-{number}", "amount": "10.00"} for number in (1, 2, 3)]
@@ -19,8 +20,8 @@ ROWS = [{"paymentId": f"P-{number}", "invoiceNumber": f"A-{number}", "amount": "
 class Person:
     """Signs, and confirms unless told not to; notes what was shown and asked."""
 
-    def __init__(self, name: str = "Kim", *, agrees: bool = True) -> None:
-        self.name, self.agrees = name, agrees
+    def __init__(self, name: str = "Kim", reason: str = "the bank says so", *, agrees: bool = True) -> None:
+        self.name, self.reason, self.agrees = name, reason, agrees
         self.asked: list[object] = []
 
     def show(self, found: Proposal) -> None:
@@ -28,7 +29,7 @@ class Person:
 
     def sign(self) -> Signature:
         self.asked.append("sign")
-        return Signature(self.name, "the bank says so")
+        return Signature(self.name, self.reason)
 
     def confirm(self, sent_again: int) -> None:
         self.asked.append(sent_again)
@@ -51,9 +52,14 @@ def states(desk: Desk, batch: str) -> list[State]:
         return [row.state for row in ledger.rows(batch, list(State))]
 
 
-@pytest.mark.parametrize("person", [Person(agrees=False), Person(f"Kim {PLAIN['achAccountNumber']}")])
+ACCOUNT = PLAIN["achAccountNumber"]
+
+
+@pytest.mark.parametrize(
+    "person", [Person(agrees=False), Person(f"Kim {ACCOUNT}"), Person(reason=f"paid to {ACCOUNT}")]
+)
 def test_without_agreement_nothing_is_settled(desk: Desk, batch: str, person: Person) -> None:
-    """Whoever says no at the end, or writes an account number for a name, has changed nothing; nothing is sent."""
+    """Whoever says no at the end, or writes an account number into name or reason, has changed nothing."""
     with pytest.raises(WrongUse):
         settle(batch, RowDecision(2, "send again"), person, desk.settings, ANN)
     assert states(desk, batch) == [State.ACCEPTED, State.IN_DOUBT, State.IN_DOUBT]
@@ -71,6 +77,14 @@ def test_what_is_confirmed_is_recorded_with_who_and_why(desk: Desk, batch: str) 
     assert desk.events("resolved") == [("Kim (ann@desk-3)", "the bank says so")]
     desk.resume(batch)
     assert desk.arrived == {"A-1": 1, "A-2": 2, "A-3": 1}
+
+
+def test_what_a_killed_run_left_behind_is_settled_like_any_doubt(desk: Desk) -> None:
+    """Its row is `sending`: nobody knows whether the bytes left, so a person may say what became of it."""
+    with closing(open_ledger(desk.settings.ledger, create_as="ann")) as ledger:
+        batch = add_batch(ledger, [Planned(1, State.SENDING), Planned(2, State.PENDING)])
+    found = settle(batch, RowDecision(1, "accepted", "TX-1"), Person(), desk.settings, ANN)
+    assert (found.doubts, states(desk, batch)) == ([], [State.ACCEPTED, State.PENDING])
 
 
 def test_the_sheet_lists_what_is_in_doubt_and_settles_nothing_while_blank(desk: Desk, batch: str) -> None:

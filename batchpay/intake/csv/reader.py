@@ -27,6 +27,7 @@ from batchpay.intake.streams import OpenFile, in_blocks, recoded, unpacked
 from batchpay.intake.table_end import FileEnd
 from batchpay.intake.table_rows import finish_chunk, with_text_formulas
 from batchpay.schemas.columns import PLAIN_ROW, QUOTATION, RAGGED
+from batchpay.text import counted
 
 CHUNK_ROWS = 40_000
 BLOCK_BYTES = (1 << 20, 24 << 20)
@@ -281,7 +282,7 @@ class CsvReader:
         for at, cells in enumerate(records.cells):
             if len(cells) != width:
                 if at not in records.malformed:
-                    ragged[at] = f"the row has {len(cells)} cell{'' if len(cells) == 1 else 's'} and the header {width}"
+                    ragged[at] = f"the row has {counted(len(cells), 'cell')} and the header {width}"
                 surplus[at] = cells[width:] or None
                 missing[at] = max(0, width - len(cells)) or None
                 records.cells[at] = (cells + [""] * width)[:width]

@@ -19,6 +19,7 @@ from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.sqlite.transitions import REJECTED, SENDING
 from batchpay.ledger.sqlite.witness import WitnessRecord
 from batchpay.ledger.states import STATES
+from batchpay.text import counted
 
 SMALL_BYTES = 4 << 20
 _EVENTS_AT_OPENING = 50
@@ -89,10 +90,11 @@ def _check_structure(connection: sqlite3.Connection) -> list[str]:
     # SQLite's own lines may quote a record, so they are counted, not shown.
     found = connection.execute("PRAGMA integrity_check").fetchall()
     if found != [("ok",)]:
-        problems.append(f"the ledger is damaged: SQLite finds {len(found)} faults in the file's structure")
+        problems.append(f"the ledger is damaged: SQLite finds {counted(len(found), 'fault')} in the file's structure")
     foreign = connection.execute("PRAGMA foreign_key_check").fetchall()
     if foreign:
-        problems.append(f"the ledger is damaged: {len(foreign)} records refer to others that do not exist")
+        refer = counted(len(foreign), "record refers", "records refer")
+        problems.append(f"the ledger is damaged: {refer} to others that do not exist")
     return problems
 
 
@@ -173,14 +175,16 @@ def _check_runs(connection: sqlite3.Connection, replay: Replay) -> list[str]:
 def _check_attempts(store: Store, connection: sqlite3.Connection) -> list[str]:
     """Find rows whose latest attempt does not repeat their state, and attempts that were changed."""
     wrong = connection.execute(sql.ROWS_UNLIKE_ATTEMPTS).fetchone()[0]
-    problems = [f"the ledger is damaged: {wrong} rows differ from their latest attempt"] if wrong else []
+    differ = counted(wrong, "row differs from its latest attempt", "rows differ from their latest attempt")
+    problems = [f"the ledger is damaged: {differ}"] if wrong else []
     changed = 0
     for *values, seal in connection.execute(
         sql.ALL_ENDED_ATTEMPTS,
         (SENDING,),
     ):
         changed += seal != store.keys.seal_values("attempt", tuple(values))
-    return problems + ([f"the ledger is damaged: {changed} answers are not what was recorded"] if changed else [])
+    are = counted(changed, "answer is", "answers are")
+    return problems + ([f"the ledger is damaged: {are} not what was recorded"] if changed else [])
 
 
 def _check_chunks(store: Store, connection: sqlite3.Connection) -> list[str]:
@@ -188,10 +192,12 @@ def _check_chunks(store: Store, connection: sqlite3.Connection) -> list[str]:
     problems = []
     wrong = connection.execute(sql.CHUNKS_UNLIKE_ROWS).fetchone()[0]
     if wrong:
-        problems.append(f"the ledger is damaged: {wrong} chunks of payloads do not fit their rows")
+        fit = counted(wrong, "chunk of payloads does not fit its rows", "chunks of payloads do not fit their rows")
+        problems.append(f"the ledger is damaged: {fit}")
     left = connection.execute(sql.TEXTS_OF_PURGED).fetchone()[0]
     if left:
-        problems.append(f"the ledger is damaged: {left} answers of purged batches have texts")
+        have = counted(left, "answer of a purged batch has a text", "answers of purged batches have texts")
+        problems.append(f"the ledger is damaged: {have}")
     for kind, table in (("bodies", "body"), ("details", "detail")):
         for chunk, batch, sealed in connection.execute(sql.payloads(table)):
             try:

@@ -18,6 +18,7 @@ from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.encoding import ROW_MASK, id_range
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.sqlite.transitions import PENDING, REJECTED
+from batchpay.text import counted
 
 _ROWS_AT_ONCE = 4096
 
@@ -107,7 +108,7 @@ def _attempts_problem(store: Store, connection: sqlite3.Connection, batch: int) 
         (first, end, REJECTED, PENDING),
     ).fetchone()[0]
     if differing:
-        return f"{differing} rows differ from their latest attempt"
+        return counted(differing, "row differs from its latest attempt", "rows differ from their latest attempt")
     for kind, statement, state in (
         ("attempt", sql.ATTEMPTS_IN_STATE, PENDING),
         ("rejected", sql.REJECTED_WITH_SEALS,

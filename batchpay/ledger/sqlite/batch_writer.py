@@ -27,6 +27,7 @@ from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.states import NEW, STATE_CODES, require, require_person
 from batchpay.ledger.totals import TotalsDelta
 from batchpay.payment import State
+from batchpay.text import row_count
 
 _REJECTED = STATE_CODES[State.REJECTED]
 _PENDING = STATE_CODES[State.PENDING]
@@ -148,7 +149,7 @@ class SqliteRegistering:
             self._wait()
         totals = self._changes.total()
         if totals.rows != self._new.rows:
-            raise BatchpayError(f"the batch was to have {self._new.rows} rows, and {totals.rows} were written")
+            raise BatchpayError(f"the batch was to have {row_count(self._new.rows)}, not {totals.rows:,}")
         with translated(self._store.place.ledger):
             self._chunks.write_identities()
             self._transaction.write_totals(self._changes, self._id)

@@ -20,6 +20,7 @@ from batchpay.ledger.sqlite.store import Transaction
 from batchpay.ledger.states import STATE_CODES, STATES, IllegalMove, require, require_outcome, require_person
 from batchpay.ledger.totals import TotalsDelta
 from batchpay.payment import Outcome, State
+from batchpay.text import row_count
 
 REJECTED = STATE_CODES[State.REJECTED]
 PENDING = STATE_CODES[State.PENDING]
@@ -133,7 +134,7 @@ class Mover:
         """Change so many rows, and no other number: they were just read in this very transaction."""
         changed = self._transaction.execute(statement, parameters).rowcount
         if changed != count:
-            raise LedgerDamaged(f"the ledger is damaged: of {count} rows only {changed} could be changed")
+            raise LedgerDamaged(f"the ledger is damaged: of {row_count(count)} only {changed} could be changed")
 
     def note_attempt(self, row: int, state: int, reason: str, *, at: int | None, reference: str | None = None) -> None:
         """Record on a row's attempt what became of it other than by an answer."""

@@ -1,0 +1,61 @@
+"""Whoever only looks opens the ledger for reading: nothing of it changes, and nobody's run is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from batchpay.workflows import approve, health, reconcile, report, resolve, retention, status
+from batchpay.workflows.reconcile import ReconcileRequest
+from tests.workflows.desk import ANN, IN_DOUBT, Desk
+from tests.workflows.office import BEN, Office
+from tests.workflows.test_retention import LATER
+
+ONE = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00"}
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """How the ledger was opened: for reading alone or not, one after the other."""
+    found: list[bool] = []
+
+    def noting(real: Callable[..., Any]) -> Callable[..., Any]:
+        def open_ledger(settings: Any, **how: Any) -> Any:
+            found.append(how.get("read_only", False))
+            return real(settings, **how)
+
+        return open_ledger
+
+    modules: tuple[ModuleType, ...] = (approve, health, reconcile, report, resolve, retention, status)
+    for module in modules:
+        monkeypatch.setattr(module, "open_ledger", noting(vars(module)["open_ledger"]))
+    return found
+
+
+def test_lists_pages_and_states_only_read(desk: Desk, opened: list[bool]) -> None:
+    """Each of them runs beside a submission, and on a ledger that its reader may not write."""
+    desk.answer = lambda _: IN_DOUBT
+    batch = desk.submit(desk.file("may.csv", ONE)).batch or ""
+    export = desk.folder / "export.csv"
+    export.write_text("Transaction ID,Invoice Number,Amount\n")
+    assert [one.batch for one in status.all_batches(desk.settings)] == [batch]
+    assert status.batch_status(batch[:6], desk.settings).batch == batch
+    assert list(status.all_in_doubt(desk.settings)) == [batch]
+    assert [doubt.row for doubt in resolve.list_in_doubt(batch, desk.settings, ANN).doubts] == [1]
+    assert retention.look(desk.settings, 5, LATER).due == []
+    assert health.ledger_state(desk.settings).batches == 1
+    report.results_again(batch, lambda _: desk.folder / "again.csv", desk.settings)
+    report.batch_page(batch, lambda _: desk.folder / "page.html", desk.settings)
+    output = str(desk.folder / "out.csv")
+    reconcile.reconcile(batch, ReconcileRequest(str(export), output=output), desk.settings, ANN)
+    assert opened == [True] * 10
+
+
+def test_an_approval_is_written_to_the_plan_alone(strict: Office, opened: list[bool]) -> None:
+    """Whoever approves needs the ledger's key, and no right to change what the ledger holds."""
+    plan = strict.plan(strict.file("10.00"))
+    assert len(strict.approve(plan, BEN).counted) == 1
+    assert opened == [True, True]

@@ -1,0 +1,111 @@
+"""What a call asks for where nobody says anything, and where somebody does."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from batchpay.errors import SettingsNotUsable, WrongUse
+from batchpay.gateway.preflight import Preflight
+from batchpay.schemas.catalogue import suggesting_rules
+from batchpay.workflows.decisions import Decisions
+from batchpay.workflows.requests import (
+    CheckOptions,
+    SendOptions,
+    file_request,
+    max_amount_cents,
+    moves_real_money,
+    run_request,
+    sending_settings,
+    targets,
+)
+from batchpay.workflows.run import LibraryProcess
+from tests.workflows.desk import Desk
+
+
+def test_nobody_decides_by_saying_nothing(desk: Desk) -> None:
+    """Nothing is paid again or released, no amount is repaired, no duplicate let through, no open end allowed."""
+    nothing = Decisions()
+    assert not (nothing.again or nothing.release or nothing.paid_elsewhere_checked)
+    assert (nothing.reason, nothing.again_reason) == (None, None)
+    rules = file_request("may.csv", None, CheckOptions(), desk.settings).rules
+    assert not (rules.normalize or rules.allows_repeated_bills or rules.allow_open_ended or rules.warnings_as_errors)
+    assert (rules.accept_suggestions, rules.rules_off) == (frozenset(), frozenset())
+    assert rules.as_of == datetime.datetime.now().astimezone().date()
+
+
+def test_a_reason_alone_pays_nothing_again() -> None:
+    """It may be the reason of a release."""
+    assert Decisions(release=True, reason="the limit was raised").again_reason is None
+    assert Decisions(again=True, reason="the bank lost it").again_reason == "the bank lost it"
+
+
+def test_what_a_call_says_is_asked_for(desk: Desk) -> None:
+    """Each option arrives where it counts."""
+    options = CheckOptions(
+        as_of=datetime.date(2026, 5, 4), normalize=True, warnings_as_errors=True, allow_duplicates=True,
+        allow_open_ended=True, format="csv", encoding="latin-1", sheet="May", include_hidden=True, map_file="map.toml",
+        expect_rows=3, expect_cents=4, max_errors=5,
+    )  # fmt: skip
+    asked = file_request("may.csv", Path("r.csv"), options, desk.settings)
+    assert (asked.path, asked.rejects, asked.format, asked.encoding) == ("may.csv", Path("r.csv"), "csv", "latin-1")
+    assert (asked.sheet, asked.include_hidden, asked.map_file) == ("May", True, "map.toml")
+    assert (asked.expect_rows, asked.expect_cents, asked.max_errors) == (3, 4, 5)
+    rules = asked.rules
+    assert rules.normalize and rules.allow_duplicates and rules.allow_open_ended and rules.warnings_as_errors
+    assert rules.as_of == datetime.date(2026, 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("names", "accepted"),
+    [(None, frozenset()), ("", suggesting_rules()), (" amount.format, ", frozenset({"amount.format"}))],
+)
+def test_suggestions_are_accepted_by_name_or_all(desk: Desk, names: str | None, accepted: frozenset[str]) -> None:
+    """An option without a value means all, no option none, a name that is no rule is a slip."""
+    asked = file_request("may.csv", None, CheckOptions(accept_suggestions=names), desk.settings)
+    assert asked.rules.accept_suggestions == accepted
+    with pytest.raises(WrongUse, match="no rule with suggestions is called amount"):
+        file_request("may.csv", None, CheckOptions(accept_suggestions="amount"), desk.settings)
+
+
+def test_settings_that_can_not_be_meant_are_refused(desk: Desk) -> None:
+    """A limit in words, and rules to be off that keep the gateway's interface."""
+    desk.limit("100.00")
+    assert max_amount_cents(desk.settings) == 100_00
+    desk.limit("a hundred")
+    with pytest.raises(SettingsNotUsable, match=r"limits\.max_amount"):
+        file_request("may.csv", None, CheckOptions(), desk.settings)
+    desk.limit("")
+    desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, rules_off=["amount.format"]))
+    with pytest.raises(SettingsNotUsable, match=r"amount\.format, which is not a house rule"):
+        file_request("may.csv", None, CheckOptions(), desk.settings)
+
+
+@pytest.mark.parametrize(("asked", "asks"), [(None, True), (True, True), (False, False)])
+def test_the_gateway_is_asked_first_unless_a_call_says_no(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, asked: bool | None, asks: bool
+) -> None:
+    """Otherwise a wrong key or a deleted account is found out by the first payments."""
+    monkeypatch.setenv("BATCHPAY_API_KEY", "desk-key")
+    request, credentials = run_request(
+        desk.settings, SendOptions(limit=3, until=7.0, preflight=asked), LibraryProcess()
+    )
+    assert isinstance(request.preflight, Preflight) is asks
+    assert (request.limits.rows_max, request.limits.until, request.results) == (3, 7.0, None)
+    assert credentials.api_id == "desk"
+
+
+def test_a_call_lays_its_options_over_the_settings(desk: Desk) -> None:
+    """What it does not say stays; the words before a run say what holds."""
+    faster = sending_settings(desk.settings, SendOptions(rate="7", max_in_doubt=2))
+    assert (faster.submit.rate, faster.submit.workers, faster.submit.max_in_doubt) == ("7", 1, 2)
+    assert faster.gateway == desk.settings.gateway
+    gateway, ledger = targets(faster)
+    assert gateway == "gateway http://127.0.0.1:9, 1 worker, rate 7 requests per second"
+    assert ledger == f"ledger {desk.settings.ledger.url}"
+    assert not moves_real_money(faster)
+    live = replace(desk.settings.gateway, base_url="https://pay.example.com")
+    assert moves_real_money(replace(faster, gateway=live))
