@@ -98,6 +98,9 @@ def test_explicit_proxy() -> None:
     assert proxy.authorization == "Basic dXNAZXI6c2VjcmV0LWNhbmFyeQ=="
     assert repr(proxy) == "Proxy(proxy.example:3128)"
     assert check_proxy("") is None
+    plain = check_proxy("http://proxy.example")
+    assert plain is not None
+    assert (plain.host, plain.port, plain.authorization) == ("proxy.example", 80, None)
 
 
 @pytest.mark.parametrize(
