@@ -60,9 +60,9 @@ def place_word(file: str) -> str:
     return "row" if file.lower().endswith(_SHEETS) else "line"
 
 
-def place_of(file: str, row: int, line: int | None) -> str:
-    """Name a row as a person finds it in its file: `line 5`, `row 5`."""
-    return f"row {row}" if line is None else f"{place_word(file)} {line}"
+def place_of(word: str, row: int, line: int | None) -> str:
+    """Name a row as a person finds it in its file: `line 5`, `row 5`. `word` is the file's own (`place_word`)."""
+    return f"row {row}" if line is None else f"{word} {line}"
 
 
 def amounts_apart(amounts: Iterable[tuple[str, int]]) -> str:

@@ -10,7 +10,17 @@ from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.process import actor
 from batchpay.payment import State, Totals
-from batchpay.text import amounts_apart, instant, local_time, money, place_of, printable, row_count, totals_json
+from batchpay.text import (
+    amounts_apart,
+    instant,
+    local_time,
+    money,
+    place_of,
+    place_word,
+    printable,
+    row_count,
+    totals_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -225,5 +235,5 @@ def _moment(moment: datetime | None) -> str:
 
 def _headline(doubt: Doubt, file: str) -> str:
     amount = f"{money(doubt.amount_cents)} {doubt.currency or ''}".rstrip()
-    place = f"{place_of(file, doubt.row, doubt.line)} (--row {doubt.row})"
+    place = f"{place_of(place_word(file), doubt.row, doubt.line)} (--row {doubt.row})"
     return f"{place}   {doubt.direction} {amount}   {doubt.name or 'no name'}   account {doubt.account}"

@@ -11,7 +11,7 @@ from batchpay.cli.context import Command, Context, option
 from batchpay.cli.each_file import work_through
 from batchpay.cli.options import check_options, checking_options
 from batchpay.cli.paths import Outputs, expand
-from batchpay.text import printable
+from batchpay.text import place_of, printable
 from batchpay.workflows.requests import file_request
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def print_counts(verdict: Verdict) -> None:
 def print_failures(verdict: Verdict, line_word: str, most: int = _SHOWN_MAX) -> None:
     """Print the first errors, a line each; the rejects file and --json have all of them."""
     for failure in verdict.failures[:most]:
-        place = f"{line_word} {failure.line}" if failure.line is not None else f"row {failure.row}"
+        place = place_of(line_word, failure.row, failure.line)
         hint = f" (suggestion: {failure.suggestion})" if failure.suggestion else ""
         output.print_wrapped(f"{place}: {failure.column}: {failure.message}{hint}")
     left = sum(verdict.counts.values()) - min(most, len(verdict.failures))

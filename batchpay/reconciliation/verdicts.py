@@ -14,7 +14,7 @@ from batchpay.payment import State, Totals, format_cents
 from batchpay.reconciliation.matching import BY_AMOUNT, Matching
 from batchpay.reconciliation.statement import Export, ExportLine, ReportedStatus
 from batchpay.summary import SENDABLE
-from batchpay.text import instant, place_of, totals_json
+from batchpay.text import instant, place_of, place_word, totals_json
 from batchpay.writing.columns import Kind, columns
 from batchpay.writing.stream import Stream
 from batchpay.writing.table import write_table
@@ -132,7 +132,7 @@ def found_doubts(ledger: Ledger, batch: BatchSummary, matching: Matching) -> Ite
         if line is not None:
             state, why = _conclusion(row, matching.by_row[row.row])
             decision = Decision(row.row, state, line.reference or None) if state else None
-            yield FoundDoubt(row, place_of(batch.file, row.row, row.line), line, decision, why)
+            yield FoundDoubt(row, place_of(place_word(batch.file), row.row, row.line), line, decision, why)
 
 
 def reconcile(

@@ -18,7 +18,7 @@ from batchpay.payment import Environment, Totals, format_cents
 from batchpay.registration import request_body
 from batchpay.schemas.catalogue import ROW_SAME_PAYMENT
 from batchpay.schemas.options import RuleOptions
-from batchpay.text import money, row_count
+from batchpay.text import money, place_of, row_count
 
 LISTED_MAX = 1000
 """So many of the duplicates that were let through are listed; all are counted."""
@@ -130,8 +130,7 @@ class EarlierPayments:
 
     def _name_allowed(self, row: int, line: int | None, earlier: str) -> None:
         if len(self._allowed_places) < _ROWS_NAMED:
-            place = f"row {row}" if line is None else f"{self.line_word} {line}"
-            self._allowed_places.append(f"{place} ({earlier})")
+            self._allowed_places.append(f"{place_of(self.line_word, row, line)} ({earlier})")
 
 
 def _day(moment: datetime) -> str:

@@ -30,7 +30,7 @@ from batchpay.schemas.checks import cents_of_plain
 from batchpay.schemas.columns import CASH_FLOW
 from batchpay.schemas.options import RuleOptions
 from batchpay.summary import Summary
-from batchpay.text import money, row_count
+from batchpay.text import money, place_of, row_count
 from batchpay.validation.check import Check, valid_rows
 from batchpay.validation.chunk_result import ChunkResult
 from batchpay.validation.duplicates import FrameSpool
@@ -162,7 +162,7 @@ class FileCheck:
 
     def place(self, row: int) -> str:
         """Name a row as the person finds it: `line 5` of a CSV, `row 5` of a sheet."""
-        return f"{self.source.line_word} {self.lines[row]}" if row in self.lines else f"row {row}"
+        return place_of(self.source.line_word, row, self.lines.get(row))
 
     def valid_to_send(self, rules: RuleOptions) -> tuple[ToSend, Schedule]:
         """Count the valid rows as all new, and lay out what they would move, and when."""

@@ -10,7 +10,7 @@ from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, to_datetime, to
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import STATE_CODES
 from batchpay.payment import Environment, State
-from batchpay.text import place_of
+from batchpay.text import place_of, place_word
 
 _COUNTED = ", ".join(str(STATE_CODES[s]) for s in (State.PENDING, State.SENDING, State.ACCEPTED, State.IN_DOUBT))
 _NEVER_MS = 1 << 62
@@ -63,7 +63,7 @@ def earlier(
                 rank, identity = ranked >> _RANK_BITS, ranked & (1 << _RANK_BITS) - 1
                 if rank:
                     (batch, file), earlier_row = names[identity >> ROWS_BITS], identity & ROW_MASK
-                    place = place_of(file, earlier_row, line)
+                    place = place_of(place_word(file), earlier_row, line)
                     found[row] = Earlier(row, SamePayment(rank), batch, earlier_row, place, to_datetime(at))
     return [found[row] for row in sorted(found)]
 
