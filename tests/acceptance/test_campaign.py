@@ -1,4 +1,4 @@
-"""A part of the campaigns in every test run: kills at 40 points, races, restores, and whether sabotage is noticed."""
+"""A part of the campaigns in every test run: kills at 24 points, races, restores, and whether sabotage is noticed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @needs_strace
-@pytest.mark.parametrize(("command", "fresh", "number"), [(("resume",), False, 32), (("submit", "a.csv"), True, 8)])
+@pytest.mark.parametrize(("command", "fresh", "number"), [(("resume",), False, 20), (("submit", "a.csv"), True, 4)])
 def test_kills_pay_nothing_twice_and_lose_nothing(
     made: Bench, command: tuple[str, ...], fresh: bool, number: int
 ) -> None:
@@ -42,7 +42,7 @@ def test_errors_of_the_disk_stop_the_sending(made: Bench) -> None:
     """EIO, ENOSPC, EROFS, EMFILE and ENOMEM at the ledger's calls: nothing is sent twice, nothing wrongly stated."""
     points = kills.errors_of(kills.points(made, ("resume",), fresh=False))
     found = Findings()
-    for point in kills.chosen(points, 12, seed=2):
+    for point in kills.chosen(points, 8, seed=2):
         found.add(kills.hit(made, point, ("resume",), fresh=False))
     assert found.wrong == []
 

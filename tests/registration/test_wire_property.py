@@ -88,7 +88,7 @@ def flat(request: dict[str, Any]) -> dict[str, Any]:
 
 
 @hypothesis.settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
