@@ -199,7 +199,7 @@ SABOTAGES = (
 def caught(sabotage: Sabotage, folder: Path) -> str | None:
     """Apply a sabotage to a copy of the program; gives what the trials found wrong first, or None."""
     program = folder / "program"
-    shutil.copytree(ROOT / "batchpay", program / "batchpay", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "batchpay", program / "batchpay")
     for name, text, other in sabotage.changes:
         file = program / "batchpay" / name
         content = file.read_text("utf-8")
