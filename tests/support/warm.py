@@ -1,0 +1,128 @@
+"""Runs commands in processes forked from one that has the whole program loaded: a start costs milliseconds.
+
+Each is a process of its own all the same, with its own descriptors, environment and end. A test that is about the start
+of the program, its installation, signals or kills runs the command itself (`Home.command`).
+Run as `python -m tests.support.warm DESCRIPTOR`, a socket to take orders from.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+_ORDER_BYTES_MAX = 1 << 20
+_NOT_LOADED = ("batchpay.__main__",)
+
+
+class Warm:
+    """The loaded process, started with the first command; ends with this process."""
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+        self._turn = threading.Lock()
+
+    def run(
+        self, arguments: tuple[str, ...], environment: dict[str, str], folder: Path, timeout_s: float
+    ) -> subprocess.CompletedProcess[str] | None:
+        """Run a command to its end; None where another one is running. Raises TimeoutExpired."""
+        if not self._turn.acquire(blocking=False):
+            return None
+        try:
+            server = self._socket = self._socket or _started()
+            outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]
+            try:
+                order = json.dumps([arguments, environment, str(folder)]).encode()
+                socket.send_fds(server, [order], outputs)
+                process = int(server.recv(32))
+                if not select.select([server], [], [], timeout_s)[0]:
+                    os.kill(process, signal.SIGKILL)
+                    server.recv(32)
+                    raise subprocess.TimeoutExpired(arguments, timeout_s)
+                code = int(server.recv(32))
+                texts = [_text_of(descriptor) for descriptor in outputs]
+            finally:
+                for descriptor in outputs:
+                    os.close(descriptor)
+            return subprocess.CompletedProcess(arguments, code, *texts)
+        finally:
+            self._turn.release()
+
+
+def _started() -> socket.socket:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.support.warm", str(theirs.fileno())],
+            cwd=Path(__file__).parents[2],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+    return ours
+
+
+def _text_of(descriptor: int) -> str:
+    size = os.lseek(descriptor, 0, os.SEEK_END)
+    return os.pread(descriptor, size, 0).decode().replace("\r\n", "\n")
+
+
+def _load_program() -> None:
+    import batchpay
+
+    for module in pkgutil.walk_packages(batchpay.__path__, "batchpay."):
+        if module.name not in _NOT_LOADED:
+            importlib.import_module(module.name)
+    gc.collect()
+    gc.freeze()
+
+
+def _serve(orders: socket.socket) -> None:
+    """Fork a process for each order, and tell its id and its exit code; returns in the process that runs the order."""
+    while True:
+        order, outputs, _, _ = socket.recv_fds(orders, _ORDER_BYTES_MAX, 2)
+        if not order:
+            sys.exit()
+        process = os.fork()
+        if not process:
+            orders.close()
+            _become(json.loads(order), outputs)
+            return
+        for descriptor in outputs:
+            os.close(descriptor)
+        orders.send(str(process).encode())
+        _, status = os.waitpid(process, 0)
+        orders.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _become(order: tuple[list[str], dict[str, str], str], outputs: list[int]) -> None:
+    arguments, environment, folder = order
+    for number, descriptor in enumerate(outputs, start=1):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    time.tzset()
+    random.seed()
+    sys.argv = ["batchpay", *arguments]
+
+
+if __name__ == "__main__":
+    _load_program()
+    with socket.socket(fileno=int(sys.argv[1])) as _orders:
+        _serve(_orders)
+    from batchpay.cli.main import main
+
+    main()
