@@ -7,6 +7,7 @@ Run as `python -m tests.support.warm DESCRIPTOR`, a socket to take orders from.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -30,7 +31,7 @@ class Warm:
     """The loaded process, started with the first command; ends with this process."""
 
     def __init__(self) -> None:
-        self._socket: socket.socket | None = None
+        self._server: tuple[socket.socket, subprocess.Popen[bytes]] | None = None
         self._turn = threading.Lock()
 
     def run(
@@ -40,7 +41,10 @@ class Warm:
         if not self._turn.acquire(blocking=False):
             return None
         try:
-            server = self._socket = self._socket or _started()
+            if self._server is None:
+                self._server = _started()
+                atexit.register(self._close)
+            server, _ = self._server
             outputs = [os.memfd_create(name) for name in ("stdout", "stderr")]
             try:
                 order = json.dumps([arguments, environment, str(folder)]).encode()
@@ -59,18 +63,24 @@ class Warm:
         finally:
             self._turn.release()
 
+    def _close(self) -> None:
+        if self._server is not None:
+            server, process = self._server
+            server.close()
+            process.wait()
 
-def _started() -> socket.socket:
+
+def _started() -> tuple[socket.socket, subprocess.Popen[bytes]]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.warm", str(theirs.fileno())],
             cwd=Path(__file__).parents[2],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
-    return ours
+    return ours, process
 
 
 def _text_of(descriptor: int) -> str:
