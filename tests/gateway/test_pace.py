@@ -33,6 +33,7 @@ DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
         ("Sun, 06 Nov 1994 08:49:27 GMT", 0.0),
         ("Sun, 99 Nov 1994 08:49:27 GMT", None),
         ("Sun, 06 Nov 99999999 08:49:27 GMT", None),
+        (f"Sun, 06 Nov 1994 08:49:47 GMT ({20 * 'x'})", None),
     ],
 )
 def test_retry_after(text: str, seconds: float | None) -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from batchpay.payment import Pace
-from batchpay.sending.limit_finder import Finding, LimitFinder
+from batchpay.sending.limit_finder import Finding, LimitFinder, _Quota
 from batchpay.sending.pacing import Throttle
 from tests.support.pace_world import LIMITERS, Bucket, ClockWindow, Concurrent, Limiter, Shared, SlidingSecond, World
 from tests.support.pace_world import used_least as least
@@ -127,6 +127,16 @@ def test_a_remembered_rate_never_lifts_the_ceiling() -> None:
     run = world(Bucket(1000, 1000), 10.0, start=Finding(97.0))
     run.run(20)
     assert len(run.sent) <= 10 * 20 + 1
+
+
+def test_a_quota_is_asked_for_often_where_a_usual_window_is_about_to_end() -> None:
+    """It opened between 68 and 70: with ten seconds a window it opens again between 78 and 80, and is closed at 79."""
+    quota = _Quota(0.0)
+    quota.close(60.0, 5.0)
+    quota.still_closed(68.0)
+    assert quota.reopen(70.0) is not None
+    quota.close(75.0, 5.0)
+    assert [quota.patience_s(now) for now in (77.5, 79.0, 81.0)] == [pytest.approx(s) for s in (0.5, 0.4, 1.5)]
 
 
 def test_finding_in_words() -> None:
