@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.mutants.changes import Change, changes_of
 from tests.mutants.rooms import ROOT, STAGES, Stages, equal, modules
+from tests.mutants.sql_changes import sql_changes_of
 from tests.mutants.tree import Tree
 
 
@@ -28,14 +29,16 @@ def main() -> int:
     parser.add_argument("--most-s", type=float, default=60.0, help="tests of one change, in seconds they usually take")
     parser.add_argument("--stages", type=int, default=len(STAGES), help="1: without those that run processes")
     parser.add_argument("--tests", nargs="+", help="files and folders whose tests may notice: instead of the stages")
+    parser.add_argument("--sql", action="store_true", help="changes of SQL, instead of Python")
     parser.add_argument("--list", action="store_true", help="only show the changes")
     options = parser.parse_args()
     chosen = {}
     for module in modules(options.names):
         source = (ROOT / "batchpay" / module).read_text("utf-8")
-        chosen[module] = _chosen(source, options.each, f"{options.seed} {module}")
+        possible = sql_changes_of(source) if options.sql else changes_of(source)
+        chosen[module] = _chosen(possible, options.each, f"{options.seed} {module}")
         if options.list:
-            print(f"{module}: {len(changes_of(source))} changes", *map(_headline, chosen[module]), sep="\n  ")
+            print(f"{module}: {len(possible)} changes", *map(_headline, chosen[module]), sep="\n  ")
     stages = (tuple(options.tests),) if options.tests else STAGES[: options.stages]
     return 0 if options.list else _tried(chosen, stages, options.most_s)
 
@@ -70,14 +73,14 @@ def _score(counts: Counter[str]) -> str:
     return f"{counts['noticed']} of {tried} changes noticed; {counts['equal']} make no difference (equal.toml)"
 
 
-def _chosen(source: str, each: int, seed: str) -> list[Change]:
-    found = changes_of(source)
+def _chosen(found: list[Change], each: int, seed: str) -> list[Change]:
     random.Random(seed).shuffle(found)
     return sorted(found[:each], key=lambda one: one.start)
 
 
 def _headline(change: Change) -> str:
-    return f"{change.line}: {change.kind}: {change.text.splitlines()[0][:100]}"
+    first, *_ = change.text.splitlines() or ["nothing"]
+    return f"{change.line}: {change.kind}: {first[:100]}"
 
 
 def _told(source: str, change: Change) -> str:

@@ -39,7 +39,18 @@ class Change:
 
 def changes_of(source: str) -> list[Change]:
     """Every change that can be made in a module, in the order of its text."""
+    found: set[Change] = set()
     tree = ast.parse(source)
+    left_out = _unseen(tree)
+    for node, here, start, end in places(tree, source):
+        for kind, text in () if node in left_out else _texts(node):
+            if source[start:end] != text:
+                found.add(Change(node.lineno, here, kind, start, end, text))
+    return sorted(found, key=lambda one: (one.start, one.end, one.kind, one.text))
+
+
+def places(tree: ast.AST, source: str) -> Iterator[tuple[ast.expr | ast.stmt, frozenset[int], int, int]]:
+    """Every expression and statement: the lines of its statement up to its end, its place in the text."""
     lines = source.splitlines(keepends=True)
     starts = [0]
     for line in lines:
@@ -48,17 +59,14 @@ def changes_of(source: str) -> list[Change]:
     def place(line: int, column: int) -> int:
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
-    found: set[Change] = set()
-    left_out = _unseen(tree)
     for node, begin in _with_statements(tree):
-        if node in left_out:
-            continue
-        for kind, text in _texts(node):
-            start, end = place(node.lineno, node.col_offset), place(node.end_lineno or 0, node.end_col_offset or 0)
-            if source[start:end] != text:
-                here = frozenset(range(begin, (node.end_lineno or 0) + 1))
-                found.add(Change(node.lineno, here, kind, start, end, text))
-    return sorted(found, key=lambda one: (one.start, one.end, one.kind, one.text))
+        last = node.end_lineno or 0
+        yield (
+            node,
+            frozenset(range(begin, last + 1)),
+            place(node.lineno, node.col_offset),
+            place(last, node.end_col_offset or 0),
+        )
 
 
 def _with_statements(node: ast.AST, begin: int = 1) -> Iterator[tuple[ast.expr | ast.stmt, int]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import inspect
+import sys
 from collections.abc import Iterator
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 
 
 def exchange(file: str, before: str, after: str) -> bool:
@@ -23,6 +24,22 @@ def exchange(file: str, before: str, after: str) -> bool:
         return False  # made by another function while it was loaded
     for one in functions:
         one.__code__ = changed[one.__code__.co_qualname, one.__code__.co_firstlineno]
+    return True
+
+
+def exchange_texts(file: str, after: str) -> bool:
+    """Give a module's own names, and those who took them from it, the texts that its changed source makes of them."""
+    module = next((one for one in list(sys.modules.values()) if getattr(one, "__file__", None) == file), None)
+    if module is None:
+        return False
+    changed: dict[str, object] = {"__name__": module.__name__, "__file__": file, "__package__": module.__package__}
+    exec(compile(after, file, "exec"), changed)  # noqa: S102 - the program's own source
+    for name, new in changed.items():
+        old = vars(module).get(name)
+        if isinstance(new, str) and isinstance(old, str) and new != old:
+            for other in list(sys.modules.values()):
+                if isinstance(other, ModuleType) and vars(other).get(name) is old:
+                    setattr(other, name, new)
     return True
 
 

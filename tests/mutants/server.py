@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.mutants import lines
-from tests.mutants.exchange import exchange
+from tests.mutants.exchange import exchange, exchange_texts
 
 
 class Server:
@@ -50,7 +50,7 @@ class Server:
         os.setsid()
         self._tell(process=os.getpid())
         try:
-            if "file" in request and not exchange(request["file"], request["before"], request["after"]):
+            if "file" in request and not self._is_exchanged(request):
                 self._tell(not_exchanged=True)
                 return
             if request["record"]:
@@ -60,6 +60,11 @@ class Server:
             self._tell(failed=repr(error))
         finally:
             os._exit(0)
+
+    @staticmethod
+    def _is_exchanged(request: dict[str, Any]) -> bool:
+        file, before, after = request["file"], request["before"], request["after"]
+        return exchange(file, before, after) or (request["texts"] and exchange_texts(file, after))
 
     def _run(self, items: list[pytest.Item], *, record: bool) -> None:
         for number, (item, following) in enumerate(zip(items, [*items[1:], None], strict=True)):

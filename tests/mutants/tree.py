@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -26,6 +27,7 @@ from typing import Any
 from tests.mutants.changes import Change
 from tests.mutants.lines import CURRENT
 from tests.mutants.rooms import ROOT, Stages
+from tests.mutants.sql_changes import names_changed
 
 _COPIED = ("batchpay", "schemas", "samples", "tests", "docs", "pyproject.toml", "README.md", "Makefile",
            "CONTRIBUTING.md", "CHANGELOG.md")  # fmt: skip
@@ -187,8 +189,21 @@ class Tree:
     def tests_of(self, module: Path, change: Change, stage: int) -> list[str]:
         """Tests of a stage that execute what is changed, the most telling of the module first."""
         self._trace(stage)
-        here = [name for name in self._of(stage) if not change.lines.isdisjoint(self._at(name, module))]
+        met = {module: change.lines, **self._users(module, change)}
+        here = [name for name in self._of(stage) if any(not met[one].isdisjoint(self._at(name, one)) for one in met)]
         return self._sorted(here, module)
+
+    def _users(self, module: Path, change: Change) -> dict[Path, frozenset[int]]:
+        """Lines that use a module's text, which is made only once."""
+        found: dict[Path, frozenset[int]] = {}
+        if change.kind == "sql":
+            names = names_changed((self.root / "batchpay" / module).read_text("utf-8"), change)
+            word = re.compile(rf"\b({'|'.join(names)})\b") if names else None
+            for path in sorted((self.root / "batchpay" / module).parent.glob("*.py")) if word else ():
+                lines = path.read_text("utf-8").splitlines()
+                if used := frozenset(number for number, line in enumerate(lines, 1) if word and word.search(line)):
+                    found[path.relative_to(self.root / "batchpay")] = used
+        return found
 
     def _sorted(self, names: list[str], module: Path) -> list[str]:
         """Put first, in turns, what comes to lines of the module that few others do, and what does little else."""
@@ -223,6 +238,7 @@ class Tree:
             told: dict[str, Any] = {"not_exchanged": True}
             if tests:
                 request = {"tests": tests, "record": False, "file": str(place), "before": source, "after": changed}
+                request["texts"] = change.kind == "sql"
                 told = {key: value for answer in self._ask(request) for key, value in answer.items()}
             if "not_exchanged" in told:
                 return self._noticed_anew(module, stage, most_s)
