@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
+from itertools import compress
 from operator import mul
 from typing import Any
 
@@ -77,9 +78,10 @@ def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) ->
         weight += sum(map(mul, numbers, amounts))
         line_weight += sum(map(mul, numbers, lines))
         kinds = list(zip(codes, directions, strict=True))
-        counts.update(kinds)
-        for kind, amount in zip(kinds, amounts, strict=True):
-            cents[kind] += amount
+        present = Counter(kinds)
+        counts.update(present)
+        for kind in present:  # mostly one: a loop over rows takes a tenth of the whole
+            cents[kind] += sum(compress(amounts, map(kind.__eq__, kinds)) if len(present) > 1 else amounts)
     name, digest, row_count, total, *about = connection.execute(
         sql.BATCH_AS_REGISTERED, (batch,)
     ).fetchone()  # fmt: skip
