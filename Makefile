@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 T ?= tests
+# About half of the tests by the time they take; all the others are the other half.
+HALF := tests/acceptance tests/validation
 
 .DEFAULT_GOAL := help
 
@@ -44,14 +46,14 @@ demo: $(VENV)/.run  ## sandbox, sample file, submission, results and rejects: no
 .PHONY: test
 test: $(VENV)/.test  ## run the tests (T=path for some of them)
 ifeq ($(T),tests)
-	@# Two at once, a core each: the installed command, and all the rest, whose output follows at the end.
+	@# Two halves at once, a core each; the output of the other one follows at the end.
 	@log=$$(mktemp); \
-	$(BIN)/python -m pytest tests --ignore=tests/acceptance >"$$log" 2>&1 & rest=$$!; \
-	trap 'kill $$rest' INT TERM; \
-	acceptance_code=0; $(BIN)/python -m pytest tests/acceptance || acceptance_code=$$?; \
-	rest_code=0; wait $$rest || rest_code=$$?; \
+	$(BIN)/python -m pytest tests $(HALF:%=--ignore=%) >"$$log" 2>&1 & other=$$!; \
+	trap 'kill $$other' INT TERM; \
+	half_code=0; $(BIN)/python -m pytest $(HALF) || half_code=$$?; \
+	other_code=0; wait $$other || other_code=$$?; \
 	cat "$$log"; rm -f "$$log"; \
-	[ $$acceptance_code -eq 0 ] && [ $$rest_code -eq 0 ]
+	[ $$half_code -eq 0 ] && [ $$other_code -eq 0 ]
 else
 	@$(BIN)/python -m pytest $(T)
 endif
