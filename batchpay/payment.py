@@ -15,6 +15,8 @@ _AMOUNT = re.compile(r"([0-9]+)\.([0-9]{2})", re.ASCII)
 class State(StrEnum):
     """Where a row stands, and what a crash leaves of it."""
 
+    __hash__ = str.__hash__  # an Enum's own is plain Python, and every row is looked up by its state some ten times
+
     REJECTED = "rejected"
     """Failed a rule; never sent. A crash changes nothing."""
     PENDING = "pending"

@@ -8,6 +8,7 @@ import re
 import select
 import socket
 import ssl
+import struct
 import threading
 import time
 from typing import Any
@@ -20,6 +21,8 @@ from batchpay.gateway.origin import Origin, Proxy, check_proxy, is_literal, is_l
 from batchpay.settings import GatewaySettings
 
 RECEIVE_BYTES = 65_536
+_READ_S = 1
+"""A read waits for so many seconds, then the deadline is looked at; a poll before each read would be one more call."""
 _PROXY_HEAD_BYTES_MAX = 16_384
 _PROXY_AGREES = re.compile(rb"HTTP/1\.[01] 2[0-9]{2}[ \r]", re.ASCII)
 
@@ -82,7 +85,8 @@ class Connection:
         self._socket = opened
         self._tls = isinstance(opened, ssl.SSLSocket)
         if not self._tls:
-            opened.setblocking(True)  # or Python would poll before each call, beside our own poll
+            opened.setblocking(True)  # or Python would poll before each call
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _READ_S, 0))
         self._poll = select.poll()
         self._poll.register(opened, select.POLLIN)
         self.tls_version = opened.version() if isinstance(opened, ssl.SSLSocket) else None
@@ -124,9 +128,13 @@ class Connection:
         if self._tls:
             self._socket.settimeout(remaining_s(deadline))
             return self._socket.recv(RECEIVE_BYTES)
-        while not self._poll.poll(math.ceil(remaining_s(deadline) * 1000)):
-            pass
-        return self._socket.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT)
+        while True:
+            left_s = remaining_s(deadline)
+            try:
+                if left_s > _READ_S or self._poll.poll(math.ceil(left_s * 1000)):
+                    return self._socket.recv(RECEIVE_BYTES)
+            except BlockingIOError:  # nothing came in that time
+                continue
 
     def shut_down(self) -> None:
         """End the connection under a thread that waits on it."""

@@ -38,8 +38,8 @@ def masked(text: str, secrets: Secrets) -> str:
         return text
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
-    digits = _BETWEEN.sub("", secrets.account)
     if _MANY_DIGITS.search(text):
+        digits = _BETWEEN.sub("", secrets.account)
         text = _MANY_DIGITS.sub(lambda found: _without_digits_of(digits, found[0]), text)
     bare = ""
     for secret in (secrets.account, *secrets.others):
@@ -71,7 +71,7 @@ def _without_digits_of(account: str, text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    return _BETWEEN.sub("", text).casefold()
+    return (text if text.isalnum() else _BETWEEN.sub("", text)).casefold()
 
 
 def _without(secret: str, text: str) -> str:

@@ -18,10 +18,8 @@ from batchpay.settings import GatewaySettings
 
 CONNECTION_PATH = "/v2/api/connection.json"
 
-_MEMBERS = {
-    name: re.compile(rf'"{name}"\s*:\s*("(?:[^"\\]|\\.)*")'.encode())
-    for name in ("achAccountNumber", "achRoutingNumber", "invoiceNumber")
-}
+_ACCOUNT, _ROUTING, _INVOICE = b'"achAccountNumber"', b'"achRoutingNumber"', b'"invoiceNumber"'
+_TEXT = re.compile(rb'\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")')
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ class PaymentsClient:
 
     def _secrets(self, body: bytes) -> Secrets:
         """What an answer might repeat and must not be stored: the payment's account, routing number, and the key."""
-        return Secrets(_member(body, "achAccountNumber"), (_member(body, "achRoutingNumber"), self._key.reveal()))
+        return Secrets(_member(body, _ACCOUNT), (_member(body, _ROUTING), self._key.reveal()))
 
     def _report(self, exchange: Exchange, message: str | None, problem: str | None) -> ConnectionReport:
         return ConnectionReport(
@@ -128,13 +126,17 @@ def outcome_without_answer(exchange: Exchange) -> Outcome:
 
 
 def _invoice(body: bytes) -> str | None:
-    return _member(body, "invoiceNumber") or None
+    return _member(body, _INVOICE) or None
 
 
-def _member(body: bytes, name: str) -> str:
+def _member(body: bytes, quoted: bytes) -> str:
     """A text of a payment, '' where it has none; its body was made by json.dumps, so that a member can be cut out."""
-    found = _MEMBERS[name].search(body)
-    return str(json.loads(found[1])) if found else ""
+    at = 0
+    while (at := body.find(quoted, at) + len(quoted)) >= len(quoted):
+        if found := _TEXT.match(body, at):  # else it is the text of another member
+            text = found[1]
+            return str(json.loads(text)) if b"\\" in text else text[1:-1].decode()
+    return ""
 
 
 def _problem(outcome: Outcome) -> str | None:

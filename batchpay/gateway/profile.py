@@ -25,7 +25,7 @@ silence, a redirect or an answer without a word into an accepted payment.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,7 +151,7 @@ class Profile:
         """
         try:
             value: dict[str, Any] | None = parse_object(body)
-            problem = f"HTTP {http_status} without a known {'.'.join(self.status_member)}"
+            problem = ""
         except NotStrictJson as refused:
             value, problem = None, f"HTTP {http_status}, but {refused}"
         members = _members(value) if value is not None else {}
@@ -162,7 +162,8 @@ class Profile:
         word = self._word(value)
         state, stop, reason = self._judge(http_status, word, pace)
         if state is None:  # the body's word decides, and there is none that is known
-            state, reason = State.IN_DOUBT, problem
+            state = State.IN_DOUBT
+            reason = problem or f"HTTP {http_status} without a known {'.'.join(self.status_member)}"
         elif (word in self.accepted and _holds(members, self.error)) or (
             word in self.declined and _holds(members, self.success)
         ):
@@ -236,44 +237,41 @@ Members = Mapping[str, Sequence[Any]]
 
 
 def _members(value: dict[str, Any]) -> Members:
+    """Go through the objects of an answer, the outer ones first, up to a bound."""
     found: dict[str, list[Any]] = {}
-    for node in _nodes(value):
-        for name, part in node.items():
-            found.setdefault(name, []).append(part)
+    level: list[dict[str, Any]] = [value]
+    seen = 0
+    for _ in range(_DEPTH_MAX):
+        inner: list[dict[str, Any]] = []
+        for node in level:
+            for name, part in node.items():
+                found.setdefault(name, []).append(part)
+                if isinstance(part, dict):
+                    inner.append(part)
+                elif isinstance(part, list):
+                    inner.extend(item for item in part if isinstance(item, dict))
+            seen += 1
+            if seen >= _NODES_MAX:
+                return found
+        level = inner
     return found
 
 
 def _holds(members: Members, names: Sequence[str]) -> bool:
     """Whether something stands under one of the names: not null, false, zero, blank or empty."""
-    values = (value for name in names for value in members.get(name, ()))
-    return any(value.strip() if isinstance(value, str) else value for value in values)
-
-
-def _nodes(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The objects of an answer, the outer ones first, up to a bound."""
-    level: list[dict[str, Any]] = [value]
-    given = 0
-    for _ in range(_DEPTH_MAX):
-        inner: list[dict[str, Any]] = []
-        for node in level:
-            yield node
-            given += 1
-            if given >= _NODES_MAX:
-                return
-            for part in node.values():
-                if isinstance(part, dict):
-                    inner.append(part)
-                elif isinstance(part, list):
-                    inner.extend(item for item in part if isinstance(item, dict))
-        level = inner
+    for name in names:
+        if name in members and any(value.strip() if isinstance(value, str) else value for value in members[name]):
+            return True
+    return False
 
 
 def _find(members: Members, names: Sequence[str], read: Callable[[Any], str | None]) -> str | None:
     """The first usable value under the likeliest name."""
     for name in names:
-        for value in members.get(name, ()):
-            if text := read(value):
-                return text
+        if name in members:  # few are
+            for value in members[name]:
+                if text := read(value):
+                    return text
     return None
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Generator, Mapping
+from typing import Any, cast
 
 import requests
 from requests.adapters import BaseAdapter
@@ -85,9 +85,21 @@ class GatewaySession(requests.Session):
         self.adapters.clear()
         self.mount(f"{transport.origin}/", transport)
 
-    def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """None: a redirect is an answer like any other, and its target is not even read."""
-        return None
+    def resolve_redirects(self, *_: Any, **__: Any) -> Generator[requests.Response, None, None]:
+        """Follow none: a redirect is an answer like any other, and its target is not even read."""
+        yield from ()
+
+
+class GatewayAnswer(requests.Response):
+    """The answer as requests knows it, its body read; `headers` are by lower-case name."""
+
+    encoding, reason = None, ""
+
+    def __init__(self, request: requests.PreparedRequest, reader: AnswerReader) -> None:
+        # Without requests' own, which makes a jar for cookies with every answer: nobody here keeps any.
+        self.request, self.url, self.history, self.raw = request, request.url or "", [], None
+        self.status_code, self._content, self._content_consumed = reader.http_status, reader.body, True
+        self.headers = cast("CaseInsensitiveDict[str]", reader.headers)
 
 
 class Transport(BaseAdapter):
@@ -143,7 +155,7 @@ class Transport(BaseAdapter):
             connection.used_at = time.monotonic()
         else:
             self._drop(connection)
-        return _response(request, reader)
+        return GatewayAnswer(request, reader)
 
     def drop_connection(self) -> None:
         """End this thread's connection, which may be out of step: its next answer may belong to an earlier request."""
@@ -248,15 +260,3 @@ class Transport(BaseAdapter):
 def _is_answer(unasked: bytes) -> bool:
     """Whether what came unasked may answer a payment: a server that ends an idle connection may say so with a 408."""
     return bool(unasked) and not unasked.startswith((b"HTTP/1.1 408", b"HTTP/1.0 408"))
-
-
-def _response(request: requests.PreparedRequest, reader: AnswerReader) -> requests.Response:
-    """The answer as requests knows it, its body read."""
-    response = requests.Response()
-    response.status_code = reader.http_status
-    response.headers = CaseInsensitiveDict(reader.headers)
-    response._content = reader.body
-    response._content_consumed = True  # type: ignore[attr-defined]
-    response.url = request.url or ""
-    response.request = request
-    return response

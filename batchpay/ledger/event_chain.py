@@ -21,17 +21,18 @@ FIRST_MAC = bytes(32)
 _ORIGIN, _ABOUT_BEFORE_VERSION_3 = 1, 6
 """Where the origin stands in what an event says about its batch, and how much events said of it at first."""
 _OPEN = frozenset(STATE_CODES[state] for state in (State.PENDING, State.SENDING, State.IN_DOUBT))
+_TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _CODES_BY_WORD = {state.value: code for state, code in STATE_CODES.items()}
 
 
 def event_text(detail: dict[str, Any]) -> str:
     """Write what an event tells, as it is stored and authenticated."""
-    return json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
+    return _TO_JSON(detail)
 
 
 def event_mac(keys: Keys, before: bytes, event: Iterable[Any]) -> bytes:
     """Authenticate an event (number, at, batch, kind, who, why, detail) together with the one before it."""
-    return keys.mac("event", before, json.dumps(list(event), ensure_ascii=False, separators=(",", ":")).encode())
+    return keys.mac("event", before, _TO_JSON(list(event)).encode())
 
 
 def write_ranges(rows: Iterable[int]) -> str:

@@ -10,10 +10,6 @@ from batchpay.ledger.contract import Run
 from batchpay.payment import Outcome
 from batchpay.sending.limits import StopRequest
 
-_GROUP_LEAST = 10
-_GROUP_SHARE = 4
-"""A commit takes a quarter of what waits. Rows of one commit are sent together, answered together and wait together for
-the next one: with all that waits in every commit, 64 workers came in two or three waves with idle time between them."""
 _COMPANY_S = 0.001
 """So long an outcome waits for the next intent: with few workers each row then costs one commit instead of two."""
 
@@ -46,7 +42,6 @@ class Recorder:
         self._run = run
         self._stop = stop
         self._waiting: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._taken: list[_Item] = []
         self._failed: LedgerNotUsable | None = None
         self._thread = threading.Thread(target=self._loop, name="recorder", daemon=True)
         self._thread.start()
@@ -82,20 +77,15 @@ class Recorder:
             self._commit(intents, outcomes)
 
     def _next_group(self) -> list[_Item]:
-        """Take the first of what waits. Nobody waits for an outcome's commit: one alone waits a moment for company."""
-        taken = self._taken
+        """Take all that waits. Nobody waits for an outcome's commit: one alone waits a moment for company."""
+        group = [self._waiting.get()]
         try:
-            if not taken:
-                taken.append(self._waiting.get())
-            if len(taken) == 1 and isinstance(taken[0], tuple):
-                taken.append(self._waiting.get(timeout=_COMPANY_S))
+            if isinstance(group[0], tuple):
+                group.append(self._waiting.get(timeout=_COMPANY_S))
             while True:
-                taken.append(self._waiting.get_nowait())
+                group.append(self._waiting.get_nowait())
         except queue.Empty:
-            pass
-        size = max(_GROUP_LEAST, len(taken) // _GROUP_SHARE)
-        group, self._taken = taken[:size], taken[size:]
-        return group
+            return group
 
     def _commit(self, intents: list[_Intent], outcomes: list[tuple[int, Outcome]]) -> None:
         """Commit one group and wake its workers. After a failure nothing is granted any more."""

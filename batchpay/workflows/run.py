@@ -54,8 +54,8 @@ class ProcessOwner(Protocol):
     def running(self, stop: StopRequest) -> AbstractContextManager[None]:
         """Surround a run from taking over its batch to its results: signals may ask `stop`."""
 
-    def sending(self) -> AbstractContextManager[None]:
-        """Surround the sending alone."""
+    def sending(self, workers: int) -> AbstractContextManager[None]:
+        """Surround the sending alone, which this thread and so many that it starts do."""
 
 
 class LibraryProcess:
@@ -65,7 +65,7 @@ class LibraryProcess:
         """Do nothing."""
         return contextlib.nullcontext()
 
-    def sending(self) -> AbstractContextManager[None]:
+    def sending(self, workers: int) -> AbstractContextManager[None]:
         """Do nothing."""
         return contextlib.nullcontext()
 
@@ -234,8 +234,8 @@ def _send_pending(
 ) -> Finding | None:
     """Send under the throttle until nothing is left or the run must stop; gives the gateway's limit, if it was met."""
     folder, gateway = location(settings.ledger).ledger.parent, f"{batch.environment} {batch.origin}"
-    with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, request.owner.sending():
-        stop = request.stop
+    stop, workers = request.stop, settings.submit.workers
+    with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, request.owner.sending(workers):
         throttle = Throttle.from_settings(settings.submit, stop.event, known_limit(folder, gateway))
         attempts = Attempts(settings.submit, stop.event)
         sender = Sender(run, client.pay, throttle, attempts, settings.submit, stop)

@@ -49,6 +49,27 @@ def test_a_write_that_waits_for_room_ends_at_the_deadline() -> None:
             Connection(full).send(memoryview(b"x"), time.monotonic() - 1)
 
 
+class _Late(socket.socket):
+    """A socket on which a read comes back with nothing, so many times."""
+
+    empty_reads = 3
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        self.empty_reads -= 1
+        if self.empty_reads >= 0:
+            raise BlockingIOError
+        return b"answer"
+
+
+def test_a_read_goes_on_until_the_deadline_and_no_longer() -> None:
+    """A read waits a second at most, a gateway may take half a minute: what comes late is an answer all the same."""
+    with _Late() as late:
+        assert Connection(late).receive(time.monotonic() + 100) == b"answer"
+    near, far = socket.socketpair()
+    with near, far, pytest.raises(TimeoutError):
+        Connection(near).receive(time.monotonic() + 0.01)
+
+
 def test_a_look_up_that_hangs_keeps_no_process_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's look-up knows no deadline: the run goes on without it, and may end before it does."""
     go_on = threading.Event()

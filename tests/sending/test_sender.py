@@ -16,7 +16,7 @@ from batchpay.sending.limits import CircuitBreaker, Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.recorder import Recorder
 from batchpay.sending.retry import Attempts
-from batchpay.sending.sender import Sender
+from batchpay.sending.sender import Sender, Tally
 from batchpay.settings import SubmitSettings
 
 ACCEPTED = Outcome(State.ACCEPTED, "success")
@@ -55,22 +55,19 @@ class _Groups:
         pass
 
 
-def test_a_commit_takes_a_quarter_of_what_waits_in_order() -> None:
-    """Who is committed together is answered together: with all that waits in each commit 64 workers came in waves."""
+def test_a_commit_takes_all_that_waits_in_order() -> None:
+    """A commit costs as much as ten rows of it: with a quarter of what waits in each, a row cost twice as much."""
     run = _Groups()
     recorder = Recorder(run, StopRequest())
+    recorder.record(0, ACCEPTED)
     recorder.record(1, ACCEPTED)
     assert run.begun.wait(30)
     for row in range(2, 102):
         recorder.record(row, ACCEPTED)
     run.go_on.set()
     recorder.close()
-    assert [row for group in run.outcomes for row in group] == list(range(1, 102))
-    waiting = 101 - len(run.outcomes[0])
-    for group in run.outcomes[1:]:
-        assert len(group) <= max(10, (waiting + 1) // 4)  # the end waits too
-        waiting -= len(group)
-    assert waiting == 0
+    assert [row for group in run.outcomes for row in group] == list(range(102))
+    assert len(run.outcomes) == 2
 
 
 def test_after_a_commit_that_failed_nothing_is_granted_any_more() -> None:
@@ -169,6 +166,54 @@ def test_a_run_that_ends_early_takes_no_more_rows(rows_max: int | None, reason: 
     assert (len(run.claim(2000)), stop.reason) == (1500, reason)
     assert sender.tally.outcomes[State.ACCEPTED] == (rows_max or 1)
     assert limits.started <= 3
+
+
+def test_a_ledger_that_can_not_be_read_any_more_is_told_by_the_caller_of_the_workers() -> None:
+    """A worker fetches the next rows: its error must not end with its thread. What was taken before is sent."""
+
+    class Failing(_Groups):
+        def claim(self, limit: int) -> list[PendingPayment]:
+            if not self._rows:
+                raise LedgerNotUsable("the disk is gone")
+            return super().claim(limit)
+
+    run, stop, settings = Failing(rows=5), StopRequest(), SubmitSettings(rate="10000", workers=3)
+    run.go_on.set()
+
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
+        before_first_byte()
+        return ACCEPTED
+
+    throttle = Throttle.from_settings(settings, stop.event)
+    sender = Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
+    with pytest.raises(LedgerNotUsable, match="the disk is gone"):
+        sender.send_all(Limits())
+    assert sender.tally.outcomes[State.ACCEPTED] == 5
+    assert sorted(row for group in run.outcomes for row in group) == [1, 2, 3, 4, 5]
+
+
+def test_a_caller_that_gives_up_takes_no_more_rows() -> None:
+    """Ctrl-C in a program that handles no signals of its own: what is under way ends, the other rows stay pending."""
+    run, stop, settings = _Groups(rows=500), StopRequest(), SubmitSettings(rate="100", workers=2)
+    run.go_on.set()
+    given_up = threading.Event()
+
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
+        before_first_byte()
+        if body and sender.tally.attempts:
+            assert given_up.wait(30)
+        return ACCEPTED
+
+    def progress(tally: Tally) -> None:
+        if not given_up.is_set():
+            given_up.set()
+            raise KeyboardInterrupt
+
+    throttle = Throttle.from_settings(settings, stop.event)
+    sender = Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
+    with pytest.raises(KeyboardInterrupt):
+        sender.send_all(Limits(), progress)
+    assert 3 <= sender.tally.outcomes[State.ACCEPTED] < 500
 
 
 def test_a_row_whose_slot_never_comes_stays_pending() -> None:
