@@ -205,16 +205,13 @@ def config_directory() -> Path:
 def load_settings(tables: dict[str, Any], environment: dict[str, str] | None = None) -> Settings:
     """Build the settings from the file's tables and the environment; raises SettingsNotUsable naming the key."""
     environment = dict(os.environ) if environment is None else environment
-    parts: dict[str, Any] = {}
-    for part in fields(Settings):
-        cls = get_type_hints(Settings)[part.name]
-        parts[part.name] = _load_part(part.name, cls, tables.get(part.name, {}), environment)
-    return Settings(**parts)
+    parts = get_type_hints(Settings).items()
+    return Settings(**{name: _load_part(name, cls, tables.get(name, {}), environment) for name, cls in parts})
 
 
 def check_tables(tables: dict[str, Any], command_options: dict[str, set[str]]) -> None:
     """Refuse what is not a setting: `command_options` names the options that a command's own table may preset."""
-    known_parts = {part.name: get_type_hints(Settings)[part.name] for part in fields(Settings)}
+    known_parts = get_type_hints(Settings)
     for table, values in tables.items():
         if table not in known_parts and table not in command_options:
             known = [*known_parts, *command_options]
