@@ -89,10 +89,17 @@ class Desk:
         """Set the highest amount of a payment."""
         self.settings = replace(self.settings, limits=LimitsSettings(max_amount=amount))
 
-    def submit(self, path: Path, release: str | None = None, again: str | None = None, **options: Any) -> Summary:
-        """Submit a file; `release` and `again` are reasons."""
+    def submit(
+        self,
+        path: Path,
+        release: str | None = None,
+        again: str | None = None,
+        preflight: Any = None,
+        **options: Any,
+    ) -> Summary:
+        """Submit a file; `release` and `again` are reasons, `preflight` is what asks the gateway first."""
         decisions = Decisions(again=bool(again), release=bool(release), reason=release or again)
-        request = SubmitRequest(RunRequest(results=None), decisions)
+        request = SubmitRequest(RunRequest(results=None, preflight=preflight), decisions)
         rejects = path.with_suffix(".rejects.csv")
         asked = file_request(str(path), rejects, CheckOptions(**options), self.settings)
         credentials = Credentials("desk", Secret("desk-key"))

@@ -54,6 +54,14 @@ def test_lists_pages_and_states_only_read(desk: Desk, opened: list[bool]) -> Non
     assert opened == [True] * 10
 
 
+def test_without_a_ledger_a_dry_run_says_what_it_does_not_know(desk: Desk) -> None:
+    """Earlier payments; once there is a ledger, nothing is said."""
+    path, said = desk.file("may.csv", ONE), "payments of earlier batches are not known"
+    assert any(said in note for note in desk.dry_run(path).summary.notes)
+    desk.submit(path)
+    assert not any(said in note for note in desk.dry_run(path).summary.notes)
+
+
 def test_an_approval_is_written_to_the_plan_alone(strict: Office, opened: list[bool]) -> None:
     """Whoever approves needs the ledger's key, and no right to change what the ledger holds."""
     plan = strict.plan(strict.file("10.00"))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from batchpay.errors import WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Outcome, State
+from batchpay.workflows.reconcile import ReconcileRequest, reconcile
 from batchpay.workflows.resolve import Proposal, RowDecision, Signature, list_in_doubt, settle
 from tests.support.ledger_factory import Planned, add_batch
 from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT, PLAIN, Desk
@@ -101,3 +105,26 @@ def test_doubts_of_a_rehearsal_are_not_told_beside_live_payments(desk: Desk, bat
     desk.settings = replace(desk.settings, gateway=replace(desk.settings.gateway, environment="live"))
     other = desk.submit(desk.file("june.csv", ROWS[1]))
     assert (other.exit_code, other.in_doubt_elsewhere) == (0, {})
+
+
+class Reader(Person):
+    """Sees each row in doubt beside its line of an export."""
+
+    def show(self, found: Any) -> None:
+        self.asked.append((found.row.row, found.decision is not None))
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+def test_an_export_settles_what_a_person_confirms(desk: Desk, batch: str, agrees: bool) -> None:
+    """The row whose line says that it was paid; the other one stays, and so do both where the person says no."""
+    export = desk.folder / "export.csv"
+    today = datetime.now(UTC).date().isoformat()
+    export.write_text(f"Transaction ID,Invoice Number,Amount,Date,Status\nTX-2,A-2,10.00,{today},Settled\n")
+    request, person = ReconcileRequest(str(export), output=str(desk.folder / "out.csv")), Reader(agrees=agrees)
+    with contextlib.nullcontext() if agrees else pytest.raises(WrongUse):
+        done = reconcile(batch, request, desk.settings, ANN, person)
+        assert [found.row.row for found in done.settled] == [2]
+    assert person.asked == [(2, True), "sign", 0]
+    assert states(desk, batch)[1:] == [State.ACCEPTED if agrees else State.IN_DOUBT, State.IN_DOUBT]
+    settled = [("Kim (ann@desk-3)", "the bank says so; found in export.csv")]
+    assert desk.events("resolved") == (settled if agrees else [])
