@@ -17,6 +17,7 @@ from batchpay.cli.context import Context, Group
 from batchpay.cli.process import (
     ignore_signals,
     interrupt_on_signals,
+    keep_freed_memory,
     keep_output,
     open_standard_descriptors,
 )
@@ -62,6 +63,7 @@ def main() -> None:
     """
     os.umask(0o077)
     keep_memory_private()
+    keep_freed_memory()
     open_standard_descriptors()
     standard_output = keep_output()
     sys.excepthook = _without_traceback

@@ -143,3 +143,12 @@ def test_a_shared_account_is_the_person_who_logged_in(
     monkeypatch.setattr("os.getuid", lambda: 54321)
     found = process.actor()
     assert (found.name, found.authenticated_by) == (name, how)
+
+
+def test_polars_is_told_to_keep_freed_memory_before_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that reads a file has told it in time, and what a person set stays."""
+    code = "import atexit; atexit.register(lambda: print(os.environ['_RJEM_MALLOC_CONF']))"
+    assert "narenas:1,dirty_decay_ms:5000" in command(code, "rules").stdout
+    monkeypatch.setenv("_RJEM_MALLOC_CONF", "narenas:2")
+    process.keep_freed_memory()
+    assert os.environ["_RJEM_MALLOC_CONF"] == "narenas:2"
