@@ -58,8 +58,8 @@ def _account(uid: int) -> str:
 def keep_freed_memory() -> None:
     """Let polars use what it freed for the next chunk, in place of giving it back and asking the kernel for it again.
 
-    A check of a large file takes 8 % less CPU time so, and a tenth less memory. Read when polars is imported, so this comes
-    before; who set the variable is not overruled.
+    A check of a large file takes 8 % less CPU time so, and a tenth less memory. It is read when polars is imported, so
+    this comes before; who set the variable is not overruled.
     """
     os.environ.setdefault("_RJEM_MALLOC_CONF", "narenas:1,dirty_decay_ms:5000")
 

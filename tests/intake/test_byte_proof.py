@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchpay.intake.csv.byte_proof import MARK, Octets, has_doubled_marks, marks_at_borders
+from batchpay.intake.csv.byte_proof import Octets
 
 
 @pytest.mark.parametrize(
@@ -24,20 +24,24 @@ from batchpay.intake.csv.byte_proof import MARK, Octets, has_doubled_marks, mark
 )
 def test_marks_stand_at_borders(block: bytes, fine: bool, doubled: bool) -> None:
     """A mark is doubled, or opens a cell right after a border, or closes it right before one."""
-    marks = Octets(block, ",").around_marks
-    assert len(marks.octets) == len(marks.before) == len(marks.after) == block.count(b'"')
-    assert marks_at_borders(marks, ord(",")) is fine
-    assert has_doubled_marks(marks) is doubled
+    octets = Octets(block, ",")
+    assert len(octets.opened) == len(octets.closed) == block.count(b'"')
+    assert octets.marks_at_borders() is fine
+    assert octets.has_doubled_marks is doubled
 
 
-def test_few_marks_are_found_as_many_are() -> None:
-    """Where marks are few they are taken out of what is found for the blanks: the same, between the same bytes."""
-    rare, line = b"x y,z z\n" * 9, b'"a b",c d,"e"\r\n'
-    for block, few in ((line, False), (line + rare * 3, True), (rare + line + rare, True), (b"a\n", True)):
-        octets = Octets(block, ",")
-        assert (octets.mark_count * 30 <= len(block)) is few
-        around, places = octets.around_marks, [at for at, octet in enumerate(block) if octet == MARK]
-        assert around.octets.to_list() == [MARK] * len(places)
-        assert around.before.to_list() == [(b"\n" + block)[at] for at in places]
-        assert around.after.to_list() == [block[at + 1] for at in places]
-        assert octets.has_marks_after(b",") is (b',"' in block)
+@pytest.mark.parametrize(
+    ("block", "may"),
+    [
+        (b'="1",b\n', True),
+        (b'a,"=""1"""\n', True),
+        (b'"a=",b\n', False),
+        (b'"a=","x""y"\n', True),
+        (b'a="1",b\n', True),
+        (b'"a","b=c"\n', False),
+        (b"a=b\n", False),
+    ],
+)
+def test_text_formulas_are_looked_for_where_they_may_be(block: bytes, may: bool) -> None:
+    """A cell with a mark in it has doubled marks, or marks where no cell begins."""
+    assert Octets(block, ",").may_have_text_formulas() is may

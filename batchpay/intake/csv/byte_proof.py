@@ -1,32 +1,19 @@
-"""What the bytes of a block of CSV tell before and beside its cells: counted at the speed of memory, by polars."""
+"""What the bytes of a block of CSV tell before and beside its cells: counted at the speed of memory, by polars.
+
+A question is asked of all bytes at once, as flags of one bit each. What stands before or after a byte are the same
+flags from one place earlier or later (`head` and `slice`, which copy nothing): taking bytes out costs many times as
+much.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import polars as pl
-from nanoarrow import uint8
+from nanoarrow import bool_, uint8
 from nanoarrow.c_array import c_array_from_buffers
 
-MARK, RETURN, BREAK, BLANK = b'"\r\n '
-_LINE_BREAK = pl.Series([BREAK], dtype=pl.UInt8)
-_FEW = 30
-"""Where at most one byte of so many is a quotation mark, some cells are without."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Around:
-    """Some bytes of a block in their order, each with those before and after it."""
-
-    octets: pl.Series
-    before: pl.Series
-    after: pl.Series
-
-    def only(self, octet: int) -> Around:
-        """Leave out all bytes but one."""
-        kept = self.octets == octet
-        return Around(self.octets.filter(kept), self.before.filter(kept), self.after.filter(kept))
+MARK, RETURN, BREAK, BLANK, EQUALS = b'"\r\n ='
 
 
 class Octets:
@@ -63,70 +50,77 @@ class Octets:
         """How many carriage returns there are."""
         return int((self.all == RETURN).sum()) if self.control_count != self.break_count else 0
 
+    @cached_property
+    def line_ends(self) -> pl.Series:
+        """Flags of the line breaks and carriage returns."""
+        return self.breaks | (self.all == RETURN) if self.return_count else self.breaks
+
+    @cached_property
+    def borders(self) -> pl.Series:
+        """Flags of the separators and line breaks: outside of quotation marks a cell begins after each."""
+        return (self.all == self.separator) | self.breaks
+
+    @cached_property
+    def ends(self) -> pl.Series:
+        """Flags of the separators and all that ends a line: outside of quotation marks a cell ends before each."""
+        return self.borders | (self.all == RETURN) if self.return_count else self.borders
+
     def returns_end_lines(self) -> bool:
         """Tell whether every carriage return stands before a line break."""
-        return not self.return_count or bool((self._around(self.all == RETURN).after == BREAK).all())
+        if not self.return_count:
+            return True
+        return int(((self.all == RETURN).head(-1) & self.breaks.slice(1)).sum()) == self.return_count
 
     @cached_property
-    def around_marks(self) -> Around:
-        """The quotation marks and what stands beside them."""
-        if self.mark_count * _FEW > len(self.all):
-            return self._around(self.marks)
-        return self.around_blanks_and_marks.only(MARK)  # a part of what is needed anyway
+    def opened(self) -> pl.Series:
+        """For each quotation mark whether a separator or a line's beginning stands before it."""
+        return self._before_marks(self.borders, at_first=True)
 
     @cached_property
-    def around_blanks_and_marks(self) -> Around:
-        """The blanks, line breaks and quotation marks, and what stands beside them."""
-        return self._around(self._blanks | self.marks)
+    def closed(self) -> pl.Series:
+        """For each quotation mark whether a separator or a line's end follows it."""
+        return self._after_marks(self.ends)
 
-    @property
-    def around_blanks(self) -> Around:
-        """The blanks and line breaks, and what stands beside them."""
-        return self._around(self._blanks)
+    def marks_at_borders(self) -> bool:
+        """Tell whether every mark that is not doubled stands where a cell begins or ends."""
+        if not self.mark_count:
+            return True
+        if self.mark_count % 2:
+            return False
+        closing = _every_second(self.mark_count)
+        if (self.opened | closing).all() and (self.closed | ~closing).all():
+            return True
+        opened = self.opened | self._before_marks(self.marks, at_first=False)
+        closed = self.closed | self._after_marks(self.marks)
+        return (opened | closing).all() and (closed | ~closing).all()
 
-    def has_marks_after(self, octet: bytes) -> bool:
-        """Tell whether a quotation mark follows this byte somewhere; a search of the block takes ten times as long."""
-        return bool((self.around_marks.before == octet[0]).any())
+    @cached_property
+    def has_doubled_marks(self) -> bool:
+        """Whether some mark follows another: within a quoted cell, or as an empty one."""
+        return bool(self.mark_count) and (self.marks.head(-1) & self.marks.slice(1)).any()
+
+    def may_have_text_formulas(self) -> bool:
+        """Tell whether some cell may be such as `="00123"`: one with a mark in it, and a mark that follows a `=`."""
+        if not self.mark_count or (self.marks_at_borders() and not self.has_doubled_marks):
+            return False
+        return ((self.all == EQUALS).head(-1) & self.marks.slice(1)).any()
 
     def are_all_quoted(self, cells: int) -> bool:
-        """Tell whether each of so many cells is in quotation marks: an opening mark follows a separator or a break."""
+        """Tell whether each of so many cells is in quotation marks, all of which are known to stand at borders."""
         if self.mark_count < 2 * cells:
             return False
-        opened = self.around_marks.before.gather_every(2)
-        return int(one_of(opened, self.separator, BREAK).sum()) == cells
+        return int((self.opened & ~_every_second(self.mark_count)).sum()) == cells
 
-    @property
-    def _blanks(self) -> pl.Series:
-        return self.breaks | (self.all == BLANK)
+    def _before_marks(self, flags: pl.Series, *, at_first: bool) -> pl.Series:
+        """Give each quotation mark the flag of the byte before it."""
+        before = flags.head(-1).filter(self.marks.slice(1))
+        return pl.concat([pl.Series([at_first]), before], rechunk=True) if self.marks.first() else before
 
-    def _around(self, chosen: pl.Series) -> Around:
-        """Give the flagged bytes but the last one of the block; before its first byte stands a line break."""
-        inner = chosen.head(-1)
-        before = self.all.head(-2).filter(chosen.slice(1).head(-1))
-        return Around(
-            self.all.head(-1).filter(inner),
-            pl.concat([_LINE_BREAK, before]) if inner.first() else before,
-            self.all.slice(1).filter(inner),
-        )
+    def _after_marks(self, flags: pl.Series) -> pl.Series:
+        """Give each quotation mark the flag of the byte after it; the last byte is none."""
+        return flags.slice(1).filter(self.marks.head(-1))
 
 
-def one_of(octets: pl.Series, *those: int) -> pl.Series:
-    """Flag the bytes that are one of a few."""
-    flags = octets == those[0]
-    for octet in those[1:]:
-        flags |= octets == octet
-    return flags
-
-
-def marks_at_borders(marks: Around, separator: int) -> bool:
-    """Tell by the bytes around it whether every mark that is not doubled stands where a cell begins or ends."""
-    borders = (separator, MARK, BREAK)
-    opened, closed = marks.before.gather_every(2), marks.after.gather_every(2, 1)
-    return len(opened) == len(closed) and bool(
-        one_of(opened, *borders).all() and one_of(closed, *borders, RETURN).all()
-    )
-
-
-def has_doubled_marks(marks: Around) -> bool:
-    """Tell whether some mark follows another: within a quoted cell, or as an empty one."""
-    return bool((marks.after == MARK).any())
+def _every_second(count: int) -> pl.Series:
+    """Make so many flags, an even number, every second of which is true: marks that close what the last one opened."""
+    return pl.Series(c_array_from_buffers(bool_(), count, [None, b"\xaa" * -(-count // 8)]))

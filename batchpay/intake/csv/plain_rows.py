@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from batchpay.intake.csv.byte_proof import BLANK, BREAK, MARK, RETURN, Octets, one_of
+from batchpay.intake.csv.byte_proof import BLANK, BREAK, MARK, RETURN, Octets
 from batchpay.schemas.forms import TEXT_BYTES_MAX
 
 _DELETE = 0x7F
@@ -28,16 +28,25 @@ def plain_rows(octets: Octets, lengths: pl.DataFrame) -> pl.Series:
 
 def _with_blanks_at_borders(octets: Octets, cells: int) -> pl.Series:
     """Number the rows with a blank where a cell begins or ends; a separator within a quoted cell is no border."""
-    all_quoted = octets.are_all_quoted(cells)
-    around = octets.around_blanks if all_quoted else octets.around_blanks_and_marks
-    blanks = around.octets == BLANK
-    odd = blanks & (one_of(around.before, MARK, BREAK) | one_of(around.after, MARK, BREAK, RETURN))
-    rows = odd.arg_true()
-    if not all_quoted:
-        beside = (blanks & ((around.before == octets.separator) | (around.after == octets.separator))).arg_true()
-        marks_before = (around.octets == MARK).arg_true().search_sorted(beside)
-        rows = pl.concat([rows, beside.filter(marks_before % 2 == 0)])
-    return (around.octets == BREAK).arg_true().search_sorted(rows) if len(rows) else rows
+    blanks = octets.all == BLANK
+    at_first = pl.Series([0] if blanks.first() else [], dtype=pl.UInt32)
+    blanks = blanks.slice(1).head(-1)  # the last byte is a line break
+    odd = blanks & _beside(octets.line_ends | octets.marks if octets.mark_count else octets.line_ends)
+    found = odd if octets.are_all_quoted(cells) else odd | (blanks & _beside(octets.borders))
+    if not found.any():
+        return at_first
+    looked_at = found | octets.breaks.slice(1).head(-1)
+    if octets.mark_count and found is not odd:
+        looked_at |= octets.marks.slice(1).head(-1)
+    few = octets.all.slice(1).head(-1).filter(looked_at)
+    is_open = (few == MARK).cum_sum() % 2 == (0 if octets.marks.first() else 1)
+    odd = (few == BLANK) & (odd.filter(looked_at) | ~is_open)
+    return pl.concat([at_first, (few == BREAK).cum_sum().filter(odd).cast(pl.UInt32)])
+
+
+def _beside(flags: pl.Series) -> pl.Series:
+    """Flag the bytes before or after which a flagged one stands; the first and the last one are left out."""
+    return flags.head(-2) | flags.slice(2)
 
 
 def _with_odd_characters(octets: Octets) -> list[pl.Series]:

@@ -16,7 +16,7 @@ from hashlib import sha256
 import polars as pl
 
 from batchpay.errors import FileRefused
-from batchpay.intake.csv.byte_proof import BLANK, Octets, has_doubled_marks, marks_at_borders
+from batchpay.intake.csv.byte_proof import BLANK, Octets
 from batchpay.intake.csv.dialect import BYTE_ORDER_MARK, HEADER_BYTES_MAX, Dialect
 from batchpay.intake.csv.grammar import Lines, OpenQuote, Records
 from batchpay.intake.csv.plain_rows import plain_rows
@@ -98,7 +98,7 @@ class CsvReader:
                 self.end.unfinished_line = line - 1
                 self.end.is_cut = _is_odd(whole.tail(1))
             frame = finish_chunk(self._name, whole, self._places, self._header, row)
-            if octets.has_marks_after(b"="):
+            if octets.may_have_text_formulas():
                 frame = with_text_formulas(frame, self._header.own)
             row += frame.height
             del octets, whole  # nothing is kept while the next block is read
@@ -217,8 +217,7 @@ class CsvReader:
         missing = sum(lengths.sum().row(0)) + beside - len(block)
         if missing and not (octets.mark_count and breaks == rows and self._doubled_quotes(block, frame) == missing):
             return None
-        marks = octets.around_marks
-        if not marks_at_borders(marks, octets.separator):
+        if not octets.marks_at_borders():
             return None  # polars drops a mark inside a quoted cell without a word
         if breaks == rows:
             lines = pl.int_range(line, line + rows, dtype=pl.UInt32)
@@ -227,8 +226,10 @@ class CsvReader:
             broken = [place for place, found in zip(self._places, with_breaks, strict=True) if found]
             inside = pl.sum_horizontal(pl.col(broken).str.count_matches("\n", literal=True)).cast(pl.UInt32)
             lines = (pl.int_range(rows, dtype=pl.UInt32) + inside.cum_sum() - inside + line).cast(pl.UInt32)
-        if has_doubled_marks(marks):  # an empty cell in quotation marks is not a null yet
-            frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
+        if octets.has_doubled_marks:  # an empty cell in quotation marks is not a null yet
+            least = lengths.min().row(0)
+            empty = [place for place, count in zip(self._places, least, strict=True) if count == 0]
+            frame = frame.with_columns(pl.when(pl.col(place) != "").then(pl.col(place)) for place in empty)
         if breaks != rows or octets.separator < BLANK:  # a separator that is itself no plain character
             return frame.with_columns(lines.alias("_line"))
         return frame.with_columns(lines.alias("_line"), plain_rows(octets, lengths).alias(PLAIN_ROW))
