@@ -147,6 +147,7 @@ def test_a_shared_account_is_the_person_who_logged_in(
 
 def test_polars_is_told_to_keep_freed_memory_before_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that reads a file has told it in time, and what a person set stays."""
+    monkeypatch.delenv("_RJEM_MALLOC_CONF", raising=False)  # polars, imported here, has set it
     code = "import atexit; atexit.register(lambda: print(os.environ['_RJEM_MALLOC_CONF']))"
     assert "narenas:1,dirty_decay_ms:5000" in command(code, "rules").stdout
     monkeypatch.setenv("_RJEM_MALLOC_CONF", "narenas:2")
