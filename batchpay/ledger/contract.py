@@ -22,6 +22,7 @@ from batchpay.ledger.records import (
     Decision,
     Earlier,
     Event,
+    Lease,
     LedgerRow,
     Lookup,
     LostWindow,
@@ -90,6 +91,20 @@ class Run(Protocol):
 
     def close(self) -> None:
         """Give back what the run holds, without a word in the ledger; harmless after `finish`."""
+
+
+class SharedRate(Protocol):
+    """One gateway's rate, shared by all that send to it over one ledger."""
+
+    def lease(self, rate: float, paused_s: float) -> Lease | None:
+        """Lease the next moments to send; None where nobody can be asked now.
+
+        `rate` is what this process holds for the gateway's limit, `paused_s` how long the gateway told it to wait; the
+        lowest rate and the longest wait of all hold for all.
+        """
+
+    def close(self) -> None:
+        """Give back what it holds."""
 
 
 class Ledger(Protocol):
@@ -184,6 +199,9 @@ class Ledger(Protocol):
 
         `why` is recorded where a person had to say it.
         """
+
+    def shared_rate(self, gateway: str) -> SharedRate | None:
+        """Give what spaces requests to a gateway among all that send over this ledger; None where nothing does."""
 
     # Reading
 

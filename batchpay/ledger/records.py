@@ -258,6 +258,20 @@ class BatchSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """Moments at which requests may leave, all else being well."""
+
+    first_s: float
+    """Seconds from the answer to the first."""
+    every_s: float
+    """Seconds between two."""
+    slots: int
+    """How many; 0 where nobody else sends: then one's own pace holds for `every_s`."""
+    sharers: int
+    """How many processes share the gateway's rate now."""
+
+
+@dataclass(frozen=True, slots=True)
 class PendingPayment:
     """A row to send: its body is byte for byte what was validated."""
 

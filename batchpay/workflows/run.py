@@ -30,6 +30,7 @@ from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Sender, Tally
+from batchpay.sending.shared_rate import SharedThrottle
 from batchpay.settings import Settings
 from batchpay.text import row_count
 from batchpay.workflows.held_back import Fails, HeldBack, find_held_back
@@ -124,7 +125,7 @@ def run_batch(
                 ):
                     held_back = find_held_back(ledger, batch.batch, request.fails)
                 sending = True
-                found = _send_pending(run, batch, settings, credentials, request, held_back, progress)
+                found = _send_pending(ledger, run, batch, settings, credentials, request, held_back, progress)
             else:
                 progress.say(f"batch {batch.batch}: nothing is left to send")
             # A signal that came while the last row was under way has stopped nothing of this batch.
@@ -224,6 +225,7 @@ def _with_results(ledger: Ledger, finished: BatchSummary, path: Path | None) -> 
 
 
 def _send_pending(
+    ledger: Ledger,
     run: Run,
     batch: BatchSummary,
     settings: Settings,
@@ -236,12 +238,19 @@ def _send_pending(
     folder, gateway = location(settings.ledger).ledger.parent, f"{batch.environment} {batch.origin}"
     stop, workers = request.stop, settings.submit.workers
     with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, request.owner.sending(workers):
-        throttle = Throttle.from_settings(settings.submit, stop.event, known_limit(folder, gateway))
+        known, shared = known_limit(folder, gateway), ledger.shared_rate(gateway)
+        throttle = (
+            Throttle.from_settings(settings.submit, stop.event, known)
+            if shared is None
+            else SharedThrottle.over(shared, settings.submit, stop.event, known)
+        )
         attempts = Attempts(settings.submit, stop.event)
         sender = Sender(run, client.pay, throttle, attempts, settings.submit, stop)
         try:
             sender.send_all(request.limits, lambda tally: progress.update(tally, throttle), held_back)
         finally:
+            if shared is not None:
+                shared.close()
             if (found := throttle.finding()) is not None:
                 remember_limit(folder, gateway, found)
                 log("limit found", batch=batch.batch, rate=str(found))

@@ -141,7 +141,7 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
                     file.writelines(payment.body + b"\n" for payment in payments)
                 run.finish(None)
     return {
-        "rows": verdict.rows, "check_s": checked - started, "register_s": registered - checked,
+        "batch": name, "rows": verdict.rows, "check_s": checked - started, "register_s": registered - checked,
         "bytes": ledger_bytes(folder), **spent,
     }  # fmt: skip
 

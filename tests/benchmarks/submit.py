@@ -13,7 +13,17 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.benchmarks.process import CLIENT_CORE, OWN_PYTHON, PEERS_PYTHON, ROOT, BenchmarkFailed, Measured, Sample, run
+from tests.benchmarks.process import (
+    CLIENT_CORE,
+    OWN_PYTHON,
+    PEERS_PYTHON,
+    ROOT,
+    BenchmarkFailed,
+    Measured,
+    Sample,
+    clean_environment,
+    run,
+)
 from tests.benchmarks.results import Results
 from tests.benchmarks.server import BenchmarkServer, running_server
 from tests.benchmarks.validate import File
@@ -216,6 +226,8 @@ def measure_limits(results: Results, folder: Path, *, quick: bool) -> None:
         ("the gateway", "used, first 5 s", "used after", "refused, all", "refused after 5 s", "worst second"), rows,
     )  # fmt: skip
 
+    _measure_together(results, folder / "together", quick=quick)
+
 
 def _known(results: Results, place: Place, limit: int, rows: int) -> tuple[str, ...]:
     with running_server(port=place.port, latency_ms=20, limit=limit) as server:
@@ -249,6 +261,53 @@ def _hidden(results: Results, place: Place, kind: str, words: str, seconds: int)
         words, f"{used_early:.1%}", f"{used_late:.1%}", f"{all_refused:.2%}", f"{late_refused:.2%}",
         str(worst_second(taken)),
     )  # fmt: skip
+
+
+# Several runs at once
+
+
+def _measure_together(results: Results, folder: Path, *, quick: bool) -> None:
+    """Make the table about runs on different batches of one ledger that send to one gateway at once."""
+    seconds = 8 if quick else 20
+    rows = [_together(results, folder / str(limit), limit, seconds) for limit in (50, 200)]
+    results.add_table(
+        "Two runs at once, one gateway",
+        "`batchpay resume --rate` on two batches of one ledger, the second a second later; 20 ms, 16 workers each. The "
+        "gateway refuses what is over the limit in any one second. *Used* counts the time in which both sent.",
+        ("limit a second", "used", "refused", "worst second"), rows,
+    )  # fmt: skip
+
+
+def _together(results: Results, folder: Path, limit: int, seconds: int) -> tuple[str, ...]:
+    port, names = free_port(), []
+    for more in (0, 1):
+        file = str(File(limit * seconds // 2 + more, 0).make(folder))
+        command = [OWN_PYTHON, "-m", "tests.benchmarks.own_submit", "register", file, str(folder)]
+        names.append(run([*command, f"http://127.0.0.1:{port}"]).told["batch"])
+    environment = clean_environment(
+        folder, BATCHPAY_BASE_URL=f"http://127.0.0.1:{port}", BATCHPAY_API_ID="benchmark",
+        BATCHPAY_API_KEY="benchmark-key", BATCHPAY_LEDGER=str(folder / "state" / "ledger.db"),
+        BATCHPAY_LEDGER_KEY_FILE=str(folder / "keys" / "ledger.key"),
+    )  # fmt: skip
+    with running_server(port=port, latency_ms=20, limit=limit) as server:
+        runs = []
+        for name in names:
+            command = [OWN_PYTHON, "-m", "batchpay", "resume", name, "--rate", str(limit), "--workers", "16"]
+            runs.append(subprocess.Popen(
+                command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            ))  # fmt: skip
+            time.sleep(1.0)
+        codes = [process.wait() for process in runs]
+        found = server.statistics()
+    taken, refused = sorted(found["taken"]), found["refused"]
+    if any(codes) or len(taken) != limit * seconds // 2 * 2 + 1:
+        raise BenchmarkFailed(f"two runs ended with {codes} after {len(taken)} payments")
+    both = [at for at in taken if taken[0] + 2 <= at < taken[-1] - 1]
+    used = len(both) / (both[-1] - both[0]) / limit
+    figures = results.figures
+    figures["limits.together_used"] = min(used, figures.get("limits.together_used", 2))
+    figures["limits.together_refused"] = max(len(refused) / len(taken), figures.get("limits.together_refused", 0))
+    return f"{limit:,}", f"{used:.1%}", str(len(refused)), str(worst_second(sorted([*taken, *refused])))
 
 
 def worst_second(times: Sequence[float]) -> int:

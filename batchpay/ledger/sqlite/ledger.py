@@ -44,6 +44,7 @@ from batchpay.ledger.sqlite import (
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.backup import back_up, note_backup
 from batchpay.ledger.sqlite.batch_replay import check_batch
+from batchpay.ledger.sqlite.pace_file import PaceFile, pace_file
 from batchpay.ledger.sqlite.run import SqliteRun
 from batchpay.ledger.sqlite.store import Store
 from batchpay.payment import Environment, State
@@ -213,6 +214,10 @@ class SqliteLedger:
         run = SqliteRun(self._store, number, batch, who, why)
         self._runs.append(run)
         return run
+
+    def shared_rate(self, gateway: str) -> PaceFile | None:
+        """See contract.Ledger."""
+        return pace_file(_lock_folder(self._store.place.ledger), gateway)
 
     def find(self, reference: str | None, environment: Environment | None = None) -> BatchSummary:
         return reading.find(self._store, reference, environment)

@@ -1,0 +1,151 @@
+"""One rate for all runs over this ledger that send to one gateway: a small file that they share.
+
+It holds the next free moment and a line for each run: when it was last heard, its rate, and until when its gateway told
+it to wait. A run that is alone keeps its own pace and looks into the file now and then; as soon as there are two, each
+leases its moments here, a few at a time, and no two get the same one. Nothing durable stands here: the file means
+nothing after a restart of the machine, and one that can't be used leaves each run to its own pace.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import math
+import os
+import struct
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from batchpay.ledger.folders import make_private_directory
+from batchpay.ledger.records import Lease
+
+LOOK_S = 0.01
+"""A run that is alone looks so often whether it still is."""
+JOINING_S = 0.03
+"""A run that comes to others waits so long, until they have all seen it."""
+HEARD_S = 2.0
+"""A run that has not looked for so long sends nothing, or is gone."""
+LEASED_S = 0.1
+"""All runs together lease their moments at most so far ahead."""
+CATCH_UP_S = 0.02
+"""So much of lost time is made up for."""
+SPREAD = 1.0065
+"""Moments lie by this share farther apart than the rate asks for, since a network bunches what leaves evenly."""
+_HOLDER_WAIT_S = 0.05
+_LINES = 64
+_HEAD = struct.Struct("=16sd")  # which start of the machine this belongs to, the next free moment
+_LINE = struct.Struct("=8sddd")  # whose it is, heard at, rate, paused until
+_Line = tuple[bytes, float, float, float]
+_NOBODYS: _Line = (bytes(8), -math.inf, 0.0, -math.inf)
+_BYTES = _HEAD.size + _LINES * _LINE.size
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def pace_file(folder: Path, gateway: str) -> PaceFile | None:
+    """Open the file of a gateway; None where that can't be."""
+    try:
+        make_private_directory(folder)
+        return PaceFile(folder / f"{hashlib.sha256(gateway.encode()).hexdigest()[:32]}.pace")
+    except Exception:
+        return None
+
+
+class PaceFile:
+    """See contract.SharedRate."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` is the same for all processes of the machine."""
+        self._clock = clock
+        self._start_of_machine = _start_of_machine()
+        self._name = os.urandom(8)
+        self._line = 0
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags, 0o600)
+
+    def lease(self, rate: float, paused_s: float) -> Lease | None:
+        """See contract.SharedRate."""
+        if not self._lock():
+            return None
+        try:
+            return self._lease(self._clock(), rate, paused_s)
+        except (OSError, struct.error):
+            return None
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """See contract.SharedRate. A pause outlives the run that was told of it."""
+        if self._lock():
+            with suppress(OSError, struct.error):
+                name, _, rate, paused_until = self._read()[1][self._line]
+                if name == self._name:
+                    self._write((name, -math.inf, rate, paused_until))
+        os.close(self._descriptor)
+
+    def _lock(self) -> bool:
+        """Have the file alone, for microseconds; False where whoever has it stands still."""
+        deadline = self._clock() + _HOLDER_WAIT_S
+        while True:
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if self._clock() >= deadline:
+                    return False
+                time.sleep(0.0002)
+            except OSError:
+                return False
+            else:
+                return True
+
+    def _lease(self, now: float, rate: float, paused_s: float) -> Lease:
+        free_at, lines = self._read()
+        joins = lines[self._line][0] != self._name or not _is_heard(lines[self._line], now)
+        if joins:
+            self._line = next((at for at, line in enumerate(lines) if not _is_known(line, now)), 0)
+        self._write((self._name, now, rate, now + paused_s))
+        others = lines[: self._line] + lines[self._line + 1 :]
+        heard = [line for line in others if _is_heard(line, now)]
+        paused_until = max(until for _, _, _, until in others)
+        if not heard and paused_until <= now:
+            return Lease(0.0, LOOK_S, 0, 1)
+        sharers = len(heard) + 1
+        least = min([rate, *(of_other for _, _, of_other, _ in heard)])
+        every_s = SPREAD / least
+        slots = max(1, math.ceil(least * LEASED_S / sharers))
+        first = max(free_at, paused_until, now + JOINING_S if joins else now - CATCH_UP_S)
+        os.pwrite(self._descriptor, _HEAD.pack(self._start_of_machine, first + slots * every_s), 0)
+        return Lease(first - now, every_s, slots, sharers)
+
+    def _read(self) -> tuple[float, list[_Line]]:
+        content = os.pread(self._descriptor, _BYTES, 0)
+        if len(content) == _BYTES:
+            start, free_at = _HEAD.unpack_from(content)
+            if start == self._start_of_machine:
+                return free_at, list(_LINE.iter_unpack(content[_HEAD.size :]))
+        # It is new, or of a clock that has begun anew.
+        blank = _HEAD.pack(self._start_of_machine, -math.inf) + _LINE.pack(*_NOBODYS) * _LINES
+        os.pwrite(self._descriptor, blank, 0)
+        return -math.inf, [_NOBODYS] * _LINES
+
+    def _write(self, line: _Line) -> None:
+        os.pwrite(self._descriptor, _LINE.pack(*line), _HEAD.size + self._line * _LINE.size)
+
+
+def _is_heard(line: _Line, now: float) -> bool:
+    """Whether a run sends."""
+    return now - HEARD_S <= line[1] <= now
+
+
+def _is_known(line: _Line, now: float) -> bool:
+    """Whether a line still says something: of a run that sends, or of a pause that lasts."""
+    return _is_heard(line, now) or line[3] > now
+
+
+def _start_of_machine() -> bytes:
+    """Sixteen bytes that are others after the machine was started anew, and its clock with it."""
+    try:
+        return hashlib.sha256(_BOOT_ID.read_bytes()).digest()[:16]
+    except OSError:
+        return bytes(15) + b"\1"

@@ -1,0 +1,74 @@
+"""One rate for all who send to a gateway: moments are leased in small groups from a source that all of them share.
+
+Each process keeps its own pace (pacing.py) and looks for the limit as if it were alone; the source spaces what all of
+them send by the lowest rate that one of them has found, and hands a pause on to the others with their next lease.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from typing import Any
+
+from batchpay.ledger.contract import SharedRate
+from batchpay.payment import Pace
+from batchpay.sending.limit_finder import Finding
+from batchpay.sending.pacing import Throttle
+from batchpay.settings import SubmitSettings, parse_rate
+
+SLOT_S = 0.05
+"""A moment that lies longer ago is given up: a process that stood still must not send at once what it missed."""
+ASK_AGAIN_S = 0.2
+"""So long nothing leaves where the source can't be asked."""
+
+
+class SharedThrottle(Throttle):
+    """See Throttle; while others send too, what leaves needs a leased moment as well."""
+
+    def __init__(self, rate: float | None, source: SharedRate, **how: Any) -> None:
+        """`how` is as in Throttle."""
+        super().__init__(rate, **how)
+        self._source = source
+        self._slots: deque[float] = deque()
+        self._sharers = 1
+        self._alone_until = -math.inf
+
+    @classmethod
+    def over(
+        cls, source: SharedRate, settings: SubmitSettings, stop: threading.Event, start: Finding | None = None
+    ) -> SharedThrottle:
+        """Build a run's throttle over a source; see Throttle.from_settings."""
+        rate, wait_s_max = parse_rate(settings.rate), settings.wait_s_max
+        return cls(rate, source, wait_s_max=wait_s_max, sleep=stop.wait, stopped=stop.is_set, start=start)
+
+    def learn(self, pace: Pace | None, sent_at: float) -> None:
+        """See Throttle. One answer stands for what the others got too: the finder measures the whole gateway."""
+        super().learn(pace, sent_at)
+        if self._sharers > 1 and (pace is None or not pace.refused):
+            with self._lock:
+                for _ in range(self._sharers - 1):
+                    self._finder.taken(sent_at, self._clock())
+
+    def _take(self, now: float) -> float:
+        if now < self._alone_until:
+            return super()._take(now)
+        while self._slots and self._slots[0] < now - SLOT_S:
+            self._slots.popleft()
+        if not self._slots:
+            lease = self._source.lease(self._finder.rate, max(0.0, self._finder.paused_until - now))
+            if lease is None:
+                return ASK_AGAIN_S
+            now, self._sharers = self._clock(), lease.sharers
+            if not lease.slots:
+                self._alone_until = now + lease.every_s
+                return super()._take(now)
+            self._slots.extend(now + lease.first_s + number * lease.every_s for number in range(lease.slots))
+        wait_s = self._slots[0] - now
+        if wait_s <= 0:
+            wait_s = super()._take(now)
+        if wait_s <= 0:
+            self._slots.popleft()
+            for _ in range(self._sharers - 1):
+                self._finder.left(now)
+        return wait_s

@@ -1,0 +1,158 @@
+"""The file by which runs share a gateway's rate: whoever is alone is left alone, and no moment is given twice."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from batchpay.ledger.sqlite import pace_file as module
+from batchpay.ledger.sqlite.pace_file import HEARD_S, JOINING_S, PaceFile, pace_file
+
+
+class Machine:
+    """A clock, and runs that share a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "gateway.pace"
+        self.now = 1000.0
+        self.runs: list[PaceFile] = []
+
+    def run(self) -> PaceFile:
+        self.runs.append(PaceFile(self.path, lambda: self.now))
+        return self.runs[-1]
+
+    def moments(self, run: PaceFile, rate: float, paused_s: float = 0.0) -> list[float]:
+        """What a run is leased, on the clock; nothing where it is alone."""
+        lease = run.lease(rate, paused_s)
+        assert lease is not None
+        return [self.now + lease.first_s + number * lease.every_s for number in range(lease.slots)]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine(tmp_path)
+    yield made
+    for run in made.runs:
+        os.close(run._descriptor)
+
+
+def test_a_run_that_is_alone_is_leased_nothing(machine: Machine) -> None:
+    """It keeps its own pace, and need not ask for each request."""
+    run = machine.run()
+    for _ in range(100):
+        assert machine.moments(run, 50) == []
+        machine.now += 0.01
+
+
+def test_two_runs_together_keep_the_rate_and_use_it(machine: Machine) -> None:
+    """Once each kept its own: two runs of 50 a second were 100 a second for the gateway."""
+    one, other = machine.run(), machine.run()
+    assert machine.moments(one, 50) == []
+    machine.now += 0.5
+    first = machine.moments(other, 50)
+    assert first[0] >= machine.now + JOINING_S  # until the one that was alone has looked
+    leased, asked_until = list(first), {one: 0.0, other: first[-1]}
+    end = machine.now + 5
+    while machine.now < end:
+        for run in (one, other):
+            if asked_until[run] <= machine.now:
+                moments = machine.moments(run, 50)
+                leased += moments
+                asked_until[run] = moments[-1]
+        machine.now += 0.001
+    leased.sort()
+    assert len(leased) == len(set(leased))
+    assert max(sum(at <= each < at + 1 for each in leased) for at in leased) == 50
+    assert sum(end - 4 <= each < end for each in leased) >= 0.98 * 50 * 4
+
+
+def test_the_lowest_rate_holds_for_all_and_a_refusal_is_heard(machine: Machine) -> None:
+    one, other = machine.run(), machine.run()
+    machine.moments(one, 100)
+    assert len(machine.moments(other, 10)) == 1
+    machine.now += 1
+    assert machine.moments(one, 100, paused_s=3)[0] <= machine.now + 0.2
+    machine.now += 0.1
+    assert machine.moments(other, 10)[0] == pytest.approx(machine.now + 2.9)
+
+
+def test_a_pause_outlives_the_run_that_was_told_of_it(machine: Machine) -> None:
+    """The next run of the night would be refused at once."""
+    one = machine.run()
+    machine.moments(one, 10, paused_s=30)
+    one.close()
+    machine.runs.clear()
+    machine.now += 10
+    other = machine.run()
+    assert machine.moments(other, 10) == [pytest.approx(machine.now + 20)]
+    machine.now += 20.1
+    assert machine.moments(other, 10) == []
+
+
+@pytest.mark.parametrize("how", ["ended", "killed"])
+def test_who_is_gone_is_forgotten(machine: Machine, how: str) -> None:
+    one, other = machine.run(), machine.run()
+    machine.moments(one, 50)
+    assert machine.moments(other, 50)
+    if how == "ended":
+        machine.runs.remove(other)
+        other.close()
+    else:
+        machine.now += HEARD_S + 0.1
+    assert machine.moments(one, 50) == []
+
+
+def test_a_run_that_comes_back_after_a_while_joins_anew(machine: Machine) -> None:
+    """Its gateway took seconds to answer; meanwhile the other was alone, and another took its line."""
+    one, other = machine.run(), machine.run()
+    machine.moments(one, 50)
+    machine.moments(other, 50)
+    machine.now += HEARD_S + 1
+    assert machine.moments(one, 50) == []
+    third = machine.run()
+    machine.moments(third, 50)
+    machine.now += 0.001
+    assert machine.moments(other, 50)[0] >= machine.now + JOINING_S
+    lease = third.lease(50, 0)
+    assert lease is not None and lease.sharers == 3
+
+
+def test_what_stands_there_from_before_a_restart_means_nothing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock begins at zero again: a moment of before would lie weeks ahead."""
+    one, other = machine.run(), machine.run()
+    machine.moments(one, 10, paused_s=60)
+    machine.moments(other, 10)
+    monkeypatch.setattr(module, "_start_of_machine", lambda: b"x" * 16)
+    machine.now = 5.0
+    assert machine.moments(machine.run(), 10) == []
+
+
+def test_a_file_that_is_cut_short_or_not_ours_is_begun_anew(machine: Machine) -> None:
+    machine.path.write_bytes(b"nothing of ours")
+    assert machine.moments(machine.run(), 10) == []
+    assert machine.moments(machine.run(), 10) != []
+
+
+def test_nothing_is_leased_while_somebody_stands_still_with_the_file(tmp_path: Path) -> None:
+    run = PaceFile(tmp_path / "gateway.pace")
+    with (tmp_path / "gateway.pace").open("rb") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        assert run.lease(10, 0) is None
+    assert run.lease(10, 0) is not None
+    run.close()
+
+
+def test_without_a_file_each_run_keeps_its_own_pace(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    assert pace_file(tmp_path / "file", "test http://127.0.0.1:1") is None
+    made = pace_file(tmp_path / "folder", "test http://127.0.0.1:1")
+    assert made is not None
+    made.close()
+    (path,) = (tmp_path / "folder").iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600

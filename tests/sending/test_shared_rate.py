@@ -1,0 +1,102 @@
+"""The throttle of a run that may have company: alone it is the plain one, with others it waits for leased moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from batchpay.ledger.records import Lease
+from batchpay.payment import Pace
+from batchpay.sending.pacing import Throttle
+from batchpay.sending.shared_rate import ASK_AGAIN_S, SharedThrottle
+from batchpay.settings import RATE_MOST
+from tests.support.pace_world import SlidingSecond, World
+
+REFUSAL = Pace(retry_after_s=1.0, refused=True)
+ALONE = Lease(0.0, 0.01, 0, 1)
+
+
+class Source:
+    """Gives the leases of a list, then the last of them for ever; notes what it was asked."""
+
+    def __init__(self, *leases: Lease | None) -> None:
+        self._leases = list(leases)
+        self.asked: list[tuple[float, float]] = []
+
+    def lease(self, rate: float, paused_s: float) -> Lease | None:
+        self.asked.append((rate, paused_s))
+        return self._leases.pop(0) if len(self._leases) > 1 else self._leases[0]
+
+    def close(self) -> None:
+        pass
+
+
+class Clock:
+    """A clock that somebody sets."""
+
+    now = 100.0
+
+    def throttle(self, source: Source, rate: float | None = 1000.0) -> SharedThrottle:
+        return SharedThrottle(rate, source, clock=lambda: self.now, sleep=self.sleep)
+
+    def sleep(self, seconds: float) -> bool:
+        self.now += seconds
+        return False
+
+    def leaves(self, throttle: SharedThrottle) -> float:
+        """When the next request may leave."""
+        assert throttle.acquire()
+        return self.now
+
+
+@pytest.mark.parametrize("rate", [None, 50.0])
+def test_a_run_that_is_alone_keeps_its_own_pace(rate: float | None) -> None:
+    """To the last request: a single run is neither slower nor less careful for what it might share."""
+
+    def sent(make: Callable[[Callable[[], float], Callable[[float], bool]], Throttle]) -> list[tuple[float, bool]]:
+        world = World(SlidingSecond(40), make, refusal=REFUSAL)
+        world.run(20)
+        return world.sent
+
+    source = Source(ALONE)
+    plain = sent(lambda clock, sleep: Throttle(rate, clock=clock, sleep=sleep))
+    assert sent(lambda clock, sleep: SharedThrottle(rate, source, clock=clock, sleep=sleep)) == plain
+    assert len(plain) > 500 > len(source.asked) / 4
+
+
+def test_with_company_requests_leave_at_leased_moments() -> None:
+    clock, source = Clock(), Source(Lease(0.5, 0.1, 2, 2), Lease(0.2, 0.1, 1, 2))
+    throttle = clock.throttle(source)
+    assert [clock.leaves(throttle) for _ in range(3)] == pytest.approx([100.5, 100.6, 100.8])
+    assert source.asked == [(1000.0, 0.0)] * 2
+
+
+def test_moments_that_were_missed_are_given_up() -> None:
+    """A process that was stopped would otherwise send all at once what it had leased, beside the others."""
+    clock = Clock()
+    throttle = clock.throttle(Source(Lease(0.0, 0.01, 10, 2), Lease(0.3, 0.01, 10, 2)))
+    assert clock.leaves(throttle) == 100.0
+    clock.now += 5
+    assert clock.leaves(throttle) == pytest.approx(105.3)
+
+
+def test_nothing_leaves_while_nobody_can_be_asked() -> None:
+    clock = Clock()
+    throttle = clock.throttle(Source(None, None, Lease(0.0, 0.01, 10, 2)))
+    assert clock.leaves(throttle) == pytest.approx(100 + 2 * ASK_AGAIN_S)
+
+
+def test_a_refusal_goes_to_the_others_with_the_next_lease_and_counts_for_all() -> None:
+    """Of what the gateway took this run sent half: measured by its own requests alone the limit would be half."""
+    clock, source = Clock(), Source(Lease(0.0, 0.01, 1, 2))
+    throttle = clock.throttle(source, None)
+    for _ in range(100):
+        sent_at = clock.leaves(throttle)
+        throttle.learn(None, sent_at)
+        clock.now += 0.02
+    throttle.learn(REFUSAL, clock.leaves(throttle))
+    assert throttle.acquire()
+    rate, paused_s = next((rate, paused_s) for rate, paused_s in source.asked if paused_s)
+    assert paused_s == pytest.approx(1.0, abs=0.05)
+    assert 80 < rate < RATE_MOST
