@@ -8,7 +8,7 @@ import pytest
 
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.payment import State, Totals
-from tests.ledger.batches import columns, new_batch, register, rejected, release
+from tests.ledger.batches import columns, new_batch, register, rejected, release, states
 
 
 def test_a_release_counts_like_a_registration(ledger: Ledger) -> None:
@@ -24,6 +24,8 @@ def test_a_release_counts_like_a_registration(ledger: Ledger) -> None:
         ledger.release(first, [columns(ledger, [2])], "ben", "right now", registration_count_seen=seen)
     assert ledger.find(first).by_state[State.REJECTED].rows == 1
     assert release(ledger, first, [columns(ledger, [2])], "ben", "right now") == 1
+    assert states(ledger, first) == {1: State.PENDING, 2: State.PENDING}
+    assert ledger.check() == []
     with (
         pytest.raises(RegisteredMeanwhile),
         ledger.register(replace(new, registration_count_seen=seen + 1), "ada") as writing,

@@ -15,7 +15,7 @@ NUMBERS = 60
 STORIES: dict[str, int] = {
     "make submit": 16,
     # the same payments under other names, on the same day or when weeks have passed
-    "make:*:0|2|3:* submit:*:0 days_pass? alter:*:3|4|6:* submit": 6,
+    "make:*:0|2|3:* submit:*:0 days_pass? alter:*:3|4|6:* submit:0:0|3": 6,
     "make:*:1|2|3:0|1 submit:*:0 days_pass:2|3|4 alter:*:1|2|5:* submit": 7,
     "make:*:0|2|3:0|1 submit:*:0 alter submit:*:4|9": 5,
     "make other_gateway? submit:*:0 other_gateway alter? submit": 3,

@@ -189,9 +189,19 @@ class Tree:
     def tests_of(self, module: Path, change: Change, stage: int) -> list[str]:
         """Tests of a stage that execute what is changed, the most telling of the module first."""
         self._trace(stage)
-        met = {module: change.lines, **self._users(module, change)}
+        users = self._users(module, change)
+        met = {module: change.lines, **users}
         here = [name for name in self._of(stage) if any(not met[one].isdisjoint(self._at(name, one)) for one in met)]
-        return self._sorted(here, module)
+        return self._fastest(here, users) if users else self._sorted(here, module)
+
+    def _fastest(self, names: list[str], users: dict[Path, frozenset[int]]) -> list[str]:
+        """Put first what comes to many lines that use a text, in little time."""
+
+        def met_per_s(name: str) -> float:
+            met = sum(len(lines & self._at(name, one)) for one, lines in users.items())
+            return met / (0.05 + self.traces[name].seconds)
+
+        return sorted(names, key=met_per_s, reverse=True)
 
     def _users(self, module: Path, change: Change) -> dict[Path, frozenset[int]]:
         """Lines that use a module's text, which is made only once."""

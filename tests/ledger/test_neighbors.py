@@ -1,0 +1,97 @@
+"""Several batches lie in one ledger: what is asked of one is never answered by what another holds."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import BACKED_UP, Lookup
+from batchpay.payment import Environment
+from tests.ledger.batches import columns, register, rejected
+from tests.ledger.conftest import LedgerFactory
+from tests.ledger.test_environments import accept_all
+
+SOON = datetime.now(UTC) + timedelta(days=400)
+"""Whatever happens in a test is long ago by then."""
+
+
+def earlier_rows(ledger: Ledger, rows: list[int], *, now: datetime, but: str) -> list[tuple[int, str]]:
+    """Which rows are the same bills as earlier ones of the last day, and of which batch."""
+    asked = columns(ledger, rows)
+    lookup = Lookup(asked.rows, asked.fingerprints, asked.payment_ids)
+    digest = ledger.find(but).digest
+    found = ledger.earlier(lookup, Environment.TEST, days=1, now=now, exclude_digest=digest)
+    return [(one.row, one.earlier_batch) for one in found]
+
+
+def test_content_is_no_duplicate_of_itself_beside_another_batch(ledger: Ledger) -> None:
+    """A file that is submitted again is held against the others alone."""
+    first = register(ledger, columns(ledger, [1, 2]))
+    other = register(ledger, columns(ledger, [2, 3]), content=b"two")
+    assert earlier_rows(ledger, [1, 2], now=datetime.now(UTC), but=first) == [(2, other)]
+
+
+def test_a_payment_is_as_old_as_its_own_last_attempt(ledger_factory: LedgerFactory) -> None:
+    """A batch may lie for months before it goes: what was sent today is new; what still waits is not made so by it."""
+    ledger = ledger_factory.create()
+    first = register(ledger, columns(ledger, [1, 2]))
+    other = register(ledger, columns(ledger, [9]), content=b"two")
+    accept_all(ledger, first, [1])
+    ledger_factory.close()
+    with closing(sqlite3.connect(ledger_factory.path)) as connection:
+        connection.executescript("UPDATE batch SET registered_at = 0")
+    assert earlier_rows(ledger_factory.open(read_only=True), [1, 2], now=datetime.now(UTC), but=other) == [(1, first)]
+
+
+def test_a_batch_that_is_finished_closes_no_other(ledger: Ledger) -> None:
+    """Its requests are erased; those of the other are still there to be sent."""
+    first = register(ledger, columns(ledger, [1, 2]))
+    other = register(ledger, columns(ledger, [3, 4]), content=b"two")
+    for name, rows in ((other, [3, 4]), (first, [1, 2])):
+        accept_all(ledger, name, rows)
+        assert ledger.check() == []
+
+
+def test_a_purge_looks_at_each_batch_alone(ledger: Ledger) -> None:
+    """One was purged before, one waits to be sent: neither keeps the third from being purged, nor counts with it."""
+    first = register(ledger, columns(ledger, [1, 2]))
+    accept_all(ledger, first, [1, 2])
+    assert [one.batch for one in ledger.purge(SOON, "ann", "rule 7").erased] == [first]
+    second = register(ledger, columns(ledger, [3, 4], salt="2"), rejected([5]), content=b"two")
+    accept_all(ledger, second, [3, 4])
+    waiting = register(ledger, columns(ledger, [6, 7, 8], salt="3"), content=b"three")
+    assert ledger.check() == []
+    assert [(one.batch, one.rows) for one in ledger.old_batches(SOON)] == [(second, 2), (waiting, 3)]
+    assert [one.batch for one in ledger.purge(SOON, "ann", "rule 7").erased] == [second]
+    details = [json.loads(event.detail)["rows"] for event in ledger.events() if event.kind == "purged"]
+    assert details == [2, 2]
+    assert ledger.check() == []
+
+
+def test_a_gateway_that_moves_makes_no_batch_young(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing happened to its payments; what a run did to them did, at its end."""
+    name = register(ledger, columns(ledger, [1]))
+    accept_all(ledger, name, [1])
+    done = [event for event in ledger.events(name) if event.kind == "finished"]
+    (before,) = ledger.old_batches(SOON)
+    monkeypatch.setattr("batchpay.ledger.sqlite.store.now_ms", lambda: int(SOON.timestamp() * 1000) - 1)
+    with ledger.lock(ledger.find(name).digest):
+        ledger.move_gateway([name], "http://127.0.0.1:10", "ada", "their letter of May")
+    assert [event.at for event in ledger.events(name)][-1] > before.last_event_at
+    assert ledger.old_batches(SOON) == [before]
+    assert before.last_event_at == done[-1].at
+
+
+def test_the_latest_of_a_kind_is_the_latest(ledger: Ledger) -> None:
+    """Of two backups the second, whatever came after it."""
+    for file in ("one.db", "two.db"):
+        ledger.note_backup("ann", file)
+    register(ledger, columns(ledger, [1]))
+    found = ledger.latest_event(BACKED_UP)
+    assert found is not None
+    assert json.loads(found.detail)["file"] == "two.db"

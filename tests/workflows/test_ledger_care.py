@@ -1,0 +1,50 @@
+"""Care for the ledger: what a person accepts, and what a check ends with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchpay.errors import WrongUse
+from batchpay.settings import LedgerSettings
+from batchpay.workflows.ledger_care import Accept, LedgerCheck, check_ledger, make_ledger
+from tests.support.ledger_factory import ledger_settings
+from tests.workflows.desk import ANN
+
+LOST: Any = object()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> LedgerSettings:
+    """A ledger that was just made."""
+    found = ledger_settings(tmp_path)
+    make_ledger(found, ANN, None)
+    return found
+
+
+def test_a_check_accepts_nothing_by_itself(settings: LedgerSettings) -> None:
+    """A ledger in order is told to be in order; each thing to accept needs a reason."""
+    nothing = Accept()
+    assert not (nothing.witness or nothing.machine or nothing.lost_window_settled)
+    found = check_ledger(settings, nothing, ANN)
+    assert (found.problems, found.lost, found.accepted, found.exit_code) == ([], None, None, 0)
+    for asked in (Accept(" ", witness=True), Accept(machine=True), Accept("", lost_window_settled=True)):
+        with pytest.raises(WrongUse, match="needs --reason"):
+            check_ledger(settings, asked, ANN)
+
+
+@pytest.mark.parametrize(
+    ("problems", "lost", "accepted", "code"),
+    [
+        ([], None, None, 0),
+        (["the ledger is damaged"], None, None, 5),
+        (["the ledger is damaged"], LOST, None, 5),
+        ([], LOST, None, 8),
+        ([], LOST, LOST, 0),
+    ],
+)
+def test_what_a_check_ends_with(problems: list[str], lost: Any, accepted: Any, code: int) -> None:
+    """Damage first, then what waits for a person; whoever has just accepted the witness knows of it."""
+    assert LedgerCheck(problems, lost, [], accepted).exit_code == code
