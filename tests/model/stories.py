@@ -18,7 +18,7 @@ STORIES: dict[str, int] = {
     "make:*:0|2|3:* submit:*:0 days_pass? alter:*:3|4|6:* submit:0:0|3": 6,
     "make:*:1|2|3:0|1 submit:*:0 days_pass:2|3|4 alter:*:1|2|5:* submit": 7,
     "make:*:0|2|3:0|1 submit:*:0 alter submit:*:4|9": 5,
-    "make other_gateway? submit:*:0 other_gateway alter? submit": 3,
+    "make other_gateway? submit:*:0 other_gateway alter submit:0:0": 3,
     # wrong rows are corrected, here or in the rejects, and released or paid from another file
     "make:*:*:2|3|5 submit:*:0 correct_in_place submit": 4,
     "make:*:*:2|3|5 submit:*:0 set_limit? submit:*:0|3": 5,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from batchpay.errors import WrongUse
-from batchpay.settings import LedgerSettings
+from batchpay.ledger.records import LostWindow
+from batchpay.settings import LedgerSettings, Settings
+from batchpay.workflows.health import Limits, health
 from batchpay.workflows.ledger_care import Accept, LedgerCheck, check_ledger, make_ledger
 from tests.support.ledger_factory import ledger_settings
 from tests.workflows.desk import ANN
@@ -48,3 +51,14 @@ def test_a_check_accepts_nothing_by_itself(settings: LedgerSettings) -> None:
 def test_what_a_check_ends_with(problems: list[str], lost: Any, accepted: Any, code: int) -> None:
     """Damage first, then what waits for a person; whoever has just accepted the witness knows of it."""
     assert LedgerCheck(problems, lost, [], accepted).exit_code == code
+
+
+def test_health_tells_that_a_restored_ledger_waits_for_a_person(
+    settings: LedgerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the first to know is whoever's new file is refused at night."""
+    lost = LostWindow(datetime(2026, 5, 4, 6, tzinfo=UTC), 7, 9)
+    monkeypatch.setattr("batchpay.ledger.sqlite.ledger.SqliteLedger.lost_window", lambda _: lost)
+    found = health(Settings(ledger=settings), Limits(), datetime.now(UTC)).findings
+    (told,) = [one for one in found if one.check == "restored"]
+    assert (told.exit_code, str(lost) in told.message) == (8, True)

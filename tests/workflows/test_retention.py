@@ -53,6 +53,7 @@ def test_it_is_shown_before_it_is_done(desk: Desk, paid: Path) -> None:
     for one in (shown, done):
         require_schema(["ledger", "purge"], one.as_json())
     assert (shown.as_json()["purged"], done.as_json()["purged"]) == (None, [shown.due[0].batch])
+    assert (shown.as_json()["pieces_searched"], shown.as_json()["bytes_searched"]) == (0, 0)
     assert desk.events("purged") == [("ann@desk-3", WHY)]
     assert purge(desk).as_json()["batches"] == []
 
@@ -110,7 +111,7 @@ def test_nothing_of_a_purged_batch_is_released(desk: Desk, paid: Path) -> None:
 def test_results_made_in_time_are_not_replaced(desk: Desk, paid: Path) -> None:
     """Results and page are refused by words that say why: a file without names must not replace one with them."""
     made = desk.folder / "kept.csv"
-    results_again(None, lambda _: made, desk.settings)
+    assert results_again(None, lambda _: made, desk.settings).results == str(made)
     before = made.read_bytes()
     purge(desk)
     for write in (results_again, batch_page):
