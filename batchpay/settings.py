@@ -95,7 +95,11 @@ class SubmitSettings:
 class LedgerSettings:
     """[ledger]: the durable record, its key and its witness."""
 
-    url: str = _setting("", "path of the ledger; default in the user's state directory", environment="BATCHPAY_LEDGER")
+    url: str = _setting(
+        "",
+        "path of the ledger, or `postgresql://…`; default in the user's state directory",
+        environment="BATCHPAY_LEDGER",
+    )
     key_file: str = _setting("", "key of digests and encryption, mode 0600", environment="BATCHPAY_LEDGER_KEY_FILE")
     witness: str = _setting("", "append-only file apart from the ledger; default beside the key")
     machine: str = _setting(

@@ -10,6 +10,7 @@ import trustme
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import running
 from tests.support.fault_client import write_bundle
+from tests.support.postgres import Server, running_server
 from tests.support.sandbox_requests import control
 
 
@@ -25,6 +26,13 @@ def url(server: str) -> str:
     """Origin of a sandbox as fresh as at its start."""
     control(server, "POST", "reset")
     return server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """A PostgreSQL server; the test is skipped where there is none."""
+    with running_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -57,6 +57,7 @@ ONLY_IN: dict[str, set[str]] = {
     "click": {"cli"},
     "rich": {"cli"},
     "cryptography": {"ledger"},
+    "psycopg": {"ledger"},
 }
 """Libraries, and the only parts that may import them."""
 
@@ -140,13 +141,29 @@ def test_the_ledger_has_one_door() -> None:
 
 def test_sql_stands_together_by_name() -> None:
     """What a second database must do can be read in one place; the look for duplicates is explained beside its own."""
-    folder = ROOT / "batchpay" / "ledger" / "sqlite"
+    folder = ROOT / "batchpay" / "ledger"
+    together = (
+        folder / "sqlite" / "statements.py",
+        folder / "sqlite" / "duplicate_lookup.py",
+        folder / "postgres" / "statements.py",
+    )
     statement = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE FROM|CREATE)\b")
-    for path in set((ROOT / "batchpay" / "ledger").rglob("*.py")):
-        if path not in (folder / "statements.py", folder / "duplicate_lookup.py"):
+    for path in set(folder.rglob("*.py")):
+        if path not in together:
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     assert not statement.match(node.value), f"{path.name}:{node.lineno}"
+
+
+def test_a_ledger_in_a_file_needs_no_database_library() -> None:
+    """Psycopg is an extra: only what works with PostgreSQL imports it, and only the door imports that, where needed."""
+    for path in sources():
+        tree = ast.parse(path.read_text("utf-8"))
+        if path.parent.name != "postgres":
+            assert not {name for name in imported_names(tree) if name.startswith("psycopg")}, path
+            at_once = {name for node in tree.body for name in imported_names(ast.Module([node], []))
+                       if not isinstance(node, ast.FunctionDef | ast.ClassDef)}  # fmt: skip
+            assert not {name for name in at_once if name.startswith("batchpay.ledger.postgres")}, path
 
 
 def test_the_right_half_is_light() -> None:

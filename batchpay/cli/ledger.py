@@ -15,6 +15,7 @@ from batchpay.errors import LedgerBesideAnother
 from batchpay.text import counted, local_time, printable, row_count
 
 if TYPE_CHECKING:
+    from batchpay.ledger.records import LedgerPaths
     from batchpay.workflows.retention import Retention
 
 
@@ -29,9 +30,15 @@ def ledger() -> None:
 @ledger.command(short_help="Make a new, empty ledger with its key and witness.")
 @option("--beside-another", is_flag=True, help="Make it even though another ledger with payments is known here.")
 @option("--reason", metavar="TEXT", help="Why a second ledger is intended; needed with --beside-another.")
+@option("--owner-url", metavar="URL", help="PostgreSQL: the login that makes the tables, where batchpay's own may not.")
+@option("--print-sql", is_flag=True, help="PostgreSQL: print the SQL of the tables for whoever makes them; do nothing.")
 @click.pass_obj
-def init(context: Context, beside_another: bool, reason: str | None) -> int:
+def init(context: Context, beside_another: bool, reason: str | None, owner_url: str | None, print_sql: bool) -> int:
     """Make a new, empty ledger, its key if there is none yet, and its witness.
+
+    Where ledger.url names a PostgreSQL database, its tables are made there (by --owner-url, a login that may) and the
+    roles batchpay_app and batchpay_report, which have no more rights than they need; batchpay's own login is made a
+    member of batchpay_app by the administrator. Other machines: batchpay ledger join.
 
     Keep copies of the key apart from the ledger: without it pending payments can't be read and duplicates not found.
     A second ledger beside the witness of one with payments does not know what that one paid: on a terminal you are
@@ -39,13 +46,16 @@ def init(context: Context, beside_another: bool, reason: str | None) -> int:
 
     Example: batchpay ledger init
     """
-    from batchpay.workflows.ledger_care import make_ledger, require_reason
+    from batchpay.workflows.ledger_care import make_ledger, require_reason, schema_text
 
+    if print_sql:
+        click.echo(schema_text(), nl=False)
+        return 0
     if beside_another:
         require_reason("--beside-another", reason)
     why = reason if beside_another else None
     try:
-        place, weaknesses = make_ledger(context.settings.ledger, actor(), why)
+        place, weaknesses = make_ledger(context.settings.ledger, actor(), why, owner_url)
     except LedgerBesideAnother as error:
         if not output.is_terminal():
             raise LedgerBesideAnother(
@@ -57,15 +67,37 @@ def init(context: Context, beside_another: bool, reason: str | None) -> int:
         )
         if not why.strip():
             raise
-        place, weaknesses = make_ledger(context.settings.ledger, actor(), why)
+        place, weaknesses = make_ledger(context.settings.ledger, actor(), why, owner_url)
     for weakness in weaknesses:
         output.say(context, f"warning: {weakness}")
+    return _print_place(context, place)
+
+
+def _print_place(context: Context, place: LedgerPaths) -> int:
+    places = {"ledger": place.name, "key": str(place.key), "witness": str(place.witness)}
     if context.json:
-        output.print_json(context, {"ledger": str(place.ledger), "key": str(place.key), "witness": str(place.witness)})
+        output.print_json(context, places)
         return 0
-    for label, path in (("ledger", place.ledger), ("key", place.key), ("witness", place.witness)):
-        click.echo(f"{label:<8} {printable(str(path))}")
+    for label, path in places.items():
+        click.echo(f"{label:<8} {printable(path)}")
     return 0
+
+
+@ledger.command(short_help="Let this machine work with a ledger in a database.")
+@option("--reason", metavar="TEXT", help="Why this machine works with it; needed, and kept in the ledger's history.")
+@click.pass_obj
+def join(context: Context, reason: str | None) -> int:
+    """Let this machine work with a ledger that lies in a PostgreSQL database, and give it a witness of its own.
+
+    Once for each further machine. Copy the ledger's key to it first: it is never in the database. A machine that worked
+    with the ledger before, and lost its witness, can't tell whether the ledger is the latest: ledger check
+    --accept-witness.
+
+    Example: batchpay ledger join --reason "second host, ticket 4711"
+    """
+    from batchpay.workflows.ledger_care import join_ledger
+
+    return _print_place(context, join_ledger(context.settings.ledger, reason, actor()))
 
 
 @ledger.command(short_help="Check the whole ledger.")

@@ -12,9 +12,10 @@ from itertools import pairwise
 from typing import Any
 
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.records import PURGED
+from batchpay.ledger.records import PLAN_USED, PURGED, SignOff
 from batchpay.ledger.states import STATE_CODES, befores
-from batchpay.payment import State
+from batchpay.payment import State, Totals
+from batchpay.text import instant
 
 FIRST_MAC = bytes(32)
 """What the first event is chained to."""
@@ -54,6 +55,35 @@ def environment_before_version_3(origin: str) -> str:
     """Tell the environment of a batch that was registered before there were any, by where its gateway was."""
     on_loopback = ("http://", "https://localhost", "https://127.", "https://[::1]")
     return "test" if origin.lower().startswith(on_loopback) else "live"
+
+
+def plan_detail(sign_off: SignOff, adds: Totals) -> dict[str, Any]:
+    """Give what the history says of a plan that let these totals through."""
+    return {
+        "plan": sign_off.plan,
+        "seal": sign_off.seal,
+        "prepared by": sign_off.prepared_by,
+        "approvals": [{"who": approval.who, "at": instant(approval.at)} for approval in sign_off.approvals],
+        "rows": adds.rows,
+        "cents": adds.cents,
+        "rows held back": sign_off.held_back.rows,
+    }
+
+
+def approvers_of(let_through: Iterable[tuple[str, str]]) -> int:
+    """Tell how many people approved all that is pending of a batch, by what let it through (kind and detail), in order.
+
+    The least over what was registered and released: what came without a plan takes earlier approvals away.
+    """
+    cleared = 0
+    for kind, detail in let_through:
+        if kind != PLAN_USED:
+            cleared = 0
+            continue
+        used = json.loads(detail)
+        if not used["rows held back"]:
+            cleared = max(cleared, len(used["approvals"]))
+    return cleared
 
 
 class Replay:

@@ -21,6 +21,8 @@ from batchpay.settings import read_secret_file
 from batchpay.writing.atomic import sync_directory
 
 KEY_BYTES = 32
+BESIDE = "beside the ledger: "
+"""Begins the places of what others keep: nothing of the ledger's own can be passed off as theirs, nor the reverse."""
 _NONCE_BYTES = 12
 
 

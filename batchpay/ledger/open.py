@@ -1,30 +1,54 @@
 """The ledger's only door: which database a setting names, and how it is made, opened and accepted.
 
-Whoever needs a ledger comes in here; no other room knows which database holds it (tests/test_architecture.py). A second
-kind of ledger is one more folder beside `sqlite/`, chosen here by `ledger.url`.
+Whoever needs a ledger comes in here; no other room knows which database holds it (tests/test_architecture.py):
+`ledger.url` is the path of an SQLite ledger, or the URL of a PostgreSQL database, whose library is loaded only then.
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
-from batchpay.errors import SettingsNotUsable
+from batchpay.errors import SettingsNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.machine import machine_name
 from batchpay.ledger.records import AcceptedWitness, LedgerPaths
 from batchpay.ledger.sqlite import opening
 from batchpay.settings import LedgerSettings
 
+_SCHEMES = ("postgresql://", "postgres://")
+
+
+def _is_postgres(settings: LedgerSettings) -> bool:
+    """Whether a database server holds the ledger; raises SettingsNotUsable for any other address."""
+    if settings.url.startswith(_SCHEMES):
+        return True
+    if "://" in settings.url:
+        raise SettingsNotUsable("ledger.url must be the path of an SQLite ledger, or begin with postgresql://")
+    return False
+
+
+def _postgres() -> ModuleType:
+    """Load what works with PostgreSQL; raises SettingsNotUsable where it is not installed."""
+    if find_spec("psycopg") is None:
+        raise SettingsNotUsable("ledger.url names a PostgreSQL database: pip install 'batchpay[postgres]'")
+    from batchpay.ledger.postgres import opening as of_postgres
+
+    return of_postgres
+
 
 def location(settings: LedgerSettings) -> LedgerPaths:
     """Tell where the ledger, its key and its witness are; raises SettingsNotUsable."""
-    if "://" in settings.url:
-        raise SettingsNotUsable("ledger.url must be the path of an SQLite ledger")
-    return opening.location(settings)
+    found: LedgerPaths = _postgres().location(settings) if _is_postgres(settings) else opening.location(settings)
+    return found
 
 
 def weaknesses(settings: LedgerSettings) -> list[str]:
     """Tell what a person should know of where the ledger lies, though it can be used; a sentence each."""
+    if _is_postgres(settings):
+        of_database: list[str] = _postgres().weaknesses(settings)
+        return of_database
     found = opening.weaknesses(location(settings))
     if machine_name(settings) is None:
         found.append(
@@ -36,34 +60,62 @@ def weaknesses(settings: LedgerSettings) -> list[str]:
 
 def copies_beside(settings: LedgerSettings) -> list[Path]:
     """Find the copies that were left beside the ledger when a later version brought it up to date."""
-    return opening.copies_beside(location(settings))
+    return [] if _is_postgres(settings) else opening.copies_beside(location(settings))
 
 
 def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_only: bool = False) -> Ledger:
     """Open the ledger, or refuse it: missing, damaged, newer, older than its witness, not writable, not private.
 
-    `create_as` names who makes one where there is none (for a gateway on loopback only). A ledger opened `read_only`
-    can be looked at even if it is older than its witness. Raises LedgerNotUsable.
+    `create_as` names who makes one where there is none (for a gateway on loopback only; never in a database server). A
+    ledger opened `read_only` can be looked at even if it is older than its witness. Raises LedgerNotUsable.
     """
+    if _is_postgres(settings):
+        found: Ledger = _postgres().open_ledger(settings, read_only=read_only)
+        return found
     return opening.open_ledger(location(settings), machine_name(settings), create_as=create_as, read_only=read_only)
 
 
 def bring_up_to_date(settings: LedgerSettings) -> None:
     """Bring a ledger of an older version up to date, after a backup; leaves any other as it is.
 
-    Opening for writing does the same; reading alone refuses an older ledger. Raises LedgerNotUsable.
+    Opening for writing does the same; reading alone refuses an older ledger. In a database server only the owner of the
+    tables can, and no backup is made. Raises LedgerNotUsable.
     """
-    opening.bring_up_to_date(location(settings), machine_name(settings))
+    if _is_postgres(settings):
+        _postgres().bring_up_to_date(settings)
+    else:
+        opening.bring_up_to_date(location(settings), machine_name(settings))
 
 
-def create_ledger(settings: LedgerSettings, who: str, beside_another: str | None = None) -> LedgerPaths:
+def create_ledger(
+    settings: LedgerSettings, who: str, beside_another: str | None = None, *, owner_url: str | None = None
+) -> LedgerPaths:
     """Make a new, empty ledger, its key if there is none yet, and its witness; returns where they are.
 
     Never over an existing ledger, and never where a witness remembers one with payments. Where another ledger's witness
     lies beside the key it takes a person's reason, `beside_another`; else it raises LedgerBesideAnother before it has
-    written anything. Raises LedgerNotUsable.
+    written anything. `owner_url` is a login of the same database that may make its tables. Raises LedgerNotUsable.
     """
+    if _is_postgres(settings):
+        made: LedgerPaths = _postgres().create_ledger(settings, who, beside_another, owner_url)
+        return made
+    if owner_url is not None:
+        raise WrongUse("--owner-url is for a ledger in a database server; ledger.url names a file")
     return opening.create_ledger(location(settings), machine_name(settings), who, beside_another)
+
+
+def schema_text() -> str:
+    """Give the SQL by which an administrator makes the tables of a ledger in a PostgreSQL database."""
+    text: str = _postgres().print_schema()
+    return text
+
+
+def join(settings: LedgerSettings, who: str, why: str) -> LedgerPaths:
+    """Let this machine work with a ledger in a database server that it has never worked with; raises WrongUse."""
+    if not _is_postgres(settings):
+        raise WrongUse("only a ledger in a database server is joined; a file belongs to one machine")
+    joined: LedgerPaths = _postgres().join(settings, who, why)
+    return joined
 
 
 def accept_witness(settings: LedgerSettings, who: str, why: str) -> AcceptedWitness:
@@ -71,14 +123,22 @@ def accept_witness(settings: LedgerSettings, who: str, why: str) -> AcceptedWitn
 
     From then on nothing new is registered until `settle_lost_window`.
     """
+    if _is_postgres(settings):
+        accepted: AcceptedWitness = _postgres().accept_witness(settings, who, why)
+        return accepted
     return opening.accept_witness(location(settings), machine_name(settings), who, why)
 
 
 def accept_machine(settings: LedgerSettings, who: str, why: str) -> None:
     """Accept a ledger that was last used on another machine, as this machine's; raises WrongUse where it was not."""
+    if _is_postgres(settings):
+        raise WrongUse('a ledger in a database server belongs to no machine: batchpay ledger join --reason "…"')
     opening.accept_machine(location(settings), machine_name(settings), who, why)
 
 
 def settle_lost_window(settings: LedgerSettings, who: str, why: str) -> None:
     """Record a person's word that what a restored ledger lost is known; raises WrongUse where nothing is open."""
-    opening.settle_lost_window(location(settings), machine_name(settings), who, why)
+    if _is_postgres(settings):
+        _postgres().settle_lost_window(settings, who, why)
+    else:
+        opening.settle_lost_window(location(settings), machine_name(settings), who, why)

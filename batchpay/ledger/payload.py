@@ -10,7 +10,7 @@ import zstandard
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.records import PackedTexts
+from batchpay.ledger.records import PackedTexts, PaymentColumns
 
 CHUNK_ROWS = 512
 BODIES_LEVEL = 3
@@ -44,3 +44,20 @@ def unseal_texts(keys: Keys, place: str, sealed: bytes) -> dict[int, bytes]:
     places = accumulate(header[count:], initial=4 + 8 * count)
     texts = [plain[start:end] for start, end in pairwise(places)]
     return dict(zip(header[:count], texts, strict=True))
+
+
+def pick(payments: PaymentColumns, places: Sequence[int]) -> PaymentColumns:
+    """Give those rows alone that stand at these places, from 0."""
+    details, bodies = payments.details.each(), payments.bodies.each()
+    return PaymentColumns(
+        rows=[payments.rows[place] for place in places],
+        lines=[payments.lines[place] for place in places],
+        amounts_cents=[payments.amounts_cents[place] for place in places],
+        directions=[payments.directions[place] for place in places],
+        fingerprints=[payments.fingerprints[place] for place in places],
+        payment_ids=[payments.payment_ids[place] for place in places],
+        payees=[payments.payees[place] for place in places],
+        accounts=[payments.accounts[place] for place in places],
+        details=PackedTexts.of(details[place] for place in places),
+        bodies=PackedTexts.of(bodies[place] for place in places),
+    )

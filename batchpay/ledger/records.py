@@ -24,8 +24,16 @@ class LedgerPaths:
     """Where a ledger's files are."""
 
     ledger: Path
+    """The ledger; where a database server holds it, the place beside which this machine's own files of it lie."""
     key: Path
     witness: Path
+    url: str | None = None
+    """The database that holds it, without user and password; None where `ledger` is its file."""
+
+    @property
+    def name(self) -> str:
+        """Where the ledger is, as a person is told."""
+        return self.url or str(self.ledger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,10 @@ BACKED_UP = "backed up"
 """Kind of the event of a backup."""
 PURGED, PURGE_COMPLETED = "purged", "purge completed"
 """Kinds of the events of a purge: one a batch when its texts are deleted, one when the files were seen to hold none."""
+WITNESS_ACCEPTED, SETTLED = "witness accepted", "lost window settled"
+"""Kinds of the events by which a person accepts a restored ledger, and says that what it lost is known."""
+RESTORED_REASON = "the ledger was accepted without its witness: payments made since may be unknown to it"
+RECOVERED_REASON = "the run ended before an answer was recorded"
 PLAN_USED = "plan used"
 """Kind of the event in which a plan's seal, maker and approvers stand."""
 

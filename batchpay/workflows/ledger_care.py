@@ -50,12 +50,26 @@ class LedgerCheck:
         return 5 if self.problems else 8 if self.lost and self.accepted is None else 0
 
 
-def make_ledger(settings: LedgerSettings, actor: Actor, beside_another: str | None) -> tuple[LedgerPaths, list[str]]:
+def make_ledger(
+    settings: LedgerSettings, actor: Actor, beside_another: str | None, owner_url: str | None = None
+) -> tuple[LedgerPaths, list[str]]:
     """Make a new, empty ledger; gives where its files are, and what weakens it.
 
-    `beside_another` is a person's reason for a second ledger; without it LedgerBesideAnother is raised.
+    `beside_another` is a person's reason for a second ledger; without it LedgerBesideAnother is raised. `owner_url` is
+    the login that makes the tables in a database server, where batchpay's own may not.
     """
-    return door.create_ledger(settings, str(actor), beside_another), door.weaknesses(settings)
+    made = door.create_ledger(settings, str(actor), beside_another, owner_url=owner_url)
+    return made, door.weaknesses(settings)
+
+
+def schema_text() -> str:
+    """Give the SQL of a ledger's tables, for whoever looks after the database server."""
+    return door.schema_text()
+
+
+def join_ledger(settings: LedgerSettings, reason: str | None, actor: Actor) -> LedgerPaths:
+    """Let this machine work with a ledger that other machines work with already; raises WrongUse."""
+    return door.join(settings, str(actor), require_reason("ledger join", reason))
 
 
 def check_ledger(settings: LedgerSettings, accept: Accept, actor: Actor) -> LedgerCheck:

@@ -154,7 +154,7 @@ def targets(settings: Settings) -> list[str]:
     submit, gateway = settings.submit, settings.gateway
     return [
         f"gateway {gateway.base_url}, {counted(submit.workers, 'worker')}, rate {submit.rate} requests per second",
-        f"ledger {location(settings.ledger).ledger}",
+        f"ledger {location(settings.ledger).name}",
     ]
 
 

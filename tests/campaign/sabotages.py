@@ -143,7 +143,7 @@ SABOTAGES = (
     Sabotage(
         "lets two runs have a batch, and does not ask for the token",
         (
-            ("ledger/sqlite/ledger.py", "            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", ""),
+            ("ledger/locks.py", "            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", ""),
             ("ledger/sqlite/run.py", "if not held or held[0] != self._token:", "if not held:"),
         ),
         _starts,

@@ -1,24 +1,28 @@
-"""A ledger of each kind in a folder of its own."""
+"""A ledger of each kind in a folder, or a database, of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.open import create_ledger, open_ledger
+from batchpay.ledger.open import create_ledger, join, open_ledger
 from batchpay.settings import LedgerSettings
+from tests.support.postgres import Server
+
+KINDS = ("sqlite", "postgres")
 
 
 class LedgerFactory:
     """Makes and opens one ledger; closes whatever it opened."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str | None = None) -> None:
         self.folder = folder
         self.settings = LedgerSettings(
-            url=str(folder / "state" / "ledger.db"),
+            url=url or str(folder / "state" / "ledger.db"),
             key_file=str(folder / "keys" / "ledger.key"),
             witness=str(folder / "keys" / "witness"),
         )
@@ -29,13 +33,22 @@ class LedgerFactory:
 
     def create(self) -> Ledger:
         """Make the ledger and open it."""
-        create_ledger(self.settings, "tester")
+        self.create_as(self.settings)
         return self.open()
+
+    def create_as(self, settings: LedgerSettings) -> None:
+        """Make the ledger by other settings."""
+        create_ledger(settings, "tester")
 
     def open(self, *, read_only: bool = False) -> Ledger:
         """Open the ledger that is there."""
         self._opened.append(open_ledger(self.settings, read_only=read_only))
         return self._opened[-1]
+
+    def join(self) -> Ledger:
+        """Let this machine work with a ledger that is in a database, and open it."""
+        join(self.settings, "tester", "a second machine")
+        return self.open()
 
     def close(self) -> None:
         """Close all that was opened."""
@@ -43,13 +56,55 @@ class LedgerFactory:
             self._opened.pop().close()
 
 
-@pytest.fixture(params=["sqlite"])
-def ledger_factory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LedgerFactory]:
-    """Every kind of ledger in turn."""
+class PostgresFactory(LedgerFactory):
+    """The same in a database, which the owner of its tables can be asked about."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        self.server = server
+        self.database = server.new_database()
+        super().__init__(folder, server.url(self.database))
+
+    def create_as(self, settings: LedgerSettings) -> None:
+        """Make the ledger by the owner of the tables: batchpay's own login may not."""
+        owner_url = self.server.owner_url(self.database)
+        create_ledger(settings, "tester", owner_url=owner_url)
+
+    def run(self, statement: str) -> list[tuple[object, ...]]:
+        """Run a statement behind batchpay's back, as the owner."""
+        return self.server.run(statement, self.database)
+
+    def on_another_machine(self, folder: Path) -> LedgerFactory:
+        """Give the same ledger as another machine works with it: the key is there, no witness."""
+        other = LedgerFactory(folder, self.settings.url)
+        other.key.parent.mkdir(mode=0o700, parents=True)
+        other.key.write_bytes(self.key.read_bytes())
+        other.key.chmod(0o600)
+        other.settings = replace(other.settings, key_file=str(other.key))
+        return other
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run every test of this folder on each kind of ledger, unless it is marked for some of them."""
+    if "ledger_factory" in metafunc.fixturenames:
+        marker = metafunc.definition.get_closest_marker("ledgers")
+        metafunc.parametrize("ledger_factory", marker.args if marker else KINDS, indirect=True)
+
+
+@pytest.fixture
+def ledger_factory(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[LedgerFactory]:
+    """A kind of ledger."""
     tmp_path.chmod(0o700)
-    factory = LedgerFactory(tmp_path)
+    if request.param == "sqlite":
+        factory = LedgerFactory(tmp_path)
+    else:
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        factory = PostgresFactory(tmp_path, request.getfixturevalue("postgres_server"))
     yield factory
     factory.close()
+    if isinstance(factory, PostgresFactory):
+        factory.server.drop(factory.database)
 
 
 @pytest.fixture

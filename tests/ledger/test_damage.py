@@ -18,6 +18,8 @@ from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, body_of, columns, register, rejected
 from tests.ledger.conftest import LedgerFactory
 
+pytestmark = pytest.mark.ledgers("sqlite")
+
 PENDING_ROWS = {5, 6, 7, 8}
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from batchpay.ledger.encoding import DIRECTION_CODES, id_range, row_id, to_datetime, to_ms
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.open import location
 from batchpay.ledger.payload import place_of, unseal_texts
-from batchpay.ledger.sqlite.encoding import DIRECTION_CODES, id_range, row_id, to_datetime, to_ms
+from batchpay.ledger.spill import Spill, Spilled, read_spill
 from batchpay.ledger.sqlite.schema import APPLICATION_ID
-from batchpay.ledger.sqlite.spill import Spill, Spilled, read_spill
-from batchpay.ledger.sqlite.witness import Witness, WitnessRecord
 from batchpay.ledger.states import NEW, STATE_CODES
+from batchpay.ledger.witness import Witness, WitnessRecord
 from batchpay.payment import Answer, Outcome, State
 from batchpay.settings import LedgerSettings
 

@@ -21,6 +21,8 @@ from batchpay.payment import State
 from tests.ledger.batches import CANARY, columns, register, rejected, states
 from tests.ledger.conftest import LedgerFactory
 
+pytestmark = pytest.mark.ledgers("sqlite")
+
 ROOT = Path(__file__).resolve().parents[2]
 ACTOR = [sys.executable, "-m", "tests.ledger.actor"]
 _STRACE = shutil.which("strace")

@@ -30,6 +30,8 @@ from batchpay.payment import State
 from tests.ledger.batches import columns, register
 from tests.ledger.conftest import LedgerFactory
 
+pytestmark = pytest.mark.ledgers("sqlite")
+
 
 @pytest.fixture
 def closed(ledger_factory: LedgerFactory) -> LedgerFactory:
@@ -429,7 +431,7 @@ def test_a_look_at_that_instant_keeps_no_run_from_beginning(
 def test_only_paths_are_ledgers_of_this_kind(ledger_factory: LedgerFactory) -> None:
     """An address of a database server is not taken for a file name."""
     with pytest.raises(SettingsNotUsable):
-        location(type(ledger_factory.settings)(url="postgresql://host/db"))
+        location(type(ledger_factory.settings)(url="mysql://host/db"))
 
 
 def test_each_place_has_a_witness_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

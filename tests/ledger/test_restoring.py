@@ -36,6 +36,8 @@ from batchpay.workflows.run import RunRequest, run_batch
 from tests.ledger.batches import ACCEPTED, columns, register, rejected
 from tests.ledger.conftest import LedgerFactory
 
+pytestmark = pytest.mark.ledgers("sqlite")
+
 _ACTOR = Actor("ada", "test")
 
 

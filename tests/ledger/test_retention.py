@@ -26,6 +26,8 @@ from tests.ledger.batches import IN_DOUBT, columns, register, rejected, release
 from tests.ledger.conftest import LedgerFactory
 from tests.ledger.test_processes import _STRACE, ACTOR, ROOT, traced
 
+pytestmark = pytest.mark.ledgers("sqlite")
+
 SOON = datetime.now(UTC) + timedelta(days=1)
 """Whatever happened until today is old by then."""
 WHY = "retention rule 7"

@@ -95,6 +95,7 @@ def test_moves_that_only_a_person_or_a_command_makes_have_one_event() -> None:
             assert move.event == by_person[move.before, move.after]
 
 
+@pytest.mark.ledgers("sqlite")
 def test_every_move_outside_the_table_is_refused(running: tuple[Ledger, str, Run]) -> None:
     """Each event, each state before, each state after: written only if the table has it, and otherwise not at all."""
     ledger, name, _ = running
@@ -109,6 +110,7 @@ def test_every_move_outside_the_table_is_refused(running: tuple[Ledger, str, Run
     assert standing(ledger, name) == AS_REGISTERED
 
 
+@pytest.mark.ledgers("sqlite")
 def test_a_legal_move_of_a_row_that_stands_elsewhere_changes_nothing(running: tuple[Ledger, str, Run]) -> None:
     """The state before is compared in the very statement that writes the state after."""
     ledger, _, _ = running
@@ -196,6 +198,7 @@ def test_each_command_moves_rows_of_one_state_only(
     assert ledger.check() == []
 
 
+@pytest.mark.ledgers("sqlite")
 @pytest.mark.parametrize("event", ["released", "resolved", "doubted"])
 @pytest.mark.parametrize(("who", "why"), [("", "looked"), ("ben", " "), ("ben", None)])
 def test_what_a_person_decides_names_the_person_and_a_reason(
@@ -211,6 +214,7 @@ def test_what_a_person_decides_names_the_person_and_a_reason(
             release(ledger, name, [columns(ledger, [ROW_IN[State.REJECTED]])], who, why or "")
 
 
+@pytest.mark.ledgers("sqlite")
 @pytest.mark.parametrize("event", sorted({move.event for move in MOVES if move.need is Need.PERSON}))
 def test_no_event_that_a_person_decides_is_begun_for_nobody(running: tuple[Ledger, str, Run], event: str) -> None:
     """Each command asks for name and reason; the ledger asks once more, whoever calls it one day."""
@@ -221,6 +225,7 @@ def test_no_event_that_a_person_decides_is_begun_for_nobody(running: tuple[Ledge
             Mover(transaction, 1, event, who, why)
 
 
+@pytest.mark.ledgers("sqlite")
 def test_a_row_whose_attempt_proved_nothing_is_not_rejected(running: tuple[Ledger, str, Run]) -> None:
     """A damaged state alone does not make a sent row one that was never sent."""
     ledger, _, _ = running
@@ -240,6 +245,7 @@ def test_a_run_that_was_replaced_rejects_nothing(running: tuple[Ledger, str, Run
     assert standing(ledger, name)[ROW_IN[State.PENDING]] is State.PENDING
 
 
+@pytest.mark.ledgers("sqlite")
 @pytest.mark.parametrize(
     ("event", "word"), [("progress", "accepted"), ("resolved", "accepted"), ("finished", "pending")]
 )

@@ -22,6 +22,8 @@ from batchpay.registration.request_body import lookup_columns
 from batchpay.schemas.columns import COLUMNS
 from batchpay.settings import LedgerSettings
 
+pytestmark = pytest.mark.ledgers("sqlite")
+
 WRITTEN = Path(__file__).parent / "version_1"
 APPLICATION_ID = 0x62706179
 ROW = {

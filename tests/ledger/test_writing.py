@@ -15,9 +15,11 @@ from batchpay.ledger.records import PaymentColumns
 from batchpay.ledger.sqlite import store
 from batchpay.ledger.sqlite.batch_writer import ChunkWriter
 from batchpay.ledger.sqlite.store import Transaction
-from batchpay.ledger.sqlite.witness import Witness
+from batchpay.ledger.witness import Witness
 from tests.ledger.batches import ACCEPTED, columns, new_batch, register
 from tests.ledger.conftest import LedgerFactory
+
+pytestmark = pytest.mark.ledgers("sqlite")
 
 
 def test_a_registration_that_is_left_ends_its_writing_first(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,14 +11,14 @@ import sqlite3
 from collections import Counter
 
 from batchpay.errors import LedgerBehind, LedgerDamaged
+from batchpay.ledger.encoding import ROW_MASK, ROWS_BITS
 from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.sqlite.transitions import REJECTED, SENDING
-from batchpay.ledger.sqlite.witness import WitnessRecord
 from batchpay.ledger.states import STATES
+from batchpay.ledger.witness import WitnessRecord
 from batchpay.text import counted
 
 SMALL_BYTES = 4 << 20

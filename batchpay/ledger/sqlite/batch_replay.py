@@ -14,9 +14,9 @@ from operator import mul
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
+from batchpay.ledger.encoding import ROW_MASK, id_range
 from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.encoding import ROW_MASK, id_range
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.sqlite.transitions import PENDING, REJECTED
 from batchpay.text import counted

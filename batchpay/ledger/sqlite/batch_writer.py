@@ -14,13 +14,13 @@ from typing import Any
 
 from batchpay.errors import BatchpayError, WrongUse
 from batchpay.ledger.contract import RegisteredMeanwhile
+from batchpay.ledger.encoding import DIRECTION_CODES, now_ms, row_id
 from batchpay.ledger.event_chain import write_ranges
 from batchpay.ledger.fingerprints import bill_records, payment_id_records, record_values
-from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, place_of, seal_texts
-from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns, SignOff
+from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, pick, place_of, seal_texts
+from batchpay.ledger.records import NewBatch, PaymentColumns, RejectedColumns, SignOff
 from batchpay.ledger.sqlite import plans
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.encoding import DIRECTION_CODES, now_ms, row_id
 from batchpay.ledger.sqlite.preconditions import translated
 from batchpay.ledger.sqlite.restoring import require_settled
 from batchpay.ledger.sqlite.store import Store, Transaction
@@ -277,19 +277,7 @@ def _release_columns(
         ).fetchone()
         if found:
             rejected[position] = found[0]
-    bodies, details = payments.bodies.each(), payments.details.each()
-    chosen = PaymentColumns(
-        rows=[payments.rows[position] for position in rejected],
-        lines=[payments.lines[position] for position in rejected],
-        amounts_cents=[payments.amounts_cents[position] for position in rejected],
-        directions=[payments.directions[position] for position in rejected],
-        fingerprints=[payments.fingerprints[position] for position in rejected],
-        payment_ids=[payments.payment_ids[position] for position in rejected],
-        payees=[payments.payees[position] for position in rejected],
-        accounts=[payments.accounts[position] for position in rejected],
-        details=PackedTexts.of(details[position] for position in rejected),
-        bodies=PackedTexts.of(bodies[position] for position in rejected),
-    )
+    chosen = pick(payments, list(rejected))
     ids = [row_id(batch, row) for row in chosen.rows]
     chunks = writer.add(ids, chosen)
     for index, before in enumerate(rejected.values()):

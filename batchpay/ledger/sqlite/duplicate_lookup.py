@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from batchpay.ledger.encoding import ROW_MASK, ROWS_BITS, to_datetime, to_ms
 from batchpay.ledger.fingerprints import digest_numbers
 from batchpay.ledger.records import Earlier, Lookup, SamePayment
-from batchpay.ledger.sqlite.encoding import ROW_MASK, ROWS_BITS, to_datetime, to_ms
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import STATE_CODES
 from batchpay.payment import Environment, State

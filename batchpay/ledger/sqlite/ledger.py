@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable
+from batchpay.errors import BatchHeld, BatchpayError
 from batchpay.ledger.contract import Registering
-from batchpay.ledger.folders import make_private_directory
+from batchpay.ledger.keys import BESIDE
+from batchpay.ledger.locks import BatchLocks
 from batchpay.ledger.records import (
     BatchSummary,
     Decision,
@@ -49,47 +48,6 @@ from batchpay.ledger.sqlite.run import SqliteRun
 from batchpay.ledger.sqlite.store import Store
 from batchpay.payment import Environment, State
 
-_BESIDE = "beside the ledger: "
-"""Begins the places of what others keep: nothing of the ledger's own can be passed off as theirs, nor the reverse."""
-
-
-def _lock_folder(ledger: Path) -> Path:
-    return ledger.with_name(f"{ledger.name}.d")
-
-
-def _locked_file(path: Path) -> int:
-    """Open and lock a file that goes away with its lock; raises BatchHeld at once where it is locked."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), path.stat()):
-                    return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            if _is_held(path):
-                raise BatchHeld("another run is working on this batch") from None
-            continue  # whoever had it only looked, or has just ended
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-def _is_held(path: Path) -> bool:
-    """Tell whether a run has locked a file; who wants to lock it while somebody looks tries again."""
-    with suppress(FileNotFoundError), path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
-def _locks_unusable(path: Path, error: OSError) -> LedgerNotUsable:
-    return LedgerNotUsable(f"the locks in {path.parent} can't be used: {error.strerror}")
-
 
 class SqliteLedger:
     """The ledger in an SQLite file; see contract.Ledger."""
@@ -97,7 +55,7 @@ class SqliteLedger:
     def __init__(self, store: Store, opened_after_s: float) -> None:
         self.opened_after_s = opened_after_s
         self._store = store
-        self._held: set[bytes] = set()
+        self._locks = BatchLocks(store.place.ledger.with_name(f"{store.place.ledger.name}.d"))
         self._runs: list[SqliteRun] = []
 
     def __enter__(self) -> SqliteLedger:
@@ -118,10 +76,10 @@ class SqliteLedger:
         return self._store.keys.digest_stream(purpose)
 
     def seal(self, plain: bytes, place: str) -> bytes:
-        return self._store.keys.seal(plain, f"{_BESIDE}{place}")
+        return self._store.keys.seal(plain, BESIDE + place)
 
     def unseal(self, sealed: bytes, place: str) -> bytes:
-        return self._store.keys.unseal(sealed, f"{_BESIDE}{place}")
+        return self._store.keys.unseal(sealed, BESIDE + place)
 
     def registration_count(self) -> int:
         with self._store.reading() as connection:
@@ -173,42 +131,17 @@ class SqliteLedger:
     def approvers(self, batch: str) -> int:
         return plans.approvers(self._store, reading.batch_number(self._store, batch)[0])
 
-    @contextmanager
-    def _holding(self, digest: bytes) -> Iterator[None]:
-        self._store.check_process()
-        path = self._lock_file(digest)
-        make_private_directory(path.parent)
-        try:
-            descriptor = _locked_file(path)
-        except OSError as error:
-            raise _locks_unusable(path, error) from None
-        self._held.add(digest)
-        try:
-            yield
-        finally:
-            self._held.discard(digest)
-            # Under the lock: whoever opened this very file in between finds that its name is gone.
-            with suppress(OSError):
-                path.unlink()
-            os.close(descriptor)
-
     def lock(self, digest: bytes) -> AbstractContextManager[None]:
         """See contract.Ledger. The kernel gives the lock back when its holder dies."""
-        return self._holding(digest)
+        self._store.check_process()
+        return self._locks.hold(digest)
 
     def is_held(self, digest: bytes) -> bool:
-        path = self._lock_file(digest)
-        try:
-            return _is_held(path)
-        except OSError as error:
-            raise _locks_unusable(path, error) from None
-
-    def _lock_file(self, digest: bytes) -> Path:
-        return _lock_folder(self._store.place.ledger) / f"{digest.hex()[:32]}.lock"
+        return self._locks.is_held(digest)
 
     def start(self, batch: str, who: str, why: str | None = None) -> SqliteRun:
         number, digest = reading.batch_number(self._store, batch)
-        if digest not in self._held:
+        if digest not in self._locks.held:
             raise BatchpayError("a run was started on a batch that is not held")
         check_batch(self._store, number)
         run = SqliteRun(self._store, number, batch, who, why)
@@ -217,7 +150,7 @@ class SqliteLedger:
 
     def shared_rate(self, gateway: str) -> PaceFile | None:
         """See contract.Ledger."""
-        return pace_file(_lock_folder(self._store.place.ledger), gateway)
+        return pace_file(self._locks.folder, gateway)
 
     def find(self, reference: str | None, environment: Environment | None = None) -> BatchSummary:
         return reading.find(self._store, reference, environment)
@@ -291,7 +224,7 @@ class SqliteLedger:
             if old.stays is not None:
                 continue
             try:
-                with self._holding(self.find(old.batch).digest):
+                with self.lock(self.find(old.batch).digest):
                     retention.erase(self._store, old.batch, before, who, why, pieces)
             except BatchHeld:
                 held.append(old.batch)
@@ -302,5 +235,5 @@ class SqliteLedger:
 
     def _refuse_while_held(self) -> None:
         """Raise BatchHeld while anybody holds any batch: a ledger that is being written anew keeps a run waiting."""
-        if any(_is_held(path) for path in _lock_folder(self._store.place.ledger).glob("*.lock")):
+        if self._locks.any_is_held():
             raise BatchHeld("another run is working on a batch; a purge waits until none does")

@@ -22,6 +22,7 @@ from batchpay.errors import (
     LedgerOlder,
     LedgerOnAnotherMachine,
 )
+from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
@@ -30,11 +31,10 @@ from batchpay.ledger.sqlite import restoring, schema
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check_at_opening
 from batchpay.ledger.sqlite.backup import back_up
-from batchpay.ledger.sqlite.encoding import now_ms
 from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.sqlite.preconditions import check_directory, check_file, passing_file_system, translated
 from batchpay.ledger.sqlite.store import LOCK_WAIT_S, FileLock, Store, connect, lock_path
-from batchpay.ledger.sqlite.witness import Witness, WitnessRecord, witnesses_of_others
+from batchpay.ledger.witness import Witness, WitnessRecord, witnesses_of_others
 from batchpay.settings import LedgerSettings, config_directory, state_directory
 from batchpay.writing.atomic import sync_directory
 

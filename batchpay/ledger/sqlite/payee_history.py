@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from batchpay.ledger.encoding import id_range
 from batchpay.ledger.records import PayeeFacts
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.encoding import id_range
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.payment import Environment
 

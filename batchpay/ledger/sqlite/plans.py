@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 from batchpay.errors import FileRefused, LedgerNotUsable
+from batchpay.ledger.event_chain import approvers_of, plan_detail
 from batchpay.ledger.records import PLAN_USED, SignOff
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.payment import Totals
-from batchpay.text import instant
 
 
 def record(transaction: Transaction, batch: int, who: str, sign_off: SignOff, adds: Totals) -> None:
@@ -19,22 +19,7 @@ def record(transaction: Transaction, batch: int, who: str, sign_off: SignOff, ad
     for name, detail in transaction.execute(sql.PLANS_USED, (PLAN_USED,)):
         if json.loads(detail)["plan"] == sign_off.plan:
             raise FileRefused(f"this plan was already used, for batch {name}")
-    approvals = [{"who": approval.who, "at": instant(approval.at)} for approval in sign_off.approvals]
-    transaction.event(
-        PLAN_USED,
-        batch,
-        who,
-        None,
-        {
-            "plan": sign_off.plan,
-            "seal": sign_off.seal,
-            "prepared by": sign_off.prepared_by,
-            "approvals": approvals,
-            "rows": adds.rows,
-            "cents": adds.cents,
-            "rows held back": sign_off.held_back.rows,
-        },
-    )
+    transaction.event(PLAN_USED, batch, who, None, plan_detail(sign_off, adds))
 
 
 def record_alone(store: Store, batch: int, who: str, sign_off: SignOff) -> None:
@@ -51,16 +36,5 @@ def batch_of_plan(store: Store, plan: str) -> str | None:
 
 
 def approvers(store: Store, batch: int) -> int:
-    cleared = 0
     with store.reading() as connection:
-        for kind, detail in connection.execute(
-            sql.LET_THROUGH,
-            (batch, "registered", "released", PLAN_USED),
-        ):
-            if kind != PLAN_USED:
-                cleared = 0
-                continue
-            used = json.loads(detail)
-            if not used["rows held back"]:
-                cleared = max(cleared, len(used["approvals"]))
-    return cleared
+        return approvers_of(connection.execute(sql.LET_THROUGH, (batch, "registered", "released", PLAN_USED)))

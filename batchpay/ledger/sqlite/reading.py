@@ -12,10 +12,10 @@ from itertools import chain, groupby, islice
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, WrongUse
+from batchpay.ledger.encoding import DIRECTIONS, ROW_MASK, ROWS_BITS, id_range, maybe_datetime, to_datetime
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow, RowColumns
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.encoding import DIRECTIONS, ROW_MASK, ROWS_BITS, id_range, maybe_datetime, to_datetime
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import STATE_CODES, STATES
 from batchpay.payment import Answer, Direction, Environment, State, Totals

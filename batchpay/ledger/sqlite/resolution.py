@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from batchpay.errors import WrongUse
+from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.encoding import now_ms
 from batchpay.ledger.sqlite.payee_history import remember_payees
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, Mover

@@ -10,15 +10,11 @@ import json
 import sqlite3
 
 from batchpay.errors import WaitingForPerson, WrongUse
-from batchpay.ledger.records import AcceptedWitness, LostWindow
+from batchpay.ledger.encoding import to_datetime
+from batchpay.ledger.records import RESTORED_REASON, SETTLED, WITNESS_ACCEPTED, AcceptedWitness, LostWindow
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.encoding import to_datetime
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, SENDING, Mover
-
-RESTORED_REASON = "the ledger was accepted without its witness: payments made since may be unknown to it"
-ACCEPTED = "witness accepted"
-SETTLED = "lost window settled"
 
 
 def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
@@ -45,7 +41,7 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
             mover.finish()
         witnessed = record.number if record is not None and of_this_ledger and record.number > last else None
         transaction.event(
-            ACCEPTED, None, who, why,
+            WITNESS_ACCEPTED, None, who, why,
             {"doubted": marked_in_doubt, "last": last, "since": at, "witnessed": witnessed},
         )  # fmt: skip
         transaction.replaces_witness = True
@@ -77,7 +73,7 @@ def open_lost_window(connection: sqlite3.Connection) -> LostWindow | None:
 
     An acceptance by an earlier version did not write down what was lost; it holds nothing back.
     """
-    kind, detail = connection.execute(sql.LAST_OF_KINDS, (ACCEPTED, SETTLED)).fetchone() or (SETTLED, "{}")
+    kind, detail = connection.execute(sql.LAST_OF_KINDS, (WITNESS_ACCEPTED, SETTLED)).fetchone() or (SETTLED, "{}")
     known = json.loads(detail)
     if kind == SETTLED or "since" not in known:
         return None

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from batchpay.errors import LedgerNotUsable, RunStopped, WrongUse
+from batchpay.ledger.encoding import id_range, to_datetime, to_ms
 from batchpay.ledger.records import PURGE_COMPLETED, PURGED, BatchSummary, OldBatch
+from batchpay.ledger.spill import spill_files
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.encoding import id_range, to_datetime, to_ms
 from batchpay.ledger.sqlite.preconditions import translated
 from batchpay.ledger.sqlite.reading import batch_number, batches
 from batchpay.ledger.sqlite.restoring import require_settled
-from batchpay.ledger.sqlite.spill import spill_files
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.payment import State
 from batchpay.text import row_count

@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
+from batchpay.ledger.encoding import ROW_MASK, id_range, now_ms, row_id
 from batchpay.ledger.payload import place_of, unseal_texts
-from batchpay.ledger.records import PendingPayment
+from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
+from batchpay.ledger.spill import Spill, Spilled, read_spill, spill_files, spill_path
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.encoding import ROW_MASK, id_range, now_ms, row_id
 from batchpay.ledger.sqlite.payee_history import remember_payees
 from batchpay.ledger.sqlite.preconditions import translated
-from batchpay.ledger.sqlite.spill import Spill, Spilled, read_spill, spill_files, spill_path
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, REJECTED, SENDING, Mover
 from batchpay.ledger.states import IllegalMove
 from batchpay.payment import Outcome, Totals
 
-RECOVERED_REASON = "the run ended before an answer was recorded"
 _CHUNKS_KEPT = 4
 
 

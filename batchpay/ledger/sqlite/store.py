@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
+from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.records import LedgerPaths
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.encoding import now_ms
 from batchpay.ledger.sqlite.preconditions import FOREIGN, translate, translated
-from batchpay.ledger.sqlite.witness import Witness, WitnessRecord
 from batchpay.ledger.totals import TotalsDelta
+from batchpay.ledger.witness import Witness, WitnessRecord
 
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another one: registering a million rows takes some ten seconds."""

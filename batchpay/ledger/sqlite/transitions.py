@@ -13,9 +13,9 @@ from itertools import repeat
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
+from batchpay.ledger.encoding import ROW_MASK, row_id
 from batchpay.ledger.event_chain import write_ranges
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.encoding import ROW_MASK, row_id
 from batchpay.ledger.sqlite.store import Transaction
 from batchpay.ledger.states import STATE_CODES, STATES, IllegalMove, require, require_outcome, require_person
 from batchpay.ledger.totals import TotalsDelta

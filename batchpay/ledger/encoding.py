@@ -1,4 +1,4 @@
-"""How words of the ledger are written in SQLite's tables: directions, row ids, times."""
+"""How words of the ledger are written in tables: directions, row ids, times."""
 
 from __future__ import annotations
 

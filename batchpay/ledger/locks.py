@@ -1,0 +1,87 @@
+"""Locks of batches between the processes of one machine: a file each, which the kernel frees when its holder dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from batchpay.errors import BatchHeld, LedgerNotUsable
+from batchpay.ledger.folders import make_private_directory
+
+
+class BatchLocks:
+    """The locks of one ledger's batches, by the digests of their content."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.held: set[bytes] = set()
+        """Digests that this object holds now."""
+
+    @contextmanager
+    def hold(self, digest: bytes) -> Iterator[None]:
+        """Hold a batch; raises BatchHeld at once where somebody else does."""
+        path = self._path(digest)
+        make_private_directory(self.folder)
+        try:
+            descriptor = _locked_file(path)
+        except OSError as error:
+            raise self._unusable(error) from None
+        self.held.add(digest)
+        try:
+            yield
+        finally:
+            self.held.discard(digest)
+            # Under the lock: whoever opened this very file in between finds that its name is gone.
+            with suppress(OSError):
+                path.unlink()
+            os.close(descriptor)
+
+    def is_held(self, digest: bytes) -> bool:
+        """Tell whether anybody holds a batch."""
+        try:
+            return _is_held(self._path(digest))
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def any_is_held(self) -> bool:
+        """Tell whether anybody holds any batch."""
+        return any(_is_held(path) for path in self.folder.glob("*.lock"))
+
+    def _path(self, digest: bytes) -> Path:
+        return self.folder / f"{digest.hex()[:32]}.lock"
+
+    def _unusable(self, error: OSError) -> LedgerNotUsable:
+        return LedgerNotUsable(f"the locks in {self.folder} can't be used: {error.strerror}")
+
+
+def _locked_file(path: Path) -> int:
+    """Open and lock a file that goes away with its lock; raises BatchHeld at once where it is locked."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            if _is_held(path):
+                raise BatchHeld("another run is working on this batch") from None
+            continue  # whoever had it only looked, or has just ended
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _is_held(path: Path) -> bool:
+    """Tell whether a run has locked a file; who wants to lock it while somebody looks tries again."""
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

@@ -1,0 +1,246 @@
+"""Looking over a ledger: whether what it says holds together, and whether it is the one that this machine knows.
+
+`check` reads all of it. `check_at_opening` is what every opening for writing can afford: the end of the history, the
+control totals and the witness. `check_batch` holds one batch against its history before anything of it is sent: whoever
+edits rows with the database's own means can make a row that was sent look as if it were not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from itertools import compress
+from operator import mul
+from typing import Any
+
+from batchpay.errors import LedgerDamaged
+from batchpay.ledger.event_chain import FIRST_MAC, Replay
+from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.moves import PENDING
+from batchpay.ledger.postgres.store import Connection, Store, chained_mac, stream
+from batchpay.ledger.states import STATES
+from batchpay.ledger.witness import WitnessRecord
+
+_EVENTS_AT_OPENING = 50
+_ROWS_AT_ONCE = 4096
+_Head = tuple[int, bytes]
+"""Number and mac of a chain's latest event."""
+
+
+class _History:
+    """The chains of events, followed in the order in which they moved rows."""
+
+    def __init__(self, store: Store, own: _Head) -> None:
+        self.replay = Replay()
+        self.heads: dict[int, _Head] = {0: own}
+        self.ends: dict[int, _Head] = {}
+        """Where the ledger's own chain says that a run's chain ended."""
+        self._keys = store.keys
+
+    def follow(self, events: Iterable[tuple[Any, ...]], batch: int | None = None) -> str | None:
+        """Follow events, of one batch alone if that is given; gives what is wrong."""
+        for seq, chain, number, at, of_batch, kind, who, why, detail, mac in events:
+            known, before = self.heads.get(chain, (None, b""))
+            event = (at, of_batch, kind, who, why, detail)
+            if known is None or number != known + 1 or mac != chained_mac(self._keys, before, chain, number, event):
+                return f"the history's chain breaks at event {seq}"
+            self.heads[chain] = (number, mac)
+            if of_batch is None or batch not in (None, of_batch):
+                continue
+            told = json.loads(detail)
+            if kind == "started":
+                self.heads[told["run"]] = (0, mac)
+            elif kind in ("finished", "fenced"):
+                self.ends[told["run"]] = (told["number"], bytes.fromhex(told["mac"]))
+            impossible = self.replay.apply(of_batch, kind, who, why, told)
+            if impossible:
+                return f"event {seq}: {impossible}"
+        wrong = next((run for run, end in self.ends.items() if self.heads.get(run) != end), None)
+        return f"the history of run {wrong} is cut off" if wrong is not None else None
+
+
+def check(store: Store) -> list[str]:
+    """Check the whole ledger; a line for everything that is wrong."""
+    # The witness first: whatever is committed meanwhile makes the ledger newer than it, never older.
+    testimony = store.witness.read()
+    problems: list[str] = []
+    try:
+        with store.reading() as connection:
+            history = _History(store, (0, FIRST_MAC))
+            wrong = history.follow(stream(connection, sql.EVENTS))
+            if wrong or history.heads[0] != connection.execute(sql.HEAD).fetchone():
+                problems.append(f"the ledger is damaged: {wrong or 'the end of its history is cut off'}")
+            problems += _check_runs(connection, history)
+            problems += _check_totals(connection)
+            for (batch,) in connection.execute(sql.BATCH_IDS).fetchall():
+                found = _batch_problem(store, connection, batch, history.replay) or _seals_problem(
+                    store, connection, batch, None
+                )
+                problems += [f"the ledger is damaged: {found}"] if found else []
+            problems += _check_payloads(store, connection)
+            problems += check_witness(store, connection, testimony)
+    except LedgerDamaged as error:
+        problems.append(str(error))
+    return problems
+
+
+def check_at_opening(store: Store) -> list[str]:
+    """Look at the end of the ledger's own chain and at the control totals."""
+    with store.reading() as connection:
+        found = connection.execute(sql.LAST_OF_OWN_CHAIN, (_EVENTS_AT_OPENING + 1,)).fetchall()
+        before = FIRST_MAC if found and found[0][2] == 1 else None
+        for seq, chain, number, *event, mac in found:
+            if before is not None and mac != chained_mac(store.keys, before, chain, number, event):
+                return [f"the ledger is damaged: the history's chain breaks at event {seq}"]
+            before = mac
+        head = connection.execute(sql.HEAD).fetchone()
+        if not found or head != (found[-1][2], found[-1][-1]):
+            return ["the ledger is damaged: the end of its history is cut off"]
+        return _check_totals(connection)
+
+
+def check_witness(store: Store, connection: Connection, testimony: WitnessRecord | None) -> list[str]:
+    """Hold the ledger against what this machine remembers of it."""
+    path = store.witness.path
+    way_out = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
+    if testimony is None:
+        what = "holds no record of this key" if store.witness.exists() else "is not there"
+        return [
+            f"this machine's witness of the ledger, {path}, {what}, so it can't tell whether the ledger is the latest; "
+            f'a machine that never worked with it: batchpay ledger join --reason "…"; else {way_out}'
+        ]
+    if testimony.ledger_id != store.ledger_id:
+        return [f"the witness {path} belongs to another ledger; {way_out}"]
+    found = connection.execute(sql.MAC_OF_EVENT, (testimony.number,)).fetchone()
+    if found is None or found[0] != testimony.mac:
+        return [
+            f"the ledger is older than this machine's witness {path}: most likely the database was brought back from a "
+            f"backup, or a standby took over too late, and it does not know what was sent since; nothing was sent now; "
+            f"{way_out}"
+        ]
+    return []
+
+
+def check_batch(store: Store, batch: int) -> None:
+    """Raise LedgerDamaged where a batch is not what its history says; reads the history from its registration on."""
+    with store.reading() as connection:
+        wrong = _problem_of_batch(store, connection, batch)
+    if wrong:
+        raise LedgerDamaged(f"the ledger is damaged: {wrong}; nothing was sent (batchpay ledger check says more)")
+
+
+def _problem_of_batch(store: Store, connection: Connection, batch: int) -> str | None:
+    first = connection.execute(sql.REGISTRATION, (batch,)).fetchone()
+    if first is None:
+        return "its history does not know the batch"
+    before = connection.execute(sql.MAC_OF_NUMBER, (first[0] - 1,)).fetchone()
+    history = _History(store, (first[0] - 1, before[0] if before else FIRST_MAC))
+    events = stream(connection, sql.EVENTS_OF_BATCH, {"number": first[0], "batch": batch})
+    return (
+        history.follow(events, batch)
+        or _batch_problem(store, connection, batch, history.replay)
+        or _seals_problem(store, connection, batch, PENDING)
+    )
+
+
+def _batch_problem(store: Store, connection: Connection, batch: int, replay: Replay) -> str | None:
+    """Compare every row's state with the history's, the totals with the rows, the batch with what was registered."""
+    states = replay.states.get(batch, bytearray())
+    rows = weight = line_weight = 0
+    counts: Counter[tuple[int, int]] = Counter()
+    cents: Counter[tuple[int, int]] = Counter()
+    with connection.cursor(name="rows_of_batch") as found:
+        found.execute(sql.ROWS_OF_BATCH, (batch,), binary=True)
+        while some := found.fetchmany(_ROWS_AT_ONCE):
+            numbers, lines, amounts, directions, codes = zip(*some, strict=True)
+            if numbers[-1] >= len(states) or bytes(codes) != bytes(map(states.__getitem__, numbers)):
+                wrong = next(
+                    (row, code)
+                    for row, code in zip(numbers, codes, strict=True)
+                    if row >= len(states) or states[row] != code
+                )
+                return f"row {wrong[0]} is {STATES[wrong[1]]}, and its history says otherwise"
+            rows += len(numbers)
+            weight += sum(map(mul, numbers, amounts))
+            line_weight += sum(map(mul, numbers, lines))
+            kinds = list(zip(codes, directions, strict=True))
+            present = Counter(kinds)
+            counts.update(present)
+            for kind in present:  # mostly one: a loop over rows takes a tenth of the whole
+                cents[kind] += sum(compress(amounts, map(kind.__eq__, kinds)) if len(present) > 1 else amounts)
+    name, digest, row_count, total, *about = connection.execute(sql.BATCH_AS_REGISTERED, (batch,)).fetchone() or ()
+    seen: dict[str, Any] = {"name": name, "digest": digest.hex(), "rows": row_count, "cents": total, "about": about}
+    seen |= {"weight": str(weight), "line weight": str(line_weight)}
+    registered = replay.registered.get(batch, {})
+    if rows != row_count or any(registered.get(key) != value for key, value in seen.items()):
+        return f"batch {name} is not what was registered"
+    stored = {
+        (state, direction): (count, amount)
+        for state, direction, count, amount in connection.execute(sql.TOTALS_OF_BATCH, (batch,))
+    }
+    if stored != {kind: (count, cents[kind]) for kind, count in counts.items()}:
+        return f"the control totals of batch {name} differ from its rows"
+    return None
+
+
+def _seals_problem(store: Store, connection: Connection, batch: int, state: int | None) -> str | None:
+    """Look at what stands behind the rows: attempts (of one state alone, if given) and seals."""
+    for statement in (sql.ROWS_UNLIKE_ATTEMPTS, sql.LATER_ATTEMPTS):
+        differing = (connection.execute(statement, (batch,)).fetchone() or (0,))[0]
+        if differing:
+            return f"{differing} rows differ from their latest attempt"
+    attempts = (
+        stream(connection, sql.ATTEMPTS, (batch,))
+        if state is None
+        else stream(connection, sql.ATTEMPTS_IN_STATE, (batch, state))
+    )
+    for row, *values, seal in attempts:
+        if seal != store.keys.seal_values("attempt", (batch, row, *values)):
+            return f"the answer of row {row} is not what was recorded"
+    for row, *values, seal in stream(connection, sql.REJECTED_WITH_SEALS, (batch,)):
+        if seal != store.keys.seal_values("rejected", (batch, row, *values)):
+            return f"row {row} is not what was recorded"
+    return None
+
+
+def _check_runs(connection: Connection, history: _History) -> list[str]:
+    """Hold the runs, and the ends of their chains, against the history."""
+    found = connection.execute(sql.ALL_RUNS).fetchall()
+    stored = {run: list(values) for run, *values, _, _, _ in found}
+    heads = {run: (number, mac) for run, *_, number, mac, _ in found}
+    ended = {run for run, *_, is_live in found if not is_live}
+    if (
+        stored != history.replay.runs
+        or any(history.heads.get(run) != head for run, head in heads.items())
+        or ended != history.ends.keys()
+    ):
+        return ["the ledger is damaged: its runs are not those of its history"]
+    return []
+
+
+def _check_totals(connection: Connection) -> list[str]:
+    """Find batches whose states do not add up to their control totals."""
+    return [
+        f"the ledger is damaged: the states of batch {name} do not add up to its control totals"
+        for (name,) in connection.execute(sql.BATCHES_OUT_OF_TOTALS)
+    ]
+
+
+def _check_payloads(store: Store, connection: Connection) -> list[str]:
+    """Find payloads that can't be read, and such as are not there exactly as long as a row may still be sent."""
+    problems = []
+    wrong = (connection.execute(sql.CHUNKS_UNLIKE_ROWS).fetchone() or (0,))[0]
+    if wrong:
+        problems.append(f"the ledger is damaged: {wrong} chunks of payloads do not fit their rows")
+    lost = (connection.execute(sql.LOST_ROWS).fetchone() or (0,))[0]
+    if lost:
+        problems.append(f"the ledger is damaged: {lost} records refer to others that do not exist")
+    for kind, statement in (("bodies", sql.BODIES), ("details", sql.DETAILS)):
+        for batch, chunk, sealed in stream(connection, statement):
+            try:
+                unseal_texts(store.keys, place_of(kind, batch, chunk), sealed)
+            except LedgerDamaged as error:
+                problems.append(str(error))
+    return problems

@@ -1,0 +1,218 @@
+"""Connections to the database: where it is, how it is reached, what of it can be trusted; its errors in our words.
+
+libpq's own texts are never passed on: they may hold a record's values, or a password out of a connection string.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from batchpay.errors import BatchpayError, LedgerDamaged, LedgerMissing, LedgerNotUsable, SettingsNotUsable
+from batchpay.ledger.postgres import statements as sql
+
+SERVER_LEAST = 140_000
+_ENCRYPTED = ("require", "verify-ca", "verify-full")
+_GIVEN = frozenset(
+    ("host", "hostaddr", "port", "dbname", "user", "sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl",
+     "passfile", "connect_timeout", "target_session_attrs", "application_name", "gssencmode", "krbsrvname")
+)  # fmt: skip
+"""What a URL may say; all else is ours to decide, or does not belong into a setting."""
+_OPTIONS = "-c synchronous_commit=on -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c jit=off"
+_WRITER_OPTIONS = " -c lock_timeout=5s -c plan_cache_mode=force_generic_plan -c enable_seqscan=off"
+"""Whoever writes goes by keys, whatever the statistics say: right after a registration there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the database is."""
+
+    parameters: dict[str, Any] = field(repr=False)
+    name: str
+    """Host, port and database, for people: no user, no password."""
+
+    @property
+    def mark(self) -> str:
+        """Tell this database's files on this machine from those of another one."""
+        return hashlib.sha256(self.name.encode()).hexdigest()[:8]
+
+
+def place_of(url: str) -> Place:
+    """Read ledger.url; raises SettingsNotUsable. The text of a URL that can't be read is not shown."""
+    try:
+        given = {key: value for key, value in conninfo_to_dict(url).items() if value is not None}
+    except psycopg.Error:
+        raise SettingsNotUsable("ledger.url is not the URL of a PostgreSQL database") from None
+    if "password" in given or "sslpassword" in given:
+        raise SettingsNotUsable(
+            "ledger.url contains a password, which process lists and logs would show: put it into a .pgpass file "
+            "(passfile=…), or use a client certificate"
+        )
+    if unknown := sorted(given.keys() - _GIVEN):
+        raise SettingsNotUsable(f"ledger.url: {unknown[0]} can't be set there")
+    hosts = [host for host in str(given.get("host", "")).split(",") if host]
+    if not hosts or "dbname" not in given:
+        raise SettingsNotUsable("ledger.url names host and database: postgresql://batchpay@db.example/payments")
+    is_local = all(_is_local(host) for host in hosts)
+    mode = given.setdefault("sslmode", "disable" if is_local else "verify-full")
+    if not is_local and mode not in _ENCRYPTED:
+        raise SettingsNotUsable(f"ledger.url: sslmode={mode} would send the ledger in clear; leave it out")
+    given.setdefault("target_session_attrs", "read-write")
+    given.setdefault("application_name", "batchpay")
+    given.setdefault("connect_timeout", "10")
+    name = f"postgresql://{','.join(hosts)}:{given.get('port', 5432)}/{given['dbname']}"
+    return Place(given, name)
+
+
+def _is_local(host: str) -> bool:
+    if host.startswith("/") or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class LedgerUnreachable(LedgerNotUsable):
+    """No connection to the database came about, this time."""
+
+
+class LedgerNotPermitted(LedgerNotUsable):
+    """The login has no right to what was asked."""
+
+
+class Notices:
+    """Warnings that came with a statement: a COMMIT that warns is one whose outcome nobody knows."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._warned = False
+        connection.add_notice_handler(self._take)
+
+    def _take(self, diagnostic: psycopg.errors.Diagnostic) -> None:
+        self._warned = self._warned or diagnostic.severity_nonlocalized == "WARNING"
+
+    def clear(self) -> None:
+        """Forget what came before."""
+        self._warned = False
+
+    def warned(self) -> bool:
+        """Whether a warning came since then."""
+        return self._warned
+
+
+def connect(place: Place, *, writes: bool = False) -> psycopg.Connection[Any]:
+    """Open a connection whose every statement is a transaction of its own, and refuse a server not to be trusted."""
+    try:
+        connection = psycopg.connect(
+            **place.parameters,
+            options=_OPTIONS + (_WRITER_OPTIONS if writes else ""),
+            autocommit=True,
+            prepare_threshold=0,
+            keepalives_idle=5,
+            keepalives_interval=2,
+            keepalives_count=3,
+            tcp_user_timeout=10_000,
+        )
+    except psycopg.Error:
+        raise LedgerUnreachable(
+            f"the database {place.name} can't be connected to: it does not answer, or it refuses this login, its "
+            "password or its certificate; nothing was sent"
+        ) from None
+    try:
+        with translated(place):
+            _refuse_unsafe(place, connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _refuse_unsafe(place: Place, connection: psycopg.Connection[Any]) -> None:
+    """Refuse a server whose commits, or whose records, can't be trusted; one round trip."""
+    found = connection.execute(sql.SERVER).fetchone()
+    assert found is not None
+    version, in_recovery, commit, encoding, standbys, names, *switches = found
+    reason = None
+    if version < SERVER_LEAST:
+        reason = f"PostgreSQL {version // 10_000} is too old; {SERVER_LEAST // 10_000} is needed"
+    elif in_recovery:
+        reason = "it is a standby, which may not know what was sent"
+    elif switches != ["on", "on", "off", "off"]:
+        words = ("fsync is off", "full_page_writes is off", "zero_damaged_pages is on", "ignore_checksum_failure is on")
+        wanted = ("on", "on", "off", "off")
+        reason = next(word for word, is_now, want in zip(words, switches, wanted, strict=True) if is_now != want)
+    elif commit not in ("on", "remote_apply"):
+        reason = f"synchronous_commit is {commit}, so a commit may be lost"
+    elif encoding != "UTF8":
+        reason = f"its encoding is {encoding}, not UTF8"
+    elif standbys and not names:
+        reason = "it has standbys, but synchronous_standby_names is empty: one that took over might not know payments"
+    if reason:
+        raise LedgerNotUsable(f"the database {place.name} can't keep the ledger: {reason}; nothing was sent")
+
+
+_RETRIED = frozenset(("40001", "40P01", "55P03", "53300"))
+"""The transaction was rolled back for certain, and may go another time."""
+
+
+def is_retried(error: psycopg.Error) -> bool:
+    """Whether a transaction certainly left nothing behind, and may be asked for again."""
+    return error.sqlstate in _RETRIED
+
+
+def is_unknown(error: psycopg.Error) -> bool:
+    """Whether nobody knows if a transaction under way was committed: the connection, or the server, went away."""
+    state = error.sqlstate
+    return state is None or state.startswith("08") or state in ("57P01", "57P02", "57P03")
+
+
+_WORDS = {
+    "3D000": "there is no such database",
+    "28000": "the login is refused",
+    "28P01": "the password is refused",
+    "53100": "its disk is full",
+    "53300": "it has too many connections",
+    "55P03": "another program keeps it locked",
+    "57014": "the statement was cancelled",
+    "25006": "it is read-only",
+    "BP002": "commits are not durable there (synchronous_commit)",
+    "BP005": "what has happened is never changed",
+}
+_NO_LEDGER = frozenset(("3F000", "42P01", "42883"))
+"""No schema, no table, no function of ours."""
+
+
+def translate(error: BaseException, place: Place) -> BatchpayError:
+    """Give our error for one of psycopg's."""
+    if not isinstance(error, psycopg.Error):
+        return LedgerDamaged(f"the ledger {place.name} contains what batchpay did not write")
+    state = error.sqlstate or ""
+    if state in _NO_LEDGER:
+        return LedgerMissing(f"there is no ledger in {place.name}; a new one is made by: batchpay ledger init")
+    if is_unknown(error):
+        return LedgerNotUsable(f"the connection to the database {place.name} was lost")
+    if state.startswith("23"):
+        return LedgerNotUsable(f"the ledger {place.name}: a record was refused by the ledger's own rules ({state})")
+    if state == "42501":
+        return LedgerNotPermitted(
+            f"the ledger {place.name} is not usable: this login has no right to do it; batchpay's login is a member of "
+            "batchpay_app, and its owner alone makes or changes tables"
+        )
+    words = _WORDS.get(state, "the database failed")
+    return LedgerNotUsable(f"the ledger {place.name} is not usable: {words} ({state})")
+
+
+@contextmanager
+def translated(place: Place) -> Iterator[None]:
+    """Turn the database's errors into ours."""
+    try:
+        yield
+    except (psycopg.Error, UnicodeError) as error:
+        raise translate(error, place) from None

@@ -1,0 +1,53 @@
+"""A deadline for statements that must not take for ever: then the connection is cut, from outside.
+
+A commit that waits for a standby is ended by no timeout of the server's, and a cancel would make it look like success.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+
+DEADLINE_S = 60.0
+_LOOK_S = 1.0
+
+
+class Deadline:
+    """Watches one statement at a time, from a thread of its own."""
+
+    def __init__(self) -> None:
+        self._watched: tuple[float, int] | None = None
+        self._turn = threading.Lock()
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, name="ledger deadline", daemon=True).start()
+
+    @contextmanager
+    def of(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        """Cut the connection where what is done with it meanwhile takes too long."""
+        descriptor = connection.fileno()
+        with self._turn:
+            self._watched = (time.monotonic() + DEADLINE_S, descriptor)
+        try:
+            yield
+        finally:
+            with self._turn:  # so that the descriptor is never cut when it is another file's already
+                self._watched = None
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ended.set()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_LOOK_S):
+            with self._turn:
+                if self._watched is not None and time.monotonic() > self._watched[0]:
+                    with suppress(OSError), socket.socket(fileno=os.dup(self._watched[1])) as cut:
+                        cut.shutdown(socket.SHUT_RDWR)
+                    self._watched = None

@@ -1,0 +1,90 @@
+"""Finding again what the ledger knows: payments that an earlier batch holds, and what was paid to a payee before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from batchpay.ledger.encoding import to_datetime, to_ms
+from batchpay.ledger.fingerprints import digest_numbers
+from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.reading import signed, unsigned
+from batchpay.ledger.postgres.store import Store
+from batchpay.ledger.records import Earlier, Lookup, PayeeFacts, SamePayment
+from batchpay.payment import Environment
+from batchpay.text import place_of, place_word
+
+_NEVER_MS = 1 << 62
+_KEYS_AT_ONCE = 50_000
+
+
+def earlier(
+    store: Store, lookup: Lookup, environment: Environment, days: int, now: datetime, exclude_digest: bytes | None
+) -> list[Earlier]:
+    since = to_ms(now - timedelta(days=days)) if days else _NEVER_MS
+    others = {"digest": exclude_digest or b"", "environment": environment.value, "since": since}
+    by_id, by_bill = _keys(lookup)
+    found: dict[int, Earlier] = {}
+    with store.reading() as connection:
+        names = {
+            identity: (name, file)
+            for identity, name, file in connection.execute(
+                sql.OTHER_BATCHES, (others["digest"], others["environment"])
+            ).fetchall()
+        }
+        if not names:
+            return []
+        for keys, wanted in ((by_bill, sql.EARLIER_BY_BILL), (by_id, sql.EARLIER_BY_PAYMENT_ID)):
+            # In the order of the keys, so that the walk through the index goes one way.
+            keys.sort()
+            for start in range(0, len(keys), _KEYS_AT_ONCE):
+                numbers, rows, named, invoiced = map(list, zip(*keys[start : start + _KEYS_AT_ONCE], strict=True))
+                parameters: dict[str, Any] = {"keys": numbers, "rows": rows, "named": named, "invoiced": invoiced}
+                for row, same, batch, earlier_row, line, at in connection.execute(
+                    wanted, others | parameters, binary=True
+                ):
+                    if batch not in names:
+                        continue
+                    name, file = names[batch]
+                    place = place_of(place_word(file), earlier_row, line)
+                    one = Earlier(row, SamePayment(same), name, earlier_row, place, to_datetime(at))
+                    found[row] = one
+    return [found[row] for row in sorted(found)]
+
+
+_Key = tuple[int, int, bool, bool]
+
+
+def _keys(lookup: Lookup) -> tuple[list[_Key], list[_Key]]:
+    """Give the keys of paymentIds and of bills: number, row, whether it has a paymentId, whether an invoice number."""
+    named = [payment_id is not None for payment_id in lookup.payment_ids]
+    invoiced = lookup.with_invoice or [False] * len(named)
+    given = [(one, row) for one, row in zip(lookup.payment_ids, lookup.rows, strict=True) if one is not None]
+    numbers = digest_numbers([one for one, _ in given])
+    by_id = [(number, row, True, False) for number, (_, row) in zip(numbers, given, strict=True)]
+    by_bill = list(zip(digest_numbers(lookup.fingerprints), lookup.rows, named, invoiced, strict=True))
+    return by_id, by_bill
+
+
+def payee_facts(
+    store: Store, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
+) -> dict[bytes, PayeeFacts]:
+    counts: dict[int, list[int]] = {}
+    accounts: dict[int, set[bytes]] = {}
+    wanted = sorted({signed(payee) for payee in payees})
+    with store.reading() as connection:
+        for start in range(0, len(wanted), _KEYS_AT_ONCE):
+            for payee, account, rows, cents in connection.execute(
+                sql.PAID_TO,
+                (environment.value, exclude_digest or b"", wanted[start : start + _KEYS_AT_ONCE]),
+                binary=True,
+            ):
+                count = counts.setdefault(payee, [0, 0])
+                count[0] += rows
+                count[1] += cents
+                accounts.setdefault(payee, set()).add(unsigned(account))
+    return {
+        unsigned(payee): PayeeFacts(usual_cents=cents // rows, accounts=frozenset(accounts[payee]))
+        for payee, (rows, cents) in counts.items()
+    }

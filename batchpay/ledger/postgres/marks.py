@@ -1,0 +1,45 @@
+"""Marks of runs: which runs in the database were begun on this machine.
+
+A file beside the witness for each, made before the run is and removed after its end. Whoever holds the batch's lock on
+this machine and finds the mark of a run that the database holds for alive knows that it is dead: it was this machine's,
+and nobody here works on the batch any more. Names of hosts, process ids and machine ids prove nothing of the kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from batchpay.errors import LedgerNotUsable
+from batchpay.writing.atomic import sync_directory
+
+
+class RunMarks:
+    """The marks that lie beside one witness."""
+
+    def __init__(self, witness: Path) -> None:
+        self._witness = witness
+
+    def make(self, token: bytes) -> None:
+        """Mark a run that is about to begin here."""
+        path = self._path(token)
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            sync_directory(path.parent)
+        except OSError as error:
+            raise LedgerNotUsable(f"the mark of a run, {path}, can't be made: {error.strerror}") from None
+
+    def exists(self, token: bytes) -> bool:
+        """Tell whether a run was begun here."""
+        return os.path.lexists(self._path(token))
+
+    def remove(self, token: bytes) -> None:
+        """Forget a run that has ended, or never began."""
+        with suppress(OSError):
+            self._path(token).unlink()
+
+    def _path(self, token: bytes) -> Path:
+        # The token itself permits to write in the run's name: its file does not say it.
+        return self._witness.with_name(f"{self._witness.name}.run.{hashlib.sha256(token).hexdigest()[:24]}")

@@ -1,0 +1,211 @@
+"""Opening and making a ledger on PostgreSQL: its files on this machine, and every reason not to build on it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import closing
+from pathlib import Path
+
+from batchpay.errors import (
+    LedgerBehind,
+    LedgerBesideAnother,
+    LedgerDamaged,
+    LedgerMissing,
+    LedgerNotUsable,
+    LedgerOlder,
+    WrongUse,
+)
+from batchpay.ledger.encoding import now_ms
+from batchpay.ledger.event_chain import FIRST_MAC
+from batchpay.ledger.folders import make_private_directory
+from batchpay.ledger.keys import Keys, create_key_file, load_keys
+from batchpay.ledger.postgres import restoring, schema
+from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.audit import check_at_opening, check_witness
+from batchpay.ledger.postgres.connection import LedgerNotPermitted, place_of
+from batchpay.ledger.postgres.ledger import PostgresLedger
+from batchpay.ledger.postgres.store import Store, Transaction
+from batchpay.ledger.records import AcceptedWitness, LedgerPaths
+from batchpay.ledger.witness import witnesses_of_others
+from batchpay.settings import LedgerSettings, config_directory, state_directory
+
+CLOCK_BEHIND_S_MAX = 3600.0
+
+
+def location(settings: LedgerSettings) -> LedgerPaths:
+    """Tell where key and witness are, and the place beside which this machine keeps what is its own of the ledger."""
+    place = place_of(settings.url)
+    key = Path(settings.key_file).expanduser().absolute() if settings.key_file else config_directory() / "ledger.key"
+    witness = (
+        Path(settings.witness).expanduser().absolute()
+        if settings.witness
+        else key.with_name(f"ledger-{place.mark}.witness")
+    )
+    return LedgerPaths(state_directory() / f"ledger-{place.mark}", key, witness, place.name)
+
+
+def weaknesses(settings: LedgerSettings) -> list[str]:
+    store = _store(settings, read_only=True)
+    try:
+        with closing(store), store.reading() as connection:
+            checksums, owns = connection.execute(sql.WEAKNESSES).fetchone() or ("on", False)
+    except LedgerNotPermitted:
+        return ["this login has no right to the ledger's tables yet; the administrator runs: GRANT batchpay_app TO …"]
+    found = [] if checksums == "on" else [f"{store.place.name} keeps no data checksums: a damaged page may be believed"]
+    if owns:
+        found.append(
+            "this login owns the ledger's tables, and could change an amount; let batchpay log in as a member of "
+            "batchpay_app that owns nothing"
+        )
+    return found
+
+
+def print_schema() -> str:
+    """Give the SQL by which a database's administrator makes the schema; `ledger init` then fills it."""
+    return "\n".join(["BEGIN;", "", *schema.scripts(), "COMMIT;", ""])
+
+
+def create_ledger(settings: LedgerSettings, who: str, beside_another: str | None, owner_url: str | None) -> LedgerPaths:
+    """See batchpay.ledger.open; the schema may be there already, made by an administrator, but no ledger in it."""
+    place, paths = place_of(settings.url), location(settings)
+    owner = place_of(owner_url) if owner_url else place
+    if owner.name != place.name:
+        raise WrongUse(f"--owner-url names another database ({owner.name}) than ledger.url ({place.name})")
+    known = load_keys(paths.key) if os.path.lexists(paths.key) else None
+    _refuse_others(paths, known, beside_another)
+    if known is None:
+        create_key_file(paths.key)
+    keys = load_keys(paths.key)
+    make_private_directory(paths.ledger.parent)
+    with closing(Store(owner, paths, keys, read_only=False)) as store:
+        store.ledger_id = secrets.token_hex(16)
+        try:
+            with store.transaction() as transaction:
+                _write_new(transaction, store, who, beside_another)
+        except LedgerNotPermitted:
+            raise LedgerNotUsable(
+                f"this login may not make the ledger's tables in {place.name}: give one that may by --owner-url, or "
+                "hand the administrator what batchpay ledger init --print-sql prints"
+            ) from None
+    return paths
+
+
+def _write_new(transaction: Transaction, store: Store, who: str, beside_another: str | None) -> None:
+    transaction.execute(sql.LOCK_SCHEMA)
+    if (transaction.one(sql.HAS_SCHEMA) or (False,))[0] is False:
+        schema.migrate(transaction, 0)
+    elif transaction.one(sql.LEDGER) is not None:
+        raise LedgerNotUsable(
+            f"a ledger already exists in {store.place.name}; another machine joins it: "
+            'batchpay ledger join --reason "…"'
+        )
+    version = len(schema.scripts())
+    transaction.execute(sql.ADD_LEDGER, (version, store.ledger_id, store.keys.key_id, FIRST_MAC))
+    transaction.event("created", None, who, beside_another, {})
+    transaction.replaces_witness = True
+
+
+def _refuse_others(paths: LedgerPaths, keys: Keys | None, beside_another: str | None) -> None:
+    """Refuse a new ledger where this machine remembers one with payments, here or elsewhere."""
+    if os.path.lexists(paths.witness):
+        raise LedgerNotUsable(
+            f"the witness {paths.witness} remembers a ledger in {paths.name}: is it the right database? To start over, "
+            "move the witness away"
+        )
+    others = witnesses_of_others(paths, keys)
+    if others and beside_another is None:
+        raise LedgerBesideAnother(
+            f"{others[0]} is the witness of another ledger with payments, and a new one in {paths.name} would not know "
+            "what that one paid: is ledger.url right?"
+        )
+
+
+def bring_up_to_date(settings: LedgerSettings) -> None:
+    """Apply what the schema lacks, where this login owns it; leaves any other ledger as it is."""
+    try:
+        _open(settings, read_only=True).close()
+    except LedgerOlder:
+        store = _store(settings, read_only=False)
+        with closing(store), store.transaction() as transaction:
+            transaction.execute(sql.LOCK_SCHEMA)
+            version = (transaction.one(sql.LEDGER) or (0,))[0]
+            schema.migrate(transaction, version)
+            transaction.execute(sql.SET_VERSION, (len(schema.scripts()),))
+
+
+def open_ledger(settings: LedgerSettings, *, read_only: bool = False) -> PostgresLedger:
+    return _open(settings, read_only=read_only)
+
+
+def join(settings: LedgerSettings, who: str, why: str) -> LedgerPaths:
+    """Let this machine, which has no witness of the ledger yet, work with it; the key must be here already."""
+    if not (who.strip() and why.strip()):
+        raise WrongUse("a machine joins a ledger by a named person, with a reason")
+    paths = location(settings)
+    with closing(_open(settings, checks_witness=False)) as ledger:
+        store = ledger.store
+        if store.witness.read() is not None:
+            raise WrongUse(f"this machine knows the ledger already: {paths.witness}")
+        with store.transaction() as transaction:
+            transaction.event("joined", None, who, why, {"host": os.uname().nodename})
+            transaction.replaces_witness = True
+        make_private_directory(paths.ledger.parent)
+    return paths
+
+
+def accept_witness(settings: LedgerSettings, who: str, why: str) -> AcceptedWitness:
+    with closing(_open(settings, checks_witness=False)) as ledger:
+        return restoring.accept_witness(ledger.store, who, why)
+
+
+def settle_lost_window(settings: LedgerSettings, who: str, why: str) -> None:
+    with closing(_open(settings)) as ledger:
+        restoring.settle_lost_window(ledger.store, who, why)
+
+
+def _store(settings: LedgerSettings, *, read_only: bool) -> Store:
+    place, paths = place_of(settings.url), location(settings)
+    if not os.path.lexists(paths.key):
+        raise LedgerNotUsable(
+            f"ledger.key_file: {paths.key} is not there; copy it from a machine that works with this ledger"
+        )
+    return Store(place, paths, load_keys(paths.key), read_only=read_only)
+
+
+def _open(settings: LedgerSettings, *, read_only: bool = False, checks_witness: bool = True) -> PostgresLedger:
+    store = _store(settings, read_only=read_only)
+    try:
+        with store.reading() as connection:
+            found = connection.execute(sql.LEDGER).fetchone()
+            last = connection.execute(sql.LAST_EVENT).fetchone()
+        if found is None:
+            raise LedgerMissing(f"there is no ledger in {store.place.name}; a new one is made by: batchpay ledger init")
+        version, store.ledger_id, key_id = found
+        if key_id != store.keys.key_id:
+            raise LedgerNotUsable(f"the key {store.paths.key} is not the key of the ledger {store.place.name}")
+        schema.require_current(version, store.place.name)
+        opened_after_s = (now_ms() - last[1]) / 1000 if last else 0.0
+        if not read_only:
+            _look_before_writing(store, opened_after_s, checks_witness=checks_witness)
+    except BaseException:
+        store.close()
+        raise
+    return PostgresLedger(store, opened_after_s)
+
+
+def _look_before_writing(store: Store, opened_after_s: float, *, checks_witness: bool) -> None:
+    if checks_witness:
+        testimony = store.witness.read()
+        with store.reading() as connection:
+            behind = check_witness(store, connection, testimony)
+        if behind:
+            raise LedgerBehind(behind[0])
+        problems = check_at_opening(store)
+        if problems:
+            raise LedgerDamaged(f"{problems[0]}; nothing was sent (batchpay ledger check says more)")
+    if opened_after_s < -CLOCK_BEHIND_S_MAX:
+        raise LedgerNotUsable(
+            f"the clock of this machine is {-opened_after_s / 3600:.0f} hours before the ledger's last event; "
+            "set the clock, nothing was sent"
+        )

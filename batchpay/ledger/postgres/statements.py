@@ -1,0 +1,362 @@
+# ruff: noqa: S608 - what stands in braces are codes of states and names of tables, our own words
+"""Every statement that the PostgreSQL ledger runs, by name, one group of tables after the other.
+
+All but what makes the schema and moves a run's groups (the numbered .sql files beside this one). Values are always
+parameters; every name carries its schema.
+"""
+
+from __future__ import annotations
+
+from batchpay.ledger.records import SamePayment
+from batchpay.ledger.states import STATE_CODES
+from batchpay.payment import State
+
+_REJECTED = STATE_CODES[State.REJECTED]
+_PENDING = STATE_CODES[State.PENDING]
+_SENDING = STATE_CODES[State.SENDING]
+_ACCEPTED = STATE_CODES[State.ACCEPTED]
+_OPEN = ", ".join(str(STATE_CODES[state]) for state in (State.PENDING, State.SENDING, State.IN_DOUBT))
+_COUNTED = ", ".join(str(STATE_CODES[s]) for s in (State.PENDING, State.SENDING, State.ACCEPTED, State.IN_DOUBT))
+
+# Transactions, the server, and the ledger itself
+
+BEGIN, COMMIT, ROLLBACK = "BEGIN", "COMMIT", "ROLLBACK"
+BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+SERVER = (
+    "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('synchronous_commit'),"
+    " current_setting('server_encoding'), (SELECT count(*) FROM pg_catalog.pg_stat_replication),"
+    " current_setting('synchronous_standby_names'), current_setting('fsync'), current_setting('full_page_writes'),"
+    " current_setting('zero_damaged_pages'), current_setting('ignore_checksum_failure')"
+)
+WEAKNESSES = (
+    "SELECT current_setting('data_checksums'), pg_has_role(current_user, c.relowner, 'USAGE')"
+    " FROM pg_catalog.pg_class c WHERE c.oid = 'batchpay.payment'::regclass"
+)
+HAS_SCHEMA = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'batchpay')"
+LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(7089057378828283247)"
+LEDGER = "SELECT version, ledger_id, key_id FROM batchpay.ledger"
+ADD_LEDGER = "INSERT INTO batchpay.ledger (id, version, ledger_id, key_id, number, mac) VALUES (1, %s, %s, %s, 0, %s)"
+SET_VERSION = "UPDATE batchpay.ledger SET version = %s"
+LOCK_LEDGER = "SELECT number, mac, registrations FROM batchpay.ledger FOR UPDATE"
+HEAD = "SELECT number, mac FROM batchpay.ledger"
+SET_HEAD = "UPDATE batchpay.ledger SET number = %s, mac = %s"
+REGISTRATIONS = "SELECT registrations FROM batchpay.ledger"
+COUNT_REGISTRATION = "UPDATE batchpay.ledger SET registrations = registrations + 1"
+
+WAIT_LONG = "SET LOCAL lock_timeout = '120s'"
+
+# History
+
+ADD_EVENT = (
+    "INSERT INTO batchpay.event (chain, number, at, batch, kind, who, why, detail, mac)"
+    " VALUES (0, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING seq"
+)
+_EVENT = "seq, chain, number, at, batch, kind, who, why, detail, mac"
+EVENTS = f"SELECT {_EVENT} FROM batchpay.event ORDER BY seq"
+EVENTS_OF_BATCH = (
+    f"SELECT {_EVENT} FROM batchpay.event WHERE (chain = 0 AND number >= %(number)s)"
+    " OR chain IN (SELECT id FROM batchpay.run WHERE batch = %(batch)s) ORDER BY seq"
+)
+LAST_OF_OWN_CHAIN = (
+    f"SELECT {_EVENT} FROM (SELECT * FROM batchpay.event WHERE chain = 0 ORDER BY number DESC LIMIT %s) AS latest"
+    " ORDER BY number"
+)
+NAMED_EVENTS = (
+    "SELECT e.seq, e.at, b.name, e.kind, e.who, e.why, e.detail FROM batchpay.event e"
+    " LEFT JOIN batchpay.batch b ON b.id = e.batch"
+    " WHERE %(batch)s::int IS NULL OR e.batch = %(batch)s ORDER BY e.seq"
+)
+LATEST_EVENT = (
+    "SELECT e.seq, e.at, b.name, e.kind, e.who, e.why, e.detail FROM batchpay.event e"
+    " LEFT JOIN batchpay.batch b ON b.id = e.batch"
+    " WHERE e.kind = %s AND e.kind <> 'progress' ORDER BY e.seq DESC LIMIT 1"
+)
+MAC_OF_EVENT = "SELECT mac FROM batchpay.event WHERE seq = %s"
+MAC_OF_NUMBER = "SELECT mac FROM batchpay.event WHERE chain = 0 AND number = %s"
+LAST_EVENT = "SELECT seq, at FROM batchpay.event ORDER BY seq DESC LIMIT 1"
+LAST_OF_KINDS = (
+    "SELECT kind, detail FROM batchpay.event WHERE kind IN (%s, %s) AND kind <> 'progress' ORDER BY seq DESC LIMIT 1"
+)
+LAST_EVENT_OF_BATCH = "SELECT max(at) FROM batchpay.event WHERE batch = %s AND kind <> 'progress'"
+REGISTRATION = "SELECT number FROM batchpay.event WHERE kind = 'registered' AND kind <> 'progress' AND batch = %s"
+PLANS_USED = (
+    "SELECT b.name, e.detail FROM batchpay.event e JOIN batchpay.batch b ON b.id = e.batch"
+    " WHERE e.kind = %s AND e.kind <> 'progress'"
+)
+LET_THROUGH = (
+    "SELECT kind, detail FROM batchpay.event WHERE batch = %s AND kind IN (%s, %s, %s) AND kind <> 'progress'"
+    " ORDER BY seq"
+)
+
+# Batches and runs
+
+BATCH = (
+    "SELECT b.id, b.name, b.digest, b.file, b.origin, b.environment, b.columns, b.registered_at, b.row_count, b.cents,"
+    " b.again_reason, b.options, r.started_at, r.finished_at, r.stopped,"
+    " (SELECT e.detail FROM batchpay.event e WHERE e.kind = 'finished' AND e.kind <> 'progress' AND e.batch = b.id"
+    " ORDER BY e.seq DESC LIMIT 1)"
+    " FROM batchpay.batch b LEFT JOIN batchpay.run r"
+    " ON r.id = (SELECT max(l.id) FROM batchpay.run l WHERE l.batch = b.id)"
+)
+BATCHES = f"{BATCH} ORDER BY b.id DESC"
+BATCH_OF_DIGEST = (
+    f"{BATCH} WHERE b.digest = %(digest)s AND b.environment = %(environment)s AND (%(again)s::text IS NULL"
+    " OR lower(b.again_reason) = lower(%(again)s::text)) ORDER BY b.id DESC LIMIT 1"
+)
+LATEST_BATCH = (
+    f"{BATCH} WHERE %(environment)s::text IS NULL OR b.environment = %(environment)s ORDER BY b.id DESC LIMIT 1"
+)
+BATCH_NAMED = f"{BATCH} WHERE b.name = %s"
+BATCHES_BEGINNING = f"{BATCH} WHERE starts_with(b.name, %s) LIMIT 2"
+BATCH_BY_NAME = "SELECT id, digest FROM batchpay.batch WHERE name = %s"
+BATCH_IDS = "SELECT id FROM batchpay.batch ORDER BY id"
+BATCH_NAMES = "SELECT id, name FROM batchpay.batch WHERE environment = %s"
+ORIGINS = "SELECT origin FROM batchpay.batch WHERE environment = %s GROUP BY origin ORDER BY max(id)"
+ORIGIN_OF_BATCH = "SELECT id, origin FROM batchpay.batch WHERE name = %s FOR UPDATE"
+MOVE_BATCH = "UPDATE batchpay.batch SET origin = %s WHERE id = %s"
+COUNT_BATCHES = "SELECT count(*) FROM batchpay.batch WHERE environment = %s"
+NAMES_LIKE = "SELECT name FROM batchpay.batch WHERE starts_with(name, %s)"
+ADD_BATCH = (
+    "INSERT INTO batchpay.batch (name, digest, file, origin, columns, options, registered_at, again_reason,"
+    " environment) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id"
+)
+SET_CONTROL_TOTALS = "UPDATE batchpay.batch SET row_count = %s, cents = %s WHERE id = %s"
+LOCK_BATCH = "SELECT id FROM batchpay.batch WHERE id = %s FOR UPDATE"
+ADD_RUN = (
+    "INSERT INTO batchpay.run (batch, who, host, started_at, token, mac, is_live) VALUES (%s, %s, %s, %s, %s, %s, %s)"
+    " RETURNING id"
+)
+ENLIVEN_RUN = "UPDATE batchpay.run SET is_live = true WHERE id = %s"
+SET_RUN_MAC = "UPDATE batchpay.run SET mac = %s WHERE id = %s"
+LIVE_RUNS_OF_BATCH = "SELECT id, host, started_at, token FROM batchpay.run WHERE batch = %s AND is_live"
+LIVE_RUNS_OF_DIGEST = (
+    "SELECT r.host, r.token FROM batchpay.run r JOIN batchpay.batch b ON b.id = r.batch"
+    " WHERE b.digest = %s AND r.is_live ORDER BY r.id"
+)
+FENCE = "UPDATE batchpay.run SET is_live = false, fenced_by = %s WHERE id = %s AND is_live RETURNING number, mac"
+LIVE_RUNS = "SELECT id, batch FROM batchpay.run WHERE is_live ORDER BY id"
+LOCK_RUN = (
+    "SELECT number, mac FROM batchpay.run WHERE id = %s AND token = %s AND generation = %s AND is_live FOR UPDATE"
+)
+RAISE_GENERATION = (
+    "UPDATE batchpay.run SET generation = generation + 1, beats = beats + 1 WHERE id = %s AND token = %s AND is_live"
+    " RETURNING generation, number, mac"
+)
+ATTEMPT_NUMBERS = (
+    "SELECT attempts FROM batchpay.payment WHERE batch = %s AND row = ANY(%s::int[]) AND state = 4 AND run = %s"
+    " ORDER BY row"
+)
+SEQ_OF_EVENT = "SELECT seq FROM batchpay.event WHERE chain = %s AND number = %s"
+END_RUN = "UPDATE batchpay.run SET is_live = false, finished_at = %s, stopped = %s WHERE id = %s"
+COMMIT_GROUP = (
+    "SELECT batchpay.commit_group(%s::int, %s::bytea, %s::int, %s::int, %s::int[], %s::int[], %s::smallint[],"
+    " %s::int[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::bigint, %s::bigint, %s::text,"
+    " %s::text, %s::bytea)"
+)
+
+# Control totals
+
+TOTALS = "SELECT state, direction, row_count, cents FROM batchpay.control_total WHERE batch = %s"
+ALL_TOTALS = (
+    "SELECT batch, state, direction, row_count, cents FROM batchpay.control_total WHERE row_count <> 0 OR cents <> 0"
+)
+TOTALS_OF_BATCH = f"{TOTALS} AND (row_count <> 0 OR cents <> 0)"
+ADD_TO_TOTAL = (
+    "INSERT INTO batchpay.total AS t VALUES (%s, %s, %s, %s, %s) ON CONFLICT (batch, state, direction)"
+    " DO UPDATE SET row_count = t.row_count + excluded.row_count, cents = t.cents + excluded.cents"
+)
+
+# Rows
+
+COPY_PAYMENTS = (
+    "COPY batchpay.payment (amount_cents, payee, account, batch, row, line, chunk, state, direction)"
+    " FROM STDIN (FORMAT binary)"
+)
+COPY_REJECTED = (
+    "COPY batchpay.payment (amount_cents, batch, row, line, state, direction, reasons, seal) FROM STDIN (FORMAT binary)"
+)
+COPY_CHUNKS = "COPY batchpay.chunk (batch, chunk, first_row, last_row, open_rows) FROM STDIN (FORMAT binary)"
+COPY_BODIES = "COPY batchpay.body (batch, chunk, sealed) FROM STDIN (FORMAT binary)"
+COPY_DETAILS = "COPY batchpay.detail (batch, chunk, sealed) FROM STDIN (FORMAT binary)"
+COPY_FINGERPRINTS = "COPY batchpay.fingerprint (fingerprint, batch, row, named) FROM STDIN (FORMAT binary)"
+COPY_PAYMENT_IDS = "COPY batchpay.payment_id (payment_id, batch, row) FROM STDIN (FORMAT binary)"
+NEXT_CHUNK = "SELECT coalesce(max(chunk), 0) + 1 FROM batchpay.chunk WHERE batch = %s"
+REJECTED_AMONG = (
+    f"SELECT row, amount_cents, direction FROM batchpay.payment WHERE batch = %s AND row = ANY(%s::int[])"
+    f" AND state = {_REJECTED} ORDER BY row FOR UPDATE"
+)
+RELEASE_ROWS = (
+    f"UPDATE batchpay.payment p SET state = {_PENDING}, reasons = NULL, seal = NULL, direction = n.direction,"
+    " chunk = n.chunk, payee = n.payee, account = n.account"
+    " FROM unnest(%s::int[], %s::smallint[], %s::int[], %s::bigint[], %s::bigint[])"
+    f" AS n (row, direction, chunk, payee, account) WHERE p.batch = %s AND p.row = n.row AND p.state = {_REJECTED}"
+)
+MOVE_ROWS = (
+    "UPDATE batchpay.payment SET state = %s WHERE batch = %s AND row = ANY(%s::int[]) AND state = %s"
+    " RETURNING row, amount_cents, direction, chunk, attempts, sent_at"
+)
+REJECT_ROWS = (
+    f"UPDATE batchpay.payment p SET state = {_REJECTED}, reasons = n.reasons, seal = n.seal"
+    " FROM unnest(%s::int[], %s::text[], %s::bytea[]) AS n (row, reasons, seal)"
+    f" WHERE p.batch = %s AND p.row = n.row AND p.state = {_PENDING}"
+    " RETURNING p.row, p.amount_cents, p.direction, p.chunk"
+)
+FACTS = "SELECT row, line, amount_cents FROM batchpay.payment WHERE batch = %s AND row = ANY(%s::int[])"
+ROWS_IN = "SELECT row FROM batchpay.payment WHERE batch = %s AND state = %s ORDER BY row"
+REJECTED_ROWS = (
+    f"SELECT row, line, amount_cents, reasons FROM batchpay.payment WHERE batch = %s AND state = {_REJECTED}"
+    " ORDER BY row"
+)
+MAY_HAVE_BEEN_SENT = (
+    "SELECT row FROM batchpay.attempt WHERE batch = %s AND row = ANY(%s::int[])"
+    f" AND state <> {_PENDING} ORDER BY row LIMIT 1"
+)
+STANDING = (
+    "SELECT p.row, p.state, coalesce((SELECT a.state FROM batchpay.attempt a WHERE a.batch = p.batch AND a.row = p.row"
+    f" ORDER BY a.attempt DESC LIMIT 1), {_PENDING})"
+    " FROM batchpay.payment p WHERE p.batch = %s AND p.row = ANY(%s::int[])"
+)
+STILL_IN_ATTEMPT = (
+    "SELECT 1 FROM batchpay.payment WHERE batch = %s AND row = %s AND state = %s AND attempts = %s FOR UPDATE"
+)
+ROWS_WITH_ATTEMPTS = (
+    "SELECT p.row, p.line, p.state, p.amount_cents, p.direction, p.attempts, p.chunk, p.sent_at, a.finished_at,"
+    " a.http_status, a.response_code, a.message, a.gateway_reference, a.reason FROM batchpay.payment p"
+    " LEFT JOIN batchpay.attempt a ON a.batch = p.batch AND a.row = p.row AND a.attempt = p.attempts"
+    " WHERE p.batch = %s AND p.state = ANY(%s::smallint[]) ORDER BY p.row"
+)
+
+# Single attempts
+
+LATEST_ATTEMPTS = (
+    "SELECT p.row, p.attempts, p.sent_at, a.finished_at, a.http_status, a.response_code, a.message,"
+    " a.gateway_reference FROM batchpay.payment p LEFT JOIN batchpay.attempt a"
+    " ON a.batch = p.batch AND a.row = p.row AND a.attempt = p.attempts"
+    " WHERE p.batch = %s AND p.row = ANY(%s::int[])"
+)
+NOTE_ATTEMPT = (
+    "INSERT INTO batchpay.attempt (batch, row, attempt, sent_at, state, finished_at, http_status, response_code,"
+    " message, gateway_reference, reason, seal) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+    " ON CONFLICT (batch, row, attempt) DO UPDATE SET state = excluded.state, finished_at = excluded.finished_at,"
+    " gateway_reference = excluded.gateway_reference, reason = excluded.reason, seal = excluded.seal"
+)
+REFERENCES = (
+    "SELECT a.batch, a.row, a.gateway_reference FROM batchpay.attempt a JOIN batchpay.payment p"
+    " ON p.batch = a.batch AND p.row = a.row AND p.attempts = a.attempt WHERE a.gateway_reference IS NOT NULL"
+)
+
+# Chunks and payloads
+
+FREE_CHUNKS = "UPDATE batchpay.chunk SET run = NULL WHERE batch = %s AND run IS NOT NULL"
+FREE_UNREAD_CHUNKS = "UPDATE batchpay.chunk SET run = NULL WHERE batch = %s AND run = %s AND chunk <> ALL(%s::int[])"
+CLAIM_CHUNKS = (
+    "UPDATE batchpay.chunk c SET run = %(run)s WHERE c.batch = %(batch)s AND c.chunk IN ("
+    "SELECT k.chunk FROM batchpay.chunk k WHERE k.batch = %(batch)s AND k.run IS NULL AND k.open_rows > 0"
+    " AND k.first_row <= (SELECT f.last_row FROM batchpay.chunk f WHERE f.batch = %(batch)s AND f.run IS NULL"
+    " AND f.open_rows > 0 ORDER BY f.first_row, f.chunk LIMIT 1) ORDER BY k.first_row, k.chunk FOR UPDATE SKIP LOCKED)"
+    " RETURNING c.chunk, c.first_row, c.last_row"
+)
+PENDING_OF_CHUNKS = (
+    "SELECT row, attempts, chunk FROM batchpay.payment WHERE batch = %s AND row BETWEEN %s AND %s"
+    f" AND chunk = ANY(%s::int[]) AND state = {_PENDING} ORDER BY row"
+)
+CLOSE_ROWS = "UPDATE batchpay.chunk SET open_rows = open_rows - %s WHERE batch = %s AND chunk = %s RETURNING open_rows"
+BODY = "SELECT sealed FROM batchpay.body WHERE batch = %s AND chunk = %s"
+ERASE_BODY = "DELETE FROM batchpay.body WHERE batch = %s AND chunk = %s"
+DETAIL = "SELECT sealed FROM batchpay.detail WHERE batch = %s AND chunk = %s"
+
+# Digests of payments and payees
+
+REMEMBER_PAYEES = (
+    "INSERT INTO batchpay.paid (payee, account, batch, row_count, cents)"
+    " SELECT payee, account, batch, count(*), sum(amount_cents) FROM batchpay.payment"
+    f" WHERE batch = %s AND state = {_ACCEPTED} GROUP BY payee, account, batch"
+    " ON CONFLICT (payee, account, batch) DO UPDATE SET row_count = excluded.row_count, cents = excluded.cents"
+)
+OTHER_BATCHES = "SELECT id, name, file FROM batchpay.batch WHERE digest <> %s AND environment = %s"
+PAID_TO = (
+    "SELECT d.payee, d.account, sum(d.row_count)::bigint, sum(d.cents)::bigint FROM batchpay.paid d"
+    " JOIN batchpay.batch b ON b.id = d.batch AND b.environment = %s AND b.digest <> %s"
+    " WHERE d.payee = ANY(%s::bigint[]) GROUP BY d.payee, d.account"
+)
+LATEST_BATCH_OF_PAYEES = (
+    "SELECT d.payee, max(d.batch) FROM batchpay.paid d"
+    " JOIN batchpay.batch b ON b.id = d.batch AND b.environment = %s AND b.digest <> %s"
+    " WHERE d.payee = ANY(%s::bigint[]) GROUP BY d.payee"
+)
+LAST_PAID_IN = (
+    "SELECT DISTINCT ON (payee) payee, row, chunk FROM batchpay.payment"
+    f" WHERE batch = %s AND state = {_ACCEPTED} AND payee = ANY(%s::bigint[]) ORDER BY payee, row DESC"
+)
+# A payment counts from the later of its registration and its latest attempt: a batch may lie for days before it goes.
+_AT = "greatest(b.registered_at, coalesce(p.sent_at, 0))"
+_EARLIER = (
+    f" JOIN batchpay.payment p ON p.batch = f.batch AND p.row = f.row AND p.state IN ({_COUNTED})"
+    " JOIN batchpay.batch b ON b.id = f.batch AND b.digest <> %(digest)s AND b.environment = %(environment)s"
+)
+EARLIER_BY_PAYMENT_ID = (
+    f"SELECT DISTINCT ON (w.row) w.row, {SamePayment.PAYMENT_ID.value}, f.batch, f.row, p.line, {_AT}"
+    " FROM unnest(%(keys)s::bigint[], %(rows)s::int[]) AS w (key, row)"
+    f" JOIN batchpay.payment_id f ON f.payment_id = w.key{_EARLIER} ORDER BY w.row, f.batch DESC, f.row DESC"
+)
+EARLIER_BY_BILL = (
+    "SELECT DISTINCT ON (row) row, same, batch, earlier_row, line, at FROM ("
+    f" SELECT w.row, CASE WHEN {_AT} >= %(since)s OR (w.invoiced AND NOT (w.named AND f.named))"
+    f" THEN {SamePayment.BILL.value} WHEN w.named AND f.named THEN {SamePayment.ANOTHER_ID.value} END AS same,"
+    f" f.batch, f.row AS earlier_row, p.line, {_AT} AS at"
+    " FROM unnest(%(keys)s::bigint[], %(rows)s::int[], %(named)s::bool[], %(invoiced)s::bool[])"
+    f" AS w (key, row, named, invoiced) JOIN batchpay.fingerprint f ON f.fingerprint = w.key{_EARLIER}"
+    ") AS found WHERE same IS NOT NULL ORDER BY row, same DESC, batch DESC, earlier_row DESC"
+)
+
+# The check: rows held against the history
+
+ROWS_OF_BATCH = (
+    "SELECT row, coalesce(line, 0), amount_cents, direction, state FROM batchpay.payment WHERE batch = %s ORDER BY row"
+)
+BATCH_AS_REGISTERED = (
+    "SELECT name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason,"
+    " environment FROM batchpay.batch WHERE id = %s"
+)
+ROWS_UNLIKE_ATTEMPTS = (
+    "SELECT count(*) FROM batchpay.payment p LEFT JOIN batchpay.attempt a"
+    " ON a.batch = p.batch AND a.row = p.row AND a.attempt = p.attempts"
+    f" WHERE p.batch = %s AND p.state <> {_REJECTED}"
+    f" AND coalesce(a.state, CASE WHEN p.attempts > 0 THEN {_SENDING} ELSE {_PENDING} END) <> p.state"
+)
+LATER_ATTEMPTS = (
+    "SELECT count(*) FROM batchpay.attempt a LEFT JOIN batchpay.payment p ON p.batch = a.batch AND p.row = a.row"
+    " WHERE a.batch = %s AND a.attempt > coalesce(p.attempts, -1)"
+)
+_SEALED = (
+    "SELECT row, attempt, sent_at, state, finished_at, http_status, response_code, message, gateway_reference,"
+    " reason, seal FROM batchpay.attempt WHERE batch = %s"
+)
+ATTEMPTS = _SEALED
+ATTEMPTS_IN_STATE = f"{_SEALED} AND state = %s"
+REJECTED_WITH_SEALS = (
+    f"SELECT row, line, amount_cents, reasons, seal FROM batchpay.payment WHERE batch = %s AND state = {_REJECTED}"
+)
+ALL_RUNS = "SELECT id, batch, who, started_at, finished_at, stopped, number, mac, is_live FROM batchpay.run"
+BATCHES_OUT_OF_TOTALS = (
+    "SELECT b.name FROM batchpay.batch b LEFT JOIN batchpay.control_total t ON t.batch = b.id GROUP BY b.id"
+    " HAVING b.row_count <> coalesce(sum(t.row_count), 0) OR b.cents <> coalesce(sum(t.cents), 0)"
+    " OR coalesce(min(t.row_count), 0) < 0"
+)
+CHUNKS_UNLIKE_ROWS = (
+    "SELECT count(*) FROM batchpay.chunk c LEFT JOIN"
+    f" (SELECT batch, chunk, count(*) FILTER (WHERE state IN ({_OPEN})) AS open FROM batchpay.payment"
+    " WHERE chunk IS NOT NULL GROUP BY batch, chunk) AS held ON held.batch = c.batch AND held.chunk = c.chunk"
+    " WHERE c.open_rows <> coalesce(held.open, -1)"
+    " OR (c.open_rows > 0) <> EXISTS (SELECT FROM batchpay.body b WHERE b.batch = c.batch AND b.chunk = c.chunk)"
+    " OR NOT EXISTS (SELECT FROM batchpay.detail d WHERE d.batch = c.batch AND d.chunk = c.chunk)"
+)
+LOST_ROWS = (
+    "SELECT (SELECT count(*) FROM batchpay.payment p WHERE NOT EXISTS"
+    " (SELECT FROM batchpay.batch b WHERE b.id = p.batch))"
+    " + (SELECT count(*) FROM batchpay.fingerprint f WHERE NOT EXISTS"
+    " (SELECT FROM batchpay.payment p WHERE p.batch = f.batch AND p.row = f.row))"
+)
+BODIES = "SELECT batch, chunk, sealed FROM batchpay.body"
+DETAILS = "SELECT batch, chunk, sealed FROM batchpay.detail"

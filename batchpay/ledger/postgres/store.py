@@ -1,0 +1,320 @@
+"""The ledger's connections: one that writes, some that read; transactions that are durable or nothing.
+
+No state is kept in a session (no locks, no settings, no temporary tables), so that a lost connection loses nothing
+silently. A COMMIT that came back with an error or a warning is one whose outcome nobody knows: it is never taken for
+done.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg.rows import TupleRow
+
+from batchpay.errors import LedgerDamaged, LedgerNotUsable
+from batchpay.ledger.encoding import now_ms
+from batchpay.ledger.event_chain import event_mac, event_text
+from batchpay.ledger.keys import Keys
+from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.connection import Notices, Place, connect, is_unknown, translate, translated
+from batchpay.ledger.records import LedgerPaths
+from batchpay.ledger.totals import TotalsDelta
+from batchpay.ledger.witness import Witness, WitnessRecord
+
+Connection = psycopg.Connection[TupleRow]
+Parameters = Sequence[Any] | Mapping[str, Any]
+LOCK_WAIT_S = 60.0
+"""So long one part of this program waits for another's transaction."""
+_READERS_KEPT = 2
+_OWN_CHAIN = 0
+
+
+class Writer:
+    """The connection that writes, with what it warned of; opened anew where it was lost."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._connection: Connection | None = None
+        self._notices: Notices | None = None
+
+    def get(self) -> Connection:
+        """Give the connection."""
+        if self._connection is None or self._connection.closed:
+            self.open()
+        assert self._connection is not None
+        return self._connection
+
+    def open(self) -> None:
+        """Connect, whatever became of the connection before; raises LedgerNotUsable."""
+        self.close()
+        self._connection = connect(self._place, writes=True)
+        self._notices = Notices(self._connection)
+
+    def run(self, statement: str, parameters: Parameters = ()) -> psycopg.Cursor[TupleRow]:
+        """Run one statement, a transaction of its own."""
+        connection = self.get()
+        assert self._notices is not None
+        self._notices.clear()
+        return connection.execute(statement, parameters, binary=True)
+
+    def begin(self) -> Connection:
+        """Begin a transaction, on a new connection where the one at hand was lost meanwhile."""
+        try:
+            self.run(sql.BEGIN)
+        except psycopg.Error as error:
+            if not is_unknown(error):
+                raise
+            self.open()
+            self.run(sql.BEGIN)
+        return self.get()
+
+    def warned(self) -> bool:
+        """Whether the latest statement came with a warning."""
+        return self._notices is not None and self._notices.warned()
+
+    def close(self) -> None:
+        """Give the connection back."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+class Store:
+    """A ledger's database, as this program reaches it."""
+
+    def __init__(self, place: Place, paths: LedgerPaths, keys: Keys, *, read_only: bool) -> None:
+        self.place = place
+        self.paths = paths
+        self.keys = keys
+        self.witness = Witness(paths.witness, keys)
+        self.ledger_id = ""
+        self._read_only = read_only
+        self._process = os.getpid()
+        self._turn = threading.Lock()
+        self._readers_turn = threading.Lock()
+        self._idle: list[Connection] = []
+        self._is_closed = False
+        self.is_unsure = False
+        """Whether the outcome of some commit is not known."""
+        self.writer = Writer(place)
+
+    def check_process(self) -> None:
+        """Refuse use after a fork: both processes would talk over one connection."""
+        if os.getpid() != self._process:
+            raise LedgerNotUsable("the ledger was opened by another process; open it again after a fork")
+
+    def require_writable(self) -> None:
+        """Raise LedgerNotUsable where nothing may be written."""
+        self.check_process()
+        if self._read_only or self._is_closed:
+            raise LedgerNotUsable(f"the ledger {self.place.name} is open for reading only, or closed")
+
+    def _take_turn(self) -> None:
+        if not self._turn.acquire(timeout=LOCK_WAIT_S):
+            raise LedgerNotUsable("another part of this program keeps the ledger locked")
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Have the writing connection to oneself; within this program nobody else writes meanwhile."""
+        self._take_turn()
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def begin(self) -> Transaction:
+        """Begin a transaction; within this program nobody else writes until it ends."""
+        self.require_writable()
+        self._take_turn()
+        try:
+            with translated(self.place):
+                return Transaction(self)
+        except BaseException:
+            self._turn.release()
+            raise
+
+    def ended(self) -> None:
+        """Take note that a transaction ended."""
+        self._turn.release()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """One durable transaction: all of it stands when the block has been left, or nothing does."""
+        transaction = self.begin()
+        try:
+            with translated(self.place):
+                yield transaction
+        except BaseException:
+            transaction.rollback()
+            raise
+        transaction.commit()
+
+    def note(self, seq: int, mac: bytes, *, replaces: bool = False) -> None:
+        """Tell the witness of the latest event that this machine knows to be durable."""
+        record = WitnessRecord(self.ledger_id, seq, mac)
+        if replaces:
+            self.witness.replace(record)
+        else:
+            self.witness.write(record)
+
+    def reader(self) -> Connection:
+        """Take a connection to read from; hand it back to `done_reading`."""
+        self.check_process()
+        with self._readers_turn:
+            while self._idle:
+                connection = self._idle.pop()
+                if not connection.closed:
+                    return connection
+        return connect(self.place)
+
+    def done_reading(self, connection: Connection) -> None:
+        """Keep a connection for the next who reads, or close it."""
+        with self._readers_turn:
+            if len(self._idle) < _READERS_KEPT and not connection.closed and not self._is_closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _begin_reading(self) -> Connection:
+        while True:
+            connection = self.reader()
+            try:
+                connection.execute(sql.BEGIN_READING)
+            except psycopg.Error as error:
+                connection.close()
+                if not is_unknown(error):
+                    raise translate(error, self.place) from None
+                # It was lost while nobody used it; in the end a new one is made, or can't be.
+            else:
+                return connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Read in one consistent view, without waiting for writers."""
+        connection = self._begin_reading()
+        try:
+            with translated(self.place):
+                yield connection
+        except (ValueError, KeyError, TypeError, AttributeError):
+            # What a record holds does not fit what is ever written into it.
+            raise LedgerDamaged(f"the ledger {self.place.name} contains what batchpay did not write") from None
+        finally:
+            try:
+                connection.execute(sql.ROLLBACK)
+            except psycopg.Error:
+                connection.close()
+            self.done_reading(connection)
+
+    def close(self) -> None:
+        """Give back all connections and files."""
+        self._is_closed = True
+        if os.getpid() != self._process:
+            return
+        self.writer.close()
+        with self._readers_turn:
+            while self._idle:
+                self._idle.pop().close()
+        self.witness.close()
+
+
+def stream(connection: Connection, statement: str, parameters: Parameters = ()) -> Iterator[tuple[Any, ...]]:
+    """Give the rows of a statement some hundred at a time, however many there are."""
+    with connection.cursor(name="rows") as cursor:
+        cursor.itersize = 2048
+        cursor.execute(statement, parameters, binary=True)
+        yield from cursor
+
+
+class Transaction:
+    """A transaction of the writing connection, which nobody else uses meanwhile."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._is_open = True
+        self.keys = store.keys
+        self.replaces_witness = False
+        """Whether the witness forgets what it knew: a person accepted the ledger as it stands."""
+        self._last: tuple[int, bytes] | None = None
+        self._head: tuple[int, bytes, int] | None = None
+        self.connection = store.writer.begin()
+
+    def execute(self, statement: str, parameters: Parameters = ()) -> psycopg.Cursor[TupleRow]:
+        """Run a statement."""
+        return self.connection.execute(statement, parameters, binary=True)
+
+    def one(self, statement: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
+        """Run a statement; gives its first row."""
+        return self.execute(statement, parameters).fetchone()
+
+    def write_totals(self, changes: TotalsDelta, batch: int) -> None:
+        """Write changes of a batch's control totals."""
+        for state, direction, rows, cents in changes.changes():
+            self.execute(sql.ADD_TO_TOTAL, (batch, state, direction, rows, cents))
+
+    def registrations(self) -> int:
+        """Lock the ledger's own row, and count registrations and releases: until the end nobody adds any."""
+        return self._locked_head()[2]
+
+    def _locked_head(self) -> tuple[int, bytes, int]:
+        if self._head is None:
+            number, mac, registrations = self.one(sql.LOCK_LEDGER) or (0, b"", 0)
+            self._head = (number, mac, registrations)
+        return self._head
+
+    def event(self, kind: str, batch: int | None, who: str, why: str | None, detail: dict[str, Any]) -> bytes:
+        """Append a line to the ledger's own chain; gives its mac."""
+        number, before, registrations = self._locked_head()
+        event = (now_ms(), batch, kind, who, why, event_text(detail))
+        mac = chained_mac(self.keys, before, _OWN_CHAIN, number + 1, event)
+        found = self.one(sql.ADD_EVENT, (number + 1, *event, mac))
+        self.execute(sql.SET_HEAD, (number + 1, mac))
+        self._head = (number + 1, mac, registrations)
+        assert found is not None
+        self._last = (found[0], mac)
+        return mac
+
+    def commit(self) -> None:
+        """Make it durable, then tell the witness; raises LedgerNotUsable where nobody knows whether it stands."""
+        store = self._store
+        try:
+            with translated(store.place):
+                done = store.writer.run(sql.COMMIT)
+                if done.statusmessage != "COMMIT" or store.writer.warned():
+                    raise LedgerNotUsable(
+                        f"the database {store.place.name} did not confirm a commit, so nobody knows whether it stands: "
+                        "look with batchpay status"
+                    )
+            if self._last is not None:
+                store.note(*self._last, replaces=self.replaces_witness)
+        except BaseException:
+            store.is_unsure = True
+            store.writer.close()  # whatever it still holds, a new connection does not
+            raise
+        finally:
+            self._end()
+
+    def rollback(self) -> None:
+        """Undo all of it; does nothing if it has ended."""
+        if not self._is_open:
+            return
+        try:
+            with suppress(psycopg.Error):
+                self.connection.execute(sql.ROLLBACK)
+                return
+            self._store.writer.close()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._is_open = False
+        self._store.ended()
+
+
+def chained_mac(keys: Keys, before: bytes, chain: int, number: int, event: Sequence[Any]) -> bytes:
+    """Authenticate an event (at, batch, kind, who, why, detail) of a chain together with the one before it."""
+    return event_mac(keys, before, (chain, number, *event))

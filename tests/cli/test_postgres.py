@@ -1,0 +1,93 @@
+"""The commands with a ledger in a PostgreSQL database: what a person calls on each of two machines, end to end."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import small_file
+from tests.support.in_process import Caller
+from tests.support.postgres import Server
+
+
+@pytest.fixture
+def database(call: Caller, postgres_server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database with the ledger's tables and no ledger yet, which the calls' settings name."""
+    name = postgres_server.new_database()
+    for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    call.settings(BATCHPAY_LEDGER=postgres_server.url(name))
+    return name
+
+
+def code(call: Caller, *arguments: str) -> int:
+    """Give the exit code of a call, whether an error ends it or it ends by itself."""
+    done = call._invoke(arguments)
+    return int(getattr(done.exception, "exit_code", done.return_value))
+
+
+def test_a_file_is_paid_and_settled_with_a_ledger_in_a_database(
+    call: Caller, database: str, postgres_server: Server, tmp_path: Path
+) -> None:
+    """Made, submitted, submitted again, settled, reported, checked; another machine joins and sees the same."""
+    made = call("ledger", "init", "--owner-url", postgres_server.owner_url(database))
+    assert made["ledger"] == f"postgresql://127.0.0.1:{postgres_server.port}/{database}"
+    small_file(tmp_path / "a.csv", 30)
+    with (tmp_path / "a.csv").open(newline="") as file:
+        lines = list(csv.reader(file))
+    account = lines[0].index("achAccountNumber")
+    lines[5][account] = f"{lines[5][account][:-6]}990004"  # the payment is made, and no answer comes
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(lines)
+    call.settings(BATCHPAY_TIMEOUT="1")
+    first = call("submit", "a.csv")
+    assert (first["accepted"], first["in_doubt"], first["exit_code"]) == (29, 1, 7)
+    again = call("submit", "a.csv")
+    assert (again["accepted"], again["in_doubt"], again["pending"]) == (29, 1, 0)
+    batch = first["batch"]
+    assert call("resume", batch)["accepted"] == 29
+    decision = ("--row", "5", "--decision", "accepted", "--reason", "stands in the portal", "--name", "Ada", "--yes")
+    call("resolve", batch, *decision)
+    assert call("status", batch)["accepted"] == 30
+    assert call("results", batch)["accepted"] == 30
+    assert "in order" in call.text("ledger", "check")
+    assert call("health")["healthy"]
+    assert code(call, "ledger", "backup", "copy.db") == 2
+    assert code(call, "ledger", "purge", "--older-than", "400", "--dry-run") == 2
+
+    (other := tmp_path / "other").mkdir()
+    (other / "ledger.key").write_bytes((tmp_path / "keys" / "ledger.key").read_bytes())
+    (other / "ledger.key").chmod(0o600)
+    call.settings(HOME=str(other), BATCHPAY_LEDGER_KEY_FILE=str(other / "ledger.key"))
+    assert code(call, "submit", "a.csv") == 5
+    assert code(call, "ledger", "join") == 2
+    assert call("ledger", "join", "--reason", "a second host")["witness"].startswith(str(other))
+    assert call("submit", "a.csv")["accepted"] == 30
+    assert code(call, "ledger", "init") == 5
+    postgres_server.drop(database)
+
+
+def test_the_administrators_sql_makes_the_tables(call: Caller, postgres_server: Server) -> None:
+    """What is printed can be run as it is, and batchpay then needs no more rights than batchpay_app has."""
+    name = postgres_server.empty_database()
+    call.settings(BATCHPAY_LEDGER=postgres_server.url(name))
+    text = call.text("ledger", "init", "--print-sql")
+    assert text.startswith("BEGIN;")
+    postgres_server.run(text, name)
+    assert code(call, "ledger", "init") == 5, "a member of batchpay_app makes no ledger"
+    call("ledger", "init", "--owner-url", postgres_server.owner_url(name))
+    assert call("ledger", "check")["problems"] == []
+    postgres_server.drop(name)
+
+
+def test_no_message_names_the_login(call: Caller, postgres_server: Server) -> None:
+    """User and parameters of the address stay out of what is printed; a password in it is refused."""
+    call.settings(BATCHPAY_LEDGER="postgresql://teller:hunter2@127.0.0.1:1/x")
+    assert code(call, "status") == 5
+    call.settings(BATCHPAY_LEDGER="postgresql://teller@127.0.0.1:1/x?application_name=hidden")
+    assert code(call, "status") == 5
+    for arguments in (("status",), ("health",)):
+        assert "teller" not in call.text(*arguments)
+        assert "hidden" not in call.text(*arguments)

@@ -1,0 +1,418 @@
+"""Which databases keep a ledger, who may do what in one, and a ledger that is not the one this machine knows."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from batchpay.errors import (
+    LedgerBehind,
+    LedgerBesideAnother,
+    LedgerDamaged,
+    LedgerMissing,
+    LedgerNewer,
+    LedgerNotUsable,
+    LedgerOlder,
+    SettingsNotUsable,
+    WaitingForPerson,
+    WrongUse,
+)
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import (
+    accept_machine,
+    accept_witness,
+    create_ledger,
+    join,
+    location,
+    open_ledger,
+    settle_lost_window,
+    weaknesses,
+)
+from batchpay.ledger.postgres.connection import Place, _refuse_unsafe, place_of
+from batchpay.payment import State
+from batchpay.settings import LedgerSettings
+from tests.ledger.batches import ACCEPTED, CANARY, IN_DOUBT, columns, new_batch, register, rejected, states
+from tests.ledger.conftest import LedgerFactory, PostgresFactory
+from tests.support.postgres import Server
+
+pytestmark = pytest.mark.ledgers("postgres")
+
+
+@pytest.fixture
+def factory(ledger_factory: LedgerFactory) -> PostgresFactory:
+    assert isinstance(ledger_factory, PostgresFactory)
+    return ledger_factory
+
+
+@pytest.fixture
+def used(factory: PostgresFactory) -> PostgresFactory:
+    """A ledger with a row accepted, one in doubt, one rejected and one pending, that nobody has open."""
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1, 2, 3]), rejected([4]))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([1, 2], [])
+        run.commit([], [(1, ACCEPTED), (2, IN_DOUBT)])
+        run.finish(None)
+    factory.close()
+    return factory
+
+
+def send_one(ledger: Ledger) -> None:
+    """Send the row that is left."""
+    batch = ledger.find(None)
+    with ledger.lock(batch.digest):
+        run = ledger.start(batch.batch, "ada")
+        run.commit([3], [])
+        run.commit([], [(3, ACCEPTED)])
+        run.finish(None)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("postgresql://pay:secret@db.example/ledger", "contains a password"),
+        ("postgresql://pay@db.example/ledger?sslpassword=secret", "contains a password"),
+        ("postgresql://pay@db.example/ledger?sslmode=prefer", "in clear"),
+        ("postgresql://pay@db.example/ledger?sslmode=disable", "in clear"),
+        ("postgresql://pay@127.0.0.1,db.example/ledger?sslmode=allow", "in clear"),
+        ("postgresql://pay@db.example/ledger?options=-csynchronous_commit%3Doff", "options can't be set"),
+        ("postgresql:///ledger", "names host and database"),
+        ("postgresql://db.example", "names host and database"),
+        ("postgresql://db.example/x?secret&=", "is not the URL"),
+        ("mysql://db.example/x", "must be the path"),
+    ],
+)
+def test_an_address_that_is_not_to_be_used_is_refused(url: str, words: str) -> None:
+    """A password is never read out of it, and what is wrong is told without it."""
+    with pytest.raises(SettingsNotUsable, match=words) as told:
+        location(LedgerSettings(url=url))
+    assert "secret" not in str(told.value)
+
+
+def test_another_machine_is_reached_by_verified_tls_alone() -> None:
+    """Libpq's own default would go on in clear; on loopback there is nobody in between."""
+    assert place_of("postgresql://pay@db.example/x").parameters["sslmode"] == "verify-full"
+    assert place_of("postgresql://pay@db.example/x?sslmode=require").parameters["sslmode"] == "require"
+    for host in ("127.0.0.1", "[::1]", "localhost", "%2Frun%2Fpostgresql"):
+        assert place_of(f"postgresql://pay@{host}/x").parameters["sslmode"] == "disable"
+    assert place_of("postgresql://pay@db.example:6000/x").name == "postgresql://db.example:6000/x"
+    assert location(LedgerSettings(url="postgresql://pay@db.example/x")).name == "postgresql://db.example:5432/x"
+
+
+SAFE = (150_000, False, "on", "UTF8", 0, "", "on", "on", "off", "off")
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "words"),
+    [
+        (0, 130_011, "PostgreSQL 13 is too old"),
+        (1, True, "a standby"),
+        (2, "off", "synchronous_commit is off"),
+        (2, "local", "synchronous_commit is local"),
+        (2, "remote_write", "synchronous_commit is remote_write"),
+        (3, "SQL_ASCII", "its encoding is SQL_ASCII"),
+        (4, 1, "it has standbys"),
+        (6, "off", "fsync is off"),
+        (7, "off", "full_page_writes is off"),
+        (8, "on", "zero_damaged_pages is on"),
+        (9, "on", "ignore_checksum_failure is on"),
+    ],
+)
+def test_a_server_that_may_lose_a_commit_is_refused(at: int, value: Any, words: str) -> None:
+    """Each alone is enough; nothing was sent."""
+
+    class Answering:
+        def __init__(self, answer: tuple[Any, ...]) -> None:
+            self.answer = answer
+
+        def execute(self, *_: object) -> Answering:
+            return self
+
+        def fetchone(self) -> tuple[Any, ...]:
+            return self.answer
+
+    place = Place({}, "postgresql://db.example/x")
+    _refuse_unsafe(place, Answering(SAFE))  # type: ignore[arg-type]
+    answer = list(SAFE)
+    answer[at] = value
+    with pytest.raises(LedgerNotUsable, match=f"{words}.*nothing was sent"):
+        _refuse_unsafe(place, Answering(tuple(answer)))  # type: ignore[arg-type]
+
+
+def test_what_a_login_is_set_to_does_not_weaken_a_commit(used: PostgresFactory) -> None:
+    """Our own settings go before those of the login; what we can't set is looked at."""
+    database = used.database
+    used.run(f"ALTER ROLE payer IN DATABASE {database} SET synchronous_commit = off")
+    send_one(used.open())
+    used.close()
+    used.run(f"ALTER ROLE payer IN DATABASE {database} SET zero_damaged_pages = on")
+    with pytest.raises(LedgerNotUsable, match="zero_damaged_pages"):
+        used.open()
+
+
+def test_a_server_that_is_not_there_is_said_in_our_words(used: PostgresFactory) -> None:
+    """Libpq's own text may hold what was given to it."""
+    used.settings = replace(used.settings, url="postgresql://payer@127.0.0.1:1/nothing")
+    with pytest.raises(LedgerNotUsable, match=r"postgresql://127.0.0.1:1/nothing can't be connected to"):
+        used.open()
+
+
+def test_a_database_without_a_ledger_is_told_from_one_with(postgres_server: Server, tmp_path: Path) -> None:
+    """Opening makes none, and only a login that may makes one; whoever looks after the server may make the tables."""
+    database = postgres_server.empty_database()
+    factory = LedgerFactory(tmp_path, postgres_server.url(database))
+    with pytest.raises(LedgerNotUsable, match="may not make the ledger's tables"):
+        create_ledger(factory.settings, "tester")
+    with pytest.raises(LedgerMissing, match="ledger init"):
+        factory.open()
+    with pytest.raises(WrongUse, match="names another database"):
+        create_ledger(factory.settings, "tester", owner_url=postgres_server.owner_url("postgres"))
+    create_ledger(factory.settings, "tester", owner_url=postgres_server.owner_url(database))
+    assert factory.open().check() == []
+    with pytest.raises(LedgerNotUsable, match="remembers a ledger"):
+        create_ledger(factory.settings, "tester", owner_url=postgres_server.owner_url(database))
+    factory.witness.unlink()
+    with pytest.raises(LedgerNotUsable, match="already exists"):
+        create_ledger(factory.settings, "tester", owner_url=postgres_server.owner_url(database))
+    factory.close()
+    postgres_server.drop(database)
+
+
+def test_a_second_ledger_takes_a_reason(used: PostgresFactory) -> None:
+    """Beside the witness of one with payments, whichever kind the new one is."""
+    elsewhere = replace(used.settings, url=str(used.folder / "other" / "ledger.db"), witness="")
+    with pytest.raises(LedgerBesideAnother):
+        create_ledger(elsewhere, "tester")
+    database = used.server.new_database()
+    second = replace(used.settings, url=used.server.url(database), witness=str(used.folder / "keys" / "second"))
+    with pytest.raises(LedgerBesideAnother):
+        create_ledger(second, "tester", owner_url=used.server.owner_url(database))
+    create_ledger(second, "tester", "a second company", owner_url=used.server.owner_url(database))
+    used.server.drop(database)
+
+
+def test_versions_of_tables_and_key_must_fit(used: PostgresFactory) -> None:
+    """A later program's ledger, an earlier one's, another key's: nothing is sent, and it is said which."""
+    used.run("UPDATE batchpay.ledger SET version = version + 1")
+    with pytest.raises(LedgerNewer):
+        used.open()
+    used.run("UPDATE batchpay.ledger SET version = 0")
+    with pytest.raises(LedgerOlder):
+        used.open()
+    used.run("UPDATE batchpay.ledger SET version = 1, key_id = 'another'")
+    with pytest.raises(LedgerNotUsable, match="is not the key of the ledger"):
+        used.open()
+    used.key.unlink()
+    with pytest.raises(LedgerNotUsable, match="copy it from a machine"):
+        used.open()
+
+
+def test_a_further_machine_joins_once(used: PostgresFactory) -> None:
+    """Without a witness nothing is sent from a machine; joining takes a person, a reason and the key."""
+    other = used.on_another_machine(used.folder / "other")
+    with pytest.raises(LedgerBehind, match="ledger join"):
+        other.open()
+    for who, why in (("", "x"), ("ada", " ")):
+        with pytest.raises(WrongUse, match="named person"):
+            join(other.settings, who, why)
+    ledger = other.join()
+    assert [(event.who, event.why) for event in ledger.events() if event.kind == "joined"] == [
+        ("tester", "a second machine")
+    ]
+    with pytest.raises(WrongUse, match="knows the ledger already"):
+        other.join()
+    send_one(ledger)
+    other.close()
+    assert used.open().check() == []
+    with pytest.raises(WrongUse):
+        join(LedgerSettings(url=str(used.folder / "ledger.db")), "ada", "x")
+    with pytest.raises(WrongUse, match="belongs to no machine"):
+        accept_machine(used.settings, "ada", "x")
+
+
+def test_a_restored_database_sends_nothing_on_a_machine_that_knows(used: PostgresFactory) -> None:
+    """A copy from before the last payment: the witness knows an event that is not there any more."""
+    copy = f"{used.database}_copy"
+    used.server.run(f"CREATE DATABASE {copy} TEMPLATE {used.database}")
+    send_one(used.open())
+    used.close()
+    used.server.drop(used.database)
+    used.server.run(f"ALTER DATABASE {copy} RENAME TO {used.database}")
+    with pytest.raises(LedgerBehind, match="nothing was sent now"):
+        used.open()
+    assert used.open(read_only=True).check()[-1].startswith("the ledger is older than this machine's witness")
+    used.close()
+    for who, why in (("", "x"), ("ada", " ")):
+        with pytest.raises(WrongUse, match="named person"):
+            accept_witness(used.settings, who, why)
+    assert accept_witness(used.settings, "ada", "restored after the fire").marked_in_doubt == 1
+    ledger = used.open()
+    assert states(ledger, ledger.find(None).batch)[3] is State.IN_DOUBT
+    assert ledger.check() == []
+    with pytest.raises(WaitingForPerson):
+        register(ledger, columns(ledger, [7], salt="x"), content=b"two")
+    used.close()
+    settle_lost_window(used.settings, "ada", "the bank's list was compared")
+    with pytest.raises(WrongUse, match="nothing to settle"):
+        settle_lost_window(used.settings, "ada", "again")
+    ledger = used.open()
+    register(ledger, columns(ledger, [7], salt="x"), content=b"two")
+
+
+def test_a_restored_database_shuts_out_the_runs_that_it_shows(factory: PostgresFactory) -> None:
+    """A run that the copy holds for alive, elsewhere or here, is never granted anything any more."""
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1, 2]))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([1], [])
+        factory.witness.write_bytes(b"")
+        accept_witness(factory.settings, "ada", "tried")
+        with pytest.raises(LedgerNotUsable, match="taken the batch over"):
+            run.commit([2], [])
+    factory.close()
+    assert factory.open().check() == []
+
+
+CHANGES = (
+    "UPDATE batchpay.payment SET amount_cents = 1",
+    "UPDATE batchpay.batch SET digest = digest",
+    "UPDATE batchpay.event SET mac = mac",
+    "UPDATE batchpay.run SET token = token",
+    "DELETE FROM batchpay.payment",
+    "DELETE FROM batchpay.attempt",
+    "DELETE FROM batchpay.event",
+    "DELETE FROM batchpay.detail",
+    "TRUNCATE batchpay.fingerprint",
+    "UPDATE batchpay.ledger SET ledger_id = ''",
+    "DROP TABLE batchpay.event",
+    "ALTER TABLE batchpay.payment DISABLE TRIGGER ALL",
+)
+
+
+def test_batchpays_own_login_can_not_change_what_has_happened(used: PostgresFactory) -> None:
+    """No amount, no digest, no past event; and whoever only reads sees no sealed text and no token."""
+    with closing(psycopg.connect(used.settings.url, autocommit=True)) as connection:
+        for statement in CHANGES:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement.encode())
+    assert weaknesses(used.settings) == [f"{location(used.settings).name} keeps no data checksums: a damaged page may "
+                                         "be believed"]  # fmt: skip
+    with closing(psycopg.connect(used.server.owner_url(used.database), autocommit=True)) as connection:
+        for statement in ("UPDATE batchpay.event SET at = 0", "DELETE FROM batchpay.event",
+                          "DELETE FROM batchpay.attempt", "TRUNCATE batchpay.event"):  # fmt: skip
+            with pytest.raises(psycopg.Error) as refused:
+                connection.execute(statement.encode())
+            assert refused.value.sqlstate == "BP005"
+        connection.execute("SET ROLE batchpay_report")
+        connection.execute("SELECT * FROM batchpay.control_total")
+        for statement in ("SELECT sealed FROM batchpay.body", "SELECT token FROM batchpay.run"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement.encode())
+    owner = replace(used.settings, url=used.server.owner_url(used.database))
+    assert any("owns the ledger's tables" in one for one in weaknesses(owner))
+
+
+def test_no_account_number_stands_in_the_database(used: PostgresFactory) -> None:
+    """Neither in a table nor in what is sealed there."""
+    tables = used.run("SELECT table_name FROM information_schema.tables WHERE table_schema = 'batchpay'")
+    assert len(tables) > 10
+    for (table,) in tables:
+        rows = used.run(f"SELECT t::text FROM batchpay.{table} t")  # noqa: S608 (names of our own tables)
+        assert not any(CANARY in str(row) or CANARY.encode().hex() in str(row) for row in rows), table
+
+
+EDITS = (
+    ("UPDATE batchpay.payment SET amount_cents = 5 WHERE row = 3", "not what was registered|differ from its rows"),
+    ("UPDATE batchpay.payment SET state = 3 WHERE row = 1", "row 1 is pending, and its history says otherwise"),
+    ("UPDATE batchpay.payment SET state = 5 WHERE row = 3", "row 3 is accepted, and its history says otherwise"),
+    ("UPDATE batchpay.attempt SET message = 'x' WHERE row = 1", "answer of row 1 is not what was recorded"),
+    ("UPDATE batchpay.payment SET reasons = 'x' WHERE row = 4", "row 4 is not what was recorded"),
+    ("UPDATE batchpay.run SET totals[1] = totals[1] + 1", "do not add up"),
+    ("UPDATE batchpay.run SET stopped = 'x'", "its runs are not those of its history"),
+    ("UPDATE batchpay.batch SET file = 'other.csv'", "not what was registered"),
+    ("DELETE FROM batchpay.body", "chunks of payloads do not fit"),
+    ("UPDATE batchpay.detail SET sealed = sealed || '\\x00'", "can't be decrypted"),
+    ("INSERT INTO batchpay.attempt (batch, row, attempt, state, seal) SELECT batch, row, 9, 3, seal"
+     " FROM batchpay.attempt WHERE row = 1", "differ from their latest attempt"),
+)  # fmt: skip
+
+
+def test_a_ledger_that_was_edited_is_damaged(used: PostgresFactory) -> None:
+    """Whoever owns the tables can change rows; the history, which is authenticated, says what they were."""
+    for statement, words in EDITS:
+        copy = f"{used.database}_edited"
+        used.server.run(f"CREATE DATABASE {copy} TEMPLATE {used.database} STRATEGY file_copy")
+        used.server.run(statement, copy)
+        edited = replace(used.settings, url=used.server.url(copy))
+        with closing(open_ledger(edited, read_only=True)) as ledger:
+            problems = ledger.check()
+        used.server.drop(copy)
+        assert any(re.search(words, problem) for problem in problems), (statement, problems)
+
+
+def test_a_history_that_was_cut_or_changed_is_damaged(used: PostgresFactory) -> None:
+    """By its owner, triggers off: a run's last event taken away, one changed, the end of the ledger's own cut off."""
+    cuts = (
+        "DELETE FROM batchpay.event WHERE chain = 1 AND number = 2",
+        "UPDATE batchpay.event SET who = 'eve' WHERE number = 1",
+        "DELETE FROM batchpay.event WHERE kind = 'finished'",
+    )
+    for statement in cuts:
+        copy = f"{used.database}_cut"
+        used.server.run(f"CREATE DATABASE {copy} TEMPLATE {used.database} STRATEGY file_copy")
+        used.server.run(f"SET session_replication_role = replica; {statement}", copy)
+        edited = replace(used.settings, url=used.server.url(copy))
+        with closing(open_ledger(edited, read_only=True)) as ledger:
+            assert any("history" in problem for problem in ledger.check()), statement
+        with pytest.raises((LedgerDamaged, LedgerBehind)), closing(open_ledger(edited)) as ledger:
+            send_one(ledger)
+        used.server.drop(copy)
+
+
+def test_two_machines_that_register_one_file_make_one_batch(factory: PostgresFactory) -> None:
+    """The second must look again, and finds the first one's; other files at the same time are told of each other."""
+    ledger = factory.create()
+    of_other = (other := factory.on_another_machine(factory.folder / "other")).join()
+
+    mine, theirs = new_batch(ledger, 1), new_batch(of_other, 1)
+    with ledger.register(mine, "ada") as registering:
+        registering.add_payments(columns(ledger, [1]))
+        name = registering.finish()
+    with pytest.raises(LedgerNotUsable, match="look at earlier payments again"), of_other.register(theirs, "ben"):
+        pass
+    assert [batch.batch for batch in of_other.batches()] == [name]
+    other.close()
+
+
+def test_what_a_server_can_not_do_is_refused_in_words(used: PostgresFactory) -> None:
+    """Backups are the database's own affair, and nothing there can be proved to be erased."""
+    ledger = used.open()
+    with pytest.raises(WrongUse, match="by the database's own means"):
+        ledger.backup(used.folder / "copy.db")
+    with pytest.raises(WrongUse, match="is not purged yet"):
+        ledger.purge(datetime.now(UTC), "ada", "rule 7")
+    with pytest.raises(WrongUse, match="is not purged yet"):
+        ledger.old_batches(datetime.now(UTC))
+    assert not ledger.unfinished_purge()
+    ledger.note_backup("ada", "nightly base backup")
+    assert ledger.check() == []
+
+
+def test_no_file_is_taken_for_a_database(tmp_path: Path) -> None:
+    """And the reverse: a path is SQLite's, whatever it is called."""
+    settings = LedgerSettings(url=str(tmp_path / "postgresql.db"), key_file=str(tmp_path / "k" / "key"))
+    create_ledger(settings, "tester")
+    with closing(sqlite3.connect(tmp_path / "postgresql.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM event").fetchone() == (1,)
+    with pytest.raises(WrongUse, match="owner-url"):
+        create_ledger(settings, "tester", owner_url="postgresql://x@127.0.0.1/x")

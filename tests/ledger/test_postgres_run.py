@@ -1,0 +1,386 @@
+"""A run on PostgreSQL whose connection, server or commit goes away: what it may send, and what it knows afterwards."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+import pytest
+
+from batchpay.errors import BatchHeld, LedgerNotUsable
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.postgres import run as of_run
+from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.ledger import PostgresLedger
+from batchpay.payment import Answer, Outcome, State
+from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, states
+from tests.ledger.conftest import LedgerFactory, PostgresFactory
+from tests.support.cutting_proxy import Cut, CuttingProxy
+
+pytestmark = pytest.mark.ledgers("postgres")
+
+
+@pytest.fixture
+def factory(ledger_factory: LedgerFactory) -> PostgresFactory:
+    assert isinstance(ledger_factory, PostgresFactory)
+    return ledger_factory
+
+
+@contextmanager
+def through_proxy(factory: PostgresFactory) -> Iterator[CuttingProxy]:
+    """Let the factory's ledgers be opened through a proxy: another address of the same database."""
+    factory.create()
+    factory.close()
+    with CuttingProxy(factory.server.host, factory.server.port) as proxy:
+        url = factory.settings.url.replace(f":{factory.server.port}/", f":{proxy.port}/")
+        factory.settings = replace(factory.settings, url=url)
+        yield proxy
+        factory.close()
+
+
+@contextmanager
+def cut_once(proxy: CuttingProxy, cut: Cut) -> Iterator[None]:
+    """Cut the connection that reaches the byte first; those that are made afterwards stay."""
+
+    def look() -> None:
+        cut.struck.wait()
+        proxy.release()
+
+    proxy.count_from_now(cut)
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    yield
+    assert cut.struck.is_set()
+    looking.join()
+
+
+def run_of(ledger: Ledger, name: str) -> of_run.PostgresRun:
+    run = ledger.start(name, "ada")
+    assert isinstance(run, of_run.PostgresRun)
+    return run
+
+
+@pytest.mark.parametrize("to_server", [True, False], ids=["asked", "answered"])
+def test_a_connection_that_is_cut_costs_no_row(factory: PostgresFactory, to_server: bool) -> None:
+    """Cut within the question nothing stands, cut within the answer all does; either way the run finds out and goes on.
+
+    The cut may come at any byte: a third of the way into each group is one that no layer below has thought of.
+    """
+    with through_proxy(factory) as proxy:
+        ledger = factory.open()
+        name = register(ledger, columns(ledger, range(1, 31)))
+        with ledger.lock(ledger.find(name).digest):
+            run = run_of(ledger, name)
+            assert run.commit([1], []) == {1}
+            for row in range(2, 12):
+                cut = Cut(after_bytes=row * (25 if to_server else 8), to_server=to_server, reset=row % 2 == 0)
+                with cut_once(proxy, cut):
+                    assert run.commit([row], [(row - 1, ACCEPTED)]) == {row}
+            proxy.count_from_now()
+            run.commit([], [(11, ACCEPTED)])
+            run.finish(None)
+        assert states(ledger, name) == {row: State.ACCEPTED if row < 12 else State.PENDING for row in range(1, 31)}
+        assert [row.attempts for row in ledger.rows(name)] == [1] * 11 + [0] * 19
+        assert ledger.check() == []
+
+
+def test_a_lost_commit_that_arrives_late_changes_nothing(factory: PostgresFactory) -> None:
+    """Its bytes may lie in a buffer for minutes: after the run has raised its generation they are refused."""
+    with through_proxy(factory) as proxy:
+        ledger = factory.open()
+        name = register(ledger, columns(ledger, [1, 2, 3]))
+        with ledger.lock(ledger.find(name).digest):
+            run = run_of(ledger, name)
+            held = Cut(after_bytes=10, to_server=True, hold=True)
+            assert run.commit([1], []) == {1}
+            lost = run._store.writer
+            connection = lost.get()
+            proxy.count_from_now(held)
+            late: list[BaseException] = []
+
+            def ask() -> None:
+                try:
+                    connection.execute(sql.COMMIT_GROUP, of_group(run, [2]), binary=True)
+                except BaseException as error:
+                    late.append(error)
+
+            asking = threading.Thread(target=ask)
+            asking.start()
+            held.struck.wait()
+            proxy.cut = None
+            lost._connection = None  # the run takes it for lost; its bytes are still under way
+            assert run._settle_unknown([2], 2, b"") is None
+            assert run.commit([3], []) == {3}
+            proxy.release()
+            asking.join()
+            connection.close()
+        assert [getattr(error, "sqlstate", None) for error in late] == ["BP003"]
+        assert states(ledger, name) == {1: State.SENDING, 2: State.PENDING, 3: State.SENDING}
+
+
+def of_group(run: of_run.PostgresRun, intents: Sequence[int]) -> tuple[object, ...]:
+    """What the run would ask with now, for these rows."""
+    head = (run._id, run._token, run._generation, run._batch, list(intents))
+    return (*head, *[[] for _ in range(8)], 0, run._number + 1, "ada", '{"sending":"2"}', bytes(32))
+
+
+def test_a_database_that_stays_away_stops_the_run_and_keeps_the_answers(
+    factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing more is sent; what the gateway answered is in the spill file, and the next start merges it."""
+    monkeypatch.setattr(of_run, "RECONNECT_S", 0.3)
+    with through_proxy(factory) as proxy:
+        ledger = factory.open()
+        name = register(ledger, columns(ledger, [1, 2, 3]))
+        with ledger.lock(ledger.find(name).digest):
+            run = run_of(ledger, name)
+            run.commit([1, 2], [])
+            proxy.refuses = True
+            proxy.drop_all()
+            with pytest.raises(LedgerNotUsable, match="did not come back"):
+                run.commit([3], [(1, ACCEPTED)])
+            run.spill([(1, ACCEPTED)])
+            with pytest.raises(LedgerNotUsable):
+                run.commit([3], [])
+            run.close()
+        proxy.refuses = False
+        with ledger.lock(ledger.find(name).digest):
+            again = run_of(ledger, name)
+            assert again.recovered == 1
+            again.finish(None)
+        assert states(ledger, name) == {1: State.ACCEPTED, 2: State.IN_DOUBT, 3: State.PENDING}
+        assert ledger.check() == []
+
+
+def test_claims_go_on_over_a_cut_connection(factory: PostgresFactory) -> None:
+    """Each row is claimed once, in order, whatever became of the answer that gave it.
+
+    Chunks whose rows were being read were given back, and their rows claimed twice in one run.
+    """
+    with through_proxy(factory) as proxy:
+        ledger = factory.open()
+        name = register(ledger, columns(ledger, range(1, 1501)))
+        with ledger.lock(ledger.find(name).digest):
+            run, found = run_of(ledger, name), []
+            # The answer to a claim, its rows, their bodies.
+            for size, after_bytes in ((512, 60), (512, 4_000), (476, 15_500)):
+                with cut_once(proxy, Cut(after_bytes=after_bytes, to_server=False)):
+                    found += [payment.row for payment in run.claim(size)]
+            proxy.count_from_now()
+            run.finish(None)
+        assert found == list(range(1, 1501))
+
+
+def test_a_commit_that_warns_is_not_taken_for_done(factory: PostgresFactory) -> None:
+    """A wait for a standby that is cancelled ends with COMMIT and a warning: visible to all, and not replicated.
+
+    What was asked for is granted only when a later commit of the run came back clean.
+    """
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1, 2]))
+    granted: list[set[int]] = []
+    with ledger.lock(ledger.find(name).digest):
+        run = run_of(ledger, name)
+        assert run.commit([1], []) == {1}
+        factory.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        factory.run("SELECT pg_reload_conf()")
+        waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        try:
+            wait_until_commits_wait(factory, waiting)
+            committing = threading.Thread(target=lambda: granted.append(run.commit([2], [(1, ACCEPTED)])))
+            committing.start()
+            first = until(lambda: factory.run(waiting))[0][0]
+            factory.run(f"SELECT pg_cancel_backend({first})")
+            until(lambda: [pid for pid in factory.run(waiting) if pid != (first,)])
+            assert granted == []
+        finally:
+            factory.run("ALTER SYSTEM RESET synchronous_standby_names")
+            factory.run("SELECT pg_reload_conf()")
+        committing.join()
+        run.commit([], [(2, ACCEPTED)])
+        run.finish(None)
+    assert granted == [{2}]
+    assert states(ledger, name) == {1: State.ACCEPTED, 2: State.ACCEPTED}
+    assert ledger.check() == []
+
+
+def wait_until_commits_wait(factory: PostgresFactory, waiting: str) -> None:
+    """Write until a write waits for the standby that is not there: the server takes its time to hear of it."""
+    seen = threading.Event()
+
+    def write() -> None:
+        while not seen.is_set():
+            factory.run("COMMENT ON SCHEMA batchpay IS 'written'")
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    pid = until(lambda: factory.run(waiting))[0][0]
+    seen.set()
+    factory.run(f"SELECT pg_cancel_backend({pid})")
+    writing.join()
+
+
+def until(look: Callable[[], list[tuple[object, ...]]]) -> list[tuple[object, ...]]:
+    """Look again until something is seen."""
+    for _ in range(2000):
+        if found := look():
+            return found
+        threading.Event().wait(0.01)
+    raise AssertionError("it never came")
+
+
+def test_of_two_machines_one_holds_the_batch(factory: PostgresFactory) -> None:
+    """The other is told at once which machine it is; when that run has ended it may go on."""
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1, 2]))
+    other = factory.on_another_machine(factory.folder / "other")
+    of_other = other.join()
+    digest = ledger.find(name).digest
+    with ledger.lock(digest):
+        assert not of_other.is_held(digest), "this machine has only begun to look"
+        run = run_of(ledger, name)
+        run.commit([1], [])
+        assert of_other.is_held(digest)
+        with pytest.raises(BatchHeld, match="a run on "), of_other.lock(digest):
+            pass
+        run.commit([], [(1, ACCEPTED)])
+        run.finish(None)
+    with of_other.lock(digest):
+        run_of(of_other, name).finish(None)
+    other.close()
+    assert ledger.check() == []
+
+
+def test_two_machines_that_start_at_once_make_one_run(factory: PostgresFactory) -> None:
+    """Both looked before either had begun: the database lets one of them in."""
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1]))
+    other = factory.on_another_machine(factory.folder / "other")
+    of_other = other.join()
+    digest = ledger.find(name).digest
+    with ledger.lock(digest), of_other.lock(digest):
+        run = run_of(ledger, name)
+        with pytest.raises(BatchHeld):
+            of_other.start(name, "ben")
+        assert run.commit([1], []) == {1}
+    other.close()
+
+
+def test_a_killed_run_is_dead_at_once_on_its_own_machine_alone(factory: PostgresFactory) -> None:
+    """Its mark lies here: whoever holds the batch here takes over without waiting, and another machine does not."""
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1, 2]))
+    digest = ledger.find(name).digest
+    with ledger.lock(digest):
+        run_of(ledger, name).commit([1], [])
+    factory.close()  # and the process is gone
+    ledger = factory.open()
+    other = factory.on_another_machine(factory.folder / "other")
+    of_other = other.join()
+    with pytest.raises(BatchHeld), of_other.lock(digest):
+        pass
+    with ledger.lock(digest):
+        run = run_of(ledger, name)
+        assert run.recovered == 1
+        run.finish(None)
+    assert not list(factory.witness.parent.glob("witness.run.*"))
+    other.close()
+    assert ledger.check() == []
+
+
+def test_every_update_of_a_payment_stays_in_its_page(factory: PostgresFactory) -> None:
+    """No index is touched by a change of state, and no group reads more than its own rows: no statistics needed."""
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, range(1, 1201)))
+    rows = list(range(1, 1201))
+    with ledger.lock(ledger.find(name).digest):
+        run = run_of(ledger, name)
+        before: list[int] = []
+        for start in range(0, 1200, 16):
+            group = rows[start : start + 16]
+            run.commit(group, [(row, ACCEPTED) for row in before])
+            before = group
+        run.commit([], [(row, ACCEPTED) for row in before])
+        run._store.writer.close()  # which hands its counts in
+        counts = "SELECT relname, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables"
+        found = until(lambda: [row for row in factory.run(counts) if row[:2] == ("payment", 2400)])
+        scans = {row[0]: row[1] for row in factory.run("SELECT relname, seq_tup_read FROM pg_stat_user_tables")}
+        run.finish(None)
+    assert found[0][2] == 2400
+    assert int(str(scans["payment"])) <= 3 * 1200, "the check before the run may read the batch, and nothing else"
+    assert int(str(scans["attempt"])) <= 3 * 1200
+    assert ledger.check() == []
+
+
+def test_rows_and_cents_add_up_at_every_moment(factory: PostgresFactory) -> None:
+    """A second machine that reads all the while never sees states that do not add up to the batch."""
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, range(1, 201)))
+    total, ended, looks = ledger.find(name).total, threading.Event(), list[int]()
+    reading = factory.open(read_only=True)
+    problems: list[object] = []
+
+    def look() -> None:
+        with suppress(Exception):
+            while not ended.is_set():
+                if reading.find(name).total != total:
+                    problems.append("totals")
+                looks.append(1)
+            return
+        problems.append("an error")
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    outcomes = [ACCEPTED, IN_DOUBT, Outcome(State.PENDING, "429", Answer(429))]
+    with ledger.lock(ledger.find(name).digest):
+        run = run_of(ledger, name)
+        for start in range(1, 200, 10):
+            rows = list(range(start, start + 10))
+            run.commit(rows, [])
+            run.commit([], [(row, outcomes[row % 3]) for row in rows])
+        run.finish(None)
+    ended.set()
+    looking.join()
+    assert (problems, len(looks) > 0) == ([], True)
+    assert ledger.check() == []
+
+
+def test_texts_that_a_database_can_not_hold_do_not_stop_a_run(ledger: Ledger) -> None:
+    """A gateway's message may hold a NUL, or half a character: PostgreSQL has no place for either."""
+    name = register(ledger, columns(ledger, [1]))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([1], [])
+        answer = Answer(200, "1", "all\0 well \ud800", "TX\0")
+        run.commit([], [(1, replace(ACCEPTED, answer=answer))])
+        run.finish(None)
+    assert next(iter(ledger.rows(name))).answer == Answer(200, "1", "all\ufffd well ?", "TX\ufffd")
+    assert ledger.check() == []
+
+
+def test_a_row_whose_attempt_contradicts_it_is_never_granted(factory: PostgresFactory) -> None:
+    """One damaged byte must never send a payment: row and latest attempt both say pending, or nothing goes."""
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1, 2, 3]))
+    with ledger.lock(ledger.find(name).digest):
+        run = run_of(ledger, name)
+        run.commit([1, 2], [])
+        run.commit([], [(1, ACCEPTED), (2, IN_DOUBT)])
+        factory.run("UPDATE batchpay.payment SET state = 3 WHERE row = 1")
+        with pytest.raises(LedgerNotUsable, match="row 1 is pending, and its attempt is not"):
+            run.commit([1, 3], [])
+    assert states(ledger, name)[3] is State.PENDING
+    with ledger.lock(ledger.find(name).digest), pytest.raises(LedgerNotUsable, match="its history says otherwise"):
+        ledger.start(name, "ben")
+
+
+def test_a_forked_process_can_not_use_the_connections(ledger: Ledger) -> None:
+    """Parent and child would talk over one connection."""
+    assert isinstance(ledger, PostgresLedger)
+    ledger.store._process += 1
+    for use in (ledger.registration_count, ledger.store.begin):
+        with pytest.raises(LedgerNotUsable, match="after a fork"):
+            use()
+    ledger.store._process -= 1

@@ -1,0 +1,177 @@
+"""A PostgreSQL server for tests: the one that BATCHPAY_TEST_POSTGRES names, else one of our own, thrown away after.
+
+Our own is made of whatever `initdb` is found, on loopback, without any root rights: as root it runs as `nobody`. Each
+test gets a database of its own, cloned from one that has the ledger's schema; batchpay logs in as `payer`, which has
+the rights of batchpay_app and no others.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from batchpay.ledger.open import schema_text
+
+PAYER = "payer"
+_TEMPLATE = "batchpay_template"
+_SETTINGS = {
+    "max_connections": "60", "shared_buffers": "16MB", "wal_level": "replica", "max_wal_senders": "2",
+    "autovacuum": "off", "listen_addresses": "127.0.0.1", "max_wal_size": "128MB", "min_wal_size": "32MB",
+}  # fmt: skip
+
+
+class Server:
+    """A server, and the databases made in it."""
+
+    def __init__(self, host: str, port: int, owner: str) -> None:
+        self.host, self.port, self.owner = host, port, owner
+        self._numbers = count(1)
+        self._has_template = False
+
+    def url(self, database: str, user: str = PAYER) -> str:
+        """Give the address of a database, for ledger.url."""
+        return f"postgresql://{user}@{self.host}:{self.port}/{database}"
+
+    def owner_url(self, database: str) -> str:
+        """Give the address of a database for whoever may do everything."""
+        return self.url(database, self.owner)
+
+    def run(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
+        """Run a statement, or several without results, as the owner."""
+        with psycopg.connect(self.owner_url(database), autocommit=True) as connection:
+            found = connection.execute(statement.encode(), prepare=False)
+            return found.fetchall() if found.description else []
+
+    def new_database(self) -> str:
+        """Make a database that has the ledger's schema, and no ledger yet."""
+        if not self._has_template:
+            self._make_template()
+        name = f"ledger_{os.getpid()}_{next(self._numbers)}"
+        self.run(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY file_copy")
+        return name
+
+    def empty_database(self) -> str:
+        """Make a database with nothing in it."""
+        name = f"empty_{os.getpid()}_{next(self._numbers)}"
+        self.run(f"CREATE DATABASE {name}")
+        return name
+
+    def drop(self, database: str) -> None:
+        """Remove a database, whoever is connected to it."""
+        self.run(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
+
+    def _make_template(self) -> None:
+        self.drop(_TEMPLATE)
+        self.run(f"CREATE DATABASE {_TEMPLATE}")
+        self.run(schema_text(), _TEMPLATE)
+        if (PAYER,) not in self.run("SELECT rolname FROM pg_roles"):
+            self.run(f"CREATE ROLE {PAYER} LOGIN IN ROLE batchpay_app")
+        self._has_template = True
+
+
+@contextmanager
+def running_server() -> Iterator[Server]:
+    """Give a server; skips the test, or fails where BATCHPAY_REQUIRE_POSTGRES says that there must be one."""
+    named = os.environ.get("BATCHPAY_TEST_POSTGRES")
+    if named:
+        parameters = psycopg.conninfo.conninfo_to_dict(named)
+        yield Server(str(parameters["host"]), int(str(parameters.get("port", 5432))), str(parameters["user"]))
+        return
+    programs = programs_found()
+    if programs is None:
+        words = "no PostgreSQL: install it, or set BATCHPAY_TEST_POSTGRES"
+        if os.environ.get("BATCHPAY_REQUIRE_POSTGRES"):
+            pytest.fail(words)
+        pytest.skip(words)
+    memory = Path("/dev/shm")  # noqa: S108 (a sync of memory costs nothing, so the server can sync as it must)
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        cluster = Cluster(programs, Path(folder))
+        cluster.make()
+        cluster.start()
+        try:
+            yield Server("127.0.0.1", cluster.port, "postgres")
+        finally:
+            cluster.stop()
+
+
+def programs_found() -> Path | None:
+    """Find the newest server's programs: beside pg_config, where Debian has them, or on the PATH."""
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
+    on_path = shutil.which("initdb")
+    if on_path:
+        folders.append(Path(on_path).resolve().parent)
+    return next((folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()), None)
+
+
+class Cluster:
+    """A server's files and its process."""
+
+    def __init__(self, programs: Path, folder: Path, settings: dict[str, str] | None = None) -> None:
+        self._programs, self._folder = programs, folder
+        self._settings = _SETTINGS | (settings or {})
+        self.data = folder / "data"
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def make(self) -> None:
+        """Write the files of a new server."""
+        if os.geteuid() == 0:
+            shutil.chown(self._folder, "nobody", "nogroup")
+        self._run("initdb", "-D", self.data, "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth=trust", "--no-sync")
+        lines = [f"{name} = '{value}'\n" for name, value in self._settings.items()]
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.writelines([*lines, f"port = {self.port}\n", f"unix_socket_directories = '{self._folder}'\n"])
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers."""
+        log = self._folder / "log"
+        with log.open("ab") as output:
+            command = [*_as_nobody(), str(self._programs / "postgres"), "-D", str(self.data)]
+            self._process = subprocess.Popen(command, stdout=output, stderr=output, cwd=self._folder)
+        for _ in range(600):
+            try:
+                psycopg.connect(f"postgresql://postgres@127.0.0.1:{self.port}/postgres", connect_timeout=5).close()
+            except psycopg.OperationalError:
+                if self._process.poll() is not None:
+                    break
+                time.sleep(0.05)
+            else:
+                return
+        raise RuntimeError(f"PostgreSQL did not start: {log.read_text()[-2000:]}")
+
+    def stop(self) -> None:
+        """Stop the server at once, as a power cut would."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait()
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        command = [*_as_nobody(), str(self._programs / program), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._folder)
+        if done.returncode:
+            raise RuntimeError(f"{program} failed: {done.stderr[-2000:]}")
+
+
+def _as_nobody() -> list[str]:
+    """Give what starts a server as root must: no PostgreSQL runs as root. It ends with the tests, however they end."""
+    if os.geteuid() == 0:
+        return ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--pdeathsig", "INT"]
+    return ["setpriv", "--pdeathsig", "INT"] if shutil.which("setpriv") else []
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
