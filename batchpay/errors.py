@@ -3,6 +3,7 @@
     BatchpayError                    1  internal error
     ├── WrongUse                     2  wrong use of the command
     ├── FileRefused                  4  the file was refused whole; nothing was sent
+    │   └── ForeignColumns               its columns are not ours: it takes a map
     ├── NotUsable                    5  settings, credentials or ledger not usable; nothing was sent
     │   ├── SettingsNotUsable
     │   ├── CredentialsNotUsable
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 EXIT_CODES = {
     0: "all that was asked for happened",
@@ -59,6 +61,10 @@ class FileRefused(BatchpayError):
     """A payment file (or a map, a control file, a plan) was refused whole; nothing of it was sent."""
 
     exit_code = 4
+
+
+class ForeignColumns(FileRefused):
+    """A payment file whose columns are not ours: a column map says which is which."""
 
 
 class NotUsable(BatchpayError):
@@ -137,3 +143,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """End a message about an unknown word with the known one that is closest, or with nothing."""
     close = difflib.get_close_matches(word, [name for name in known if name], n=1)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def place_of(error: BaseException) -> str:
+    """Name an error's class and our own line where it came up, without its text."""
+    where = ""
+    place = error.__traceback__
+    while place is not None:
+        file = Path(place.tb_frame.f_code.co_filename)
+        if "batchpay" in file.parts or "schemas" in file.parts:
+            where = f" at {file.name}:{place.tb_lineno}"
+        place = place.tb_next
+    return f"{type(error).__name__}{where}"

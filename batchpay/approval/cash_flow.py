@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from typing import Any
 
 import polars as pl
 
@@ -20,6 +21,7 @@ from batchpay.payment import Direction, Totals
 from batchpay.schemas import checks
 from batchpay.schemas.calendar import is_banking_day
 from batchpay.schemas.columns import RECURRENCE
+from batchpay.text import totals_json
 
 MONTHS = 12
 """How far ahead recurring payments are laid out, unless a caller says otherwise."""
@@ -45,6 +47,10 @@ class Flow:
     def rows(self) -> int:
         """Number of rows or payments in both directions."""
         return self.debit.rows + self.credit.rows
+
+    def as_json(self) -> dict[str, Any]:
+        """Rows and amounts."""
+        return {"rows": self.rows, "debit": totals_json(self.debit), "credit": totals_json(self.credit)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +157,17 @@ class Schedule:
                 merge(days[day], running)
                 day += timedelta(days=1)
         return [DayFlow(day, days[day], is_banking_day(day), next_banking_day(day)) for day in sorted(days)]
+
+    def as_json(self) -> dict[str, Any]:
+        """What moves when: sums of recurring rows, and payments by day up to the horizon."""
+        return {
+            "horizon": self.horizon.isoformat(),
+            **{name: getattr(self, name).as_json() for name in ("first", "planned", "open_ended", "beyond")},
+            "days": [
+                {"day": one.day.isoformat(), "settles_on": one.settles_on.isoformat(), **one.flow.as_json()}
+                for one in self.by_day()
+            ],
+        }
 
     def _add_recurring(self, rows: pl.DataFrame) -> None:
         """Count all payments of recurring rows, and lay out those up to the horizon."""

@@ -6,7 +6,6 @@ import errno
 import io
 import os
 import sys
-from pathlib import Path
 from types import TracebackType
 
 import click
@@ -21,7 +20,7 @@ from batchpay.cli.process import (
     keep_output,
     open_standard_descriptors,
 )
-from batchpay.errors import BatchpayError
+from batchpay.errors import BatchpayError, place_of
 from batchpay.text import printable
 from batchpay.writing.no_core import keep_memory_private
 
@@ -97,13 +96,13 @@ def _call(context: Context) -> int:
     except BatchpayError as error:
         return _fail(context, str(error), error.exit_code)
     except Exception as error:  # its text may hold a row, so only its kind and place are told
-        return _fail(context, f"internal error: {_place_of(error)}", 1)
+        return _fail(context, f"internal error: {place_of(error)}", 1)
     return code or 0
 
 
 def _without_traceback(kind: type[BaseException], error: BaseException, place: TracebackType | None) -> None:
     """What Python would say of an error that nothing caught, a signal's for one: never its text."""
-    click.echo(f"batchpay: ended by {_place_of(error)}", err=True)
+    click.echo(f"batchpay: ended by {place_of(error)}", err=True)
 
 
 def _fail(context: Context, message: str, exit_code: int) -> int:
@@ -118,15 +117,3 @@ def _tell(context: Context, message: str, exit_code: int) -> None:
         from batchpay.cli.output import print_json  # not for help
 
         print_json(context, {"error": " ".join(message.split()), "exit_code": exit_code})
-
-
-def _place_of(error: BaseException) -> str:
-    """Name an error's class and our own line where it came up, without its text."""
-    where = ""
-    place = error.__traceback__
-    while place is not None:
-        file = Path(place.tb_frame.f_code.co_filename)
-        if "batchpay" in file.parts or "schemas" in file.parts:
-            where = f" at {file.name}:{place.tb_lineno}"
-        place = place.tb_next
-    return f"{type(error).__name__}{where}"

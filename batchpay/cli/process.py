@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _LOGIN_UID = Path("/proc/self/loginuid")
 """Who logged in, by the kernel's word: `sudo` and `su` don't change it, and nobody but root can."""
 _NO_LOGIN = 2**32 - 1
-_MANY_WORKERS = 16
 
 
 def actor() -> Actor:
@@ -148,29 +147,8 @@ class CommandLine:
             _handle_signals(lambda number, frame: stop.ask(f"stopped by {signal.Signals(number).name}"))
         yield
 
-    @contextlib.contextmanager
-    def sending(self, workers: int) -> Iterator[None]:
-        """Keep this thread, and those that it starts, on one core: on two they fight for the interpreter lock.
+    def sending(self, workers: int) -> contextlib.AbstractContextManager[None]:
+        """Keep the sending threads on one core."""
+        from batchpay.workflows.run import on_one_core
 
-        Of many workers none that wakes up interrupts another (SCHED_BATCH), since it could only wait for that lock. A
-        few have to take turns with the recorder instead.
-        """
-        if not hasattr(os, "sched_setaffinity"):
-            yield
-            return
-        before = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, {max(before)})
-        if workers >= _MANY_WORKERS:
-            _set_scheduler(os.SCHED_OTHER, os.SCHED_BATCH)
-        try:
-            yield
-        finally:
-            _set_scheduler(os.SCHED_BATCH, os.SCHED_OTHER)
-            os.sched_setaffinity(0, before)
-
-
-def _set_scheduler(before: int, after: int) -> None:
-    """Change this thread's scheduling policy, where it is the usual one and the system lets us."""
-    with contextlib.suppress(OSError):  # not every C library and container has it
-        if os.sched_getscheduler(0) == before:
-            os.sched_setscheduler(0, after, os.sched_param(0))
+        return on_one_core(workers)

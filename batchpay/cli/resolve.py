@@ -74,7 +74,7 @@ def resolve(context: Context, /, batch: str, **options: Any) -> int:
     check_signature(options)
     chosen = options["from_"]
     if single:
-        chosen = RowDecision(options["row"], options["decision"].lower(), _stripped(options["reference"]))
+        chosen = [RowDecision(options["row"], options["decision"].lower(), _stripped(options["reference"]))]
     return _finish(context, settle(batch, chosen, _TerminalDecider(context, options), context.settings, actor()))
 
 

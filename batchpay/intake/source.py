@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import polars as pl
 
-from batchpay.errors import FileRefused
+from batchpay.errors import FileRefused, ForeignColumns
 from batchpay.intake.cell_form import CellForm
 from batchpay.intake.csv.dialect import read_dialect
 from batchpay.intake.csv.reader import CsvReader, CsvText
@@ -232,7 +232,7 @@ def _headers(
         except FileRefused as error:
             if {canonical_name(name) for name in names}.issuperset(required):
                 raise
-            raise FileRefused(f"{error}. For a file with columns of its own: batchpay map FILE") from None
+            raise ForeignColumns(f"{error}. For a file with columns of its own: batchpay map FILE") from None
         return header, header
     own = mapping.own_header(names, place)
     return read_header(mapping.mapped_names(own), required=required, place=place), own

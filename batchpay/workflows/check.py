@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchpay.approval.anomalies import CODES, Payment, Variance
 from batchpay.approval.cash_flow import Schedule
@@ -39,6 +39,9 @@ from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.move_gateway import note_on_address
 from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
 from batchpay.workflows.proposal import propose
+
+if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
+    from batchpay.gateway.preflight import Preflight
 
 _PRINTED_MAX = 20
 
@@ -97,6 +100,7 @@ class Preview:
                 }
                 for found in self.schedule.by_gateway()
             ],
+            "schedule": self.schedule.as_json(),
         }
 
     def write_page(self, path: Path) -> None:
@@ -138,11 +142,13 @@ def dry_run(
     results: Path | None,
     with_plan: bool = False,
     largest_max: int = 0,
+    preflight: Preflight | None = None,
 ) -> Preview:
     """Do all that `submit` does before it registers: nothing is written to the ledger and no socket is opened.
 
-    With a plan, the preview has one that `actor` prepared. `results` is where a submission would write its results:
-    those of a batch that the ledger does not know, lying there, refuse the file here as well.
+    With a `preflight` the gateway is asked about the accounts, as a submission does. With a plan, the preview has one
+    that `actor` prepared. `results` is where a submission would write its results: those of a batch that the ledger
+    does not know, lying there, refuse the file here as well.
     """
     environment = environment_of(settings.gateway)
     with _ledger_to_read(settings.ledger) as ledger:
@@ -154,6 +160,7 @@ def dry_run(
             history=history,
             wants_schedule=True,
             decisions=decisions,
+            preflight=preflight,
         )
         checked = check_file(request, context)
         refuse_release_of_nothing(checked, decisions)

@@ -185,7 +185,7 @@ def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
         encoding=request.encoding,
         sheet=request.sheet,
         include_hidden=request.include_hidden,
-        mapping=_load_map(request.map_file) if request.map_file else None,
+        mapping=_load_map(request.map_file) if request.map_file else request.mapping,
         name=request.name,
     )
     reading = _Reading(source, request, context)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batchpay.intake.source import Source
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation.rejects import Rejects
+
+if TYPE_CHECKING:  # few files have a map
+    from batchpay.intake.maps.mapping import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class FileRequest:
     sheet: str | None = None
     include_hidden: bool = False
     map_file: str | None = None
+    mapping: Mapping | None = None
+    """A map that was read already, in the place of one in a file."""
     expect_rows: int | None = None
     expect_cents: int | None = None
     max_errors: int = 1000

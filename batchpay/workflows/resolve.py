@@ -117,9 +117,13 @@ def list_in_doubt(reference: str, settings: Settings, actor: Actor, *, sheet: st
 
 
 def settle(
-    reference: str, chosen: RowDecision | str | Stream, decider: Decider[Proposal], settings: Settings, actor: Actor
+    reference: str,
+    chosen: Sequence[RowDecision] | str | Stream,
+    decider: Decider[Proposal],
+    settings: Settings,
+    actor: Actor,
 ) -> InDoubt:
-    """Settle one row, or what the filled-in sheet at a path decides; gives what was settled and what is left."""
+    """Settle some rows, or what the filled-in sheet at a path decides; gives what was settled and what is left."""
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(reference)
         with ledger.lock(found.digest):
@@ -136,11 +140,11 @@ def settle(
 
 
 def _proposal(
-    chosen: RowDecision | str | Stream, batch: BatchSummary, doubts: Mapping[int, Doubt]
+    chosen: Sequence[RowDecision] | str | Stream, batch: BatchSummary, doubts: Mapping[int, Doubt]
 ) -> tuple[Proposal, Sequence[tuple[int, str]]]:
     """Read the decisions, and the notes that stand beside them."""
-    if isinstance(chosen, RowDecision):
-        decisions = [decide(chosen.row, chosen.decision, chosen.reference, doubts)]
+    if not isinstance(chosen, str | Stream):
+        decisions = [decide(one.row, one.decision, one.reference, doubts) for one in chosen]
         return Proposal(batch.file, decisions, doubts, effect_of(decisions, doubts)), ()
     sheet = read_decisions(chosen, batch.batch, doubts)
     effect = effect_of(sheet.decisions, doubts)

@@ -24,7 +24,7 @@ from batchpay.workflows.still_due import fails_today, is_stale, untouched_days
 
 def resume(
     reference: str | None,
-    output_path: Callable[[BatchSummary], Path],
+    output_path: Callable[[BatchSummary], Path | None],
     request: RunRequest,
     settings: Settings,
     credentials: Credentials,
@@ -33,7 +33,7 @@ def resume(
     *,
     stale_reason: str | None = None,
 ) -> Summary:
-    """Send what is pending of a batch, the latest where none is named, and write its results to `output_path`.
+    """Send what is pending of a batch, the latest where none is named, and write its results where `output_path` says.
 
     Recurring payments whose start date has passed are held back, and payments above today's limit. `stale_reason` says
     why a batch is sent that nobody has touched for `policy.stale_days`; without it, that raises WrongUse.

@@ -27,6 +27,7 @@ from batchpay.reports.results import write_results
 from batchpay.sending.known_limits import known_limit, remember_limit
 from batchpay.sending.limit_finder import Finding
 from batchpay.sending.limits import Limits, StopRequest
+from batchpay.sending.one_core import on_one_core as on_one_core  # for the owner of a process
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Sender, Tally

@@ -65,7 +65,7 @@ ACCOUNT = PLAIN["achAccountNumber"]
 def test_without_agreement_nothing_is_settled(desk: Desk, batch: str, person: Person) -> None:
     """Whoever says no at the end, or writes an account number into name or reason, has changed nothing."""
     with pytest.raises(WrongUse):
-        settle(batch, RowDecision(2, "send again"), person, desk.settings, ANN)
+        settle(batch, [RowDecision(2, "send again")], person, desk.settings, ANN)
     assert states(desk, batch) == [State.ACCEPTED, State.IN_DOUBT, State.IN_DOUBT]
     desk.resume(batch)
     assert desk.arrived == {"A-1": 1, "A-2": 1, "A-3": 1}
@@ -74,7 +74,7 @@ def test_without_agreement_nothing_is_settled(desk: Desk, batch: str, person: Pe
 def test_what_is_confirmed_is_recorded_with_who_and_why(desk: Desk, batch: str) -> None:
     """Shown, signed, confirmed with the number of rows that will go out again; then that row alone is sent again."""
     person = Person()
-    found = settle(batch, RowDecision(2, "send again"), person, desk.settings, ANN)
+    found = settle(batch, [RowDecision(2, "send again")], person, desk.settings, ANN)
     assert person.asked == [[2], "sign", 1]
     assert ([doubt.row for doubt in found.doubts], found.settled is not None) == ([3], True)
     assert states(desk, batch) == [State.ACCEPTED, State.PENDING, State.IN_DOUBT]
@@ -87,7 +87,7 @@ def test_what_a_killed_run_left_behind_is_settled_like_any_doubt(desk: Desk) -> 
     """Its row is `sending`: nobody knows whether the bytes left, so a person may say what became of it."""
     with closing(open_ledger(desk.settings.ledger, create_as="ann")) as ledger:
         batch = add_batch(ledger, [Planned(1, State.SENDING), Planned(2, State.PENDING)])
-    found = settle(batch, RowDecision(1, "accepted", "TX-1"), Person(), desk.settings, ANN)
+    found = settle(batch, [RowDecision(1, "accepted", "TX-1")], Person(), desk.settings, ANN)
     assert (found.doubts, states(desk, batch)) == ([], [State.ACCEPTED, State.PENDING])
 
 
