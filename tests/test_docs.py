@@ -83,6 +83,8 @@ def command_of(arguments: list[str]) -> tuple[click.Command, list[str]]:
     command, rest = load_command(arguments[0]), arguments[1:]
     while isinstance(command, click.Group):
         found = command.get_command(click.Context(command), rest[0]) if rest else None
+        if found is None and command.invoke_without_command and (not rest or rest[0].startswith("-")):
+            break
         assert found is not None, f"{command.name} has no command {rest[:1]}"
         command, rest = found, rest[1:]
     return command, rest

@@ -23,6 +23,7 @@ COMMANDS = {
     "test-connection": ("batchpay.cli.test_connection", "Ask the gateway whether it knows us."),
     "gateway": ("batchpay.cli.gateway", "List, get, create, update, delete gateway accounts."),
     "health": ("batchpay.cli.health", "For monitoring: rows in doubt, stopped batches, overdue runs, disk, backups."),
+    "web": ("batchpay.cli.web", "The page for finance people."),
     "ledger": ("batchpay.cli.ledger", "Make, check, back up or purge the ledger."),
     "sandbox": ("batchpay.cli.sandbox", "The whole gateway interface on loopback."),
     "demo": ("batchpay.cli.demo", "Sandbox, sample file, submission: no credentials needed."),

@@ -29,9 +29,9 @@ def demo(context: Context, out: str) -> int:
     Example: batchpay demo
     """
     folder = Path(out)
-    _empty(folder)
-    shutil.copyfile(_sample(), folder / "payments.csv")
-    with _sandbox() as origin:
+    empty_folder(folder)
+    shutil.copyfile(sample_file(), folder / "payments.csv")
+    with running_sandbox() as origin:
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("BATCHPAY_")},
             "BATCHPAY_BASE_URL": origin,
@@ -51,7 +51,7 @@ def demo(context: Context, out: str) -> int:
     return 0
 
 
-def _empty(folder: Path) -> None:
+def empty_folder(folder: Path) -> None:
     """Make an empty folder. Only what an earlier demo made is removed, never a folder with anything else in it."""
     mark = folder / _MARK
     if folder.exists() and any(folder.iterdir()):
@@ -62,7 +62,7 @@ def _empty(folder: Path) -> None:
     mark.touch()
 
 
-def _sample() -> Path:
+def sample_file() -> Path:
     """Find samples/payments.csv: inside the installed package, or beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent
     for candidate in (package / "samples", package.parent / "samples"):
@@ -82,7 +82,7 @@ def _show(environment: dict[str, str], settings: Path, *command: str, expected: 
 
 
 @contextmanager
-def _sandbox() -> Iterator[str]:
+def running_sandbox() -> Iterator[str]:
     """Run a sandbox in a process of its own on a free port of loopback; gives its origin."""
     arguments = [sys.executable, "-m", "batchpay", "sandbox", "--port", "0"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own program

@@ -276,6 +276,9 @@ class Ledger(Protocol):
     def note_backup(self, who: str, name: str) -> None:
         """Record that a copy was made, and its file's name, for whoever looks when the last one was."""
 
+    def note_person(self, who: str, what: str) -> None:
+        """Record a change of the people who may sign in to the page: who made it, and what it was."""
+
     def old_batches(self, before: datetime) -> list[OldBatch]:
         """List the batches with names, details and messages to which nothing has happened since, the oldest first."""
 

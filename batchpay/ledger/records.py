@@ -64,6 +64,8 @@ class AcceptedWitness:
 
 BACKED_UP = "backed up"
 """Kind of the event of a backup."""
+PERSON_CHANGED = "person changed"
+"""Kind of the event of a change of the people who may sign in to the page."""
 PURGED, PURGE_COMPLETED = "purged", "purge completed"
 """Kinds of the events of a purge: one a batch when its texts are deleted, one when the files were seen to hold none."""
 WITNESS_ACCEPTED, SETTLED = "witness accepted", "lost window settled"

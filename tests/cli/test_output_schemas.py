@@ -73,6 +73,11 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     call("ledger", "purge", "--older-than", "400", "--dry-run")
     call("ledger", "purge", "--older-than", "400", "--reason", "retention rule 7")
     call("ledger", "move-gateway", url, url.replace("127.0.0.1", "localhost"), "--reason", "renamed")
+    made = call("web", "user", "add", "daniel", "--role", "approve", "--limit", "5000.00", "--home", "web")
+    assert made["code_secret"]
+    call("web", "user", "list", "--home", "web")
+    call("web", "user", "off", "daniel", "--home", "web")
+    assert call("web", "user", "reset", "daniel", "--home", "web")["password"] != made["password"]
     call("rules")
     (tmp_path / "theirs.csv").write_text("Vendor,ABA #,Acct #,Amt\nAcme,021000021,0012345,7.00\n")
     call("map", "theirs.csv", "--write", "theirs.toml")

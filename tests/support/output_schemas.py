@@ -26,7 +26,7 @@ def validator(name: str) -> Draft202012Validator:
 
 def schema_of(arguments: Sequence[str]) -> str:
     """Name the schema of a call: the command, with a group's command after it."""
-    return "-".join(arguments[:2] if arguments[0] in ("gateway", "ledger") else arguments[:1])
+    return "-".join(arguments[:2] if arguments[0] in ("gateway", "ledger", "web") else arguments[:1])
 
 
 def require_schema(arguments: Sequence[str], value: Any) -> None:

@@ -19,6 +19,7 @@ from batchpay.ledger.postgres.run import PostgresRun
 from batchpay.ledger.postgres.store import Store
 from batchpay.ledger.records import (
     BACKED_UP,
+    PERSON_CHANGED,
     BatchSummary,
     Decision,
     Earlier,
@@ -229,6 +230,10 @@ class PostgresLedger:
     def note_backup(self, who: str, name: str) -> None:
         with self.store.transaction() as transaction:
             transaction.event(BACKED_UP, None, who, None, {"file": name})
+
+    def note_person(self, who: str, what: str) -> None:
+        with self.store.transaction() as transaction:
+            transaction.event(PERSON_CHANGED, None, who, what, {})
 
     def old_batches(self, before: datetime) -> list[OldBatch]:
         """Refuse: nothing of a ledger on PostgreSQL is purged yet."""

@@ -13,6 +13,7 @@ from batchpay.ledger.contract import Registering
 from batchpay.ledger.keys import BESIDE
 from batchpay.ledger.locks import BatchLocks
 from batchpay.ledger.records import (
+    PERSON_CHANGED,
     BatchSummary,
     Decision,
     Earlier,
@@ -210,6 +211,10 @@ class SqliteLedger:
 
     def note_backup(self, who: str, name: str) -> None:
         note_backup(self._store, who, name)
+
+    def note_person(self, who: str, what: str) -> None:
+        with self._store.transaction() as transaction:
+            transaction.event(PERSON_CHANGED, None, who, what, {})
 
     def old_batches(self, before: datetime) -> list[OldBatch]:
         return retention.old_batches(self._store, before)

@@ -1,0 +1,103 @@
+"""Who may do what with a file, and in which state: the one table that every page, form and child asks.
+
+A role never beats identity: whoever uploaded or asked, or approved before, does not approve, whatever their roles are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from batchpay.approval.approvals import Policy
+from batchpay.payment import format_cents
+from batchpay.settings import PolicySettings, Settings
+from batchpay.text import money
+from batchpay.web.people import Person
+
+MAY_NOT, NOT_NOW = 403, 409
+
+
+class Columns(Protocol):
+    """A file's row of web.db: by the name of a column its value."""
+
+    def __getitem__(self, name: str, /) -> Any:
+        """Give a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why something can't be done: by this person (MAY_NOT), or as the file stands (NOT_NOW)."""
+
+    sentence: str
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Act:
+    """One thing that people do with a file."""
+
+    words: str
+    roles: tuple[str, ...]
+    states: tuple[str, ...]
+    not_makers: bool = False
+    """Whether another person than whoever uploaded it, and whoever asked, must do it."""
+    only_makers: bool = False
+    not_twice: bool = False
+    """Whether one person does it once."""
+
+
+ACTS = {
+    "ask": _Act("ask for approval", ("prepare",), ("checked",)),
+    "withdraw": _Act("withdraw the request", ("prepare",), ("asked",), only_makers=True),
+    "approve": _Act("approve", ("approve",), ("asked",), not_makers=True, not_twice=True),
+    "turn_down": _Act("turn down", ("approve",), ("asked",), not_makers=True),
+    "stop": _Act("stop", ("prepare", "approve", "settle"), ("approved", "sending")),
+    "go_on": _Act("let go on", ("approve",), ("stopped", "failed"), not_makers=True),
+}
+
+
+def refused(act: str, person: Person, file: Columns, approvers: Collection[str] = ()) -> Refused | None:
+    """Say why a person can't do this with a file now; None where they can. `approvers` approved what is asked now."""
+    asked = ACTS[act]
+    if not any(person.may(role) for role in asked.roles):
+        return Refused(f"To {asked.words} takes the role {' or '.join(asked.roles)}, which you don't have.", MAY_NOT)
+    if asked.not_makers and person.name == file["uploaded_by"]:
+        return Refused("You uploaded this file, so another person must approve it.", MAY_NOT)
+    if asked.not_makers and person.name == file["asked_by"]:
+        return Refused("You asked for this approval, so another person must give it.", MAY_NOT)
+    if asked.only_makers and person.name not in (file["uploaded_by"], file["asked_by"]):
+        return Refused("Only whoever uploaded the file or asked can withdraw the request.", MAY_NOT)
+    if asked.not_twice and person.name in approvers:
+        return Refused("You approved this already; another person must approve it as well.", MAY_NOT)
+    if file["state"] not in asked.states:
+        return Refused("Meanwhile this file stands elsewhere. Nothing was done; look again.", NOT_NOW)
+    if act == "go_on" and not approvers:
+        return Refused("Nobody approved this, so there is nothing to go on with.", NOT_NOW)
+    return None
+
+
+def over_limit(person: Person, cents: int) -> Refused | None:
+    """Say that a total is above what a person may approve."""
+    if person.limit_cents is None or cents <= person.limit_cents:
+        return None
+    return Refused(
+        f"{money(cents)} is above your limit of {money(person.limit_cents)}; somebody with a higher one must do it.",
+        MAY_NOT,
+    )
+
+
+def page_settings(settings: Settings) -> Settings:
+    """Give the settings by which the page approves and sends: one other person always, two where the policy says so."""
+    policy = Policy.from_settings(settings.policy)
+    twice = [cents for cents in (policy.second_above_cents,) if cents is not None]
+    if policy.approvals > 1:
+        twice.append(policy.above_cents)
+    asked: PolicySettings = dataclasses.replace(
+        settings.policy,
+        approvals=1,
+        approve_above="0.00",
+        second_above=format_cents(min(twice)) if twice else "",
+    )
+    return dataclasses.replace(settings, policy=asked)

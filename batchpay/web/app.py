@@ -1,0 +1,161 @@
+"""Puts the page together as a Flask application. Light on purpose: what is heavy is a child's (job.py)."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+from flask import Flask, Request, Response, abort, g, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import HTTPException
+
+from batchpay.errors import BatchpayError, place_of
+from batchpay.operations.logs import log
+from batchpay.web import approval, checked, doubts, files, guard, guides, history, reconcile, runs, sign_in, words
+from batchpay.web.people import Person
+from batchpay.web.site import EXTENSION, Site, site
+from batchpay.web.spool import PIECE_BYTES
+
+_STATIC = Path(__file__).parent / "static"
+FORM_BYTES_MAX = 8 << 20
+"""The largest file that is uploaded by a plain form."""
+BLUEPRINTS = tuple(
+    part.blueprint for part in (sign_in, files, checked, approval, runs, doubts, reconcile, history, guides)
+)
+
+_SAID = {
+    400: "That can't be carried out as it was asked.",
+    401: "Please sign in first.",
+    403: "You may not do that.",
+    404: "There is nothing here.",
+    405: "That is not how this page is asked.",
+    409: "Meanwhile it is no longer as your page showed it. Nothing was done; look again.",
+    413: "That is too large.",
+    421: "This address is not known to batchpay (web --host).",
+}
+
+
+class _Upload(Request):
+    """A request whose files stay in memory: werkzeug would write larger ones to a disk, in the clear."""
+
+    def _get_file_stream(self, *_: Any, **__: Any) -> IO[bytes]:
+        return io.BytesIO()
+
+
+class _Page(Flask):
+    request_class = _Upload
+
+
+def create_app(here: Site) -> Flask:
+    """Lay the pages over a site."""
+    app = _Page("batchpay.web", static_folder=None, template_folder=str(Path(__file__).parent / "templates"))
+    app.config["MAX_CONTENT_LENGTH"] = max(PIECE_BYTES, FORM_BYTES_MAX) + 65_536
+    app.config["MAX_FORM_MEMORY_SIZE"] = FORM_BYTES_MAX + 65_536
+    app.extensions[EXTENSION] = here
+    for before in (guard.known_host, guard.own_pages_only, sign_in.know_person):
+        app.before_request(before)
+    app.after_request(guard.say_headers)
+    app.context_processor(_around)
+    app.jinja_env.filters.update(words.FILTERS)
+    app.jinja_env.globals.update(static=static_url, states=words.STATES)
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    for blueprint in BLUEPRINTS:
+        app.register_blueprint(blueprint)
+    app.add_url_rule("/static/<mark>/<name>", "static_file", _static_file)
+    app.add_url_rule("/healthz", "healthz", lambda: Response("ok\n", mimetype="text/plain"))
+    app.register_error_handler(HTTPException, _refuse)
+    app.register_error_handler(BatchpayError, _stopped)
+    app.register_error_handler(Exception, _fault)
+    return app
+
+
+@dataclass(frozen=True, slots=True)
+class MenuItem:
+    """A way to a page, with how much waits there."""
+
+    name: str
+    endpoint: str
+    blueprints: tuple[str, ...]
+    count: int = 0
+    word: str = ""
+    """What the count is of, for those who hear the page."""
+    tone: str = ""
+
+
+def _menu(here: Site, person: Person) -> list[MenuItem]:
+    """The ways that stand above every page."""
+    items = [MenuItem("Files", "files.home", ("files", "checked", "runs"))]
+    try:
+        waiting, doubtful = len(approval.waiting_for(here, person)), doubts.rows_in_doubt(here)
+    except BatchpayError:  # the page itself says what is wrong with the ledger
+        waiting = doubtful = 0
+    items.append(MenuItem("To approve", "approval.waiting", ("approval",), waiting, "waiting for you", "wait"))
+    items.append(MenuItem("In doubt", "doubts.page", ("doubts",), doubtful, "in doubt", "bad"))
+    items.append(MenuItem("History", "history.page", ("history", "reconcile")))
+    return items
+
+
+def _around() -> dict[str, Any]:
+    """What every page shows around itself."""
+    here, person = site(), g.get("person")
+    return {
+        "menu": lambda: _menu(here, person) if person else [],  # a fragment has none
+        "me": person,
+        "gateway": here.gateway_host,
+        "is_live": here.environment == "live",
+        "page_asks_for_codes": here.asks_for_codes,
+        "by_proxy": here.access.proxy_header is not None,
+    }
+
+
+@cache
+def _static_files() -> dict[str, tuple[str, bytes]]:
+    """Everything a page may load, with its kind: few and small."""
+    names = {"app.css": "text/css", "app.js": "text/javascript", "mark.svg": "image/svg+xml"}
+    names["htmx.min.js"] = names["app.js"]
+    return {name: (kind, (_STATIC / name).read_bytes()) for name, kind in names.items()}
+
+
+@cache
+def _mark(name: str) -> str:
+    return hashlib.sha256(_static_files()[name][1]).hexdigest()[:12]
+
+
+def static_url(name: str) -> str:
+    """Name a static file with a mark of its content: it never changes under its name."""
+    return url_for("static_file", mark=_mark(name), name=name)
+
+
+def _static_file(mark: str, name: str) -> ResponseReturnValue:
+    if name not in _static_files() or mark != _mark(name):
+        abort(404)
+    kind, content = _static_files()[name]
+    return Response(content, mimetype=kind, headers={"Cache-Control": "public, max-age=31536000, immutable"})
+
+
+def _refuse(error: HTTPException) -> ResponseReturnValue:
+    code = error.code or 500
+    if error.response is not None:
+        return error.response
+    return _say(_SAID.get(code, "Something went wrong."), code)
+
+
+def _stopped(error: BatchpayError) -> ResponseReturnValue:
+    """Say what stands in the way: the ledger, a setting, another run."""
+    return _say(str(error), 409 if error.exit_code in (2, 4, 8, 9) else 503)
+
+
+def _fault(error: Exception) -> ResponseReturnValue:
+    """Say nothing of an error whose text may hold a row; its kind and place are logged."""
+    log("page failed", reason=place_of(error), path=request.path)
+    return _say("Something went wrong on this page. Nothing was done.", 500)
+
+
+def _say(sentence: str, code: int) -> ResponseReturnValue:
+    if request.headers.get("HX-Request") or request.accept_mimetypes.best == "application/json":
+        return Response(sentence, code, mimetype="text/plain")
+    return render_template("said.html", sentence=sentence, code=code), code

@@ -1,0 +1,232 @@
+"""Asking and approving: one person puts a checked file before others, who see its seal and sign with their password.
+
+Whether an approval counts is decided by acts.py for the page and by approval/ for every entrance; the child that sends
+holds the plan against the file once more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from flask import Blueprint, abort, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from batchpay.approval.plan import Plan, PlanText
+from batchpay.errors import FileRefused, WaitingForPerson
+from batchpay.text import printable
+from batchpay.web.acts import NOT_NOW, Refused, over_limit, page_settings, refused
+from batchpay.web.checked import page_context
+from batchpay.web.files import facts_of, file_or_404, people_by_name
+from batchpay.web.people import Person
+from batchpay.web.sign_in import current_person, needs, prove_again
+from batchpay.web.site import Site, site
+from batchpay.web.store import Row
+from batchpay.web.words import amount, money, of, seal
+from batchpay.workflows.approve import PlanView, add_approval, view_plan
+
+blueprint = Blueprint("approval", __name__)
+
+_WORDS_MAX = 500
+_DAY_S = 86_400
+
+
+def lapse(here: Site) -> None:
+    """Let requests go back that nobody answered within `policy.approval_days`."""
+    days = here.settings.policy.approval_days
+    before = here.clock() - days * _DAY_S
+    for file in here.store.all("SELECT id FROM file WHERE state = 'asked' AND asked_at < ?", before):
+        with here.store.write() as db:
+            if here.store.move(db, file["id"], "asked", "checked", told=f"Nobody approved this within {days} days."):
+                here.store.note(db, "batchpay", file["id"], f"the request ended: nobody approved it within {days} days")
+
+
+def approvers_of(here: Site, file: Row) -> list[str]:
+    """Name those who approved what is asked now, or what was sent, in the order in which they did."""
+    found = here.store.all(
+        "SELECT who FROM decision WHERE file = ? AND what = 'approved' AND at >= ? AND seal = ? ORDER BY at",
+        file["id"], file["asked_at"] or 0, file["seal"] or "",
+    )  # fmt: skip
+    return [decision["who"] for decision in found]
+
+
+def waiting_for(here: Site, person: Person) -> list[Row]:
+    """Give the files that this person could approve or turn down now."""
+    asked = here.store.all("SELECT * FROM file WHERE state = 'asked' ORDER BY asked_at")
+    return [file for file in asked if refused("approve", person, file, approvers_of(here, file)) is None]
+
+
+@blueprint.get("/to-approve")
+def waiting() -> ResponseReturnValue:
+    """List what waits for approval: what this person can decide first, then what others must."""
+    here, person = site(), current_person()
+    lapse(here)
+    mine = waiting_for(here, person)
+    numbers = {file["id"] for file in mine}
+    asked = here.store.all("SELECT * FROM file WHERE state = 'asked' ORDER BY asked_at")
+    others = [file for file in asked if file["id"] not in numbers]
+    told = {file["id"]: refused("approve", person, file, approvers_of(here, file)) for file in others}
+    return render_template(
+        "to_approve.html",
+        mine=[(file, facts_of(file)) for file in mine],
+        others=[(file, facts_of(file), told[file["id"]]) for file in others],
+        names=people_by_name(here),
+    )
+
+
+@blueprint.get("/files/<file_id>/approve")
+def page(file_id: str) -> ResponseReturnValue:
+    """Show what is asked to be approved."""
+    lapse(site())
+    file = file_or_404(file_id)
+    if file["state"] != "asked":
+        return redirect(url_for("files.file", file_id=file_id))
+    return _page(file)
+
+
+def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:
+    here, person = site(), current_person()
+    approvers = approvers_of(here, file)
+    view = _view(here, file)
+    # What the button says is read from the plan, which carries a keyed code: no other total can be put there.
+    may_not = refused("approve", person, file, approvers) or over_limit(person, view.plan.batch_cents)
+    context: dict[str, Any] = page_context(file, facts_of(file))
+    return (
+        render_template(
+            "approve.html",
+            **context,
+            view=view,
+            to_send=view.plan.content["to_send"]["total"],
+            approvers=approvers,
+            missing=view.needed - len(view.counted),
+            may_not=may_not,
+            may_turn_down=refused("turn_down", person, file) is None,
+            may_withdraw=refused("withdraw", person, file) is None,
+            wrong=wrong,
+        ),
+        wrong.code if wrong else 200,
+    )
+
+
+@blueprint.post("/files/<file_id>/ask")
+@needs("prepare")
+def ask(file_id: str) -> ResponseReturnValue:
+    """Put a checked file before those who approve."""
+    here, person, file = site(), current_person(), file_or_404(file_id)
+    facts = facts_of(file)
+    problem = refused("ask", person, file) or _not_to_ask(file, facts)
+    if problem is None and facts is not None and facts["rejected"] and request.form.get("partial") != "yes":
+        problem = Refused("Say first that the rows to correct are to be left out.", 400)
+    if problem is not None:
+        return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+    assert facts is not None, "a file without facts is refused above"
+    plan = dataclasses.replace(_view(here, file).plan, approvals=())  # those of an earlier request count no more
+    note = printable(" ".join(request.form.get("note", "").split()))[:_WORDS_MAX]
+    with here.store.write() as db:
+        if not here.store.move(
+            db, file_id, "checked", "asked",
+            asked_by=person.name, asked_at=here.clock(), note=note or None, plan=plan.text(), told=None, stop_by=None,
+        ):  # fmt: skip
+            abort(NOT_NOW)
+        total = facts["to_send"]["total"]
+        sum_asked = f"{of(total['rows'], 'payment')}, {amount(total['amount'])}"
+        what = f"asked for approval of {sum_asked}, seal {seal(file['seal'])}"
+        here.store.note(db, person.name, file_id, what, person.how)
+    return redirect(url_for("approval.page", file_id=file_id), 303)
+
+
+def _not_to_ask(file: Row, facts: dict[str, Any] | None) -> Refused | None:
+    """Say why a checked file is nothing to be approved."""
+    if facts is None or file["plan"] is None:
+        return Refused("Have the file checked again first.", NOT_NOW)
+    if not facts["to_send"]["total"]["rows"]:
+        return Refused("There is nothing in this file that would be sent.", NOT_NOW)
+    if facts["waits_for"]:
+        return Refused(f"Nothing new can be sent now: {facts['waits_for']}.", NOT_NOW)
+    return None
+
+
+@blueprint.post("/files/<file_id>/withdraw")
+@needs("prepare")
+def withdraw(file_id: str) -> ResponseReturnValue:
+    """Take a request back."""
+    person, file = current_person(), file_or_404(file_id)
+    problem = refused("withdraw", person, file)
+    if problem is not None:
+        return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+    _send_back(file, person, "withdrew the request", None)
+    return redirect(url_for("files.file", file_id=file_id), 303)
+
+
+@blueprint.post("/files/<file_id>/decide")
+@needs("approve")
+def decide(file_id: str) -> ResponseReturnValue:
+    """Approve with password and code, or turn down with a reason."""
+    here, person = site(), current_person()
+    lapse(here)
+    file = file_or_404(file_id)
+    if request.form.get("decision") == "turn down":
+        return _turn_down(file, person)
+    approvers = approvers_of(here, file)
+    problem = refused("approve", person, file, approvers)
+    if problem is not None:
+        return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+    if request.form.get("seal") != file["seal"]:
+        abort(NOT_NOW)
+    problem = over_limit(person, _view(here, file).plan.batch_cents)
+    if problem is None and (wrong := prove_again()) is not None:
+        problem = Refused(wrong, 401)
+    if problem is not None:
+        return _page(file, problem)
+    try:
+        kept = PlanText(file["name"], file["plan"])
+        view = add_approval(kept, file["seal"], here.ledger(), page_settings(here.settings), person.actor())
+    except WaitingForPerson as error:
+        return _page(file, Refused(f"{error}. Nothing was approved.", 403))
+    except FileRefused as error:
+        return _page(file, Refused(f"{error}. Nothing was approved.", NOT_NOW))
+    is_enough = len(view.counted) >= view.needed
+    _record(here, file, person, view.plan, is_enough=is_enough)
+    return redirect(url_for("runs.page" if is_enough else "approval.page", file_id=file_id), 303)
+
+
+def _record(here: Site, file: Row, person: Person, plan: Plan, *, is_enough: bool) -> None:
+    """Keep an approval, and with the last one ask for the run; all of it or nothing."""
+    with here.store.write() as db:
+        (stands,) = db.execute("SELECT plan FROM file WHERE id = ?", (file["id"],)).fetchone()
+        after = "approved" if is_enough else "asked"
+        if stands != file["plan"] or not here.store.move(db, file["id"], "asked", after, plan=plan.text(), told=None):
+            abort(NOT_NOW)
+        db.execute(
+            "INSERT INTO decision (file, who, what, at, seal) VALUES (?, ?, 'approved', ?, ?)",
+            (file["id"], person.name, here.clock(), file["seal"]),
+        )
+        total = money(plan.totals("total").cents)
+        here.store.note(db, person.name, file["id"], f"approved {total}, seal {seal(file['seal'])}", person.how)
+        if is_enough:
+            here.jobs.want(db, file["id"], "submit", person.name)
+    here.jobs.wake()
+
+
+def _turn_down(file: Row, person: Person) -> ResponseReturnValue:
+    problem = refused("turn_down", person, file)
+    if problem is not None:
+        return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+    why = printable(" ".join(request.form.get("why", "").split()))[:_WORDS_MAX]
+    if not why:
+        return _page(file, Refused("Say why, so that it can be put right. Nothing was done.", 400))
+    _send_back(file, person, f"turned it down: {why}", f"{person.shown} turned this down: {why}")
+    return redirect(url_for("approval.waiting"), 303)
+
+
+def _send_back(file: Row, person: Person, what: str, told: str | None) -> None:
+    here = site()
+    with here.store.write() as db:
+        if not here.store.move(db, file["id"], "asked", "checked", told=told):
+            abort(NOT_NOW)
+        here.store.note(db, person.name, file["id"], what, person.how)
+
+
+def _view(here: Site, file: Row) -> PlanView:
+    """Read a file's plan, and which approvals count; raises FileRefused where it was changed."""
+    return view_plan(PlanText(file["name"], file["plan"]), here.ledger(), page_settings(here.settings))

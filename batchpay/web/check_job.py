@@ -1,0 +1,191 @@
+"""Checking an uploaded file, in a child: the same functions as `batchpay submit --dry-run`, and nothing is sent."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from batchpay.errors import FileRefused, ForeignColumns, NotUsable, WaitingForPerson, WrongUse
+from batchpay.gateway.credentials import load_credentials
+from batchpay.gateway.origin import check_origin
+from batchpay.gateway.preflight import Preflight
+from batchpay.intake.source import Source
+from batchpay.intake.xlsx.archive import list_sheets, open_archive
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import open_ledger
+from batchpay.payment import format_cents
+from batchpay.settings import Settings
+from batchpay.validation.rejects import Rejects, open_rejects
+from batchpay.web import spool
+from batchpay.web.difference import difference
+from batchpay.web.grid import GridWriter, grid_path
+from batchpay.web.map_job import find_map
+from batchpay.web.names import rejects_name
+from batchpay.web.reading import request_of
+from batchpay.web.sealed_file import MARKED, SealedFile
+from batchpay.web.task import Task
+from batchpay.workflows import check as workflow
+from batchpay.workflows.check import Preview
+from batchpay.workflows.decisions import Decisions
+
+LARGEST = 20
+DAYS_TOLD = 31
+_TOTALS = ("rows", "valid", "rejected", "amount", "exit_code")
+
+
+def check(task: Task) -> int:
+    """Check a file: what is wrong goes into a grid and a sealed file, what would move into the file's row."""
+    name, kept = task.file["name"], dict[str, str | bytes | None](sheets=None, proposal=None)
+    try:
+        with task.upload() as path, closing(open_ledger(task.settings.ledger, read_only=True)) as ledger:
+            kept["sheets"] = json.dumps(_sheets(path))
+            preview = _mapped(task, path, ledger, kept)
+            kept |= _to_keep(task, path, ledger, preview)
+    except (FileRefused, WrongUse) as error:
+        return _end(task, "refused", error.exit_code, told=_plainly(str(error), name), **kept)
+    except (NotUsable, WaitingForPerson) as error:
+        return _end(task, "refused", error.exit_code, told=str(error), **kept)
+    return _end(task, "checked", preview.summary.exit_code, told=None, **kept)
+
+
+def _mapped(task: Task, path: str, ledger: Ledger, kept: dict[str, str | bytes | None]) -> Preview:
+    """Check the file, through a map where its columns are not ours; raises FileRefused while the map is open."""
+    teller = task.teller()
+    teller.tell(now=True, step="reading")
+
+    def watch(rows: int) -> None:
+        teller.tell(step="reading", rows=rows)
+
+    try:
+        return _look(task, path, ledger, watch)
+    except ForeignColumns:
+        found, is_ready = find_map(task, path)
+        if is_ready:
+            return _look(task.with_map(found), path, ledger, watch)
+        kept["proposal"] = spool.seal_json(ledger, task.file["id"], "proposal", found)
+        raise FileRefused("Its columns are not named as ours are.") from None
+
+
+def _to_keep(task: Task, path: str, ledger: Ledger, preview: Preview) -> dict[str, str | bytes | None]:
+    """Give what the file's row keeps of a check: the parts that name payees are sealed."""
+    file_id, facts, changed = task.file["id"], facts_of(preview), _difference(task, path, ledger)
+    return {
+        "facts": spool.seal_json(ledger, file_id, "facts", facts),
+        "difference": None if changed is None else spool.seal_json(ledger, file_id, "difference", changed),
+        "totals": json.dumps({name: facts[name] for name in _TOTALS}),
+        "plan": preview.plan.text() if preview.plan else None,
+        "seal": preview.summary.seal,
+        "batch": preview.known.batch if preview.known else None,
+    }
+
+
+def _look(task: Task, path: str, ledger: Ledger, watch: Callable[[int], None]) -> Preview:
+    """Check the file as the command line would, with takers of its wrong rows that seal them."""
+    file = task.file
+    task.folder.joinpath(f"{MARKED}.0").unlink(missing_ok=True)
+
+    def marked(source: Source) -> Rejects:
+        return open_rejects(task.folder / rejects_name(file["name"]), source, partial(SealedFile, task, ledger))
+
+    request = replace(
+        request_of(file, path, task.settings),
+        sinks=(marked, partial(GridWriter, task.folder, file["id"], ledger)),
+        watch=watch,
+    )
+    return workflow.dry_run(
+        request,
+        task.settings,
+        task.actor(file["uploaded_by"]),
+        Decisions(),
+        requests_max=0,
+        results=None,
+        with_plan=True,
+        largest_max=LARGEST,
+        preflight=_preflight(task.settings),
+    )
+
+
+def _preflight(settings: Settings) -> Preflight | None:
+    """Ask the gateway about the accounts, so that a run finds what the check found; None without its key."""
+    try:
+        check_origin(settings.gateway.base_url)
+        return Preflight(settings.gateway, load_credentials(settings.gateway))
+    except NotUsable:
+        return None
+
+
+def _sheets(path: str) -> list[str]:
+    """Name the sheets of a workbook that a person may choose from; none where there is no choice."""
+    try:
+        with open(path, "rb") as file, open_archive(file) as archive:  # noqa: PTH123 - a descriptor's path
+            names = [sheet.name for sheet in list_sheets(archive) if sheet.path and sheet.state == "visible"]
+    except FileRefused:
+        return []
+    return names if len(names) > 1 else []
+
+
+def _difference(task: Task, path: str, ledger: Ledger) -> dict[str, Any] | None:
+    """Hold a new version against the one that it replaces; None where there is none, or it is not kept any more."""
+    before = task.store.file(task.file["before"]) if task.file["before"] else None
+    if before is None or not before["totals"]:
+        return None
+    try:
+        descriptor, _ = spool.in_memory(spool.pieces(ledger, task.store.home, before["id"], before["pieces"]))
+    except NotUsable:
+        return None
+    try:
+        found = difference((before, f"/proc/self/fd/{descriptor}"), (task.file, path))
+    except FileRefused:
+        return None
+    finally:
+        os.close(descriptor)
+    totals = json.loads(before["totals"])
+    return {**found, "before": {"file": before["name"], "rows": totals["rows"], "amount": totals["amount"]["total"]}}
+
+
+def facts_of(preview: Preview) -> dict[str, Any]:
+    """Give what a page shows of a check: the command line's own JSON, and what it prints beside it."""
+    found = preview.as_json()
+    del found["errors"]  # the grid has them all
+    told = {f"{one['column']}.{one['code']}": one["message"] for one in reversed(found.pop("warning_list"))}
+    schedule = found["schedule"]
+    days = schedule["days"]
+    return {
+        **found,
+        "told": told,
+        "would_send": preview.proposal.to_send.total.rows,
+        "waits_for": preview.waits_for,
+        "line_word": preview.line_word,
+        "unusual": preview.unusual,
+        "schedule": {**schedule, "days": days[:DAYS_TOLD], "days_left": max(0, len(days) - DAYS_TOLD)},
+        "largest": [
+            {"payee": one.payee, "direction": one.direction, "amount": format_cents(one.cents), "account": one.account}
+            for one in preview.largest
+        ],
+    }
+
+
+def _plainly(sentence: str, name: str) -> str:
+    """A page names the file above the sentence, and has a choice where the command line has an option."""
+    sentence = sentence.removeprefix(f"{name}: ").removeprefix(f"{name} ")
+    sentence = sentence.removesuffix("; say which one is meant by --sheet")
+    sentence = re.sub(r" \(use --encoding.*\)", ": choose below what it is", sentence)
+    return re.sub(r"state --expect-rows (\S+) --expect-total (\S+)", r"say below that you expect \1 and \2", sentence)
+
+
+def _end(task: Task, state: str, code: int, **values: Any) -> int:
+    """Move the file on; where it was moved meanwhile, what was found is thrown away."""
+    if state == "refused":
+        grid_path(task.folder).unlink(missing_ok=True)
+        values |= {"facts": None, "totals": None, "plan": None, "seal": None}
+    with task.store.write() as db:
+        if task.store.move(db, task.file["id"], "checking", state, **values):
+            said = {"checked": "checked it", "refused": f"refused it: {values['told']}"}[state]
+            task.store.note(db, "batchpay", task.file["id"], said)
+    return code

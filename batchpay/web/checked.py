@@ -1,0 +1,233 @@
+"""Checked: what a file comes to, what would move, what is worth a look, and every row to correct in its own columns."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from flask import Blueprint, Response, abort, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from batchpay.errors import WrongUse
+from batchpay.web import spool
+from batchpay.web.files import REPLACEABLE, expected, facts_of, file_or_404, people_by_name
+from batchpay.web.grid import BLOCK, Grid, GridRow
+from batchpay.web.names import rejects_name
+from batchpay.web.sealed_file import MARKED
+from batchpay.web.sign_in import current_person, needs
+from batchpay.web.site import site
+from batchpay.web.store import Row
+
+blueprint = Blueprint("checked", __name__)
+
+BLOCKS_A_PAGE = 100
+"""Ten thousand rows to correct are one page of the sheet."""
+ENCODINGS = {
+    "cp1252": "Windows, Western Europe and America (cp1252)",
+    "cp1250": "Windows, Central Europe (cp1250)",
+    "iso-8859-15": "Latin 9 (ISO 8859-15)",
+    "mac-roman": "Macintosh",
+    "utf-16": "Unicode, two bytes (UTF-16)",
+}
+"""Character encodings that a person may choose for a file that is not UTF-8."""
+_IDENTITY = ("paymentId", "achNameOnCheck", "amount")
+"""Columns by which a person knows a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """The part of a grid that a page shows."""
+
+    rule: str
+    is_wide: bool
+    part: int
+    """Which ten thousand rows."""
+    columns: list[tuple[int, str]]
+    """Shown columns: place and the file's own name."""
+    columns_all: int
+    count: int
+    starts: list[int]
+    first: list[GridRow]
+    told: dict[str, str]
+    suggested: dict[str, int]
+    line_word: str
+
+    @property
+    def parts(self) -> int:
+        """How many pages there are."""
+        return -(-self.count // (BLOCK * BLOCKS_A_PAGE))
+
+
+@blueprint.get("/files/<file_id>/check")
+def page(file_id: str) -> ResponseReturnValue:
+    """Show what the check found."""
+    file = file_or_404(file_id)
+    facts = facts_of(file)
+    if file["state"] in ("receiving", "checking"):
+        return redirect(url_for("files.file", file_id=file_id))
+    with _grid(file) as grid:
+        sheet = None if grid is None or facts is None else _sheet(grid)
+    return render_template("checked.html", **page_context(file, facts), sheet=sheet, block=BLOCK)
+
+
+def page_context(file: Row, facts: dict[str, Any] | None) -> dict[str, Any]:
+    """Give what every page about one file shows."""
+    here = site()
+    newer = here.store.one("SELECT id FROM file WHERE before = ? AND state != 'receiving'", file["id"])
+    return {
+        "file": file,
+        "facts": facts,
+        "options": json.loads(file["options"]),
+        "map": json.loads(file["map"]) if file["map"] else None,
+        "proposal": spool.unseal_json(here.ledger(), file["id"], "proposal", file["proposal"]),
+        "difference": spool.unseal_json(here.ledger(), file["id"], "difference", file["difference"]),
+        "encodings": ENCODINGS,
+        "sheets": json.loads(file["sheets"]) if file["sheets"] else [],
+        "newer": newer["id"] if newer else None,
+        "replaceable": file["state"] in REPLACEABLE,
+        "trail": here.store.all("SELECT * FROM event WHERE file = ? ORDER BY number", file["id"]),
+        "names": people_by_name(here),
+    }
+
+
+@blueprint.get("/files/<file_id>/rows")
+@needs("prepare")
+def rows(file_id: str) -> ResponseReturnValue:
+    """Give a hundred rows of the sheet."""
+    with _grid(file_or_404(file_id)) as grid:
+        if grid is None:
+            abort(404)
+        rule, start = request.args.get("rule", ""), request.args.get("from", 0, int)
+        columns = _columns(grid, rule, is_wide=request.args.get("columns") == "all")
+        return render_template("_rows.html", rows=list(grid.block(rule, start)), columns=columns)
+
+
+@blueprint.get("/files/<file_id>/marked")
+@needs("prepare")
+def marked(file_id: str) -> ResponseReturnValue:
+    """Hand out the rows to correct: corrected, they are a payment file."""
+    here, person, file = site(), current_person(), file_or_404(file_id)
+    content = spool.kept(here.ledger(), here.home, file_id, MARKED)
+    if content is None:
+        abort(404)
+    with here.store.write() as db:
+        here.store.note(db, person.name, file_id, "downloaded the rows to correct", person.how)
+    answer = Response(content, mimetype="application/octet-stream")
+    answer.headers.set("Content-Disposition", "attachment", filename=rejects_name(file["name"]))
+    return answer
+
+
+@blueprint.post("/files/<file_id>/check")
+@needs("prepare")
+def again(file_id: str) -> ResponseReturnValue:
+    """Check a file again as its person chose: another sheet, certain repairs, suggestions of some rules accepted."""
+    here, person, file = site(), current_person(), file_or_404(file_id)
+    chosen = json.loads(file["options"])
+    for name in ("normalize", "include_hidden"):
+        chosen[name] = request.form.get(name) == "yes"
+    chosen["accept"] = sorted(request.form.getlist("accept"))
+    if sheet := request.form.get("sheet"):
+        chosen["sheet"] = sheet
+    if (encoding := request.form.get("encoding")) in ENCODINGS:
+        chosen["encoding"] = encoding
+    try:
+        chosen |= expected()
+    except WrongUse as error:
+        return render_template("said.html", sentence=f"{str(error).capitalize()}.", code=400), 400
+    with here.store.write() as db:
+        if not any(
+            here.store.move(db, file_id, state, "checking", options=json.dumps(chosen), told=None)
+            for state in REPLACEABLE
+        ):
+            abort(409)
+        here.jobs.want(db, file_id, "check", person.name)
+        here.store.note(db, person.name, file_id, f"had it checked again{_said(chosen)}", person.how)
+    here.jobs.wake()
+    return redirect(url_for("files.file", file_id=file_id), 303)
+
+
+@blueprint.post("/files/<file_id>/map")
+@needs("prepare")
+def answer(file_id: str) -> ResponseReturnValue:
+    """Take answers to what a map leaves open, and the word that it is right; the file is looked at again."""
+    here, person, file = site(), current_person(), file_or_404(file_id)
+    chosen = json.loads(file["options"])
+    mark = "answer."
+    given = {name.removeprefix(mark): text for name, text in request.form.items() if name.startswith(mark) and text}
+    chosen["answers"] = {**chosen.get("answers", {}), **given} if request.form.get("anew") != "yes" else {}
+    chosen["map_agreed"] = request.form.get("agreed") == "yes"
+    with here.store.write() as db:
+        if not here.store.move(db, file_id, "refused", "checking", options=json.dumps(chosen), told=None):
+            abort(409)
+        here.jobs.want(db, file_id, "check", person.name)
+        here.store.note(db, person.name, file_id, "said what its columns are", person.how)
+    here.jobs.wake()
+    return redirect(url_for("files.file", file_id=file_id), 303)
+
+
+def _said(chosen: dict[str, Any]) -> str:
+    """Tell for the history how a check differs from a plain one."""
+    said = []
+    if chosen.get("encoding"):
+        said.append(f"read as {chosen['encoding']}")
+    if chosen.get("sheet"):
+        said.append(f"sheet {chosen['sheet']}")
+    if chosen["normalize"]:
+        said.append("repairing what can't be misread")
+    if chosen["include_hidden"]:
+        said.append("with hidden rows")
+    if chosen["accept"]:
+        said.append(f"accepting suggestions of {', '.join(chosen['accept'])}")
+    return f": {'; '.join(said)}" if said else ""
+
+
+@contextmanager
+def _grid(file: Row) -> Iterator[Grid | None]:
+    """Open a file's grid; None where it has none, or for people who may not see other people's rows."""
+    here = site()
+    if not current_person().may("prepare"):
+        yield None
+        return
+    try:
+        grid = Grid(spool.place(here.home, file["id"]), file["id"], here.ledger())
+    except sqlite3.OperationalError:
+        yield None
+        return
+    try:
+        yield grid
+    finally:
+        grid.close()
+
+
+def _sheet(grid: Grid) -> Sheet | None:
+    rule, is_wide = request.args.get("rule", ""), request.args.get("columns") == "all"
+    count = grid.count(rule)
+    part = max(0, request.args.get("part", 1, int) - 1)
+    starts = grid.starts(rule, part * BLOCKS_A_PAGE, BLOCKS_A_PAGE)
+    return Sheet(
+        rule=rule,
+        is_wide=is_wide,
+        part=part,
+        columns=_columns(grid, rule, is_wide=is_wide),
+        columns_all=len(grid.columns),
+        count=count,
+        starts=starts,
+        first=list(grid.block(rule, starts[0])) if starts else [],
+        told=grid.told,
+        suggested=grid.suggested,
+        line_word=grid.line_word,
+    )
+
+
+def _columns(grid: Grid, rule: str, *, is_wide: bool) -> list[tuple[int, str]]:
+    """Choose columns: those by which a row is known, then those with mistakes; or all."""
+    if is_wide:
+        return list(enumerate(grid.columns))
+    column = rule.partition(".")[0]
+    wrong = [grid.places[column]] if column in grid.places else [] if rule else grid.used
+    known = [grid.places[name] for name in _IDENTITY if name in grid.places]
+    return [(place, grid.columns[place]) for place in dict.fromkeys([*known, *wrong])]

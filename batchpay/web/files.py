@@ -1,0 +1,225 @@
+"""Files: the list, and how a payment file comes in, in pieces by the page's script or whole by a plain form."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from pathlib import PurePath
+from typing import Any
+
+from flask import Blueprint, Response, abort, jsonify, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from batchpay.errors import WrongUse
+from batchpay.payment import State, parse_cents
+from batchpay.text import printable
+from batchpay.web import spool
+from batchpay.web.people import Person
+from batchpay.web.sign_in import current_person, needs
+from batchpay.web.site import Site, site
+from batchpay.web.store import Row
+
+blueprint = Blueprint("files", __name__)
+
+ENDINGS = (".xlsx", ".xlsm", ".csv", ".txt", ".tsv", ".parquet", ".pq", ".gz", ".zst")
+LISTED = 100
+_NAME_MAX = 160
+_FILTERS = {
+    "all": "1",
+    "running": "state IN ('receiving', 'checking', 'approved', 'sending')",
+    "waiting": "state = 'asked'",
+}
+REPLACEABLE = ("checked", "refused")
+"""States in which a new version of a file may take its place."""
+
+
+def file_or_404(file_id: str) -> Row:
+    """Read a file, or answer that there is none."""
+    found = site().store.file(file_id)
+    if found is None:
+        abort(404)
+    return found
+
+
+def facts_of(file: Row) -> dict[str, Any] | None:
+    """What a file's check found; None before it was checked."""
+    found: dict[str, Any] | None = spool.unseal_json(site().ledger(), file["id"], "facts", file["facts"])
+    return found
+
+
+def totals_of(file: Row) -> dict[str, Any] | None:
+    """Rows and amounts of a file's check, for lists: they are not sealed."""
+    return json.loads(file["totals"]) if file["totals"] else None
+
+
+def people_by_name(here: Site) -> dict[str, str]:
+    """Give the names that people are shown by."""
+    return {found["name"]: found["shown"] for found in here.store.all("SELECT name, shown FROM user")}
+
+
+@blueprint.get("/")
+def home() -> ResponseReturnValue:
+    """List files, the latest first."""
+    here, asked = site(), request.args.get("show", "all")
+    wanted = request.args.get("q", "").strip()[:100]
+    condition, values = _FILTERS.get(asked, "1"), []
+    if wanted:
+        condition += " AND (instr(lower(name), lower(?)) OR batch LIKE ? OR uploaded_by = ?)"
+        values = [wanted, re.sub("[^0-9A-Za-z-]", "", wanted) + "%", wanted.lower()]
+    found = here.store.all(
+        f"SELECT * FROM file WHERE {condition} AND state != 'replaced' ORDER BY uploaded_at DESC LIMIT ?",  # noqa: S608
+        *values,
+        LISTED,
+    )
+    rows = [(file, totals_of(file), doubts_of(here, file)) for file in found]
+    return render_template("home.html", rows=rows, shown=asked, wanted=wanted, names=people_by_name(here))
+
+
+def doubts_of(here: Site, file: Row) -> int:
+    """How many payments of a file are in doubt."""
+    if not file["batch"]:
+        return 0
+    try:
+        return here.ledger().find(file["batch"]).by_state[State.IN_DOUBT].rows
+    except WrongUse:  # another ledger by now
+        return 0
+
+
+@blueprint.post("/files")
+@needs("prepare")
+def begin() -> ResponseReturnValue:
+    """Take a file: its name and size, for pieces to follow, or all of it from a plain form."""
+    here, whole = site(), request.files.get("file")
+    data = whole.read() if whole is not None else b""
+    name = (whole.filename if whole is not None else request.form.get("name")) or ""
+    size = len(data) if whole is not None else request.form.get("size", 0, int)
+    name = printable(PurePath(name.replace("\\", "/")).name)[-_NAME_MAX:]
+    try:
+        options = expected()
+        before = _before(here)
+        _refuse(here, name, size)
+    except WrongUse as error:
+        return _refused(str(error), by_form=whole is not None)
+    file_id, person = secrets.token_hex(8), current_person()
+    with here.store.write() as db:
+        db.execute(
+            "INSERT INTO file (id, name, bytes, uploaded_by, uploaded_at, state, options, before)"
+            " VALUES (?, ?, ?, ?, ?, 'receiving', ?, ?)",
+            (file_id, name, size, person.name, here.clock(), json.dumps(options), before),
+        )
+    if whole is None:
+        return jsonify(id=file_id, piece=spool.PIECE_BYTES, to=url_for("files.file", file_id=file_id))
+    for number, at in enumerate(range(0, size, spool.PIECE_BYTES)):
+        _take(here, person, file_or_404(file_id), number, data[at : at + spool.PIECE_BYTES])
+    return redirect(url_for("files.file", file_id=file_id), 303)
+
+
+@blueprint.put("/files/<file_id>/pieces/<int:number>")
+@needs("prepare")
+def piece(file_id: str, number: int) -> ResponseReturnValue:
+    """Take a piece; a piece that is here already is told so, and the upload goes on from where it is."""
+    here, person, file = site(), current_person(), file_or_404(file_id)
+    if file["uploaded_by"] != person.name:
+        abort(403)
+    if file["state"] != "receiving" or file["pieces"] != number:
+        return jsonify(next=file["pieces"])
+    data = request.get_data(cache=False)
+    left = file["bytes"] - number * spool.PIECE_BYTES
+    if len(data) != min(left, spool.PIECE_BYTES):
+        abort(400)
+    _take(here, person, file, number, data)
+    return jsonify(next=number + 1)
+
+
+@blueprint.get("/files/<file_id>")
+def file(file_id: str) -> ResponseReturnValue:
+    """Show a file where it stands: its upload, its check, or what became of it."""
+    found = file_or_404(file_id)
+    if found["state"] in ("receiving", "checking"):
+        return render_template("checking.html", file=found, told=_progress(found))
+    if found["state"] == "asked":
+        return redirect(url_for("approval.page", file_id=file_id))
+    was_sent = found["asked_by"] and found["state"] in ("approved", "sending", "stopped", "failed", "done")
+    return redirect(url_for("runs.page" if was_sent else "checked.page", file_id=file_id))
+
+
+@blueprint.get("/files/<file_id>/progress")
+def progress(file_id: str) -> ResponseReturnValue:
+    """Tell how far the check is; when it ended, send the page there."""
+    found = file_or_404(file_id)
+    if found["state"] in ("receiving", "checking"):
+        return render_template("_checking.html", file=found, told=_progress(found))
+    return Response(status=286, headers={"HX-Redirect": url_for("files.file", file_id=file_id)})
+
+
+def _progress(found: Row) -> dict[str, Any]:
+    from batchpay.web.task import told
+
+    return told(spool.place(site().home, found["id"]))
+
+
+def _take(here: Site, person: Person, found: Row, number: int, data: bytes) -> None:
+    """Seal a piece; with the last one the check begins."""
+    spool.put_piece(here.ledger(), here.home, found["id"], number, data)
+    is_last = number * spool.PIECE_BYTES + len(data) == found["bytes"]
+    with here.store.write() as db:
+        counted = db.execute(
+            "UPDATE file SET pieces = pieces + 1, state = ? WHERE id = ? AND pieces = ? AND state = 'receiving'",
+            ("checking" if is_last else "receiving", found["id"], number),
+        ).rowcount
+        if is_last and counted:
+            here.jobs.want(db, found["id"], "check", person.name)
+            here.store.note(db, person.name, found["id"], f"uploaded {found['name']}", person.how)
+            for state in REPLACEABLE if found["before"] else ():
+                if here.store.move(db, found["before"], state, "replaced"):
+                    here.store.note(db, person.name, found["before"], "replaced it by a new version", person.how)
+    if is_last:
+        here.jobs.wake()
+
+
+def expected() -> dict[str, Any]:
+    """Read the control totals that the person expects; raises WrongUse."""
+    found: dict[str, Any] = {}
+    rows, total = (request.form.get(name, "").strip().replace(",", "") for name in ("expect_rows", "expect_total"))
+    if rows:
+        if not re.fullmatch("[0-9]{1,9}", rows):
+            raise WrongUse("the number of payments you expect must be a whole number")
+        found["expect_rows"] = int(rows)
+    if total:
+        cents = parse_cents(total if "." in total else f"{total}.00")
+        if cents is None:
+            raise WrongUse("the total you expect must be written like 12,345.67")
+        found["expect_cents"] = cents
+    return found
+
+
+def _before(here: Site) -> str | None:
+    """Read which file this one is a new version of; raises WrongUse."""
+    before = request.form.get("before")
+    if not before:
+        return None
+    found = here.store.file(before)
+    if found is None or found["state"] not in REPLACEABLE:
+        raise WrongUse("the file that this was to replace has gone on meanwhile, look at it again")
+    return before
+
+
+def _refuse(here: Site, name: str, size: int) -> None:
+    """Raise WrongUse for what is not taken at all."""
+    if not name.lower().endswith(ENDINGS):
+        raise WrongUse("only workbooks (.xlsx), CSV and Parquet files are taken")
+    if not 0 < size <= spool.FILE_BYTES_MAX:
+        raise WrongUse(
+            "the file is empty" if size <= 0 else f"more than {spool.FILE_BYTES_MAX >> 20} MiB are not taken"
+        )
+    if here.store.count("SELECT count(*) FROM file WHERE state = 'receiving'") >= spool.OPEN_MAX:
+        raise WrongUse("too many uploads are under way, try again in a minute")
+    if not spool.has_room(here.home, size):
+        raise WrongUse("the disk of this machine has no room for it, tell whoever looks after batchpay")
+
+
+def _refused(sentence: str, *, by_form: bool) -> ResponseReturnValue:
+    if not by_form:
+        return jsonify(error=sentence), 400
+    return render_template("said.html", sentence=sentence[0].upper() + sentence[1:] + ".", code=400), 400

@@ -1,0 +1,146 @@
+"""History: every batch with its totals, and every event of ledger and page in one list, also as CSV."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+
+from flask import Blueprint, Response, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from batchpay.payment import State
+from batchpay.summary import summary_of_batch
+from batchpay.text import guarded, instant
+from batchpay.web import papers
+from batchpay.web.files import people_by_name
+from batchpay.web.runs import file_of, lines_of
+from batchpay.web.sign_in import current_person, needs
+from batchpay.web.site import Site, site
+from batchpay.writing.table import csv_lines
+
+blueprint = Blueprint("history", __name__)
+
+LISTED = 200
+_CSV_ROWS = 500
+_UNTOLD = "progress"
+CHECKED = "checked the whole ledger: "
+_HEADER = ("at", "who", "what", "why", "batch or file", "recorded in", "details")
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Something that was done."""
+
+    at: datetime
+    who: str
+    what: str
+    why: str
+    about: str
+    is_of_ledger: bool
+    detail: str
+
+
+@blueprint.get("/history")
+def page() -> ResponseReturnValue:
+    """List the batches, the latest first."""
+    here = site()
+    latest = here.ledger().batches()[:LISTED]
+    listed = [(found, summary_of_batch(found), file_of(here, found.batch)) for found in latest]
+    return render_template("history.html", batches=listed, in_doubt=State.IN_DOUBT, shown_max=LISTED)
+
+
+@blueprint.get("/batches/<batch>")
+def batch(batch: str) -> ResponseReturnValue:
+    """Show a batch; one that was uploaded here has a page of its own."""
+    here = site()
+    found = here.ledger().find(batch)
+    file_id = file_of(here, found.batch)
+    if file_id is not None:
+        return redirect(url_for("files.file", file_id=file_id))
+    summary = summary_of_batch(found)
+    return render_template("batch.html", batch=found, summary=summary, lines=lines_of(summary))
+
+
+@blueprint.get("/audit")
+def audit() -> ResponseReturnValue:
+    """List what was done, the latest first; of one person where that is asked."""
+    here, who = site(), request.args.get("who", "").strip()
+    kept = deque(_acts(here, who), maxlen=LISTED)
+    checked = here.store.one(
+        "SELECT * FROM event WHERE what >= ? AND what < ? ORDER BY number DESC LIMIT 1", CHECKED, CHECKED[:-1] + "\x7f"
+    )
+    return render_template(
+        "audit.html",
+        acts=list(reversed(kept)),
+        who=who,
+        names=people_by_name(here),
+        checked=checked,
+        checked_said=checked["what"].removeprefix(CHECKED) if checked else None,
+        shown_max=LISTED,
+    )
+
+
+@blueprint.get("/audit.csv")
+def audit_csv() -> ResponseReturnValue:
+    """Hand out all of it, the oldest first."""
+    acts = _acts(site(), request.args.get("who", "").strip())
+
+    def blocks() -> Iterator[bytes]:
+        yield csv_lines([_HEADER]).encode()
+        while some := list(islice(acts, _CSV_ROWS)):
+            lines = [
+                (instant(one.at) or "", one.who, one.what, one.why, one.about, _where(one), one.detail) for one in some
+            ]
+            yield csv_lines([[guarded(cell) for cell in line] for line in lines]).encode()
+
+    answer = Response(b"".join(blocks()), content_type="text/csv; charset=utf-8")
+    answer.headers.set("Content-Disposition", "attachment", filename="audit.csv")
+    return answer
+
+
+@blueprint.post("/audit/check")
+@needs("look", "settle", "approve")
+def check() -> ResponseReturnValue:
+    """Hold the whole ledger against its own chain of codes; what came of it stands in the list."""
+    here, person = site(), current_person()
+    descriptor = papers.make(here, "check")
+    problems = json.loads(b"".join(papers.in_blocks(descriptor)))
+    os.close(descriptor)
+    said = f"{len(problems)} problems, tell whoever looks after batchpay" if problems else "nothing was altered"
+    with here.store.write() as db:
+        here.store.note(db, person.name, None, f"{CHECKED}{said}", person.how)
+    return redirect(url_for("history.audit"), 303)
+
+
+def _acts(here: Site, who: str) -> Iterator[Act]:
+    """Give the events of ledger and page, the oldest first."""
+    wanted = who.casefold()
+    for act in heapq.merge(_of_ledger(here), _of_page(here), key=lambda one: one.at):
+        if not wanted or wanted in act.who.casefold():
+            yield act
+
+
+def _of_ledger(here: Site) -> Iterator[Act]:
+    for event in here.ledger().events():
+        if event.kind != _UNTOLD:
+            yield Act(event.at, event.who, event.kind, event.why or "", event.batch or "", True, event.detail)
+
+
+def _of_page(here: Site) -> Iterator[Act]:
+    files = {file["id"]: file["name"] for file in here.store.all("SELECT id, name FROM file")}
+    names = people_by_name(here)
+    for event in here.store.all("SELECT * FROM event ORDER BY at, number"):
+        shown = names.get(event["who"])
+        who = f"{shown} ({event['who']})" if shown and shown != event["who"] else event["who"]
+        at = datetime.fromtimestamp(event["at"], UTC)
+        yield Act(at, who, event["what"], "", files.get(event["file"], ""), False, event["how"])
+
+
+def _where(act: Act) -> str:
+    return "ledger" if act.is_of_ledger else "page"

@@ -1,0 +1,69 @@
+"""The child: one job of web.db, in a process of its own that holds the job's lock all its life.
+
+Started by jobs.py, or again by another server after this one died. The settings come over standard input; nothing is
+printed. A fault ends the process without a word: the supervisor takes the job up again, and gives up after a while.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from batchpay.errors import place_of
+from batchpay.settings import Settings, load_settings
+from batchpay.web import check_job, run_job
+from batchpay.web.jobs import lock_file
+from batchpay.web.store import Store
+from batchpay.web.task import Task
+from batchpay.writing.no_core import keep_memory_private
+
+KINDS: dict[str, Callable[[Task], int]] = {"check": check_job.check, "submit": run_job.send, "resume": run_job.send}
+"""What a child can do; each gives an exit code as the command line would."""
+_LOCK_TRIES, _LOCK_WAIT_S = 20, 0.05
+
+
+def main() -> None:
+    """Do one job, unless somebody else is doing it."""
+    os.umask(0o077)
+    keep_memory_private()
+    home, number = Path(sys.argv[1]), int(sys.argv[2])
+    settings = load_settings(json.load(sys.stdin), {})
+    if _take_lock(lock_file(home, number)):
+        try:
+            do(Store(home), settings, number)
+        except Exception as error:  # its text may hold a row, so only its kind and place are kept
+            lock_file(home, number).with_suffix(".fault").write_text(f"{place_of(error)}\n", "utf-8")
+            sys.exit(1)
+
+
+def _take_lock(path: Path) -> bool:
+    """Take the job's lock for all this process' life; False where another child has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    for _ in range(_LOCK_TRIES):  # a look at the lock takes it for a moment
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_WAIT_S)
+        else:
+            return True
+    return False
+
+
+def do(store: Store, settings: Settings, number: int) -> None:
+    """Do a job that is still wanted, and record its end."""
+    job = store.one("SELECT * FROM job WHERE id = ? AND wanted = 1", number)
+    file = None if job is None else store.file(job["file"])
+    if job is None or file is None:
+        return
+    code = KINDS[job["kind"]](Task(store, settings, job, file))
+    with store.write() as db:
+        db.execute("UPDATE job SET wanted = 0, ended_at = ?, exit_code = ? WHERE id = ?", (store.clock(), code, number))
+
+
+if __name__ == "__main__":
+    main()

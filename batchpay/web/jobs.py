@@ -1,0 +1,131 @@
+"""What should be running and what is: jobs stand in web.db, life is a lock that the kernel frees.
+
+The supervisor starts a child for every wanted job whose lock nobody holds. It does so at its own start as well: what a
+restarted server finds running it leaves alone, what it finds dead it starts again. One check and one run at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from batchpay.settings import Settings
+from batchpay.web.store import Row, Store
+
+STARTS_MAX = 5
+LOOK_EVERY_S = 1.0
+RUNS = ("submit", "resume")
+"""Kinds that send; all others check."""
+_GAVE_UP = "This work ended without a word several times; ask whoever looks after batchpay."
+
+
+def lock_file(home: Path, number: int) -> Path:
+    """Name the file that a job's child holds all its life."""
+    return home / "jobs" / f"{number}.lock"
+
+
+def is_alive(home: Path, number: int) -> bool:
+    """Whether a job's child lives: whether somebody holds its lock."""
+    try:
+        descriptor = os.open(lock_file(home, number), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # two who look do not take each other for a child
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+class Supervisor:
+    """Starts children, and starts them again; knows nothing that is not in web.db or in a lock."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = json.dumps(dataclasses.asdict(settings)).encode()
+        self._stopping = threading.Event()
+        self._awake = threading.Event()
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._thread = threading.Thread(target=self._work, name="jobs", daemon=True)
+        (store.home / "jobs").mkdir(exist_ok=True, mode=0o700)
+
+    def want(self, db: sqlite3.Connection, file_id: str, kind: str, who: str) -> None:
+        """Ask for a job, in the transaction that moves its file; `wake` afterwards."""
+        db.execute(
+            "INSERT INTO job (file, kind, made_by, made_at) VALUES (?, ?, ?, ?)",
+            (file_id, kind, who, self._store.clock()),
+        )
+
+    def wake(self) -> None:
+        """Look now and not in a second."""
+        self._awake.set()
+
+    def start(self) -> None:
+        """Begin to look after the jobs."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more. Children go on: they belong to nobody."""
+        self._stopping.set()
+        self._awake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def latest(self, file_id: str) -> tuple[Row | None, bool]:
+        """Give a file's latest job, and whether its child lives."""
+        job = self._store.one("SELECT * FROM job WHERE file = ? ORDER BY id DESC LIMIT 1", file_id)
+        return job, job is not None and is_alive(self._store.home, job["id"])
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            with suppress(sqlite3.Error, OSError):  # a full disk, a database that is busy: looked at again
+                self.look()
+            self._awake.wait(LOOK_EVERY_S)
+            self._awake.clear()
+        self._store.close()
+
+    def look(self) -> None:
+        """Start what is wanted and dead."""
+        self._children = {number: child for number, child in self._children.items() if child.poll() is None}
+        busy: set[bool] = set()
+        for job in self._store.all("SELECT * FROM job WHERE wanted = 1 ORDER BY id"):
+            number, sends = job["id"], job["kind"] in RUNS
+            if number in self._children or is_alive(self._store.home, number):
+                busy.add(sends)
+            elif sends not in busy:
+                busy.add(sends)
+                self._begin(job)
+
+    def _begin(self, job: Row) -> None:
+        number = job["id"]
+        with self._store.write() as db:
+            if job["starts"] >= STARTS_MAX:
+                db.execute("UPDATE job SET wanted = 0, ended_at = ? WHERE id = ?", (self._store.clock(), number))
+                state = "failed" if job["kind"] in RUNS else "refused"
+                db.execute("UPDATE file SET state = ?, told = ? WHERE id = ?", (state, _GAVE_UP, job["file"]))
+                self._store.note(db, "batchpay", job["file"], "gave up: its process ended several times")
+                return
+            db.execute("UPDATE job SET starts = starts + 1 WHERE id = ?", (number,))
+            if job["starts"]:
+                self._store.note(db, "batchpay", job["file"], f"{job['kind']} taken up again after its process ended")
+        child = subprocess.Popen(  # noqa: S603 - this program itself
+            [sys.executable, "-m", "batchpay.web.job", str(self._store.home), str(number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert child.stdin is not None
+        with suppress(BrokenPipeError), child.stdin:
+            child.stdin.write(self._settings)
+        self._children[number] = child

@@ -1,0 +1,199 @@
+"""The child that makes a file about a batch: the use cases of the command line, written into the parent's memory.
+
+The settings come over standard input, the file goes to standard output. What goes wrong is one sentence on standard
+error, as the command line says it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from batchpay.errors import BatchpayError
+from batchpay.ledger.open import open_ledger
+from batchpay.payment import Actor
+from batchpay.reconciliation.verdicts import FoundDoubt
+from batchpay.settings import Settings, load_settings
+from batchpay.workflows.reconcile import ReconcileRequest, reconcile
+from batchpay.workflows.report import batch_page, results_again
+from batchpay.workflows.resolve import Signature, list_in_doubt
+from batchpay.workflows.rules import rule_table
+from batchpay.workflows.template import make_template
+from batchpay.writing.no_core import keep_memory_private
+from batchpay.writing.stream import Stream
+
+_LOOKER = Actor("batchpay", "page", "the page")
+
+
+def main() -> int:
+    """Make one file; gives the exit code."""
+    os.umask(0o077)
+    keep_memory_private()
+    kind, given, *arguments = sys.argv[1:]
+    settings = load_settings(json.load(sys.stdin), {})
+    source = None if given == "-" else int(given)
+    try:
+        with os.fdopen(os.dup(1), "w+b") as into:
+            KINDS[kind](settings, into, source, *arguments)
+    except BatchpayError as error:
+        sys.stderr.write(str(error))
+        return error.exit_code
+    return 0
+
+
+def _results(settings: Settings, into: Any, source: int | None, batch: str, name: str) -> None:
+    results_again(batch, lambda _: Stream(name, into), settings)
+
+
+def _report(settings: Settings, into: Any, source: int | None, batch: str, name: str) -> None:
+    batch_page(batch, lambda _: Stream(name, into), settings)
+
+
+def _doubts(settings: Settings, into: Any, source: int | None, batch: str, name: str) -> None:
+    list_in_doubt(batch, settings, _LOOKER, sheet=Stream(name, into))
+
+
+def _reconcile(settings: Settings, into: Any, source: int | None, batch: str, name: str, export: str) -> None:
+    """Match a batch with an export: every row and line of both."""
+    assert source is not None, "an export is given"
+    with os.fdopen(os.dup(source), "rb") as against:
+        reconcile(batch, ReconcileRequest(Stream(export, against), output=Stream(name, into)), settings, _LOOKER)
+
+
+def _compare(settings: Settings, into: Any, source: int | None, batch: str, export: str) -> None:
+    """Give what a match comes to, as the command line's JSON, and the rows in doubt that the export has."""
+    assert source is not None, "an export is given"
+    with Path(os.devnull).open("w+b") as nowhere, os.fdopen(os.dup(source), "rb") as against:
+        request = ReconcileRequest(Stream(export, against), output=Stream("none.csv", nowhere))
+        done = reconcile(batch, request, settings, _LOOKER)
+        looked = _Looker()
+        if done.summary.by_state:
+            against.seek(0)
+            with suppress(_OnlyLooked):
+                reconcile(batch, request, settings, _LOOKER, looked)
+    found = {
+        **done.summary.as_json(),
+        "reconciliation": {
+            "against": done.export.name,
+            "columns": done.export.columns,
+            "skipped_lines": done.export.skipped,
+            **done.result.as_json(),
+        },
+        "found_doubts": [_found_json(one) for one in looked.found],
+        "exit_code": done.result.exit_code,
+    }
+    into.write(json.dumps(found).encode())
+
+
+def _settle(settings: Settings, into: Any, source: int | None, batch: str, export: str, signed: str) -> None:
+    """Settle what an export proves, signed by the person who saw it on the page."""
+    assert source is not None, "an export is given"
+    said = json.loads(signed)
+    signature = _Signed(Signature(said["name"], said["reason"]))
+    actor = Actor(said["actor"]["name"], said["actor"]["host"], said["actor"]["authenticated_by"])
+    with Path(os.devnull).open("w+b") as nowhere, os.fdopen(os.dup(source), "rb") as against:
+        request = ReconcileRequest(Stream(export, against), output=Stream("none.csv", nowhere))
+        done = reconcile(batch, request, settings, actor, signature)
+    into.write(json.dumps({"settled": [one.row.row for one in done.settled]}).encode())
+
+
+class _OnlyLooked(Exception):
+    """Nothing is to be settled: the page only shows what would be."""
+
+
+class _Looker:
+    """See workflows.resolve.Decider: remembers what is shown, and signs nothing."""
+
+    def __init__(self) -> None:
+        self.found: list[FoundDoubt] = []
+
+    def show(self, found: FoundDoubt) -> None:
+        """Remember a row in doubt beside its line."""
+        self.found.append(found)
+
+    def sign(self) -> Signature:
+        """Leave everything as it is."""
+        raise _OnlyLooked
+
+    def confirm(self, sent_again: int) -> None:
+        """Never asked."""
+
+
+class _Signed:
+    """See workflows.resolve.Decider: the person has seen it, and signed."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._signature = signature
+
+    def show(self, found: FoundDoubt) -> None:
+        """They saw it on the page."""
+
+    def sign(self) -> Signature:
+        """Who decides, and why."""
+        return self._signature
+
+    def confirm(self, sent_again: int) -> None:
+        """They pressed the button."""
+
+
+def _found_json(found: FoundDoubt) -> dict[str, Any]:
+    row, line = found.row, found.line
+    return {
+        "row": row.row,
+        "place": found.place,
+        "amount_cents": row.amount_cents,
+        "direction": row.direction,
+        "name": row.details.get("name"),
+        "account": f"****{row.last_four}",
+        "line": line.line,
+        "found_by": line.found_by,
+        "reference": line.reference,
+        "date": line.date_text,
+        "becomes": str(found.decision.state) if found.decision else None,
+        "why": found.why,
+    }
+
+
+def _check_ledger(settings: Settings, into: Any, source: int | None) -> None:
+    """Check the whole ledger; a line for everything that is wrong."""
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        into.write(json.dumps(ledger.check()).encode())
+
+
+def _template(settings: Settings, into: Any, source: int | None) -> None:
+    """Give an empty payment file."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "template.xlsx"
+        make_template(path, replace=False)
+        into.write(path.read_bytes())
+
+
+def _rules(settings: Settings, into: Any, source: int | None) -> None:
+    """Give every rule: what it holds for, how severe it is, what a row is told."""
+    lines = [
+        {"where": line.where, "severity": line.fact.severity, "message": line.fact.message} for line in rule_table()
+    ]
+    into.write(json.dumps(lines).encode())
+
+
+KINDS: dict[str, Callable[..., None]] = {
+    "results": _results,
+    "report": _report,
+    "doubts": _doubts,
+    "reconcile": _reconcile,
+    "compare": _compare,
+    "settle": _settle,
+    "check": _check_ledger,
+    "template": _template,
+    "rules": _rules,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

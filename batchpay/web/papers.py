@@ -1,0 +1,85 @@
+"""Files about a batch, made by a child when they are asked for, in memory: results, report, sheets, reconciliations.
+
+The server loads nothing of what makes them, and nothing of them lies on a disk in the clear.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+from flask import Response
+
+from batchpay.errors import NotUsable
+from batchpay.web.site import Site
+
+DEADLINE_S = 600
+_AT_ONCE = threading.BoundedSemaphore(2)
+_BLOCK_BYTES = 1 << 20
+_TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "html": "text/html; charset=utf-8",
+    "json": "application/json",
+}
+
+
+def make(here: Site, kind: str, *arguments: str, given: bytes | None = None) -> int:
+    """Have a paper made; gives the descriptor of a file in memory, which the caller closes.
+
+    `given` is what the child reads, an uploaded export. Raises NotUsable with the child's sentence where it fails.
+    """
+    into = os.memfd_create(kind, os.MFD_CLOEXEC)
+    source = os.memfd_create("given", os.MFD_CLOEXEC) if given is not None else None
+    try:
+        if source is not None and given is not None:
+            with os.fdopen(os.dup(source), "wb") as file:
+                file.write(given)
+        command = [sys.executable, "-m", "batchpay.web.paper_job", kind, "-" if source is None else str(source)]
+        with _AT_ONCE:
+            child = subprocess.run(  # noqa: S603 - this program itself
+                [*command, *arguments],
+                input=json.dumps(dataclasses.asdict(here.settings)).encode(),
+                stdout=into,
+                stderr=subprocess.PIPE,
+                pass_fds=() if source is None else (source,),
+                timeout=DEADLINE_S,
+                check=False,
+            )
+        if child.returncode:
+            raise NotUsable(child.stderr.decode("utf-8", "replace").strip() or "this file could not be made")
+    except BaseException:
+        os.close(into)
+        raise
+    finally:
+        if source is not None:
+            os.close(source)
+    return into
+
+
+def in_blocks(descriptor: int) -> Iterator[bytes]:
+    """Read a file in memory from its start, some at a time."""
+    at = 0
+    while block := os.pread(descriptor, _BLOCK_BYTES, at):
+        yield block
+        at += len(block)
+
+
+def hand_out(descriptor: int, name: str) -> Response:
+    """Answer with a file in memory, as a download under a name."""
+
+    def blocks() -> Iterator[bytes]:
+        try:
+            yield from in_blocks(descriptor)
+        finally:
+            os.close(descriptor)
+
+    answer = Response(blocks(), mimetype=None, content_type=_TYPES.get(name.rpartition(".")[2], _TYPES["csv"]))
+    answer.content_length = os.fstat(descriptor).st_size
+    answer.headers.set("Content-Disposition", "attachment", filename=name)
+    return answer

@@ -1,0 +1,213 @@
+"""Who may sign in, and what they may do. The command line alone adds and changes people; each change is in the ledger.
+
+A role never beats identity: whoever uploaded, asked or approved is another person than whoever approves next.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from threading import Lock
+
+from werkzeug.security import check_password_hash, generate_password_hash
+
+from batchpay.errors import WrongUse
+from batchpay.gateway.origin import check_origin
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import open_ledger
+from batchpay.payment import Actor, format_cents
+from batchpay.settings import Settings
+from batchpay.text import money, printable
+from batchpay.web import totp
+from batchpay.web.store import Row, Store, default_home
+
+ROLES = {
+    "prepare": "uploads and checks files, and asks for approval",
+    "approve": "approves what others prepared, and lets stopped runs go on",
+    "settle": "decides on payments in doubt",
+    "look": "sees everything but the account numbers in a file's own rows",
+}
+"""What a person of each role may do. Nobody edits people on the page."""
+PROVES = ("approve", "settle")
+"""Roles that act on money, and so have an authenticator."""
+_NAME = re.compile(r"[a-z][a-z0-9._@-]{0,63}")
+_HASH = "scrypt:32768:8:3"
+_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+_TOTP_PLACE = "web user {} code"
+_scrypt = Lock()
+"""One password at a time: a hash takes 32 MiB and half a second, and eight guesses at once would take the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Whoever is signed in."""
+
+    name: str
+    shown: str
+    roles: frozenset[str]
+    limit_cents: int | None
+    """The highest total that they may approve; None where there is no limit."""
+    has_code: bool
+    """Whether they have an authenticator."""
+    how: str
+    """How we know who they are: `password`, `password and code`, or the proxy's name for it."""
+    address: str = ""
+    """Where their requests come from."""
+
+    def may(self, role: str) -> bool:
+        """Whether they have a role."""
+        return role in self.roles
+
+    def actor(self, how: str | None = None) -> Actor:
+        """Name them as the ledger records whoever acts."""
+        return Actor(self.name, self.address or "page", f"the page, {how or self.how}")
+
+
+@dataclass(frozen=True, slots=True)
+class NewSecrets:
+    """What a person is handed once: nobody can read it again."""
+
+    password: str
+    code_secret: bytes | None
+
+
+@contextmanager
+def opened(settings: Settings, home: Path | None, by: Actor) -> Iterator[tuple[Store, Ledger]]:
+    """Open what a change of people needs: the page's own database, and the ledger that records it."""
+    create_as = str(by) if check_origin(settings.gateway.base_url).is_loopback else None
+    with (
+        closing(open_ledger(settings.ledger, create_as=create_as)) as ledger,
+        closing(Store(home or default_home())) as store,
+    ):
+        yield store, ledger
+
+
+def add(
+    store: Store,
+    ledger: Ledger,
+    by: Actor,
+    name: str,
+    shown: str,
+    roles: Iterable[str],
+    limit_cents: int | None,
+    *,
+    with_code: bool | None = None,
+) -> NewSecrets:
+    """Add a person; raises WrongUse where there is one of that name, or the name or a role is none."""
+    held = sorted(set(roles), key=list(ROLES).index)
+    if not _NAME.fullmatch(name):
+        raise WrongUse("a name has small letters, digits and . _ - @, and begins with a letter")
+    if not held:
+        raise WrongUse(f"a person needs a role: --role {', --role '.join(ROLES)}")
+    wants_code = with_code if with_code is not None else any(role in held for role in PROVES)
+    made = NewSecrets(_new_password(), totp.new_secret() if wants_code else None)
+    with store.write() as db:
+        if db.execute("SELECT 1 FROM user WHERE name = ?", (name,)).fetchone():
+            raise WrongUse(f"there is a person {name} already: batchpay web user reset {name} gives a new password")
+        db.execute(
+            "INSERT INTO user (name, shown, hash, roles, limit_cents, totp, made_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                name,
+                printable(shown or name),
+                generate_password_hash(made.password, _HASH),
+                " ".join(held),
+                limit_cents,
+                _sealed(ledger, name, made.code_secret),
+                store.clock(),
+            ),
+        )
+        limited = f", approves up to {money(limit_cents)}" if limit_cents is not None else ""
+        ledger.note_person(str(by), f"added {name}: {', '.join(held)}{limited}")
+    return made
+
+
+def reset(store: Store, ledger: Ledger, by: Actor, name: str) -> NewSecrets:
+    """Give a person a new password and, if they had one, a new authenticator; ends their sessions."""
+    found = _found(store, name)
+    made = NewSecrets(_new_password(), totp.new_secret() if found["totp"] is not None else None)
+    with store.write() as db:
+        db.execute(
+            "UPDATE user SET hash = ?, totp = ?, totp_used = 0, is_off = 0 WHERE name = ?",
+            (generate_password_hash(made.password, _HASH), _sealed(ledger, name, made.code_secret), name),
+        )
+        db.execute("DELETE FROM session WHERE person = ?", (name,))
+        db.execute("DELETE FROM failure WHERE who IN (?, ?)", (f"name {name}", f"proof {name}"))
+        ledger.note_person(str(by), f"gave {name} a new password{' and authenticator' if made.code_secret else ''}")
+    return made
+
+
+def switch_off(store: Store, ledger: Ledger, by: Actor, name: str) -> None:
+    """Let a person sign in no more; what they did stays recorded, and the name stays theirs."""
+    _found(store, name)
+    with store.write() as db:
+        db.execute("UPDATE user SET is_off = 1 WHERE name = ?", (name,))
+        db.execute("DELETE FROM session WHERE person = ?", (name,))
+        ledger.note_person(str(by), f"switched off {name}")
+
+
+def everybody(store: Store) -> list[Row]:
+    """List all people."""
+    return store.all("SELECT * FROM user ORDER BY name")
+
+
+def as_json(found: Row) -> dict[str, object]:
+    """Tell of a person what an administrator may see."""
+    limit = found["limit_cents"]
+    return {
+        "name": found["name"],
+        "shown": found["shown"],
+        "roles": found["roles"].split(),
+        "limit": None if limit is None else format_cents(limit),
+        "code": found["totp"] is not None,
+        "off": bool(found["is_off"]),
+    }
+
+
+def password_is(found: Row | None, password: str) -> bool:
+    """Compare a password; for nobody it takes just as long."""
+    with _scrypt:
+        is_right = check_password_hash(_nobody() if found is None else found["hash"], password)
+    return is_right and found is not None and not found["is_off"]
+
+
+def take_code(store: Store, ledger: Ledger, found: Row, code: str) -> bool:
+    """Use a code up: it counts once, whoever is faster."""
+    secret = ledger.unseal(found["totp"], _TOTP_PLACE.format(found["name"]))
+    with store.write() as db:
+        (used,) = db.execute("SELECT totp_used FROM user WHERE name = ?", (found["name"],)).fetchone()
+        step = totp.step_of(secret, code, store.clock(), used)
+        if step is not None:
+            db.execute("UPDATE user SET totp_used = ? WHERE name = ?", (step, found["name"]))
+    return step is not None
+
+
+def person_of(found: Row, how: str, address: str) -> Person:
+    """Make a person out of their row."""
+    roles = frozenset(found["roles"].split())
+    return Person(found["name"], found["shown"], roles, found["limit_cents"], found["totp"] is not None, how, address)
+
+
+def _found(store: Store, name: str) -> Row:
+    found = store.one("SELECT * FROM user WHERE name = ?", name)
+    if found is None:
+        raise WrongUse(f"there is no person {printable(name)}: batchpay web user list")
+    return found
+
+
+def _sealed(ledger: Ledger, name: str, secret: bytes | None) -> bytes | None:
+    return None if secret is None else ledger.seal(secret, _TOTP_PLACE.format(name))
+
+
+def _new_password() -> str:
+    """Four groups of five letters: 98 bits, readable over a telephone."""
+    return "-".join("".join(secrets.choice(_LETTERS) for _ in range(5)) for _ in range(4))
+
+
+@cache
+def _nobody() -> str:
+    return generate_password_hash(secrets.token_hex(16), _HASH)

@@ -1,0 +1,144 @@
+"""Reconcile: the bank's export beside a batch, what is the same and what differs; settle what it proves.
+
+The export is kept sealed, and matched by a child: a broken workbook ends that child and nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from pathlib import PurePath
+from typing import Any
+
+from flask import Blueprint, abort, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from batchpay.errors import NotUsable
+from batchpay.ledger.records import BatchSummary
+from batchpay.text import printable
+from batchpay.web import papers, spool
+from batchpay.web.acts import NOT_NOW, Refused
+from batchpay.web.people import Person
+from batchpay.web.runs import RECONCILED, file_of
+from batchpay.web.sign_in import current_person, needs, prove_again
+from batchpay.web.site import Site, site
+
+blueprint = Blueprint("reconcile", __name__)
+
+ENDINGS = (".csv", ".txt", ".tsv", ".xlsx", ".xlsm")
+_WORDS_MAX = 500
+_NAME_MAX = 120
+
+
+@blueprint.get("/batches/<batch>/reconcile")
+def page(batch: str) -> ResponseReturnValue:
+    """Show what the latest export came to, and take another one."""
+    return _page(site().ledger().find(batch))
+
+
+def _page(found: BatchSummary, wrong: Refused | None = None) -> ResponseReturnValue:
+    here = site()
+    kept = _kept(here, found.batch, "compared")
+    result: dict[str, Any] | None = json.loads(kept) if kept else None
+    answer = render_template(
+        "reconcile.html",
+        batch=found,
+        file_id=file_of(here, found.batch),
+        result=result,
+        proven=[one for one in result["found_doubts"] if one["becomes"]] if result else [],
+        wrong=wrong,
+    )
+    return answer, wrong.code if wrong else 200
+
+
+@blueprint.post("/batches/<batch>/reconcile")
+@needs("prepare", "settle")
+def take(batch: str) -> ResponseReturnValue:
+    """Take an export, and match it."""
+    here, person = site(), current_person()
+    found = here.ledger().find(batch)
+    given = request.files.get("export")
+    name = printable(PurePath(((given.filename if given else None) or "").replace("\\", "/")).name)[-_NAME_MAX:]
+    data = given.read() if given else b""
+    if not data or not name.lower().endswith(ENDINGS):
+        return _page(found, Refused("Choose the bank's export, a CSV file or a workbook.", 400))
+    try:
+        compared = _made(here, "compare", data, found.batch, name)
+    except NotUsable as error:
+        return _page(found, Refused(f"This export can't be used: {error}", 400))
+    place = _place(found.batch)
+    spool.place(here.home, place).mkdir(parents=True, exist_ok=True, mode=0o700)
+    for kept, content in (("export", data), ("name", name.encode()), ("compared", compared)):
+        pieces = range(0, len(content), spool.PIECE_BYTES)
+        spool.keep(here.ledger(), here.home, place, kept, [content[at : at + spool.PIECE_BYTES] for at in pieces])
+    _note(here, person, found.batch, f"compared {found.batch} with {name}", compared)
+    return redirect(url_for("reconcile.page", batch=found.batch), 303)
+
+
+@blueprint.get("/batches/<batch>/reconciled")
+def rows(batch: str) -> ResponseReturnValue:
+    """Hand out every row and every line with its verdict."""
+    here = site()
+    found = here.ledger().find(batch)
+    data, name = _export(here, found.batch)
+    target = f"{found.batch}.reconciled.xlsx"
+    return papers.hand_out(papers.make(here, "reconcile", found.batch, target, name, given=data), target)
+
+
+@blueprint.post("/batches/<batch>/settle")
+@needs("settle")
+def settle(batch: str) -> ResponseReturnValue:
+    """Settle the rows in doubt of which the export says what became of them."""
+    here, person = site(), current_person()
+    found = here.ledger().find(batch)
+    data, name = _export(here, found.batch)
+    reason = printable(" ".join(request.form.get("reason", "").split()))[:_WORDS_MAX]
+    if not reason:
+        return _page(found, Refused("Say how you know. Nothing was done.", 400))
+    if (wrong := prove_again()) is not None:
+        return _page(found, Refused(wrong, 401))
+    signed = {"name": person.shown, "reason": reason, "actor": dataclasses.asdict(person.actor())}
+    try:
+        _made(here, "settle", data, found.batch, name, json.dumps(signed))
+        compared = _made(here, "compare", data, found.batch, name)
+    except NotUsable as error:
+        return _page(found, Refused(f"Nothing was settled: {error}", NOT_NOW))
+    spool.keep(here.ledger(), here.home, _place(found.batch), "compared", [compared])
+    _note(here, person, found.batch, f"settled what {name} proves: {reason}", compared)
+    return redirect(url_for("reconcile.page", batch=found.batch), 303)
+
+
+def _note(here: Site, person: Person, batch: str, what: str, compared: bytes) -> None:
+    """Record what was done, and that a batch is reconciled once nothing differs and nothing is in doubt."""
+    file_id = file_of(here, batch)
+    with here.store.write() as db:
+        here.store.note(db, person.name, file_id, what, person.how)
+        if json.loads(compared)["exit_code"] == 0:
+            here.store.note(db, "batchpay", file_id, RECONCILED)
+
+
+def _made(here: Site, kind: str, data: bytes, *arguments: str) -> bytes:
+    """Have a child look at the export, and give its JSON."""
+    descriptor = papers.make(here, kind, *arguments, given=data)
+    try:
+        return b"".join(papers.in_blocks(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def _place(batch: str) -> str:
+    return f"batch-{re.sub('[^0-9a-z-]', '', batch)}"
+
+
+def _kept(here: Site, batch: str, name: str) -> bytes | None:
+    blocks = spool.kept(here.ledger(), here.home, _place(batch), name)
+    return None if blocks is None else b"".join(blocks)
+
+
+def _export(here: Site, batch: str) -> tuple[bytes, str]:
+    data, name = _kept(here, batch, "export"), _kept(here, batch, "name")
+    if data is None or name is None:
+        abort(404)
+    return data, name.decode()

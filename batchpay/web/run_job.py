@@ -1,0 +1,193 @@
+"""What a child does to send: `submit` from the approved plan, or `resume` of its batch; the command line's functions.
+
+The whole file is checked again, and what differs from the plan is not sent. A person's stop comes through web.db, so
+that it also reaches a child that an earlier server started. A signal leaves the job wanted: it is taken up again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from batchpay.approval.plan import Plan, PlanText
+from batchpay.errors import BatchpayError, FileRefused, RunStopped, WaitingForPerson
+from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import BatchSummary
+from batchpay.payment import State, Totals
+from batchpay.settings import Settings
+from batchpay.summary import Summary
+from batchpay.web.acts import page_settings
+from batchpay.web.reading import request_of
+from batchpay.web.task import Task, Teller
+from batchpay.workflows.requests import SendOptions, run_request
+from batchpay.workflows.resume import resume as workflow_resume
+from batchpay.workflows.run import on_one_core
+from batchpay.workflows.submit import SubmitRequest
+from batchpay.workflows.submit import submit as workflow_submit
+
+if TYPE_CHECKING:
+    from batchpay.sending.limits import StopRequest
+    from batchpay.sending.pacing import Throttle
+    from batchpay.sending.sender import Tally
+
+_LOOK_EVERY_S = 0.3
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def send(task: Task) -> int:
+    """Send what was approved, or go on with it; the file's state says how it ended."""
+    if not _begin(task):
+        return 2
+    settings, teller = page_settings(task.settings), task.teller()
+    teller.tell(now=True, step="reading")
+    owner = _Owner()
+    try:
+        run, credentials = run_request(settings, SendOptions(), owner)
+        with _watched(task, run.stop):
+            plan = PlanText(task.file["name"], task.file["plan"])
+            batch = _batch_of(plan, task, settings)
+            progress = _Progress(task, teller)
+            if batch is not None:
+                summary = workflow_resume(batch, lambda _: None, run, settings, credentials, task.actor(), progress)
+            else:
+                with task.upload() as path:
+
+                    def watch(rows: int) -> None:
+                        teller.tell(step="reading", rows=rows)
+                        if run.stop.reason:
+                            raise RunStopped(run.stop.reason)
+
+                    request = dataclasses.replace(request_of(task.file, path, settings), watch=watch)
+                    submission = SubmitRequest(run, plan=plan)
+                    summary, _ = workflow_submit(request, submission, settings, credentials, task.actor(), progress)
+    except (FileRefused, WaitingForPerson) as error:
+        return _send_back(task, error)
+    except BatchpayError as error:
+        owner.leave_wanted()
+        return _end(task, "stopped", str(error), error.exit_code)
+    owner.leave_wanted()
+    return _finish(task, summary)
+
+
+def _begin(task: Task) -> bool:
+    """Take the file for this run; False where it was taken back meanwhile."""
+    with task.store.write() as db:
+        return any(
+            task.store.move(db, task.file["id"], state, "sending", told=None) for state in ("approved", "sending")
+        )
+
+
+def _batch_of(plan: PlanText, task: Task, settings: Settings) -> str | None:
+    """Name the batch that the plan was used for; None where nothing of it was registered yet.
+
+    Raises WaitingForPerson where the person who asked is among those who approved.
+    """
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        found = Plan.parse(plan, ledger)
+        if task.file["asked_by"] in {approval.who.name for approval in found.approvals}:
+            raise WaitingForPerson("who asked for approval is among those who gave it; another person must")
+        return ledger.batch_of_plan(found.id)
+
+
+def _send_back(task: Task, error: BatchpayError) -> int:
+    """What would be sent now is not what was approved: the file goes back to be checked and asked about anew."""
+    with task.store.write() as db:
+        told = f"Nothing was sent: {error}. Have the file checked again."
+        task.store.move(db, task.file["id"], "sending", "checked", told=told, plan=None, seal=None)
+        task.store.note(db, "batchpay", task.file["id"], f"sent nothing: {error}")
+    return error.exit_code
+
+
+def _finish(task: Task, summary: Summary) -> int:
+    """Record how a run ended; what is held back waits for another day and is no reason to go on."""
+    waiting = summary.of(State.PENDING).rows + summary.of(State.SENDING).rows - summary.held_back.rows
+    state = "stopped" if summary.stopped or waiting else "done"
+    return _end(task, state, summary.stopped, summary.exit_code, batch=summary.batch)
+
+
+def _end(task: Task, state: str, told: str | None, code: int, **values: str | None) -> int:
+    with task.store.write() as db:
+        ended = task.store.clock()
+        if task.store.move(db, task.file["id"], "sending", state, told=told, stop_by=None, ended_at=ended, **values):
+            said = "finished the run" if state == "done" else f"stopped: {told or 'something waits'}"
+            task.store.note(db, "batchpay", task.file["id"], said)
+    return code
+
+
+class _Owner:
+    """See workflows.run.ProcessOwner."""
+
+    def __init__(self) -> None:
+        self.signalled = False
+
+    @contextmanager
+    def running(self, stop: StopRequest) -> Iterator[None]:
+        """Let signals ask for an end: rows in flight finish within their deadline."""
+
+        def ask(number: int, frame: FrameType | None) -> None:
+            self.signalled = True
+            stop.ask(f"stopped by {signal.Signals(number).name}")
+
+        for number in _SIGNALS:
+            signal.signal(number, ask)
+        yield
+
+    def sending(self, workers: int) -> AbstractContextManager[None]:
+        """Keep the sending threads on one core."""
+        return on_one_core(workers)
+
+    def leave_wanted(self) -> None:
+        """End here where a signal ended the run: the job stays wanted, and a server takes it up again."""
+        if self.signalled:
+            raise SystemExit(RunStopped.exit_code)
+
+
+class _Progress:
+    """See workflows.run.Progress."""
+
+    def __init__(self, task: Task, teller: Teller) -> None:
+        self._task = task
+        self._teller = teller
+
+    def begin(self, batch: BatchSummary, to_send: Totals) -> None:
+        """Name the batch in the file's row, so that the page reads the ledger from now on."""
+        with self._task.store.write() as db:
+            db.execute("UPDATE file SET batch = ? WHERE id = ?", (batch.batch, self._task.file["id"]))
+        self._teller.tell(now=True, step="sending")
+
+    def update(self, tally: Tally, throttle: Throttle) -> None:
+        """Tell the pace; how many went is read from the ledger."""
+        state = throttle.state()
+        self._teller.tell(step="sending", rate=state.rate, paused_s=state.paused_s)
+
+    def say(self, text: str) -> None:
+        """Tell a line that a person should see."""
+        self._teller.tell(now=True, step="sending", said=text)
+
+
+@contextmanager
+def _watched(task: Task, stop: StopRequest) -> Iterator[None]:
+    """Look now and then whether a person has asked for a stop."""
+    done = threading.Event()
+
+    def look() -> None:
+        while True:
+            file = task.store.file(task.file["id"])
+            if file is not None and file["stop_by"]:
+                stop.ask(f"stopped by {file['stop_by']}")
+            if done.wait(_LOOK_EVERY_S):
+                break
+        task.store.close()
+
+    watcher = threading.Thread(target=look, name="stop", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()

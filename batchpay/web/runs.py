@@ -1,0 +1,224 @@
+"""Running and finished: how far a run is, read from the ledger; stop, go on, and the files about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flask import Blueprint, abort, make_response, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from batchpay.errors import WrongUse
+from batchpay.payment import State, Totals
+from batchpay.summary import Summary, summary_of_batch
+from batchpay.web import papers, spool
+from batchpay.web.acts import NOT_NOW, Refused, refused
+from batchpay.web.approval import approvers_of
+from batchpay.web.checked import page_context
+from batchpay.web.files import facts_of, file_or_404
+from batchpay.web.sign_in import current_person, prove_again
+from batchpay.web.site import Site, site
+from batchpay.web.store import Row
+from batchpay.web.task import told
+
+blueprint = Blueprint("runs", __name__)
+
+ENDS_POLLING = 286
+"""The status by which htmx asks no more."""
+UNDER_WAY = ("approved", "sending")
+RECONCILED = "found every payment in the export, and nothing else"
+"""What the history says of a batch that agrees with its export."""
+_ORDER = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.SENDING, State.PENDING, State.REJECTED)
+_NAMES = {
+    State.ACCEPTED: "accepted",
+    State.DECLINED: "declined",
+    State.IN_DOUBT: "in doubt",
+    State.SENDING: "being sent",
+    State.PENDING: "waiting",
+    State.REJECTED: "left out",
+}
+_ANSWERED = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT)
+_SHOWN_ALWAYS = (State.ACCEPTED, State.PENDING)
+_BAR = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One state of a batch, and its part of the bar."""
+
+    state: str
+    name: str
+    totals: Totals
+    starts: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a run stands: by the ledger, and by the child that is at work."""
+
+    summary: Summary | None
+    lines: list[Line]
+    is_alive: bool
+    told: dict[str, Any]
+
+    @property
+    def to_send(self) -> Totals:
+        """All that passed the rules."""
+        return self.summary.valid if self.summary else Totals()
+
+    @property
+    def answered(self) -> int:
+        """Payments that are not waiting any more."""
+        return sum(self.summary.of(state).rows for state in _ANSWERED) if self.summary else 0
+
+    @property
+    def in_doubt(self) -> Totals:
+        """What a person must look up."""
+        return self.summary.of(State.IN_DOUBT) if self.summary else Totals()
+
+    @property
+    def waiting(self) -> Totals:
+        """What a run would still send, without what is held back."""
+        if self.summary is None:
+            return Totals()
+        pending, held = self.summary.of(State.PENDING), self.summary.held_back
+        return Totals(pending.rows - held.rows, pending.cents - held.cents)
+
+    @property
+    def minutes_left(self) -> int | None:
+        """About how long it still takes at the pace of now; None where nobody knows."""
+        rate, left = self.told.get("rate"), self.to_send.rows - self.answered
+        return None if not rate or left <= 0 else int(left / rate // 60) + 1
+
+
+def standing(here: Site, file: Row) -> Standing:
+    """Read how far a file's run is."""
+    _, is_alive = here.jobs.latest(file["id"])
+    said = told(spool.place(here.home, file["id"]))
+    summary = None
+    if file["batch"]:
+        try:
+            summary = summary_of_batch(here.ledger().find(file["batch"]))
+        except WrongUse:  # another ledger by now
+            summary = None
+    return Standing(summary, lines_of(summary) if summary else [], is_alive, said)
+
+
+def lines_of(summary: Summary) -> list[Line]:
+    """Give a batch's states in the order in which a person asks for them; they add up to the file."""
+    lines, at = [], 0.0
+    rows = summary.valid.rows or 1
+    for state in _ORDER:
+        totals = summary.of(state)
+        width = _BAR * totals.rows / rows if state not in (State.PENDING, State.REJECTED) else 0.0
+        if totals.rows or state in _SHOWN_ALWAYS:
+            lines.append(Line(str(state), _NAMES[state], totals, at, width))
+        at += width
+    return lines
+
+
+def _context(file: Row) -> dict[str, Any]:
+    here, person = site(), current_person()
+    approvers = approvers_of(here, file)
+    return {
+        **page_context(file, facts_of(file)),
+        "run": standing(here, file),
+        "approvers": approvers,
+        "reconciled": bool(
+            here.store.one("SELECT 1 FROM event WHERE file = ? AND what = ? LIMIT 1", file["id"], RECONCILED)
+        ),
+        "under_way": file["state"] in UNDER_WAY,
+        "may_stop": refused("stop", person, file) is None and not file["stop_by"],
+        "may_go_on": refused("go_on", person, file, approvers) is None,
+        "go_on_refused": refused("go_on", person, file, approvers),
+    }
+
+
+@blueprint.get("/files/<file_id>/run")
+def page(file_id: str) -> ResponseReturnValue:
+    """Show how a run goes, or how it ended."""
+    file = file_or_404(file_id)
+    if not file["asked_by"] or file["state"] in ("checking", "checked", "asked"):
+        return redirect(url_for("files.file", file_id=file_id))
+    return _page(file)
+
+
+def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:
+    return render_template("run.html", **_context(file), wrong=wrong), wrong.code if wrong else 200
+
+
+@blueprint.get("/files/<file_id>/run/now")
+def now(file_id: str) -> ResponseReturnValue:
+    """Tell how far it is; at the end the asking ends as well."""
+    context = _context(file_or_404(file_id))
+    answer = make_response(render_template("_run.html", **context, wrong=None))
+    if not context["under_way"]:
+        answer.status_code = ENDS_POLLING
+        answer.headers["HX-Refresh"] = "true"  # what can be done next stands around the numbers
+    return answer
+
+
+@blueprint.post("/files/<file_id>/stop")
+def stop(file_id: str) -> ResponseReturnValue:
+    """Ask a run to end: what is under way is answered, nothing new begins."""
+    here, person, file = site(), current_person(), file_or_404(file_id)
+    problem = refused("stop", person, file)
+    if problem is not None:
+        return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+    with here.store.write() as db:
+        changed = db.execute(
+            "UPDATE file SET stop_by = ? WHERE id = ? AND state IN ('approved', 'sending') AND stop_by IS NULL",
+            (person.shown, file_id),
+        ).rowcount
+        if changed:
+            here.store.note(db, person.name, file_id, "asked for a stop", person.how)
+    return redirect(url_for("runs.page", file_id=file_id), 303)
+
+
+@blueprint.post("/files/<file_id>/resume")
+def go_on(file_id: str) -> ResponseReturnValue:
+    """Let a stopped run go on, with password and code."""
+    here, person, file = site(), current_person(), file_or_404(file_id)
+    problem = refused("go_on", person, file, approvers_of(here, file))
+    if problem is not None:
+        return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
+    if (wrong := prove_again()) is not None:
+        return _page(file, Refused(wrong, 401))
+    with here.store.write() as db:
+        if not here.store.move(db, file_id, file["state"], "approved", told=None, stop_by=None, ended_at=None):
+            abort(NOT_NOW)
+        here.jobs.want(db, file_id, "resume", person.name)
+        here.store.note(db, person.name, file_id, "let it go on", person.how)
+    here.jobs.wake()
+    return redirect(url_for("runs.page", file_id=file_id), 303)
+
+
+@blueprint.get("/batches/<batch>/results")
+def results(batch: str) -> ResponseReturnValue:
+    """Hand out what became of every payment, as a workbook or as CSV."""
+    ending = "csv" if request.args.get("as") == "csv" else "xlsx"
+    return _paper(batch, "results", f"results.{ending}")
+
+
+@blueprint.get("/batches/<batch>/report")
+def report(batch: str) -> ResponseReturnValue:
+    """Hand out the page about a batch: self-contained, to keep or to print."""
+    return _paper(batch, "report", "report.html")
+
+
+def _paper(batch: str, kind: str, ending: str) -> ResponseReturnValue:
+    here, person = site(), current_person()
+    found = here.ledger().find(batch)
+    name = f"{found.file.rpartition('/')[2].rpartition('.')[0] or found.batch}.{ending}"
+    made = papers.make(here, kind, found.batch, name)
+    with here.store.write() as db:
+        what = f"downloaded the {kind} of {found.batch}"
+        here.store.note(db, person.name, file_of(here, found.batch), what, person.how)
+    return papers.hand_out(made, name)
+
+
+def file_of(here: Site, batch: str) -> str | None:
+    """Name the uploaded file that a batch came from; None where it was submitted in another way."""
+    found = here.store.one("SELECT id FROM file WHERE batch = ? ORDER BY uploaded_at DESC LIMIT 1", batch)
+    return found["id"] if found else None

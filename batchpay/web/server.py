@@ -1,0 +1,213 @@
+"""Serves the page with waitress: on loopback, behind something that speaks TLS, or over a proxy's Unix socket."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import socket
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from waitress import wasyncore  # type: ignore[import-untyped]
+from waitress.server import create_server  # type: ignore[import-untyped]
+
+from batchpay.errors import BatchHeld, WrongUse
+from batchpay.gateway.origin import check_origin, is_loopback
+from batchpay.ledger.open import open_ledger
+from batchpay.payment import Actor
+from batchpay.settings import Settings
+from batchpay.web.app import FORM_BYTES_MAX, create_app
+from batchpay.web.jobs import Supervisor
+from batchpay.web.site import Access, Reader, Site
+from batchpay.web.spool import PIECE_BYTES
+from batchpay.web.store import Store
+from batchpay.web.sweep import Sweeper
+
+DEFAULT_LISTEN = "127.0.0.1:8790"
+_THREADS = 8
+_UNIX = "unix:"
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where the page listens, and who may come that way."""
+
+    address: str = DEFAULT_LISTEN
+    """HOST:PORT, or unix:PATH."""
+    hosts: tuple[str, ...] = ()
+    """Further names under which people reach the page."""
+    behind_tls: bool = False
+    proxy_header: str | None = None
+
+    @property
+    def socket_path(self) -> Path | None:
+        """The path of a Unix socket; None for an address."""
+        return Path(self.address.removeprefix(_UNIX)) if self.address.startswith(_UNIX) else None
+
+
+class Server:
+    """A page that listens; `run` serves until `stop` is called from anywhere."""
+
+    def __init__(self, settings: Settings, home: Path, listen: Listen, actor: Actor) -> None:
+        logging.getLogger("waitress").setLevel(logging.CRITICAL)
+        logging.getLogger("waitress.queue").setLevel(logging.CRITICAL)
+        _require_safe(listen)
+        is_rehearsal = check_origin(settings.gateway.base_url).is_loopback
+        open_ledger(settings.ledger, create_as=str(actor) if is_rehearsal else None).close()
+        self._store = Store(home)
+        self._home_lock = _hold(self._store.home)
+        listening = _listen(listen)
+        self.url = _url(listen, listening)
+        access = Access(_hosts(listen, listening), listen.behind_tls, listen.proxy_header)
+        self._jobs = Supervisor(self._store, settings)
+        self._sweeper = Sweeper(self._store)
+        self._site = Site(settings, self._store, self._jobs, Reader(settings.ledger), access)
+        self._map: dict[int, Any] = {}
+        self._is_stopping = False
+        # A body stays in memory: by default waitress writes what is over 512 KiB to a temporary file, in the clear.
+        body_bytes_max = max(PIECE_BYTES, FORM_BYTES_MAX) + 131_072
+        self._server = create_server(
+            create_app(self._site),
+            map=self._map,
+            sockets=[listening],
+            threads=_THREADS,
+            asyncore_use_poll=True,
+            inbuf_overflow=body_bytes_max,
+            max_request_body_size=body_bytes_max,
+            clear_untrusted_proxy_headers=True,
+            ident=None,
+        )
+
+    def run(self) -> None:
+        """Serve until stopped; children go on."""
+        self._jobs.start()
+        self._sweeper.start()
+        try:
+            while not self._is_stopping:
+                wasyncore.loop(timeout=1, use_poll=True, map=self._map, count=1)
+        finally:
+            self._jobs.stop()
+            self._sweeper.stop()
+            self._server.task_dispatcher.shutdown()
+            wasyncore.close_all(self._map)
+            self._site.reader.close()
+            self._store.close()
+            os.close(self._home_lock)
+
+    def stop(self) -> None:
+        """Let `run` return."""
+        self._is_stopping = True
+        self._server.pull_trigger()
+
+
+def serve(
+    settings: Settings,
+    home: Path,
+    listen: Listen,
+    actor: Actor,
+    ready: Callable[[str], None],
+    on_stop: Callable[[Callable[[], None]], None],
+) -> None:
+    """Serve until a signal; `ready` is called with the address. Raises WrongUse, NotUsable, BatchHeld.
+
+    `on_stop` is given what ends the serving: the owner of the process lets its signals call it.
+    """
+    server = Server(settings, home, listen, actor)
+    on_stop(server.stop)
+    ready(server.url)
+    server.run()
+
+
+def _require_safe(listen: Listen) -> None:
+    """Refuse ways in by which somebody else could be the person, or read along."""
+    if listen.proxy_header and listen.socket_path is None:
+        raise WrongUse("--proxy-header needs --listen unix:PATH: over an address anybody could send that header")
+    if listen.socket_path is not None:
+        if not (listen.proxy_header or listen.behind_tls):
+            raise WrongUse("--listen unix:PATH is for a proxy: say --behind-tls, or --proxy-header NAME")
+        if not listen.hosts:
+            raise WrongUse("--host NAME is needed: the name under which people reach the page")
+        return
+    host = _host_port(listen.address)[0]
+    if not is_loopback(host) and not listen.behind_tls:
+        raise WrongUse(
+            f"{host} is not this machine alone: passwords would travel in the clear. Put something before it that "
+            "speaks TLS, and say --behind-tls and --host NAME"
+        )
+    if listen.behind_tls and not listen.hosts:
+        raise WrongUse("--behind-tls needs --host NAME: the name under which people reach the page")
+
+
+def _host_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise WrongUse("--listen must be HOST:PORT or unix:PATH")
+    return host.strip("[]"), int(port)
+
+
+def _listen(listen: Listen) -> socket.socket:
+    path = listen.socket_path
+    try:
+        if path is not None:
+            return _listen_on_path(path)
+        host, port = _host_port(listen.address)
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except BaseException:
+            listening.close()
+            raise
+    except (OSError, OverflowError, UnicodeError):
+        raise WrongUse(f"--listen {listen.address} can't be listened on") from None
+    return listening
+
+
+def _listen_on_path(path: Path) -> socket.socket:
+    """Bind a Unix socket that owner and group may use; one that a dead server left is taken away."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.lstat().st_mode):
+            path.unlink()
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o117)
+    try:
+        listening.bind(str(path))
+    except BaseException:
+        listening.close()
+        raise
+    finally:
+        os.umask(before)
+    return listening
+
+
+def _url(listen: Listen, listening: socket.socket) -> str:
+    if listen.hosts:
+        return f"https://{listen.hosts[0]}/"
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _hosts(listen: Listen, listening: socket.socket) -> frozenset[str]:
+    """Give what a Host header may say."""
+    named = {name.lower() for name in listen.hosts}
+    if listen.socket_path is None and not listen.behind_tls:
+        port = listening.getsockname()[1]
+        named |= {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}
+    return frozenset(named)
+
+
+def _hold(home: Path) -> int:
+    """Keep other servers off this home, as long as the process lives."""
+    descriptor = os.open(home / "web.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise BatchHeld(f"another batchpay web is at work in {home}") from None
+    return descriptor

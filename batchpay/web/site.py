@@ -1,0 +1,117 @@
+"""What every page stands on: settings, the page's own database, the ledger to read, the work that children do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flask import current_app
+
+from batchpay.errors import SettingsNotUsable
+from batchpay.gateway.origin import check_origin, environment_of
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import location, open_ledger
+from batchpay.payment import Environment
+from batchpay.settings import LedgerSettings, Settings
+from batchpay.web.store import Store
+
+if TYPE_CHECKING:
+    from batchpay.web.jobs import Supervisor
+
+EXTENSION = "batchpay"
+KEPT_S = 5.0
+"""How long a connection to a ledger in a database server is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who reaches the page, and how: decided when it is started."""
+
+    hosts: frozenset[str] = frozenset()
+    """What the Host header may say, in small letters; any other is refused (DNS rebinding)."""
+    behind_tls: bool = False
+    """Whether something before the page speaks TLS: then cookies are Secure, and codes are asked for."""
+    proxy_header: str | None = None
+    """The header in which a proxy names the person; only over a Unix socket."""
+
+
+class Reader:
+    """Read-only ledgers, one a thread, opened anew where another file has taken the ledger's place."""
+
+    def __init__(self, settings: LedgerSettings) -> None:
+        self._settings = settings
+        self._local = threading.local()
+
+    def get(self) -> Ledger:
+        """Give this thread's ledger; raises LedgerNotUsable."""
+        file, now = self._file(), time.monotonic()
+        is_same = getattr(self._local, "file", None) == file
+        if file is None:  # in a database server: a connection that broke is soon another one
+            is_same = now - getattr(self._local, "opened_at", -KEPT_S) < KEPT_S
+        if getattr(self._local, "ledger", None) is None or not is_same:
+            self.close()
+            self._local.ledger = open_ledger(self._settings, read_only=True)
+            self._local.file, self._local.opened_at = file, now
+        ledger: Ledger = self._local.ledger
+        return ledger
+
+    def close(self) -> None:
+        """Close this thread's ledger."""
+        ledger: Ledger | None = getattr(self._local, "ledger", None)
+        if ledger is not None:
+            ledger.close()
+        self._local.ledger = self._local.file = None
+
+    def _file(self) -> tuple[int, int] | None:
+        with contextlib.suppress(OSError, SettingsNotUsable):
+            status = os.stat(location(self._settings).ledger)  # noqa: PTH116 - its device and number alone
+            return status.st_dev, status.st_ino
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One running page."""
+
+    settings: Settings
+    store: Store
+    jobs: Supervisor
+    reader: Reader
+    access: Access = field(default_factory=Access)
+    clock: Callable[[], float] = time.time
+
+    @property
+    def home(self) -> Path:
+        """The folder of everything that is the page's own."""
+        return self.store.home
+
+    @property
+    def environment(self) -> Environment:
+        """Whether payments go to a live or a test gateway."""
+        return environment_of(self.settings.gateway)
+
+    @property
+    def gateway_host(self) -> str:
+        """Where payments go, as a person knows it."""
+        return check_origin(self.settings.gateway.base_url).host
+
+    @property
+    def asks_for_codes(self) -> bool:
+        """Whether acts on money need a code of an authenticator: not where only this machine reaches the page."""
+        return self.access.behind_tls or self.access.proxy_header is not None
+
+    def ledger(self) -> Ledger:
+        """Give this thread's ledger to read; it is never closed by a page."""
+        return self.reader.get()
+
+
+def site() -> Site:
+    """Give the page that answers the request under way."""
+    found: Site = current_app.extensions[EXTENSION]
+    return found

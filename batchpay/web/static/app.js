@@ -1,0 +1,104 @@
+"use strict";
+/* What a page can't do without a script: upload in pieces, keep a long sheet light, jump from mistake to mistake. */
+
+document.documentElement.classList.add("scripted");
+for (const one of document.querySelectorAll(".with-script")) one.hidden = false;
+for (const one of document.querySelectorAll(".without-script")) one.hidden = true;
+
+/* Upload. Each piece is sealed as it arrives; after a lost answer the server says which piece is next. */
+function uploads(drop) {
+  const form = drop.querySelector("form"), going = drop.querySelector(".going"), told = drop.querySelector(".said");
+  const bar = going.querySelector("progress"), say = going.querySelector("output"), picked = form.elements.file;
+  let busy = false;
+  const megabytes = bytes => (bytes / 1e6).toFixed(1);
+  const fail = sentence => { busy = false; told.textContent = sentence; told.hidden = false; going.hidden = true; picked.value = ""; };
+  const wait = ms => new Promise(done => setTimeout(done, ms));
+  const send = async (url, body) => {
+    for (let pause = 400; ; pause = Math.min(2 * pause, 15000)) {
+      try {
+        const answer = await fetch(url, { method: "PUT", body });
+        if (answer.ok) return (await answer.json()).next;
+        if (answer.status < 500) throw new RangeError(String(answer.status));
+      } catch (error) { if (error instanceof RangeError) throw error; }
+      say.textContent = "The connection broke. Trying again.";
+      await wait(pause);
+    }
+  };
+  const upload = async file => {
+    if (busy || !file) return;
+    busy = true; told.hidden = true; going.hidden = false; bar.value = 0; say.textContent = file.name;
+    const about = new URLSearchParams({ name: file.name, size: file.size });
+    for (const name of ["before", "expect_rows", "expect_total"]) if (form.elements[name]?.value) about.set(name, form.elements[name].value);
+    try {
+      const begun = await fetch(drop.dataset.to, { method: "POST", body: about, headers: { Accept: "application/json" } });
+      if (begun.status === 400) { const { error } = await begun.json(); return fail(`This was not taken: ${error}.`); }
+      if (!begun.ok) return fail(begun.status === 401 ? "You are signed out. Sign in again." : "This could not be taken. Nothing was kept.");
+      const { id, piece, to } = await begun.json();
+      for (let number = 0; number * piece < file.size;) {
+        number = await send(`${drop.dataset.to}/${id}/pieces/${number}`, file.slice(number * piece, (number + 1) * piece));
+        bar.value = Math.min(1, number * piece / file.size);
+        say.textContent = `${file.name}: ${megabytes(Math.min(file.size, number * piece))} of ${megabytes(file.size)} MB`;
+      }
+      location.assign(to);
+    } catch { fail("The upload did not come through. Nothing was sent; try again."); }
+  };
+  picked.addEventListener("change", () => upload(picked.files[0]));
+  form.addEventListener("submit", event => { event.preventDefault(); upload(picked.files[0]); });
+  for (const kind of ["dragenter", "dragover"]) addEventListener(kind, event => { event.preventDefault(); drop.classList.add("over"); });
+  addEventListener("dragleave", event => { if (!event.relatedTarget) drop.classList.remove("over"); });
+  addEventListener("drop", event => { event.preventDefault(); drop.classList.remove("over"); upload(event.dataTransfer.files[0]); });
+}
+
+/* The sheet: a hundred rows at a time, fetched when they come near and let go when they are far. */
+function sheets(sheet) {
+  const ROW = 44, { rows, block, count, columns } = sheet.dataset, bodies = [...sheet.querySelectorAll("tbody")];
+  const heightOf = at => ROW * Math.min(block, count - at * block);
+  const letGo = (body, height) => {
+    const cell = document.createElement("td"), row = document.createElement("tr");
+    cell.colSpan = columns; row.className = "hole"; row.append(cell); row.style.height = `${height}px`;
+    body.replaceChildren(row); delete body.dataset.here;
+  };
+  const fetchRows = async body => {
+    if ("here" in body.dataset || body.dataset.asked) return;
+    body.dataset.asked = "1";
+    const url = new URL(rows, location.href);
+    url.searchParams.set("from", body.dataset.from);
+    const answer = await fetch(url).catch(() => null);
+    delete body.dataset.asked;
+    if (answer?.ok && body.dataset.near) { body.innerHTML = await answer.text(); body.dataset.here = ""; }
+    else if (answer?.redirected) location.reload();
+  };
+  bodies.forEach((body, at) => { if (!("here" in body.dataset)) letGo(body, heightOf(at)); });
+  const watch = new IntersectionObserver(seen => {
+    for (const { target, isIntersecting } of seen) {
+      if (isIntersecting) { target.dataset.near = "1"; fetchRows(target); }
+      else { delete target.dataset.near; if ("here" in target.dataset) letGo(target, target.offsetHeight); }
+    }
+  }, { root: sheet, rootMargin: "1500px 0px" });
+  bodies.forEach(body => watch.observe(body));
+
+  let current = null;
+  const jump = async forward => {
+    const found = () => [...sheet.querySelectorAll("td.error")];
+    let cells = found(), at = current?.isConnected ? cells.indexOf(current) + (forward ? 1 : -1) : 0;
+    if (at >= cells.length) {
+      const next = bodies.find(body => !("here" in body.dataset) && body.offsetTop >= sheet.scrollTop);
+      if (!next) return;
+      next.dataset.near = "1"; await fetchRows(next);
+      cells = found(); at = cells.indexOf(current) + 1;
+    }
+    if (!cells[at]) return;
+    const why = cell => cell?.closest("tr").querySelector(".why").classList;
+    current?.classList.remove("here"); why(current)?.remove("open");
+    current = cells[at]; current.classList.add("here"); why(current).add("open");
+    current.scrollIntoView({ block: "center", inline: "center" });
+  };
+  document.addEventListener("keydown", event => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+    if (event.key === "n" || event.key === "p") jump(event.key === "n");
+  });
+}
+
+const drop = document.getElementById("drop"), sheet = document.getElementById("sheet");
+if (drop) uploads(drop);
+if (sheet) sheets(sheet);

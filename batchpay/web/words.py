@@ -1,0 +1,98 @@
+"""How the page says things: amounts, times, states and rules in words that a person can act on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from batchpay import text
+
+STATES = {
+    "receiving": "uploading",
+    "checking": "being checked",
+    "checked": "checked",
+    "refused": "refused",
+    "asked": "waiting for approval",
+    "approved": "approved",
+    "sending": "being sent",
+    "stopped": "stopped",
+    "failed": "failed",
+    "done": "finished",
+}
+"""Where a file stands. What is worse than its state, a payment in doubt, is said instead of it."""
+
+
+def money(cents: int) -> str:
+    """Write cents as an amount: 1,234.56."""
+    return text.money(cents)
+
+
+def amount(plain: str | None) -> str:
+    """Write an amount of our own JSON, `1234.56`, for people: 1,234.56."""
+    if not plain:
+        return ""
+    whole, _, cents = plain.partition(".")
+    return f"{int(whole):,}.{cents}"
+
+
+def count(number: int) -> str:
+    """Write a number: 1,234."""
+    return f"{number:,}"
+
+
+def of(number: int, one: str, many: str | None = None) -> str:
+    """Write a number with its noun: 1 row, 1,204 rows."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def when(moment: float | str | None) -> str:
+    """Write a time in this machine's zone: 22 Nov 2026, 14:05."""
+    if moment is None:
+        return ""
+    at = datetime.fromisoformat(moment) if isinstance(moment, str) else datetime.fromtimestamp(moment, UTC)
+    local = at.astimezone()
+    return f"{local.day} {local:%b %Y, %H:%M}"
+
+
+def to_the_second(moment: str) -> str:
+    """Write a time as evidence: 22 Nov 2026, 14:05:31."""
+    local = datetime.fromisoformat(moment).astimezone()
+    return f"{local.day} {local:%b %Y, %H:%M:%S}"
+
+
+def machine_time(moment: float | str | None) -> str:
+    """Write a time for the attribute `datetime` of a <time>."""
+    if moment is None:
+        return ""
+    return moment if isinstance(moment, str) else text.instant(datetime.fromtimestamp(moment, UTC)) or ""
+
+
+def seal(characters: str | None) -> str:
+    """Write a seal in groups that two people can compare aloud: F5BF-3B24-B2FC."""
+    return "-".join((characters or "")[at : at + 4] for at in range(0, len(characters or ""), 4))
+
+
+def rule(name: str) -> str:
+    """Write a rule's name, `amount.format`, for people: amount: format."""
+    column, _, code = name.partition(".")
+    return f"{column}: {code.replace('_', ' ')}"
+
+
+def bytes_shown(number: int) -> str:
+    """Write a size: 15.5 MB."""
+    return f"{number / 1e6:,.1f} MB" if number >= 100_000 else f"{max(1, round(number / 1e3)):,} KB"
+
+
+FILTERS: dict[str, Any] = {
+    "money": money,
+    "amount": amount,
+    "count": count,
+    "of": of,
+    "when": when,
+    "to_the_second": to_the_second,
+    "machine_time": machine_time,
+    "seal": seal,
+    "rule": rule,
+    "bytes_shown": bytes_shown,
+    "printable": text.printable,
+}

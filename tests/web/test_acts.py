@@ -1,0 +1,90 @@
+"""Who may do what with a file: every act, held against every role, every identity and every state, as one table."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from batchpay.settings import PolicySettings, Settings
+from batchpay.web.acts import ACTS, MAY_NOT, NOT_NOW, over_limit, page_settings, refused
+from batchpay.web.people import ROLES, Person
+from batchpay.web.words import STATES
+
+IDENTITIES = ("uploader", "asker", "approver", "another")
+ALLOWED = {
+    "ask": {("prepare", who, "checked") for who in IDENTITIES},
+    "withdraw": {("prepare", who, "asked") for who in ("uploader", "asker")},
+    "approve": {("approve", "another", "asked")},
+    "turn_down": {("approve", who, "asked") for who in ("approver", "another")},
+    "stop": {
+        (role, who, state)
+        for role in ("prepare", "approve", "settle")
+        for who in IDENTITIES
+        for state in ("approved", "sending")
+    },
+    "go_on": {("approve", who, state) for who in ("approver", "another") for state in ("stopped", "failed")},
+}
+"""All that anybody may do: role, what they did before with this file, and where it stands."""
+
+
+def person(name: str, *roles: str, limit_cents: int | None = None) -> Person:
+    return Person(name, name.title(), frozenset(roles), limit_cents, has_code=False, how="password")
+
+
+def file(state: str) -> dict[str, str]:
+    return {"uploaded_by": "uploader", "asked_by": "asker", "state": state}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_the_table(act: str) -> None:
+    """Nothing is allowed but what the table says, and no role beats identity."""
+    allowed = {
+        (role, who, state)
+        for role, who, state in product(ROLES, IDENTITIES, STATES)
+        if refused(act, person(who, role), file(state), ["approver"]) is None
+    }
+    assert allowed == ALLOWED[act]
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_all_roles_together_change_no_identity(act: str) -> None:
+    """Somebody with every role may do what one of the roles may, and nothing more."""
+    for who, state in product(IDENTITIES, STATES):
+        may = refused(act, person(who, *ROLES), file(state), ["approver"]) is None
+        assert may == any((role, who, state) in ALLOWED[act] for role in ROLES)
+
+
+def test_a_refusal_says_whether_it_is_the_person_or_the_moment() -> None:
+    """A person who may not gets 403, a file that stands elsewhere 409."""
+    codes = {
+        (who, state): refusal.code
+        for who, state in product(IDENTITIES, ("asked", "sending"))
+        if (refusal := refused("approve", person(who, "approve"), file(state), ["approver"])) is not None
+    }
+    assert codes.pop(("another", "sending")) == NOT_NOW
+    assert set(codes.values()) == {MAY_NOT}
+    assert refused("go_on", person("another", "approve"), file("stopped"), []) is not None
+
+
+@pytest.mark.parametrize(("limit_cents", "cents", "may"), [(None, 10**12, True), (500, 500, True), (500, 501, False)])
+def test_nobody_approves_above_their_limit(limit_cents: int | None, cents: int, may: bool) -> None:
+    """The limit itself is still within it."""
+    assert (over_limit(person("a", "approve", limit_cents=limit_cents), cents) is None) is may
+
+
+@pytest.mark.parametrize(
+    ("policy", "approvals", "second_above"),
+    [
+        ({}, 1, ""),
+        ({"approvals": 1, "approve_above": "500.00"}, 1, ""),
+        ({"approvals": 2}, 1, "0.00"),
+        ({"approvals": 2, "approve_above": "500.00"}, 1, "500.00"),
+        ({"second_above": "900.00"}, 1, "900.00"),
+        ({"approvals": 2, "approve_above": "500.00", "second_above": "900.00"}, 1, "500.00"),
+    ],
+)
+def test_the_page_always_asks_another_person(policy: dict[str, str], approvals: int, second_above: str) -> None:
+    """Whatever the settings ask of the command line, the page asks for one other person, and never for fewer."""
+    found = page_settings(Settings(policy=PolicySettings(**policy))).policy  # type: ignore[arg-type]
+    assert (found.approvals, found.approve_above, found.second_above) == (approvals, "0.00", second_above)

@@ -1,0 +1,190 @@
+"""Approving on the page: seal, password, limits, a second person, expiry; and what the child then sends or does not."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pytest
+
+from batchpay.errors import LedgerNotUsable
+from batchpay.web import run_job
+from tests.web.house import ROWS, WRONG, House, words_of
+
+DAY_S = 86_400
+
+
+def test_nothing_is_approved_with_a_wrong_password_or_another_seal(house: House) -> None:
+    """A session alone moves nothing, and what was seen is what is signed."""
+    file_id = house.ask()
+    assert "Nothing was done" in words_of(house.approve(file_id, code=401, password="wrong"))
+    house.approve(file_id, code=401, password="")
+    house.approve(file_id, code=409, seal="000000000000")
+    assert house.file(file_id)["state"] == "asked"
+    house.approve(file_id)
+    house.approve(file_id, by="dora", code=409)
+
+
+def test_makers_do_not_approve(house: House) -> None:
+    """Pia has both roles: what she uploaded, and what she asked for, another person approves."""
+    own = house.ask(by="pia")
+    house.approve(own, by="pia", code=403)
+    uploaded = house.upload(*ROWS[:2])
+    house.post("pia", f"/files/{uploaded}/ask")
+    house.approve(uploaded, by="pia", code=403)
+    for name in ("maria", "sam", "lee"):
+        house.approve(uploaded, by=name, code=403)
+    page = words_of(house.get("pia", f"/files/{uploaded}/approve"))
+    assert "You asked for this approval" in page
+    assert "Approve and send" not in page
+
+
+def test_a_limit_holds_for_the_whole_batch(house: House) -> None:
+    """An approver above whose limit the total is sees why, and can't pass by it with a form of their own."""
+    house.add("low", "Lo Low", "approve", limit_cents=60_74)
+    house.add("high", "Hi High", "approve", limit_cents=60_75)
+    file_id = house.ask()
+    assert "above your limit of 60.74" in words_of(house.get("low", f"/files/{file_id}/approve"))
+    house.approve(file_id, by="low", code=403)
+    house.approve(file_id, by="high")
+
+
+def test_large_totals_take_two_people(house: House) -> None:
+    """The first approval sends nothing; nobody counts twice; the ledger names both."""
+    house.policy(second_above="60.75")
+    file_id = house.ask()
+    house.approve(file_id)
+    assert house.file(file_id)["state"] == "asked"
+    house.work()
+    assert not house.arrived
+    assert "approved this already" in words_of(house.get("dora", f"/files/{file_id}/approve"))
+    house.approve(file_id, code=403)
+    house.approve(file_id, by="dora")
+    house.work()
+    assert house.arrived.total() == 3
+    (used,) = house.events("plan used")
+    assert {one["who"].partition("@")[0] for one in used["approvals"]} == {"daniel", "dora"}
+
+
+def test_a_request_that_was_answered_no_can_be_asked_again(house: House) -> None:
+    """Turned down with a reason, or withdrawn: approvals that were given before count no more."""
+    house.policy(second_above="0.00")
+    file_id = house.ask()
+    house.approve(file_id)
+    house.post("dora", f"/files/{file_id}/decide", 400, decision="turn down")
+    house.post("dora", f"/files/{file_id}/decide", decision="turn down", why="wrong week")
+    page = words_of(house.get("maria", f"/files/{file_id}/check"))
+    assert "Dora Weiss turned this down: wrong week" in page
+    house.now[0] += 1
+    house.post("maria", f"/files/{file_id}/ask")
+    house.approve(file_id, by="dora")
+    assert house.file(file_id)["state"] == "asked"
+    house.post("pia", f"/files/{file_id}/withdraw", 403)
+    house.post("maria", f"/files/{file_id}/withdraw")
+    assert house.file(file_id)["state"] == "checked"
+    house.work()
+    assert not house.arrived
+
+
+def test_a_request_ends_by_itself(house: House) -> None:
+    """What nobody approved in time goes back to whoever asked."""
+    file_id = house.ask()
+    house.now[0] += 7 * DAY_S + 1
+    for mark in house.store.all("SELECT mark FROM session"):
+        with house.store.write() as db:
+            db.execute("UPDATE session SET made_at = ?, seen_at = ? WHERE mark = ?", (*house.now, *house.now, mark[0]))
+    assert "Nothing waits for approval" in words_of(house.get("daniel", "/to-approve"))
+    assert "Nobody approved this within 7 days" in words_of(house.get("maria", f"/files/{file_id}/check"))
+
+
+def test_rows_to_correct_are_left_out_knowingly(house: House) -> None:
+    """Asking takes a tick where rows are wrong, and nothing can be asked where none is right."""
+    file_id = house.upload(*ROWS, WRONG)
+    house.post("maria", f"/files/{file_id}/ask", 400)
+    house.post("maria", f"/files/{file_id}/ask", partial="yes")
+    page = words_of(house.get("daniel", f"/files/{file_id}/approve"))
+    assert "broke a rule and is not part of this" in page
+    none = house.upload(WRONG, name="none.csv")
+    house.post("maria", f"/files/{none}/ask", 409, partial="yes")
+
+
+def test_a_plan_that_was_changed_is_refused(house: House) -> None:
+    """Whoever can write web.db, but has not the ledger's key, changes no amount and adds no approval."""
+    file_id = house.ask()
+    found = json.loads(house.file(file_id)["plan"])
+    found["content"]["to_send"]["total"]["amount"] = "1.00"
+    with house.store.write() as db:
+        db.execute("UPDATE file SET plan = ? WHERE id = ?", (json.dumps(found), file_id))
+    said = house.post("daniel", f"/files/{file_id}/decide", 409, decision="approve", seal=found["seal"], password=True)
+    assert "was changed after it was written" in words_of(said)
+
+
+def test_an_approval_in_web_db_alone_sends_nothing(house: House) -> None:
+    """A state and a job written by hand are no approval: the child asks the plan."""
+    file_id = house.ask()
+    with house.store.write() as db:
+        db.execute("UPDATE file SET state = 'approved' WHERE id = ?", (file_id,))
+        house.site.jobs.want(db, file_id, "submit", "maria")
+    house.work()
+    assert not house.arrived
+    assert house.file(file_id)["state"] == "checked"
+    assert "needs approval by another person" in house.file(file_id)["told"]
+
+
+def test_what_would_be_sent_now_is_what_was_approved(house: House) -> None:
+    """Another file paid one of the rows meanwhile: nothing is sent, and the file says why."""
+    file_id = house.ask()
+    house.sent({**ROWS[0], "paymentId": "A"})
+    house.approve(file_id)
+    house.work()
+    assert house.arrived == {"INV-A": 1}
+    assert house.file(file_id)["state"] == "checked"
+    assert "is not what the plan approved" in house.file(file_id)["told"]
+    house.post("maria", f"/files/{file_id}/ask", 409)
+
+
+def test_a_stop_before_the_first_row_sends_nothing(house: House) -> None:
+    """Stopped while it waited for its turn; it goes on with the same approval."""
+    file_id = house.ask()
+    house.approve(file_id)
+    house.post("maria", f"/files/{file_id}/stop")
+    house.work()
+    assert not house.arrived
+    assert "stopped by Maria Lind" in words_of(house.get("maria", f"/files/{file_id}/run"))
+    house.post("maria", f"/files/{file_id}/resume", 403)
+    house.post("dora", f"/files/{file_id}/resume", 401, password="wrong")
+    house.post("dora", f"/files/{file_id}/resume", password=True)
+    house.work()
+    assert house.arrived.total() == 3
+    assert house.file(file_id)["state"] == "done"
+
+
+def test_a_run_that_ends_early_goes_on_where_it_was(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that dies after the batch was registered is taken up again, and repeats nothing."""
+    file_id = house.ask()
+    house.approve(file_id)
+
+    def dies(*_: object) -> None:
+        raise LedgerNotUsable("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run_job._Progress, "update", dies)
+        house.work()
+    assert house.file(file_id)["state"] == "stopped"
+    house.post("daniel", f"/files/{file_id}/resume", password=True)
+    house.work()
+    assert set(house.arrived.values()) == {1}
+
+
+def test_the_page_and_web_db_hold_no_account_number(house: House) -> None:
+    """Nothing of a row stands in web.db but its masked end, and every page of the story shows the last four at most."""
+    account = "648443924"
+    file_id = house.sent(*ROWS, WRONG, partial="yes")
+    batch = house.file(file_id)["batch"]
+    paths = ("/", "/to-approve", "/doubts", "/history", "/audit", "/audit.csv", f"/files/{file_id}/run",
+             f"/files/{file_id}/check", f"/batches/{batch}/reconcile")  # fmt: skip
+    for name in ("daniel", "sam", "lee"):
+        for path in paths:
+            assert account not in house.get(name, path).get_data(as_text=True), (name, path)
+    dump = "\n".join(sqlite3.connect(house.store.home / "web.db").iterdump())
+    assert account not in dump

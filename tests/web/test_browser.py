@@ -1,0 +1,246 @@
+"""The whole story in a real browser: upload, correct, ask, approve, watch, settle, reconcile; nothing in the console.
+
+Pictures of each page are kept under build/pictures/. Needs a Chromium; skipped with a word where there is none.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.support.command import Home
+from tests.workflows.desk import COLUMNS, PLAIN
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+PICTURES = Path(__file__).resolve().parents[2] / "build" / "pictures"
+PAYMENTS, RATE, WAIT_MS = 90, "45", 60_000
+LOST = ("64844990004", "64955990004")
+"""Accounts whose payment the sandbox makes without an answer."""
+WRONG = (("amount", "1,250.00"), ("achRoutingNumber", "121000333"), ("transactionType", "debit"))
+PEOPLE = {
+    "maria": ("Maria Lind", ("prepare",)),
+    "daniel": ("Daniel Osei", ("approve", "settle")),
+    "nina": ("Nina Roth", ("approve", "look")),
+}
+
+
+@dataclass
+class Office:
+    """The page as it runs, and the browsers of its people."""
+
+    url: str
+    folder: Path
+    passwords: dict[str, str]
+    browser: Browser
+    said: list[str] = field(default_factory=list)
+    """What any console said."""
+
+    def sign_in(self, name: str, **options: Any) -> Page:
+        """Open a person's browser, signed in."""
+        page = self.browser.new_context(viewport={"width": 1280, "height": 860}, **options).new_page()
+        page.set_default_timeout(WAIT_MS)
+        page.on("console", lambda message: self.said.append(f"{name}: {message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.said.append(f"{name}: {error}"))
+        page.goto(self.url)
+        page.get_by_label("Name").fill(name)
+        page.get_by_label("Password", exact=True).fill(self.passwords[name])
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_text(PEOPLE[name][0])).to_be_visible()
+        return page
+
+
+@contextmanager
+def running(command: list[str], home: Home) -> Iterator[str]:
+    """Run one of our servers for as long as the block lasts; gives its address."""
+    environment = home.environment
+    with subprocess.Popen(command, env=environment, cwd=home.path, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().rsplit(" ", 1)[1].strip()
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    """Sandbox, page and three people; a browser."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium was found, so the page is not tried in a browser")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    home = Home(tmp_path_factory.mktemp("office"), extra={"BATCHPAY_RATE": RATE})
+    with running([sys.executable, "-m", "batchpay", "sandbox", "--port", "0"], home) as home.origin:
+        passwords = {}
+        for name, (shown, roles) in PEOPLE.items():
+            asked = [word for role in roles for word in ("--role", role)]
+            done = home.run("web", "--home", "page", "user", "add", name, "--shown", shown, "--no-code", *asked)
+            (passwords[name],) = re.findall(r"password +(\S+)", done.stdout)
+        with (
+            running(home.command("web", "--listen", "127.0.0.1:0", "--home", "page"), home) as url,
+            sync_playwright() as playwright,
+        ):
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+            yield Office(url, home.path, passwords, browser)
+            browser.close()
+
+
+def workbook(path: Path, *, is_right: bool) -> Path:
+    """Write a workbook of payments: the first few with mistakes, or all of them right."""
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.append(COLUMNS)
+    for number in range(1, PAYMENTS + 1):
+        row = PLAIN | {
+            "paymentId": f"P-{number:03}", "invoiceNumber": f"INV-{number:03}", "amount": f"{100 + 7 * number}.25",
+            "transactionType": "DEBIT" if number % 3 else "CREDIT", "achNameOnCheck": f"Payee {number:03}",
+            "achAccountNumber": f"6484{number:05}1",
+        }  # fmt: skip
+        if number in (40, 63):
+            row["achAccountNumber"] = LOST[number == 63]
+        if number <= len(WRONG) and not is_right:
+            column, text = WRONG[number - 1]
+            row[column] = text
+        sheet.append([row.get(column) or None for column in COLUMNS])
+    book.save(path)
+    return path
+
+
+def export() -> bytes:
+    """What the bank says: all of it was paid today."""
+    out, today = io.StringIO(), datetime.now(UTC).date().isoformat()
+    out.write("invoiceNumber,amount,status,date\n")
+    for number in range(1, PAYMENTS + 1):
+        out.write(f"INV-{number:03},{100 + 7 * number}.25,paid,{today}\n")
+    return out.getvalue().encode()
+
+
+def look(page: Page, name: str, *, whole: bool = True) -> None:
+    """Keep a picture, and hold the page against the rules of accessibility: nothing serious may be wrong."""
+    page.screenshot(path=PICTURES / f"{name}.png", full_page=whole)
+    found = Axe().run(page).response["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    assert not serious, [(name, one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious]
+
+
+def test_the_whole_story(office: Office) -> None:
+    """A wrong workbook is corrected, approved by another person without script, sent, settled and reconciled."""
+    maria = office.sign_in("maria")
+    look(maria, "01-files")
+    maria.get_by_label("choose a file").set_input_files(workbook(office.folder / "payroll.xlsx", is_right=False))
+    maria.wait_for_url("**/check")
+    expect(maria.get_by_role("heading", name="Rows to correct")).to_contain_text("3")
+    look(maria, "02-checked")
+    maria.keyboard.press("n")
+    expect(maria.locator("td.here")).to_have_text("1,250.00")
+    maria.get_by_role("link", name="achRoutingNumber").click()
+    expect(maria.locator("#sheet tbody tr")).to_have_count(1)
+    right = workbook(office.folder / "payroll-corrected.xlsx", is_right=True)
+    first = maria.url
+    maria.get_by_label("choose a file").set_input_files(right)
+    maria.wait_for_url(lambda url: url.endswith("/check") and url.split("?")[0] != first.split("?")[0])
+    expect(maria.get_by_role("button", name="Ask for approval")).to_be_visible()
+    look(maria, "03-corrected")
+    maria.get_by_placeholder("A word to whoever approves").fill("Payroll, week 47")
+    maria.get_by_role("button", name="Ask for approval").click()
+    expect(maria.get_by_text("To approve takes the role approve")).to_be_visible()
+    run = _approve_without_script(office)
+    _watch(office, run)
+    _settle(office, run)
+    _on_a_phone(office, run)
+    assert office.said == []
+
+
+def _approve_without_script(office: Office) -> str:
+    """Daniel finds the request, looks and signs; forms and links are enough. Gives the address of the run."""
+    daniel = office.sign_in("daniel", java_script_enabled=False)
+    daniel.get_by_role("link", name="To approve").click()
+    daniel.screenshot(path=PICTURES / "04-to-approve.png")
+    daniel.get_by_role("link", name="payroll-corrected.xlsx").click()
+    expect(daniel.get_by_text("Payroll, week 47")).to_be_visible()
+    daniel.screenshot(path=PICTURES / "05-approve.png", full_page=True)
+    daniel.get_by_label("Your password again").fill(office.passwords["daniel"])
+    daniel.get_by_role("button", name=re.compile("^Approve and send")).click()
+    daniel.wait_for_url("**/run")
+    return daniel.url
+
+
+def _watch(office: Office, run: str) -> None:
+    """Nina sees how far it is without touching anything, and how it ended."""
+    nina = office.sign_in("nina")
+    nina.goto(run)
+    expect(nina.locator(".stripe")).to_be_visible()
+    nina.screenshot(path=PICTURES / "06-running.png")
+    expect(nina.locator(".pace")).to_contain_text("The run ended. 2 payments are in doubt")
+    expect(nina.get_by_role("link", name="Results, as a workbook")).to_be_visible()
+    look(nina, "07-ended")
+    with nina.expect_download() as given:
+        nina.get_by_role("link", name="Results, as a workbook").click()
+    given.value.save_as(office.folder / "results.xlsx")
+    assert openpyxl.load_workbook(office.folder / "results.xlsx")["results"].max_row == PAYMENTS + 1
+
+
+def _settle(office: Office, run: str) -> None:
+    """Daniel settles one doubt by hand and the other by the bank's export."""
+    daniel = office.sign_in("daniel")
+    daniel.goto(run)
+    daniel.get_by_role("link", name="Look them up and settle").click()
+    look(daniel, "08-in-doubt")
+    daniel.locator("table.doubts select").first.select_option("accepted")
+    daniel.get_by_label("How you know").fill("seen in the portal")
+    daniel.get_by_label("Your password again").fill(office.passwords["daniel"])
+    daniel.get_by_role("button", name="Record what became of them").click()
+    expect(daniel.locator("table.doubts select")).to_have_count(1)
+    daniel.goto(run)
+    daniel.get_by_role("link", name="Reconcile with the bank's export").click()
+    upload: Any = {"name": "bank.csv", "mimeType": "text/csv", "buffer": export()}
+    daniel.locator("input[type=file]").set_input_files(upload)
+    daniel.get_by_role("button", name="Compare").click()
+    expect(daniel.get_by_text("was paid")).to_be_visible()
+    look(daniel, "09-reconciled")
+    daniel.get_by_label("Your password again").fill(office.passwords["daniel"])
+    daniel.get_by_role("button", name="Settle 1 payment").click()
+    expect(daniel.get_by_text("was paid")).to_have_count(0)
+    daniel.goto(run)
+    expect(daniel.get_by_text("Finished. Every payment was answered.")).to_be_visible()
+    look(daniel, "10-finished")
+    daniel.get_by_role("link", name="History").click()
+    look(daniel, "11-history")
+    daniel.get_by_role("link", name="Who did what").click()
+    look(daniel, "12-audit", whole=False)
+
+
+def _on_a_phone(office: Office, run: str) -> None:
+    """At 390 pixels, dark and without motion nothing stands beside the screen; the keyboard alone reaches the page."""
+    nina = office.sign_in("nina", color_scheme="dark", reduced_motion="reduce")
+    nina.set_viewport_size({"width": 390, "height": 844})
+    for name, address in (
+        ("13-phone-files", office.url),
+        ("14-phone-run", run),
+        ("15-phone-check", run.replace("/run", "/check")),
+        ("16-phone-history", f"{office.url}history"),
+    ):
+        nina.goto(address)
+        assert nina.evaluate("document.documentElement.scrollWidth") <= 390, name
+        look(nina, name)
+    nina.keyboard.press("Tab")
+    expect(nina.get_by_role("link", name="Skip to content")).to_be_focused()

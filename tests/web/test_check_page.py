@@ -1,0 +1,322 @@
+"""Checked: the page shows what the command line finds, in the person's own columns, to whoever may see it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchpay.web import spool
+from batchpay.web.grid import BLOCK, Grid
+from batchpay.web.names import rejects_name
+from tests.support.in_process import Caller
+from tests.web.house import ROWS, WRONG, House, csv_of, words_of
+from tests.workflows.desk import COLUMNS, PLAIN
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+
+
+def send(house: House, content: bytes, name: str = "pay.csv", **form: Any) -> str:
+    """Upload a file and have it checked; gives its id."""
+    answer = house.post("maria", "/files", file=(io.BytesIO(content), name), **form)
+    house.work()
+    return answer.headers["Location"].rsplit("/", 1)[1]
+
+
+def check_page(house: House, file_id: str, by: str = "maria", query: str = "") -> str:
+    return house.get(by, f"/files/{file_id}/check{query}").get_data(as_text=True)
+
+
+@pytest.fixture
+def call(house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Caller:
+    """The command line over the same ledger."""
+    found = Caller(tmp_path, house.site.settings.gateway.base_url, monkeypatch)
+    ledger = house.site.settings.ledger
+    found.settings(BATCHPAY_LEDGER=ledger.url, BATCHPAY_LEDGER_KEY_FILE=ledger.key_file)
+    return found
+
+
+def numbers_in(value: Any) -> set[str]:
+    """Every number of a JSON object as a page writes it, those in its texts and names too."""
+    if isinstance(value, dict):
+        return set().union(*(numbers_in(one) for pair in value.items() for one in pair))
+    if isinstance(value, list):
+        return set().union(*map(numbers_in, value))
+    if isinstance(value, bool) or value is None:
+        return set()
+    if isinstance(value, int):
+        return {f"{value:,}"}
+    text = str(value)
+    if re.fullmatch(r"[0-9]+\.[0-9]{2}", text):
+        whole, _, cents = text.partition(".")
+        return {f"{int(whole):,}.{cents}"}
+    return set(re.findall(r"[0-9][0-9,.]*[0-9]|[0-9]", text))
+
+
+@pytest.mark.parametrize("name", ["payments.csv", "spreadsheet.xlsx"])
+def test_every_number_is_the_command_lines(house: House, call: Caller, name: str) -> None:
+    """What stands above the rows to correct is in `submit --dry-run --json`, whose totals and seal are there."""
+    file_id = send(house, (SAMPLES / name).read_bytes(), name)
+    found = call("submit", str(SAMPLES / name), "--dry-run", "--json")
+    page = check_page(house, file_id)
+    sums = page[page.index('class="sum"') : page.index('id="wrong"')]
+    shown = set(re.findall(r"[0-9][0-9,.]*[0-9]|[0-9]", unescape(re.sub(r"<[^>]*>", " ", sums))))
+    largest = {token for one in house.facts(file_id)["largest"] for token in numbers_in(one)}
+    allowed = numbers_in(found) | {"0.00", "20", "12", str(len(found["warning_counts"]) - 3)} | largest
+    seal = found["seal"]
+    assert "-".join((seal[:4], seal[4:8], seal[8:])) in page
+    shown -= set(re.findall("[0-9]+", "-".join((seal[:4], seal[4:8], seal[8:]))))
+    assert shown <= allowed, shown - allowed
+    amounts, moving = found["amount"], found["to_send"]
+    for amount in (amounts["total"], amounts["valid"], amounts["rejected"], moving["DEBIT"]["amount"]):
+        assert next(iter(numbers_in(amount))) in shown
+    chips = dict(re.findall(r"<b>([0-9,]+)</b> ([A-Za-z0-9]+: [a-z ]+)</a>", page))
+    assert sorted(chips) == sorted({f"{count:,}" for count in found["counts"].values()})
+    for rule, count in found["counts"].items():
+        column, _, code = rule.partition(".")
+        assert f"<b>{count:,}</b> {column}: {code.replace('_', ' ')}</a>" in page
+
+
+@pytest.mark.parametrize("name", ["payments.csv", "spreadsheet.xlsx", "payments.parquet"])
+def test_the_rows_to_correct_are_those_of_the_rejects_file(
+    house: House, call: Caller, name: str, tmp_path: Path
+) -> None:
+    """The sheet has each row with each reason and its own cells, and the download is the rejects file byte for byte."""
+    file_id = send(house, (SAMPLES / name).read_bytes(), name)
+    rejects = tmp_path / rejects_name(name)
+    call("validate", str(SAMPLES / name), "--rejects", str(rejects), "--json")
+    answer = house.get("maria", f"/files/{file_id}/marked")
+    assert answer.headers["Content-Disposition"] == f"attachment; filename={rejects.name}"
+    assert answer.data == rejects.read_bytes() or name.endswith(".xlsx")  # a workbook carries its time
+    errors = call("validate", str(SAMPLES / name), "--json")["errors"]
+    grid = Grid(spool.place(house.site.home, file_id), file_id, house.site.ledger())
+    rows = [row for start in grid.starts() for row in grid.block("", start)]
+    told = [
+        (row.number, row.line, one.column, one.code, one.message, one.suggestion)
+        for row in rows
+        for one in row.wrong
+        if one.is_error
+    ]
+    keys = ("row", "line", "column", "code", "message", "suggestion")
+    assert sorted(told, key=str) == sorted((tuple(one[key] for key in keys) for one in errors), key=str)
+    if name.endswith(".csv"):
+        _, *lines = csv.reader(io.StringIO(rejects.read_text("utf-8")))
+        own = [line[5 : 5 + len(grid.columns)] for line in lines]
+        assert [[cell or "" for cell in row.cells] for row in rows] == own
+    grid.close()
+
+
+def test_a_filter_shows_the_rows_of_one_rule(house: House) -> None:
+    """Filters are plain links; a mistake is marked in its own cell, a blank one says so; all columns can be shown."""
+    blank = {"paymentId": "V", "invoiceNumber": "INV-V", "amount": "5.00", "achNameOnCheck": ""}
+    file_id = send(house, csv_of(*ROWS, WRONG, blank))
+    page = check_page(house, file_id)
+    assert 'title="' in page and ">1,5<" in re.sub(r"</?bdi>", "", page)
+    one = check_page(house, file_id, query="?rule=amount.format")
+    assert "1,5" in one and "INV-V" not in one
+    assert "<i>blank</i>" in check_page(house, file_id, query="?rule=achNameOnCheck.required")
+    assert f"{len(COLUMNS)} of {len(COLUMNS)} columns" in words_of(
+        house.get("maria", f"/files/{file_id}/check?columns=all")
+    )
+    assert "1,5" not in check_page(house, file_id, query="?rule=nothing.such")
+
+
+def test_a_long_sheet_comes_a_hundred_rows_at_a_time(house: House) -> None:
+    """The page has the first block and the places of the others; each is fetched by its first row, none twice."""
+    wrong = [{**WRONG, "paymentId": f"W{number}", "invoiceNumber": f"I{number}"} for number in range(2 * BLOCK + 5)]
+    file_id = send(house, csv_of(*wrong))
+    page = check_page(house, file_id, query="?rule=amount.format")
+    starts = re.findall(r'data-from="([0-9]+)"', page)
+    assert len(starts) == 3
+    assert page.count('<th scope="row">') - page.count('<th scope="row">Debits') >= BLOCK
+    seen: list[str] = []
+    for start in starts:
+        answer = house.get("maria", f"/files/{file_id}/rows?rule=amount.format&from={start}")
+        seen += re.findall(r"<bdi>(W[0-9]+)</bdi>", answer.get_data(as_text=True))
+    assert seen == [f"W{number}" for number in range(2 * BLOCK + 5)]
+
+
+def test_cells_are_text_whatever_stands_in_them(house: House) -> None:
+    """Markup, htmx attributes and characters that turn the reading direction do nothing."""
+    evil = {**WRONG, "paymentId": '<img src=x onerror="alert(1)">', "invoiceNumber": "<b hx-get=/>\u202e"}
+    page = check_page(house, send(house, csv_of(evil)), query="?columns=all")
+    assert "<img" not in page and "<b hx-get" not in page and "\u202e" not in page
+
+
+def test_whole_account_numbers_are_for_who_prepares(house: House) -> None:
+    """An approver sees how many rows break which rule, and neither the rows nor the download."""
+    file_id = send(house, csv_of(*ROWS, WRONG))
+    for name in ("daniel", "sam", "lee"):
+        page = words_of(house.get(name, f"/files/{file_id}/check"))
+        assert "amount: format 1" in page
+        assert "only who prepares files sees them" in page
+        house.get(name, f"/files/{file_id}/rows", 403)
+        house.get(name, f"/files/{file_id}/marked", 403)
+    house.get("maria", f"/files/{file_id}/marked")
+    trail = words_of(house.get("maria", f"/files/{file_id}/check"))
+    assert "Maria Lind downloaded the rows to correct" in trail
+
+
+def test_nothing_is_called_usual_where_nothing_was_compared(house: House) -> None:
+    """On an empty ledger it says so; after a payment a changed account stands first, and loud."""
+    first = send(house, csv_of(*ROWS))
+    assert "There is nothing to compare with yet." in words_of(house.get("maria", f"/files/{first}/check"))
+    house.sent(*ROWS)
+    changed = {**ROWS[0], "paymentId": "N", "invoiceNumber": "INV-N", "achAccountNumber": "55500012345"}
+    page = words_of(house.get("daniel", f"/files/{send(house, csv_of(changed))}/check"))
+    assert "1 payment goes to a changed bank account." in page
+    assert "****2345" in page and "by a telephone number that you already had" in page
+    same = {**ROWS[0], "paymentId": "M", "invoiceNumber": "INV-M"}
+    page = words_of(house.get("daniel", f"/files/{send(house, csv_of(same))}/check"))
+    assert "payees, accounts and amounts are as they were" in page
+
+
+def test_a_file_that_was_paid_is_known(house: House) -> None:
+    """The same content under another name is the batch it was: nothing is left to send."""
+    batch = house.file(house.sent(*ROWS))["batch"]
+    page = words_of(house.get("maria", f"/files/{send(house, csv_of(*ROWS), 'again.csv')}/check"))
+    assert f"This very content is batch {batch} already." in page
+    assert "There is nothing left to send." in page
+
+
+def test_certain_corrections_are_made_when_a_person_says_so(house: House) -> None:
+    """By rule, and shown: what was as suggested passes, how many cells is told, and taking it back checks again."""
+    file_id = send(house, csv_of(*ROWS, {**WRONG, "amount": "1,250.00"}, {**WRONG, "paymentId": "X", "amount": "abc"}))
+    assert "amount: format: 1 cell as suggested" in words_of(house.get("maria", f"/files/{file_id}/check"))
+    house.post("daniel", f"/files/{file_id}/check", 403)
+    house.post("maria", f"/files/{file_id}/check", accept="amount.format")
+    house.work()
+    page = words_of(house.get("maria", f"/files/{file_id}/check"))
+    assert "1 cell corrected as suggested" in page
+    assert "1,310.75 4 rows" in page, "the corrected row is ready to pay"
+    assert json.loads(house.file(file_id)["totals"])["rejected"] == 1
+    house.post("maria", f"/files/{file_id}/check")
+    house.work()
+    assert json.loads(house.file(file_id)["totals"])["rejected"] == 2
+
+
+def test_a_new_version_says_what_it_changed(house: House) -> None:
+    """Changed accounts first, masked; the version before can't be asked about, and says where the new one is."""
+    first = house.upload(*ROWS)
+    changed = {**ROWS[1], "achAccountNumber": "777888999"}
+    second = send(house, csv_of(ROWS[0], changed, {**ROWS[2], "paymentId": "D"}), before=first)
+    page = words_of(house.get("daniel", f"/files/{second}/check"))
+    assert "1 payment added, 1 gone, 1 changed." in page
+    assert "1 account number changed. Bo Hart B ****3924 → ****8999" in page
+    assert house.file(first)["state"] == "replaced"
+    house.post("maria", f"/files/{first}/ask", 409)
+    assert "A newer version of this file is here." in words_of(house.get("maria", f"/files/{first}/check"))
+    assert first not in house.get("maria", "/").get_data(as_text=True)
+    answer = house.as_("maria").post(
+        "/files", data={"name": "x.csv", "size": "5", "before": first}, headers={"Sec-Fetch-Site": "same-origin"}
+    )
+    assert answer.status_code == 400
+
+
+def test_rows_without_an_id_are_held_against_each_other_by_place_or_content(house: House) -> None:
+    """Files of one length by place; with one row less, what did not change is not told as changed."""
+    plain = [{"amount": f"{number}.00", "achNameOnCheck": f"P{number}"} for number in range(1, 4)]
+    first = house.upload(*plain)
+    second = send(house, csv_of(plain[0], {**plain[1], "amount": "9.00"}, plain[2]), before=first)
+    assert "0 payments added, 0 gone, 1 changed." in words_of(house.get("maria", f"/files/{second}/check"))
+    third = send(house, csv_of(plain[0], plain[2]), before=second)
+    assert "0 payments added, 1 gone, 0 changed." in words_of(house.get("maria", f"/files/{third}/check"))
+
+
+def test_a_file_that_may_be_cut_off_waits_for_its_totals(house: House) -> None:
+    """Without a line break at its end it is refused until its person states what it comes to, rightly."""
+    file_id = send(house, csv_of(*ROWS).rstrip(b"\n"))
+    page = words_of(house.get("maria", f"/files/{file_id}/check"))
+    assert "say below that you expect 3 and 60.75" in page and "--expect" not in page
+    for total, state in (("60.70", "refused"), ("60.75", "checked")):
+        house.post("maria", f"/files/{file_id}/check", expect_rows="3", expect_total=total)
+        house.work()
+        assert house.file(file_id)["state"] == state
+    house.post("maria", f"/files/{file_id}/check", 400, expect_rows="three")
+
+
+def test_who_fills_in_a_file_is_helped(house: House) -> None:
+    """An empty workbook to fill in, and every rule in the words that a row would be told."""
+    from openpyxl import load_workbook
+
+    template = house.get("maria", "/template.xlsx")
+    header = [cell.value for cell in next(load_workbook(io.BytesIO(template.data)).worksheets[0].iter_rows())]
+    assert set(COLUMNS) <= set(header)
+    page = words_of(house.get("lee", "/rules"))
+    assert "achNameOnCheck is missing, fill it in" in page
+    assert "write digits, a point and two decimals and nothing else" in page
+
+
+def test_a_file_of_another_encoding_asks_which(house: House) -> None:
+    """What Excel on Windows saves as CSV is not UTF-8: its person chooses, and names come out right."""
+    file_id = send(house, csv_of({**ROWS[0], "achNameOnCheck": "José Núñez"}).decode().encode("cp1252"))
+    page = words_of(house.get("maria", f"/files/{file_id}/check"))
+    assert "choose below what it is" in page and "--encoding" not in page
+    house.post("maria", f"/files/{file_id}/check", encoding="cp1252")
+    house.work()
+    assert house.facts(file_id)["largest"][0]["payee"] == "José Núñez"
+
+
+def test_a_workbook_with_several_sheets_asks_which(house: House) -> None:
+    """The sheets are listed, one is chosen, and another can be."""
+    from openpyxl import Workbook
+
+    book = Workbook()
+    for number, name in enumerate(("Vendors", "Payroll")):
+        sheet = book.active if number == 0 else book.create_sheet()
+        assert sheet is not None
+        sheet.title = name
+        sheet.append(list(COLUMNS))
+        sheet.append([str((PLAIN | ROWS[number]).get(column, "")) for column in COLUMNS])
+    content = io.BytesIO()
+    book.save(content)
+    file_id = send(house, content.getvalue(), "pay.xlsx")
+    page = words_of(house.get("maria", f"/files/{file_id}/check"))
+    assert "has several sheets of payments, 'Vendors', 'Payroll'" in page and "--sheet" not in page
+    for name, amount in (("Payroll", "20.50"), ("Vendors", "10.00")):
+        house.post("maria", f"/files/{file_id}/check", sheet=name)
+        house.work()
+        assert f"{amount} 1 row" in words_of(house.get("maria", f"/files/{file_id}/check"))
+
+
+def test_columns_of_somebody_else_are_asked_about_once(house: House) -> None:
+    """A map is proposed, its questions asked, nothing taken before somebody agreed; the next file needs no question."""
+    names = {
+        "Payee": "achNameOnCheck", "Account No": "achAccountNumber", "Routing No": "achRoutingNumber",
+        "Amount": "amount", "Acct Type": "achDepositType", "First": "billingFirstName", "Last": "billingLastName",
+        "Direction": "transactionType", "Ref": "invoiceNumber",
+    }  # fmt: skip
+
+    def foreign(*rows: dict[str, str]) -> bytes:
+        lines = [list(names), *([(PLAIN | row)[name] for name in names.values()] for row in rows)]
+        return "".join(",".join(line) + "\n" for line in lines).encode()
+
+    file_id = send(house, foreign(*ROWS), "vendors.csv")
+    for _ in range(4):
+        proposal = spool.unseal_json(house.site.ledger(), file_id, "proposal", house.file(file_id)["proposal"])
+        page = words_of(house.get("maria", f"/files/{file_id}/check"))
+        assert "Which column is which?" in page and PLAIN["achAccountNumber"] not in page
+        needed = [one for one in proposal["questions"] if one["needed"]]
+        if not needed:
+            break
+        answers: Any = {f"answer.{one['key']}": one["choices"][0] if one["choices"] else "1001" for one in needed}
+        house.post("maria", f"/files/{file_id}/map", **answers)
+        house.work()
+    assert house.file(file_id)["state"] == "refused", "a proposal alone reads nothing"
+    house.post("maria", f"/files/{file_id}/map", agreed="yes")
+    house.work()
+    page = words_of(house.get("daniel", f"/files/{file_id}/check"))
+    assert "60.75 3 rows" in page and "read by the map that Maria Lind agreed to" in page
+    later = send(house, foreign({**ROWS[0], "invoiceNumber": "INV-L"}), "vendors-2.csv")
+    page = words_of(house.get("daniel", f"/files/{later}/check"))
+    assert "10.00 1 row" in page and "for an earlier file with the same columns" in page
+    house.post("maria", f"/files/{later}/ask")
+    house.approve(later)
+    house.work()
+    assert sum(house.arrived.values()) == 1, "the run reads the file through the same map"

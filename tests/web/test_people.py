@@ -1,0 +1,105 @@
+"""`batchpay web user`: who may sign in is decided on the machine alone, and the ledger remembers each change."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from batchpay.errors import WrongUse
+from batchpay.ledger.open import open_ledger
+from batchpay.payment import Actor
+from batchpay.web import people
+from tests.support.in_process import Caller
+from tests.web.house import House, words_of
+from tests.web.test_sign_in import enter
+
+REAL_HASH = people._HASH
+
+
+@pytest.fixture(autouse=True)
+def cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real one takes half a second."""
+    monkeypatch.setattr(people, "_HASH", "scrypt:1024:8:1")
+
+
+@pytest.fixture
+def call(house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Caller:
+    """The command line over the house's ledger and home."""
+    found, ledger = Caller(tmp_path, house.site.settings.gateway.base_url, monkeypatch), house.site.settings.ledger
+    found.settings(
+        BATCHPAY_LEDGER=ledger.url, BATCHPAY_LEDGER_KEY_FILE=ledger.key_file, BATCHPAY_WEB_HOME=str(house.site.home)
+    )
+    return found
+
+
+def test_a_person_is_added_reset_and_switched_off(house: House, call: Caller) -> None:
+    """The password is told once and works; off ends the session at once; each change is in the ledger's history."""
+    first = call("web", "user", "add", "olga", "--role", "prepare", "--shown", "Olga Tarr", "--json")
+    client = house.app.test_client()
+    assert enter(client, "olga", first["password"]).status_code == 303
+    assert "Olga Tarr" in words_of(client.get("/"))
+    call("web", "user", "off", "olga", "--json")
+    assert client.get("/").status_code == 302
+    assert enter(client, "olga", first["password"]).status_code == 401
+    second = call("web", "user", "reset", "olga", "--json")
+    assert enter(client, "olga", first["password"]).status_code == 401
+    assert enter(client, "olga", second["password"]).status_code == 303
+    told = [event["why"] for event in house.events("person changed")]
+    assert told == ["added olga: prepare", "switched off olga", "gave olga a new password"]
+    listed = {one["name"]: one for one in call("web", "user", "list", "--json")["people"]}
+    assert listed["olga"] == {
+        "name": "olga", "shown": "Olga Tarr", "roles": ["prepare"], "limit": None, "code": False, "off": False,
+    }  # fmt: skip
+    for secret in (first["password"], second["password"]):
+        assert secret not in call.text("web", "user", "list")
+
+
+def test_who_moves_money_has_an_authenticator_and_a_limit(house: House, call: Caller) -> None:
+    made = call("web", "user", "add", "omar", "--role", "approve", "--role", "look", "--limit", "5000.00", "--json")
+    assert made["code_address"].startswith("otpauth://totp/")
+    assert call("web", "user", "add", "ines", "--role", "settle", "--no-code", "--json")["code_secret"] is None
+    (found,) = [one for one in call("web", "user", "list", "--json")["people"] if one["name"] == "omar"]
+    assert (found["limit"], found["roles"], found["code"]) == ("5000.00", ["approve", "look"], True)
+    assert house.events("person changed")[0]["why"] == "added omar: approve, look, approves up to 5,000.00"
+
+
+@pytest.mark.parametrize("name", ["Maria", "maria lind", "-x", "", "a" * 65, "márta", "x/../y"])
+def test_names_are_plain(call: Caller, name: str) -> None:
+    assert call.fails("web", "user", "add", "--role", "look", "--", name) == 2
+
+
+def test_a_name_is_one_person_for_good(house: House, call: Caller) -> None:
+    """Nobody takes over the name of somebody who was switched off; nobody unknown is switched off or reset."""
+    assert call.fails("web", "user", "add", "maria", "--role", "look") == 2
+    call("web", "user", "off", "maria", "--json")
+    assert call.fails("web", "user", "add", "maria", "--role", "approve") == 2
+    assert call.fails("web", "user", "off", "nobody") == 2
+    assert call.fails("web", "user", "reset", "nobody") == 2
+    assert [event["why"] for event in house.events("person changed")] == ["switched off maria"]
+
+
+def test_a_change_that_the_ledger_can_not_record_is_not_made(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its event in the history nobody is added."""
+    with closing(open_ledger(house.site.settings.ledger)) as ledger:
+
+        def fails(who: str, what: str) -> None:
+            raise WrongUse("the ledger's disk is full")
+
+        monkeypatch.setattr(ledger, "note_person", fails)
+        with pytest.raises(WrongUse):
+            people.add(house.store, ledger, Actor("root", "host"), "olga", "Olga", ["look"], None)
+    assert house.store.one("SELECT * FROM user WHERE name = 'olga'") is None
+
+
+def test_real_passwords_are_hashed_dearly(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scrypt with 32 MiB, and letters that nobody mistakes over a telephone."""
+    monkeypatch.setattr(people, "_HASH", REAL_HASH)
+    with closing(open_ledger(house.site.settings.ledger)) as ledger:
+        made = people.add(house.store, ledger, Actor("root", "host"), "olga", "Olga", ["look"], None)
+    found = house.store.one("SELECT * FROM user WHERE name = 'olga'")
+    assert found is not None
+    assert found["hash"].startswith("scrypt:32768:8:3$")
+    assert made.password not in found["hash"]
+    assert len(made.password) == 23 and not set(made.password) & set("il1o0")

@@ -1,0 +1,155 @@
+"""Running and finished: the page's numbers are the command line's, polling ends, and files about a batch are made."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from batchpay.payment import Outcome
+from batchpay.text import money
+from batchpay.web.spool import place
+from batchpay.workflows.status import batch_status
+from tests.web.house import ROWS, SAME_ORIGIN, WRONG, House, words_of
+from tests.workflows.desk import ACCEPTED, IN_DOUBT
+
+TODAY = datetime.now(UTC).date().isoformat()
+EXPORT = f"""invoiceNumber,amount,status,date
+INV-A,10.00,paid,{TODAY}
+INV-B,20.50,paid,{TODAY}
+INV-C,30.25,declined,{TODAY}
+""".encode()
+
+
+def answered(house: House, doubt: str) -> None:
+    def answer(reference: str) -> Outcome:
+        return IN_DOUBT if reference == doubt else ACCEPTED
+
+    house.answer = answer
+
+
+def status_json(house: House, batch: str) -> dict[str, Any]:
+    """What `batchpay status BATCH --json` says."""
+    return batch_status(batch, house.site.settings).as_json()
+
+
+def test_every_number_is_the_command_lines(house: House) -> None:
+    """Rows and amounts of each state, the total, and what was accepted: as `batchpay status --json` has them."""
+    answered(house, "INV-C")
+    file_id = house.sent(*ROWS, WRONG, partial="yes")
+    found = status_json(house, house.file(file_id)["batch"])
+    page = words_of(house.get("maria", f"/files/{file_id}/run"))
+    names = {"accepted": "accepted", "in_doubt": "in doubt", "pending": "waiting", "rejected": "left out"}
+    for state, name in names.items():
+        amount = found["amount"][state]
+        assert f"{name} {found[state]:,} {money(int(amount.replace('.', '')))}" in page
+    total = money(int(found["amount"]["total"].replace(".", "")))
+    assert f"the file {found['rows']} {total}" in page
+    assert f"{found['amount']['accepted']} accepted of {found['amount']['valid']}" in page
+    history = words_of(house.get("lee", "/history"))
+    assert f"{found['valid']} {found['accepted']} {found['amount']['accepted']}" in history
+
+
+def test_the_check_shows_the_command_lines_numbers(house: House) -> None:
+    """The approver's page and the check's say what `validate --json` says of the same file."""
+    file_id = house.ask(*ROWS, WRONG, partial="yes")
+    facts = house.facts(file_id)
+    for path in ("check", "approve"):
+        page = words_of(house.get("daniel", f"/files/{file_id}/{path}"))
+        for name in ("total", "valid", "rejected"):
+            assert facts["amount"][name] in page, (path, name)
+        for side in ("DEBIT", "CREDIT"):
+            assert f"{facts['to_send'][side]['rows']} {facts['to_send'][side]['amount']}" in page
+
+
+def test_asking_how_far_it_is_ends_with_the_run(house: House) -> None:
+    """While it runs the part is given, at the end htmx is told to ask no more and to show the whole page."""
+    file_id = house.ask()
+    house.approve(file_id)
+    path = f"/files/{file_id}/run/now"
+    assert "waiting for its turn" in words_of(house.get("lee", path))
+    house.work()
+    ended = house.get("lee", path, 286)
+    assert ended.headers["HX-Refresh"] == "true"
+    assert "Finished" in words_of(ended)
+
+
+def test_a_child_that_is_gone_is_said(house: House) -> None:
+    """Nobody is told that a run goes on whose process is dead: it is taken up again."""
+    file_id = house.sent()
+    with house.store.write() as db:
+        db.execute("UPDATE file SET state = 'sending' WHERE id = ?", (file_id,))
+    assert "ended without a word and is taken up again" in words_of(house.get("lee", f"/files/{file_id}/run/now"))
+
+
+def test_results_are_made_when_they_are_asked_for(house: House) -> None:
+    """By a child, in memory: the page's folder holds nothing of them, and the download stands in the history."""
+    file_id = house.sent()
+    batch = house.file(file_id)["batch"]
+    given = house.get("maria", f"/batches/{batch}/results?as=csv")
+    assert [row["state"] for row in csv.DictReader(io.StringIO(given.get_data(as_text=True)))] == ["accepted"] * 3
+    assert "attachment; filename=pay.results.csv" in given.headers["Content-Disposition"]
+    assert not list(house.site.home.rglob("*results*"))
+    assert f"downloaded the results of {batch}" in words_of(house.get("lee", "/audit"))
+
+
+def test_an_export_is_compared_and_settles_what_it_proves(house: House) -> None:
+    """Compare changes nothing; settling takes the role, a reason and the password, and leaves the ledger's word."""
+    answered(house, "INV-C")
+    batch = house.file(house.sent())["batch"]
+    path = f"/batches/{batch}/reconcile"
+    house.post("lee", path, 403)
+    house.post("maria", path, 400, export=(io.BytesIO(b"no"), "export.pdf"))
+    house.post("maria", path, export=(io.BytesIO(EXPORT), "export.csv"))
+    assert not house.events("resolved")
+    page = words_of(house.get("sam", path))
+    assert "matched 2 30.50 2 30.50" in page
+    assert "was refused" in page
+    for stored in place(house.site.home, f"batch-{batch}").iterdir():
+        assert b"INV-A" not in stored.read_bytes()
+    house.post("daniel", f"/batches/{batch}/settle", 403, reason="in the export", password=True)
+    house.post("sam", f"/batches/{batch}/settle", 401, reason="in the export", password="wrong")
+    house.post("sam", f"/batches/{batch}/settle", reason="in the export", password=True)
+    (event,) = house.events("resolved")
+    assert event["who"].startswith("Sam Reyes (sam@")
+    assert status_json(house, batch)["declined"] == 1
+
+
+def test_history_is_taken_away_as_csv(house: House) -> None:
+    """Events of ledger and page in one list, by person; no cell is run by a spreadsheet; the chain is checked."""
+    house.sent()
+    with house.store.write() as db:
+        house.store.note(db, "maria", None, "=1+1", "page")
+    lines = list(csv.DictReader(io.StringIO(house.get("lee", "/audit.csv").get_data(as_text=True))))
+    assert {line["recorded in"] for line in lines} == {"ledger", "page"}
+    assert "'=1+1" in {line["what"] for line in lines}
+    assert [line["at"] for line in lines] == sorted(line["at"] for line in lines)
+    found = words_of(house.get("lee", "/audit?who=daniel"))
+    assert "Daniel Osei (daniel)" in found
+    assert "Maria Lind (maria)" not in found
+    house.post("maria", "/audit/check", 403)
+    house.post("lee", "/audit/check")
+    assert "had the whole ledger checked: nothing was altered" in words_of(house.get("lee", "/audit"))
+
+
+def test_what_a_child_can_not_make_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child's one sentence is the page's; the person is not left with half a file."""
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    batch = house.file(house.sent())["batch"]
+    assert "could not be made" in words_of(house.get("lee", f"/batches/{batch}/report", 503))
+
+
+def test_each_act_must_come_from_our_own_pages(house: House) -> None:
+    """Every form of these pages is refused without Sec-Fetch-Site or Origin, and from another site."""
+    file_id = house.ask()
+    posts = [f"/files/{file_id}/{act}" for act in ("ask", "withdraw", "decide", "stop", "resume")]
+    posts += ["/doubts/b", "/doubts/b/second", "/batches/b/reconcile", "/batches/b/settle", "/audit/check"]
+    assert SAME_ORIGIN == {"Sec-Fetch-Site": "same-origin"}
+    for path in posts:
+        for headers in ({}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://evil.example"}):
+            assert house.as_("daniel").post(path, headers=headers).status_code == 403, path
+        assert house.app.test_client().post(path, headers=SAME_ORIGIN).status_code == 401, path

@@ -1,0 +1,223 @@
+"""The server and what it starts: who may reach it, one at a time on a home, children whose life is a lock."""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import io
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from batchpay.errors import BatchHeld, NotUsable, WrongUse
+from batchpay.payment import Actor
+from batchpay.settings import GatewaySettings, LedgerSettings, Settings, load_settings
+from batchpay.web import jobs
+from batchpay.web.server import Listen, Server
+from batchpay.web.store import Store
+from tests.web.house import House
+
+LOOPBACK = Listen("127.0.0.1:0")
+ANN = Actor("ann", "host")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(
+        gateway=GatewaySettings(base_url="http://127.0.0.1:9"),
+        ledger=LedgerSettings(url=str(tmp_path / "ledger.db"), key_file=str(tmp_path / "keys" / "ledger.key")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("listen", "told"),
+    [
+        (Listen("0.0.0.0:8790"), "in the clear"),
+        (Listen("192.0.2.1:8790"), "in the clear"),
+        (Listen("192.0.2.1:8790", behind_tls=True), "--host NAME"),
+        (Listen("127.0.0.1:8790", proxy_header="X-User"), "unix:PATH"),
+        (Listen("192.0.2.1:8790", ("pay.example",), behind_tls=True, proxy_header="X-User"), "unix:PATH"),
+        (Listen("unix:/run/x.sock"), "for a proxy"),
+        (Listen("unix:/run/x.sock", proxy_header="X-User"), "--host NAME"),
+        (Listen("8790"), "HOST:PORT"),
+        (Listen("127.0.0.1:99999"), "HOST:PORT"),
+        (Listen("127.0.0.1:x"), "HOST:PORT"),
+    ],
+    ids=str,
+)
+def test_no_way_in_by_which_others_read_along(listen: Listen, told: str, settings: Settings, tmp_path: Path) -> None:
+    """Passwords never travel in the clear, and a header names nobody where anybody could send it."""
+    with pytest.raises(WrongUse, match=told.replace("-", "[-]")):
+        Server(settings, tmp_path / "web", listen, ANN)
+    assert not (tmp_path / "web").exists()
+
+
+def test_it_serves_until_it_is_stopped_and_alone(settings: Settings, tmp_path: Path) -> None:
+    """A second server on one home is refused; names of this machine are known, others are not; then it is free."""
+    first = Server(settings, tmp_path / "web", LOOPBACK, ANN)
+    thread = threading.Thread(target=first.run)
+    thread.start()
+    try:
+        with pytest.raises(BatchHeld):
+            Server(settings, tmp_path / "web", LOOPBACK, ANN)
+        host = first.url.removeprefix("http://").rstrip("/")
+        port = host.rpartition(":")[2]
+        for name, code in ((host, 200), (f"localhost:{port}", 200), ("evil.example", 421), (f"localhost:{port}0", 421)):
+            connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=20)
+            connection.request("GET", "/healthz", headers={"Host": name})
+            answer = connection.getresponse()
+            assert answer.status == code, name
+            assert answer.getheader("Server") is None
+            connection.close()
+    finally:
+        first.stop()
+        thread.join()
+    again = Server(settings, tmp_path / "web", LOOPBACK, ANN)
+    again.stop()
+    again.run()
+    assert stat.S_IMODE((tmp_path / "web").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "web" / "web.db").stat().st_mode) == 0o600
+
+
+def test_a_proxy_comes_over_a_socket_that_its_group_may_open(settings: Settings, tmp_path: Path) -> None:
+    """Mode 0660; what a dead server left is taken away, a file that is none is not."""
+    path = tmp_path / "web.sock"
+    listen = Listen(f"unix:{path}", ("pay.example",), proxy_header="X-User")
+    left = socket.socket(socket.AF_UNIX)
+    left.bind(str(path))
+    left.close()
+    made = Server(settings, tmp_path / "web", listen, ANN)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    assert made.url == "https://pay.example/"
+    made.stop()
+    made.run()
+    path.unlink(missing_ok=True)
+    path.write_text("mine")
+    with pytest.raises(WrongUse):
+        Server(settings, tmp_path / "web", listen, ANN)
+    assert path.read_text() == "mine"
+
+
+def test_the_server_is_thin() -> None:
+    """It never loads what checks a file, nor what speaks to the gateway."""
+    heavy = ("polars", "pandera", "openpyxl", "batchpay.gateway.connection", "batchpay.validation.check")
+    code = f"import sys, batchpay.web.server; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+class Child:
+    """A child as the supervisor sees it."""
+
+    started: ClassVar[list[int]] = []
+    given: ClassVar[list[bytes]] = []
+
+    def __init__(self, arguments: list[str], **_: Any) -> None:
+        self.number = int(arguments[-1])
+        self.ended: int | None = None
+        Child.started.append(self.number)
+        self.stdin = io.BytesIO()
+        self.stdin.close = lambda: Child.given.append(self.stdin.getvalue())  # type: ignore[method-assign]
+
+    def poll(self) -> int | None:
+        return self.ended
+
+
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    Child.started, Child.given = [], []
+    monkeypatch.setattr(subprocess, "Popen", Child)
+    return Child.started
+
+
+def want(house: House, *kinds: str) -> None:
+    with house.store.write() as db:
+        for number, kind in enumerate(kinds):
+            db.execute(
+                "INSERT INTO file (id, name, bytes, uploaded_by, uploaded_at, state) VALUES (?, 'x', 1, 'm', 0, ?)",
+                (f"f{number}", "sending" if kind in jobs.RUNS else "checking"),
+            )
+            house.site.jobs.want(db, f"f{number}", kind, "maria")
+
+
+def test_one_check_and_one_run_at_a_time(house: House, children: list[int]) -> None:
+    """In the order in which they were asked for; settings go over a pipe, so that no list of processes shows them."""
+    want(house, "check", "check", "submit", "resume")
+    house.site.jobs.look()
+    house.site.jobs.look()
+    assert children == [1, 3]
+    assert load_settings(json.loads(Child.given[0]), {}) == house.site.settings
+    with house.store.write() as db:
+        db.execute("UPDATE job SET wanted = 0 WHERE id = 1")
+    for child in house.site.jobs._children.values():
+        child.ended = 0  # type: ignore[attr-defined]
+    house.site.jobs.look()
+    assert children == [1, 3, 2, 3], "the run ended without a word, and is taken up again"
+
+
+def test_a_living_child_is_known_by_its_lock(house: House, children: list[int]) -> None:
+    """A restarted server leaves alone what another one started, and takes up what is dead."""
+    want(house, "submit")
+    path = jobs.lock_file(house.site.home, 1)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    assert jobs.is_alive(house.site.home, 1) and jobs.is_alive(house.site.home, 1)
+    house.site.jobs.look()
+    assert children == []
+    os.close(descriptor)
+    assert not jobs.is_alive(house.site.home, 1)
+    house.site.jobs.look()
+    assert children == [1]
+
+
+def test_work_that_ends_without_a_word_is_given_up(house: House, children: list[int]) -> None:
+    """After five starts a person is told; a check may be tried again, a run waits for somebody."""
+    want(house, "check", "submit")
+    for _ in range(jobs.STARTS_MAX + 1):
+        house.site.jobs.look()
+        for child in house.site.jobs._children.values():
+            child.ended = 1  # type: ignore[attr-defined]
+    assert children == [1, 2] * jobs.STARTS_MAX
+    states = [house.file(name)["state"] for name in ("f0", "f1")]
+    assert states == ["refused", "failed"]
+    assert "ended without a word several times" in str(house.file("f1")["told"])
+    house.site.jobs.look()
+    assert len(children) == 2 * jobs.STARTS_MAX
+
+
+def test_web_db_is_ours_and_of_this_version(tmp_path: Path) -> None:
+    """A later version's is refused, and so is another program's; making it twice changes nothing."""
+    first = Store(tmp_path)
+    with first.write() as db:
+        first.note(db, "maria", None, "was here")
+    first.close()
+    second = Store(tmp_path)
+    assert second.count("SELECT count(*) FROM event") == 1
+    with second.write() as db:
+        db.execute("PRAGMA user_version = 99")
+    second.close()
+    with pytest.raises(NotUsable, match="later version"):
+        Store(tmp_path)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "web.db").write_bytes(b"not a database, and long enough to be seen as none" * 40)
+    with pytest.raises(NotUsable):
+        Store(tmp_path / "other")
+
+
+def test_an_error_undoes_a_transaction(house: House) -> None:
+    def both() -> None:
+        with house.store.write() as db:
+            house.store.note(db, "maria", None, "half")
+            raise OSError
+
+    with pytest.raises(OSError):
+        both()
+    assert house.store.count("SELECT count(*) FROM event") == 0

@@ -1,0 +1,165 @@
+"""Signing in: who is let in, for how long, and after how many failures nobody is."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from batchpay.ledger.open import open_ledger
+from batchpay.payment import Actor
+from batchpay.web import people, sign_in, totp
+from batchpay.web.app import create_app
+from batchpay.web.site import Access
+from tests.web.house import PASSWORD, SAME_ORIGIN, House, words_of
+
+
+def enter(client: FlaskClient, name: str, password: str = PASSWORD, **form: str) -> TestResponse:
+    return client.post("/sign-in", data={"name": name, "password": password, **form}, headers=SAME_ORIGIN)
+
+
+def behind(house: House, **access: object) -> FlaskClient:
+    """A browser of the same house, reached another way."""
+    object.__setattr__(house.site, "access", Access(frozenset({"localhost"}), **access))  # type: ignore[arg-type]
+    return create_app(house.site).test_client()
+
+
+def test_a_stranger_sees_the_door_alone(house: House) -> None:
+    """Every page sends to the door, a fragment makes the page go there, and what would change something is refused."""
+    client = house.app.test_client()
+    assert client.get("/history?q=x").headers["Location"] == "/sign-in?next=/history?q%3Dx"
+    fragment = client.get("/files/1/progress", headers={"HX-Request": "true"})
+    assert (fragment.status_code, fragment.headers["HX-Redirect"]) == (204, "/sign-in")
+    assert client.post("/files", headers=SAME_ORIGIN).status_code == 401
+    assert client.get("/healthz").data == b"ok\n"
+
+
+def test_a_person_comes_in_and_goes_out(house: House) -> None:
+    client = house.app.test_client()
+    answer = enter(client, " Maria ")
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/")
+    cookie = answer.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Path=/" in cookie
+    assert "Maria Lind" in words_of(client.get("/"))
+    token = cookie.partition("=")[2].partition(";")[0]
+    (found,) = house.store.all("SELECT mark FROM session WHERE person = 'maria'")
+    assert token.encode() not in found["mark"], "a session's token is kept as a digest alone"
+    client.post("/sign-out", headers=SAME_ORIGIN)
+    client.set_cookie("batchpay", token)
+    assert client.get("/").status_code == 302, "the session ended on the server"
+
+
+@pytest.mark.parametrize("then", ["//evil.example", "https://evil.example/", "/\\evil.example", "javascript:alert(1)"])
+def test_nobody_is_led_elsewhere(house: House, then: str) -> None:
+    client = house.app.test_client()
+    answer = client.post(
+        "/sign-in", query_string={"next": then}, data={"name": "lee", "password": PASSWORD}, headers=SAME_ORIGIN
+    )
+    assert answer.headers["Location"] == "/"
+
+
+def test_wrong_is_wrong_in_one_word(house: House) -> None:
+    """A wrong name, a wrong password and a person who was switched off look alike."""
+    client = house.app.test_client()
+    with closing(open_ledger(house.site.settings.ledger)) as ledger:
+        people.switch_off(house.store, ledger, Actor("root", "host"), "lee")
+    told = {words_of(enter(client, *who)) for who in (("nobody",), ("maria", "wrong"), ("lee",))}
+    assert len({page.replace("nobody", "").replace("maria", "") for page in told}) == 1
+    assert sign_in.WRONG in told.pop()
+
+
+def test_too_many_failures_close_the_door_for_a_name(house: House) -> None:
+    """Eight in a quarter of an hour, also for the right password; they outlive a restart, and others still come in."""
+    client = house.app.test_client()
+    for _ in range(sign_in.FAILURES_MAX):
+        assert enter(client, "maria", "wrong").status_code == 401
+    assert enter(client, "maria").status_code == 429
+    assert enter(create_app(house.site).test_client(), "maria").status_code == 429
+    assert enter(client, "lee").status_code == 303
+    house.now[0] += sign_in.WINDOW_S + 1
+    assert enter(client, "maria").status_code == 303
+
+
+def test_one_address_has_a_wide_bucket(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who tries one password on many names is stopped as well."""
+    monkeypatch.setattr(people, "password_is", lambda found, password: password == PASSWORD)
+    client = house.app.test_client()
+    for number in range(sign_in.FAILURES_FROM_MAX):
+        assert enter(client, f"name{number}", "wrong").status_code == 401
+    assert enter(client, "lee").status_code == 429
+
+
+def test_a_session_ends_by_itself(house: House) -> None:
+    """After half an hour without a person, and after twelve hours whoever is there; a page that polls is no person."""
+    client = house.as_("maria")
+    for _ in range(4):
+        house.now[0] += sign_in.IDLE_S / 2
+        assert client.get("/").status_code == 200
+    for _ in range(2):
+        house.now[0] += sign_in.IDLE_S / 2
+        client.get("/files/x/progress", headers={"HX-Request": "true"})
+    assert client.get("/").status_code == 302
+    client = house.app.test_client()
+    enter(client, "maria")
+    for _ in range(int(sign_in.LIFE_S / sign_in.IDLE_S * 2) - 1):
+        house.now[0] += sign_in.IDLE_S / 2
+        assert client.get("/").status_code == 200
+    house.now[0] += sign_in.IDLE_S / 2
+    assert client.get("/").status_code == 302
+
+
+def test_behind_tls_the_cookie_is_for_this_host_alone(house: House) -> None:
+    answer = enter(behind(house, behind_tls=True), "maria")
+    assert answer.headers["Set-Cookie"].startswith("__Host-batchpay=")
+    assert "Secure" in answer.headers["Set-Cookie"]
+    assert answer.headers["Strict-Transport-Security"]
+
+
+def test_a_code_counts_once_and_is_asked_for_at_the_door(house: House) -> None:
+    """With an authenticator the password alone opens nothing, and a code that was seen is worth nothing any more."""
+    with closing(open_ledger(house.site.settings.ledger)) as ledger:
+        by = Actor("root", "host")
+        made = people.add(house.store, ledger, by, "olga", "Olga", ["approve"], 100_00, with_code=None)
+        assert made.code_secret is not None
+        sealed = house.store.one("SELECT totp FROM user WHERE name = 'olga'")
+        assert sealed is not None and made.code_secret not in sealed["totp"], "a secret is sealed at rest"
+    client, step = house.app.test_client(), int(house.now[0]) // totp.STEP_S
+    code = totp.code_at(made.code_secret, step)
+    assert enter(client, "olga", made.password).status_code == 401
+    assert enter(client, "olga", made.password, code="000000").status_code == 401
+    assert enter(client, "olga", made.password, code=f"{code[:3]} {code[3:]}").status_code == 303
+    assert enter(house.app.test_client(), "olga", made.password, code=code).status_code == 401
+
+
+def test_a_proxy_says_who_and_never_what(house: House) -> None:
+    """One header, once, of a person who is known here; missing or another name: signed out; no door of ours."""
+    client, maria = behind(house, proxy_header="X-Forwarded-Email"), {"X-Forwarded-Email": "Maria"}
+    assert client.get("/").status_code == 403
+    assert client.get("/", headers={"X-Forwarded-Email": "stranger"}).status_code == 403
+    assert client.get("/", headers=[("X-Forwarded-Email", "maria"), ("X-Forwarded-Email", "dora")]).status_code == 403
+    assert client.get("/history", headers=maria).status_code == 303
+    assert "Maria Lind" in words_of(client.get("/", headers=maria))
+    assert client.get("/").status_code == 403, "without the header the session is nothing"
+    assert client.get("/", headers={"X-Forwarded-Email": "daniel"}).status_code == 303
+    assert "Daniel Osei" in words_of(client.get("/", headers={"X-Forwarded-Email": "daniel"}))
+    assert enter(client, "maria").status_code == 403
+
+
+def test_where_others_reach_the_page_an_act_on_money_needs_a_code(house: House) -> None:
+    """Behind TLS or a proxy a person without an authenticator moves nothing, with whatever password."""
+    file_id = house.ask()
+    client = behind(house, behind_tls=True)
+    enter(client, "daniel")
+    cookie = client.get_cookie("__Host-batchpay")
+    form = {"decision": "approve", "seal": house.file(file_id)["seal"], "password": PASSWORD}
+    assert cookie is None or cookie.secure
+    answer = client.post(f"/files/{file_id}/decide", data=form, headers=SAME_ORIGIN, base_url="https://localhost")
+    if answer.status_code == 401 and sign_in.NO_CODE not in words_of(answer):  # the cookie goes over https alone
+        client.post(
+            "/sign-in", data={"name": "daniel", "password": PASSWORD}, headers=SAME_ORIGIN, base_url="https://localhost"
+        )
+        answer = client.post(f"/files/{file_id}/decide", data=form, headers=SAME_ORIGIN, base_url="https://localhost")
+    assert sign_in.NO_CODE in words_of(answer)
+    assert house.file(file_id)["state"] == "asked"
