@@ -42,6 +42,61 @@ def measure_ledger(results: Results, folder: Path, *, quick: bool) -> None:
         ("rows", "register", "bytes a row", "first byte", "finish", "commits/s", "results file", "bytes a row, final"),
         rows,
     )  # fmt: skip
+    _measure_floor(results, folder, port)
+
+
+_FLOOR_ROWS = 50_000
+
+
+def _measure_floor(results: Results, folder: Path, port: int) -> None:
+    """Hold CPU times against an SQLite that proves nothing, in turns."""
+    command, origin = [OWN_PYTHON, "-m", "tests.benchmarks.own_submit"], f"http://127.0.0.1:{port}"
+    register, finish = _Turns(), _Turns()
+    file, bodies = str(File(_FLOOR_ROWS, 0).make(folder)), str(folder / "bodies.jsonl")
+    run([*command, "register", file, str(folder / "other"), origin, bodies])
+    for turn in range(3):
+        place = folder / f"own-{turn}"
+        own = run([*command, "register", file, str(place), origin]).told
+        floor = [OWN_PYTHON, "-m", "tests.benchmarks.plain_ledger", bodies, str(folder / f"plain-{turn}"), "64"]
+        plain = run(floor)
+        finished = run([*command, "finish", str(place), str(folder / "results.csv")]).told
+        register.add(own["register_cpu_s"], plain.told["register_cpu_s"])
+        finish.add(finished["cpu_s"], plain.told["finish_cpu_s"])
+    results.figures["ledger.register_of_plain"], results.figures["ledger.finish_of_plain"] = (
+        register.ratio,
+        finish.ratio,
+    )
+    results.add_table(
+        "The ledger beside a plain SQLite",
+        f"CPU of {_FLOOR_ROWS:,} rows, least of three in turns. *Plain* keeps rows, a digest, packed bodies, and "
+        "notes in groups of 64 what is sent and answered: no history, seals, totals, encryption or look-ups.",
+        ("", "batchpay", "plain", "x"),
+        [("register", *register.words), ("finish", *finish.words)],
+    )
+
+
+class _Turns:
+    """CPU times of two programs."""
+
+    def __init__(self) -> None:
+        self._own: list[float] = []
+        self._plain: list[float] = []
+
+    def add(self, own_s: float, plain_s: float) -> None:
+        """Note a turn."""
+        self._own.append(own_s)
+        self._plain.append(plain_s)
+
+    @property
+    def ratio(self) -> float:
+        """Least against least."""
+        return min(self._own) / min(self._plain)
+
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """For a table."""
+        own, plain = (f"{min(times) / _FLOOR_ROWS * 1e6:.1f} us a row" for times in (self._own, self._plain))
+        return own, plain, f"{self.ratio:.1f}"
 
 
 def _one_size(results: Results, folder: Path, port: int, size: int) -> tuple[str, ...]:

@@ -186,7 +186,7 @@ def finish(folder: Path, results: Path) -> dict[str, Any]:
     with closing(open_ledger(settings_for(folder, "", FULL_SPEED, 1).ledger)) as ledger:
         batch = ledger.find(None)
         with ledger.lock(batch.digest):
-            started, commits, rows = time.perf_counter(), 0, 0
+            started, cpu_before, commits, rows = time.perf_counter(), _cpu_s(), 0, 0
             sent: list[int] = []
             run = ledger.start(batch.batch, "benchmark")
             while payments := run.claim(512):
@@ -197,12 +197,12 @@ def finish(folder: Path, results: Path) -> dict[str, Any]:
                     sent, commits, rows = group, commits + 1, rows + len(group)
             run.commit([], [(row, outcome) for row in sent])
             run.finish(None)
-            finished_s = time.perf_counter() - started
+            finished_s, cpu_s = time.perf_counter() - started, _cpu_s() - cpu_before
         started = time.perf_counter()
         write_results(ledger, ledger.find(None), results)
         results_s = time.perf_counter() - started
     return {
-        "job_s": finished_s, "rows": rows, "commits": commits + 1, "results_s": results_s,
+        "job_s": finished_s, "cpu_s": cpu_s, "rows": rows, "commits": commits + 1, "results_s": results_s,
         "bytes": ledger_bytes(folder),
     }  # fmt: skip
 
