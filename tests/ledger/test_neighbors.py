@@ -36,6 +36,7 @@ def test_content_is_no_duplicate_of_itself_beside_another_batch(ledger: Ledger) 
     assert earlier_rows(ledger, [1, 2], now=datetime.now(UTC), but=first) == [(2, other)]
 
 
+@pytest.mark.ledgers("sqlite")
 def test_a_payment_is_as_old_as_its_own_last_attempt(ledger_factory: LedgerFactory) -> None:
     """A batch may lie for months before it goes: what was sent today is new; what still waits is not made so by it."""
     ledger = ledger_factory.create()
@@ -57,6 +58,7 @@ def test_a_batch_that_is_finished_closes_no_other(ledger: Ledger) -> None:
         assert ledger.check() == []
 
 
+@pytest.mark.ledgers("sqlite")
 def test_a_purge_looks_at_each_batch_alone(ledger: Ledger) -> None:
     """One was purged before, one waits to be sent: neither keeps the third from being purged, nor counts with it."""
     first = register(ledger, columns(ledger, [1, 2]))
@@ -73,6 +75,7 @@ def test_a_purge_looks_at_each_batch_alone(ledger: Ledger) -> None:
     assert ledger.check() == []
 
 
+@pytest.mark.ledgers("sqlite")
 def test_a_gateway_that_moves_makes_no_batch_young(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing happened to its payments; what a run did to them did, at its end."""
     name = register(ledger, columns(ledger, [1]))
