@@ -301,9 +301,12 @@ def test_a_lost_acceptance_needs_name_and_reason(used: LedgerFactory) -> None:
 
 
 def test_a_spilled_outcome_counts_for_its_own_attempt_only(ledger_factory: LedgerFactory) -> None:
-    """A spill file that comes back, or was not removed in time, can't put a later attempt back to pending."""
+    """A spill file that comes back, or was not removed in time, can't put a later attempt back to pending.
+
+    Nor because another row is in an attempt of that number.
+    """
     ledger = ledger_factory.create()
-    name = register(ledger, columns(ledger, [1]))
+    name = register(ledger, columns(ledger, [1, 2]))
     digest = ledger.find(name).digest
     with ledger.lock(digest):
         run = ledger.start(name, "ada")
@@ -315,14 +318,14 @@ def test_a_spilled_outcome_counts_for_its_own_attempt_only(ledger_factory: Ledge
     ledger = ledger_factory.open()
     with ledger.lock(digest):
         run = ledger.start(name, "ada")
-        assert run.commit([1], []) == {1}
+        assert run.commit([1, 2], []) == {1, 2}
     ledger_factory.close()
     assert not spilled.exists()
     spilled.write_bytes(content)
     ledger = ledger_factory.open()
     with ledger.lock(digest):
         run = ledger.start(name, "ada")
-        assert run.recovered == 1
+        assert run.recovered == 2
         assert run.claim(1) == []
         run.finish(None)
 

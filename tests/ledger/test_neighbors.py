@@ -58,6 +58,25 @@ def test_a_batch_that_is_finished_closes_no_other(ledger: Ledger) -> None:
         assert ledger.check() == []
 
 
+def test_a_run_claims_rows_of_its_own_batch_alone(ledger: Ledger) -> None:
+    """Behind its last row the next batch begins, which waits as well."""
+    first = register(ledger, columns(ledger, [1, 2]))
+    register(ledger, columns(ledger, [1, 2, 3], salt="2"), content=b"two")
+    with ledger.lock(ledger.find(first).digest):
+        run = ledger.start(first, "ada")
+        assert [payment.row for payment in run.claim(10)] == [1, 2]
+        assert run.claim(10) == []
+        run.finish(None)
+
+
+def test_rejected_rows_are_those_of_one_batch(ledger: Ledger) -> None:
+    """The batch before it and the one behind it have some as well."""
+    names = [
+        register(ledger, columns(ledger, [first]), rejected([first + 1]), content=bytes([first])) for first in (1, 3, 5)
+    ]
+    assert [[row.row for row in ledger.rejected(name)] for name in names] == [[2], [4], [6]]
+
+
 @pytest.mark.ledgers("sqlite")
 def test_a_purge_looks_at_each_batch_alone(ledger: Ledger) -> None:
     """One was purged before, one waits to be sent: neither keeps the third from being purged, nor counts with it."""

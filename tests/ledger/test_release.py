@@ -35,6 +35,17 @@ def test_a_release_counts_like_a_registration(ledger: Ledger) -> None:
     assert ledger.registration_count() == seen + 2
 
 
+def test_only_a_row_that_was_rejected_with_this_amount_is_released(ledger: Ledger) -> None:
+    """A row of another state, or one that reads as another amount by now, is another payment: nothing becomes of it."""
+    first = register(ledger, columns(ledger, [1, 4], amount_cents=201), rejected([2, 3]))
+    for row, cents in ((1, 201), (2, 202), (5, 201)):
+        assert release(ledger, first, [columns(ledger, [row], amount_cents=cents)], "ben", "right now") == 0
+    assert states(ledger, first) == {1: State.PENDING, 4: State.PENDING}
+    assert release(ledger, first, [columns(ledger, [1, 2, 3])], "ben", "right now") == 2
+    assert set(states(ledger, first).values()) == {State.PENDING}
+    assert ledger.check() == []
+
+
 def test_what_a_run_held_back_stands_beside_its_end(ledger: Ledger) -> None:
     """Rows that failed the rules of the last run are counted with the batch, until a run says otherwise."""
     name = register(ledger, columns(ledger, [1, 2, 3]))

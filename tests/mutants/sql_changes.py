@@ -74,7 +74,8 @@ def _conditions(text: str) -> Iterator[tuple[int, int, str]]:
     """A condition that always holds; its parameters stay."""
     for found in _CONDITION.finditer(text):
         condition = found[2].strip()
-        if not _FOR_THE_INDEX.search(condition) and _before(text, found.start()) != "BETWEEN":
+        is_none = condition == "true" or _before(text, found.start()) == "BETWEEN"
+        if not is_none and not _FOR_THE_INDEX.search(condition):
             yield found.start(), found.end(), f"{found[1]} ({condition} OR true)"
 
 
