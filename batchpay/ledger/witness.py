@@ -29,7 +29,8 @@ class WitnessRecord:
     number: int
     mac: bytes
     machine: str | None = None
-    """Keyed digest of the machine that wrote it; None where that machine has no identity."""
+    """Where the ledger is: keyed digest of the machine that wrote it, None where that machine has no identity; of a
+    ledger in a database, what the server's files call themselves."""
 
 
 class Witness:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import trustme
 
 from batchpay.errors import (
     LedgerBehind,
@@ -26,6 +30,7 @@ from batchpay.errors import (
     WrongUse,
 )
 from batchpay.ledger.contract import Ledger
+from batchpay.ledger.keys import load_keys
 from batchpay.ledger.open import (
     accept_machine,
     accept_witness,
@@ -37,6 +42,7 @@ from batchpay.ledger.open import (
     weaknesses,
 )
 from batchpay.ledger.postgres.connection import Place, _refuse_unsafe, place_of
+from batchpay.ledger.witness import Witness
 from batchpay.payment import State
 from batchpay.settings import LedgerSettings
 from tests.ledger.batches import ACCEPTED, CANARY, IN_DOUBT, columns, new_batch, register, rejected, states
@@ -106,6 +112,57 @@ def test_another_machine_is_reached_by_verified_tls_alone() -> None:
         assert place_of(f"postgresql://pay@{host}/x").parameters["sslmode"] == "disable"
     assert place_of("postgresql://pay@db.example:6000/x").name == "postgresql://db.example:6000/x"
     assert location(LedgerSettings(url="postgresql://pay@db.example/x")).name == "postgresql://db.example:5432/x"
+
+
+def test_the_servers_certificate_is_verified(
+    used: PostgresFactory, authority: trustme.CA, bundle: str, tmp_path: Path
+) -> None:
+    """By whom it was issued, and for which name: over TLS as without all works, and nothing goes to anybody else."""
+    if os.environ.get("BATCHPAY_TEST_POSTGRES"):
+        pytest.skip("certificates are given to a server of our own alone")
+    (folder,) = used.run("SHOW data_directory")[0]
+    own = authority.issue_cert("localhost")
+    for name, blob in (("cert", own.cert_chain_pems[0]), ("key", own.private_key_pem)):
+        path = Path(str(folder)) / f"server.{name}"
+        blob.write_to_path(path)
+        path.chmod(0o600)
+        if os.geteuid() == 0:
+            shutil.chown(path, "nobody")
+        used.run(f"ALTER SYSTEM SET ssl_{name}_file = '{path}'")
+    used.run("ALTER SYSTEM SET ssl = on")
+    used.run("SELECT pg_reload_conf()")
+    stranger = tmp_path / "stranger.pem"
+    trustme.CA().cert_pem.write_to_path(stranger)
+    try:
+        url = used.settings.url.replace("127.0.0.1", "localhost")
+        used.settings = replace(used.settings, url=f"{url}?sslmode=verify-full&sslrootcert={bundle}")
+        with until_connected(used) as ledger:
+            send_one(ledger)
+            assert used.run(
+                "SELECT 1 FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND usename = 'payer'"
+            )
+        for wrong in (f"{url}?sslmode=verify-full&sslrootcert={stranger}",
+                      f"{url.replace('localhost', '127.0.0.1')}?sslmode=verify-full&sslrootcert={bundle}"):  # fmt: skip
+            used.settings = replace(used.settings, url=wrong)
+            with pytest.raises(LedgerNotUsable, match="its certificate; nothing was sent"):
+                used.open()
+    finally:
+        used.run("ALTER SYSTEM RESET ALL")
+        used.run("SELECT pg_reload_conf()")
+
+
+@contextmanager
+def until_connected(factory: PostgresFactory) -> Iterator[Ledger]:
+    """Open the ledger as soon as the server has heard that it may encrypt; close it afterwards."""
+    for last in [False] * 200 + [True]:
+        try:
+            ledger = factory.open()
+            break
+        except LedgerNotUsable:
+            if last:
+                raise
+    yield ledger
+    factory.close()
 
 
 SAFE = (150_000, False, "on", "UTF8", 0, "", "on", "on", "off", "off")
@@ -266,6 +323,36 @@ def test_a_restored_database_sends_nothing_on_a_machine_that_knows(used: Postgre
         settle_lost_window(used.settings, "ada", "again")
     ledger = used.open()
     register(ledger, columns(ledger, [7], salt="x"), content=b"two")
+
+
+def test_a_look_is_enough_to_know_a_restored_database(used: PostgresFactory) -> None:
+    """A machine that only looks, by cron, knows what the others did: a copy from before that is refused there too."""
+    other = used.on_another_machine(used.folder / "other")
+    other.join()
+    other.close()
+    copy = f"{used.database}_copy"
+    used.server.run(f"CREATE DATABASE {copy} TEMPLATE {used.database}")
+    send_one(used.open())
+    used.close()
+    other.open(read_only=True)
+    other.close()
+    used.server.drop(used.database)
+    used.server.run(f"ALTER DATABASE {copy} RENAME TO {used.database}")
+    other.open(read_only=True)  # a ledger that is behind can be looked at, and changes nothing of what is known
+    other.close()
+    with pytest.raises(LedgerBehind):
+        other.open()
+
+
+def test_a_copy_in_another_server_sends_nothing(used: PostgresFactory) -> None:
+    """A dump that was loaded elsewhere holds all that this machine knows, and the first may have gone on."""
+    record = Witness(used.witness, load_keys(used.key)).read()
+    assert record is not None
+    Witness(used.witness, load_keys(used.key)).replace(replace(record, machine="7000000000000000001"))
+    with pytest.raises(LedgerBehind, match="lies in another server"):
+        used.open()
+    accept_witness(used.settings, "ada", "moved to a new server, the old one is off")
+    assert used.open().check() == []
 
 
 def test_a_restored_database_shuts_out_the_runs_that_it_shows(factory: PostgresFactory) -> None:

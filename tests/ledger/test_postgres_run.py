@@ -11,6 +11,7 @@ import pytest
 
 from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import create_ledger
 from batchpay.ledger.postgres import run as of_run
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.ledger import PostgresLedger
@@ -18,6 +19,7 @@ from batchpay.payment import Answer, Outcome, State
 from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, states
 from tests.ledger.conftest import LedgerFactory, PostgresFactory
 from tests.support.cutting_proxy import Cut, CuttingProxy
+from tests.support.postgres import own_cluster
 
 pytestmark = pytest.mark.ledgers("postgres")
 
@@ -152,6 +154,48 @@ def test_a_database_that_stays_away_stops_the_run_and_keeps_the_answers(
             again.finish(None)
         assert states(ledger, name) == {1: State.ACCEPTED, 2: State.IN_DOUBT, 3: State.PENDING}
         assert ledger.check() == []
+
+
+def test_a_server_that_is_stopped_at_once_and_started_again_costs_no_row(
+    factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a power cut of the database's machine: the run waits for it, finds out what stands, and goes on."""
+    monkeypatch.setattr(of_run, "RECONNECT_S", 300.0)  # however busy this machine is
+    with own_cluster() as cluster:
+        server = cluster.server()
+        factory.settings = replace(factory.settings, url=server.url("payments"))
+        server.run("CREATE DATABASE payments")
+        server.run("CREATE ROLE payer LOGIN")
+        create_ledger(factory.settings, "tester", owner_url=server.owner_url("payments"))
+        server.run("GRANT batchpay_app TO payer")
+        ledger = factory.open()
+        rows = range(1, 41)
+        name = register(ledger, columns(ledger, rows))
+        under_way, failed = threading.Event(), list[BaseException]()
+
+        def send() -> None:
+            try:
+                for row in rows:
+                    assert run.commit([row], [(row - 1, ACCEPTED)] if row > 1 else []) == {row}
+                    if row == 10:
+                        under_way.set()
+                run.commit([], [(rows[-1], ACCEPTED)])
+            except BaseException as error:
+                failed.append(error)
+
+        with ledger.lock(ledger.find(name).digest):
+            run = run_of(ledger, name)
+            sending = threading.Thread(target=send)
+            sending.start()
+            under_way.wait()
+            cluster.stop()
+            cluster.start()
+            sending.join()
+            assert failed == []
+            run.finish(None)
+        assert set(states(ledger, name).values()) == {State.ACCEPTED}
+        assert ledger.check() == []
+        factory.close()
 
 
 def test_claims_go_on_over_a_cut_connection(factory: PostgresFactory) -> None:

@@ -89,19 +89,26 @@ def running_server() -> Iterator[Server]:
         parameters = psycopg.conninfo.conninfo_to_dict(named)
         yield Server(str(parameters["host"]), int(str(parameters.get("port", 5432))), str(parameters["user"]))
         return
+    with own_cluster() as cluster:
+        yield cluster.server()
+
+
+@contextmanager
+def own_cluster(settings: dict[str, str] | None = None) -> Iterator[Cluster]:
+    """Make and start a server of our own, which the test may stop and start; skips the test where none is installed."""
     programs = programs_found()
     if programs is None:
         words = "no PostgreSQL: install it, or set BATCHPAY_TEST_POSTGRES"
-        if os.environ.get("BATCHPAY_REQUIRE_POSTGRES"):
+        if os.environ.get("BATCHPAY_REQUIRE_POSTGRES") and not os.environ.get("BATCHPAY_TEST_POSTGRES"):
             pytest.fail(words)
         pytest.skip(words)
     memory = Path("/dev/shm")  # noqa: S108 (a sync of memory costs nothing, so the server can sync as it must)
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        cluster = Cluster(programs, Path(folder))
+        cluster = Cluster(programs, Path(folder), settings)
         cluster.make()
         cluster.start()
         try:
-            yield Server("127.0.0.1", cluster.port, "postgres")
+            yield cluster
         finally:
             cluster.stop()
 
@@ -124,6 +131,10 @@ class Cluster:
         self.data = folder / "data"
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
+
+    def server(self) -> Server:
+        """Give the server to make databases in."""
+        return Server("127.0.0.1", self.port, "postgres")
 
     def make(self) -> None:
         """Write the files of a new server."""

@@ -113,6 +113,11 @@ def check_witness(store: Store, connection: Connection, testimony: WitnessRecord
         ]
     if testimony.ledger_id != store.ledger_id:
         return [f"the witness {path} belongs to another ledger; {way_out}"]
+    if testimony.machine not in (None, store.system):
+        return [
+            f"the ledger lies in another server than this machine's witness {path} knows: a copy of it was loaded "
+            f"there, and the first may have gone on; nothing was sent now; {way_out}"
+        ]
     found = connection.execute(sql.MAC_OF_EVENT, (testimony.number,)).fetchone()
     if found is None or found[0] != testimony.mac:
         return [

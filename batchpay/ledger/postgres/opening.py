@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 from batchpay.errors import (
     LedgerBehind,
@@ -25,7 +26,7 @@ from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check_at_opening, check_witness
 from batchpay.ledger.postgres.connection import LedgerNotPermitted, place_of
 from batchpay.ledger.postgres.ledger import PostgresLedger
-from batchpay.ledger.postgres.store import Store, Transaction
+from batchpay.ledger.postgres.store import Connection, Store, Transaction
 from batchpay.ledger.records import AcceptedWitness, LedgerPaths
 from batchpay.ledger.witness import witnesses_of_others
 from batchpay.settings import LedgerSettings, config_directory, state_directory
@@ -80,6 +81,8 @@ def create_ledger(settings: LedgerSettings, who: str, beside_another: str | None
     make_private_directory(paths.ledger.parent)
     with closing(Store(owner, paths, keys, read_only=False)) as store:
         store.ledger_id = secrets.token_hex(16)
+        with store.reading() as connection:
+            store.system = system_of(connection)
         try:
             with store.transaction() as transaction:
                 _write_new(transaction, store, who, beside_another)
@@ -178,7 +181,8 @@ def _open(settings: LedgerSettings, *, read_only: bool = False, checks_witness: 
     try:
         with store.reading() as connection:
             found = connection.execute(sql.LEDGER).fetchone()
-            last = connection.execute(sql.LAST_EVENT).fetchone()
+            last = connection.execute(sql.LAST_EVENT, binary=True).fetchone()
+            store.system = system_of(connection)
         if found is None:
             raise LedgerMissing(f"there is no ledger in {store.place.name}; a new one is made by: batchpay ledger init")
         version, store.ledger_id, key_id = found
@@ -188,10 +192,34 @@ def _open(settings: LedgerSettings, *, read_only: bool = False, checks_witness: 
         opened_after_s = (now_ms() - last[1]) / 1000 if last else 0.0
         if not read_only:
             _look_before_writing(store, opened_after_s, checks_witness=checks_witness)
+        if checks_witness:
+            _note_what_is_there(store, last)
     except BaseException:
         store.close()
         raise
     return PostgresLedger(store, opened_after_s)
+
+
+def system_of(connection: Connection) -> str:
+    """Give what the server's files call themselves."""
+    found = connection.execute(sql.SYSTEM).fetchone()
+    assert found is not None
+    return str(found[0])
+
+
+def _note_what_is_there(store: Store, last: tuple[Any, ...] | None) -> None:
+    """Remember the latest event of all machines, so that a database brought back from before it is met here too.
+
+    A ledger that the witness does not confirm is only looked at; a witness that can't be written keeps nobody from it.
+    """
+    record = store.witness.read()
+    if last is None or record is None or record.ledger_id != store.ledger_id or last[0] <= record.number:
+        return
+    with store.reading() as connection:
+        confirmed = not check_witness(store, connection, record)
+    if confirmed:
+        with suppress(LedgerNotUsable):
+            store.note(last[0], last[2])
 
 
 def _look_before_writing(store: Store, opened_after_s: float, *, checks_witness: bool) -> None:

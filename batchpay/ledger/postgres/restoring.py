@@ -23,7 +23,7 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
     record = store.witness.read()
     of_this_ledger = record is not None and record.ledger_id == store.ledger_id
     with store.transaction() as transaction:
-        last, at = transaction.one(sql.LAST_EVENT) or (0, 0)
+        last, at, _ = transaction.one(sql.LAST_EVENT) or (0, 0, b"")
         for run, batch in transaction.execute(sql.LIVE_RUNS).fetchall():
             fence(transaction, run, batch, None, who)
         for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():

@@ -29,6 +29,7 @@ SERVER = (
     " current_setting('synchronous_standby_names'), current_setting('fsync'), current_setting('full_page_writes'),"
     " current_setting('zero_damaged_pages'), current_setting('ignore_checksum_failure')"
 )
+SYSTEM = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
 WEAKNESSES = (
     "SELECT current_setting('data_checksums'), pg_has_role(current_user, c.relowner, 'USAGE')"
     " FROM pg_catalog.pg_class c WHERE c.oid = 'batchpay.payment'::regclass"
@@ -74,7 +75,7 @@ LATEST_EVENT = (
 )
 MAC_OF_EVENT = "SELECT mac FROM batchpay.event WHERE seq = %s"
 MAC_OF_NUMBER = "SELECT mac FROM batchpay.event WHERE chain = 0 AND number = %s"
-LAST_EVENT = "SELECT seq, at FROM batchpay.event ORDER BY seq DESC LIMIT 1"
+LAST_EVENT = "SELECT seq, at, mac FROM batchpay.event ORDER BY seq DESC LIMIT 1"
 LAST_OF_KINDS = (
     "SELECT kind, detail FROM batchpay.event WHERE kind IN (%s, %s) AND kind <> 'progress' ORDER BY seq DESC LIMIT 1"
 )

@@ -93,6 +93,8 @@ class Store:
         self.keys = keys
         self.witness = Witness(paths.witness, keys)
         self.ledger_id = ""
+        self.system: str | None = None
+        """What the server's files call themselves: a copy that was loaded into another server has another name."""
         self._read_only = read_only
         self._process = os.getpid()
         self._turn = threading.Lock()
@@ -156,7 +158,7 @@ class Store:
 
     def note(self, seq: int, mac: bytes, *, replaces: bool = False) -> None:
         """Tell the witness of the latest event that this machine knows to be durable."""
-        record = WitnessRecord(self.ledger_id, seq, mac)
+        record = WitnessRecord(self.ledger_id, seq, mac, self.system)
         if replaces:
             self.witness.replace(record)
         else:
