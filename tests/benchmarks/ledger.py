@@ -114,6 +114,7 @@ def _one_size(results: Results, folder: Path, port: int, size: int) -> tuple[str
     figures["ledger.bytes_a_row"] = bytes_a_row
     figures["ledger.first_byte_s"] = first_byte_s
     figures["ledger.commits_a_second"] = commits
+    figures["ledger.results_ratio"] = finished["results_cpu_s"] / finished["csv_module_s"]
     return (
         f"{size:,}",
         f"{told['register_s']:.2f} s ({told['columns_s']:.2f}, {told['read_s']:.2f}, {told['write_s']:.2f})",
