@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from array import array
 from collections.abc import Callable, Iterator
 
 import polars as pl
+from nanoarrow.c_array_stream import c_array_stream
 
 from batchpay.errors import FileRefused
 
@@ -59,7 +59,8 @@ def one_content(name: str, chunks: Callable[[], Iterator[pl.DataFrame]]) -> Call
         digest, reading = hashlib.blake2b(digest_size=32), content.reading()
         for chunk in chunks():
             counted = [name for name in chunk.columns if not name.startswith("_") or name in ("_row", "_line")]
-            digest.update(array("Q", chunk.select(counted).hash_rows(seed).to_list()).tobytes())
+            for part in c_array_stream(chunk.select(counted).hash_rows(seed)):
+                digest.update(part.view().buffer(1))
             reading.add(digest.digest())
             yield chunk
             del chunk  # some megabytes, while the next one is waited for

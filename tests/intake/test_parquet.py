@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from batchpay.errors import FileRefused
-from batchpay.intake.parquet import PART_ROWS
+from batchpay.intake.parquet import CHUNK_ROWS
 from tests.support.payment_files import VALID, read, write
 
 
@@ -87,7 +87,7 @@ def test_faults_only_where_they_occur(tmp_path: Path) -> None:
 @pytest.mark.parametrize("group_rows", [7_000, 1_000_000])
 def test_row_groups(tmp_path: Path, group_rows: int) -> None:
     """Several row groups, or one of more rows than are decoded at a time, keep their order and numbers."""
-    count = 2 * PART_ROWS + 1
+    count = 2 * CHUNK_ROWS + 1
     numbers = [str(at) for at in range(count)]
     frame = read(parquet(tmp_path, {"invoiceNumber": numbers}, row_group_size=group_rows))
     assert frame["invoiceNumber"].to_list() == numbers
