@@ -28,7 +28,7 @@ _HEADERS = {
 _REQUESTS_KEPT = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Exchange:
     """What became of one request; `http_status` is None where no complete answer came, and `problem` says why."""
 

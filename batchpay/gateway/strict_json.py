@@ -22,13 +22,16 @@ def parse_object(body: bytes) -> dict[str, Any]:
     if not body.strip():
         raise NotStrictJson("the answer is empty")
     try:
-        value = _DECODER.decode(body.decode("utf-8"))
+        text = body.decode("utf-8").strip(" \t\n\r")
+        value, end = _DECODER.raw_decode(text)
     except NotStrictJson:
         raise
     except RecursionError:
         raise NotStrictJson("the answer is nested too deeply") from None
     except ValueError:  # UnicodeDecodeError and JSONDecodeError are; so is a number of thousands of digits
         raise NotStrictJson("the answer is not JSON") from None
+    if end < len(text):
+        raise NotStrictJson("the answer is not JSON")
     if not isinstance(value, dict):
         raise NotStrictJson("the answer is not a JSON object")
     if body.count(b"{") + body.count(b"[") > DEPTH_MAX or b"\\u" in body:
