@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -139,13 +140,36 @@ def test_a_file_that_is_cut_short_or_not_ours_is_begun_anew(machine: Machine) ->
     assert machine.moments(machine.run(), 10) != []
 
 
-def test_nothing_is_leased_while_somebody_stands_still_with_the_file(tmp_path: Path) -> None:
+def test_a_run_waits_for_one_that_stands_still_with_the_file_and_not_for_ever(tmp_path: Path) -> None:
+    """A process stopped in those microseconds sends nothing either: the others go on at their own pace."""
     run = PaceFile(tmp_path / "gateway.pace")
     with (tmp_path / "gateway.pace").open("rb") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
-        assert run.lease(10, 0) is None
+        leases = [run.lease(10, 0) for _ in range(5)]
+    assert leases[:4] == [None] * 4
+    assert leases[4] is not None and leases[4].slots == 0
     assert run.lease(10, 0) is not None
     run.close()
+
+
+@pytest.mark.parametrize("filled", [b"\xff", b"\x7f", b"\x40", b"\0"])
+def test_what_no_run_has_written_stops_none(machine: Machine, filled: bytes) -> None:
+    """Not a number, weeks of pause, a rate of nothing: a run would wait for ever, or its workers end without a word."""
+    assert machine.moments(machine.run(), 10) == []
+    content = machine.path.read_bytes()
+    machine.path.write_bytes(content[:16] + filled * (len(content) - 16))
+    assert machine.moments(machine.run(), 10) == []
+
+
+def test_a_disk_without_room_holds_up_no_run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger's commit says what is wrong; a run that never came so far would hang without a word."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "no room")
+
+    run = machine.run()
+    monkeypatch.setattr(os, "pwrite", full)
+    assert machine.moments(run, 10) == []
 
 
 def test_without_a_file_each_run_keeps_its_own_pace(tmp_path: Path) -> None:

@@ -17,9 +17,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.records import Lease
+from batchpay.settings import RATE_LEAST, RATE_MOST
 
 LOOK_S = 0.01
 """A run that is alone looks so often whether it still is."""
@@ -33,8 +35,12 @@ CATCH_UP_S = 0.02
 """So much of lost time is made up for."""
 SPREAD = 1.0065
 """Moments lie by this share farther apart than the rate asks for, since a network bunches what leaves evenly."""
+FAR_S = 3600.0
+"""A moment farther ahead than this was not written by a run."""
 _HOLDER_WAIT_S = 0.05
-_LINES = 64
+_TRIES = 5
+"""So often, with the throttle's pause between, the file is asked for where another run has it and stands still."""
+_LINES = 32
 _HEAD = struct.Struct("=16sd")  # which start of the machine this belongs to, the next free moment
 _LINE = struct.Struct("=8sddd")  # whose it is, heard at, rate, paused until
 _Line = tuple[bytes, float, float, float]
@@ -61,25 +67,29 @@ class PaceFile:
         self._start_of_machine = _start_of_machine()
         self._name = os.urandom(8)
         self._line = 0
+        self._tries_left = _TRIES
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o600)
 
     def lease(self, rate: float, paused_s: float) -> Lease | None:
-        """See contract.SharedRate."""
-        if not self._lock():
-            return None
+        """See contract.SharedRate. Who can't use the file keeps to its own pace: no run may wait for it for ever."""
         try:
-            return self._lease(self._clock(), rate, paused_s)
-        except (OSError, struct.error):
-            return None
-        finally:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            if not self._lock():
+                self._tries_left -= 1
+                return None if self._tries_left > 0 else Lease(0.0, HEARD_S, 0, 1)
+            try:
+                self._tries_left = _TRIES
+                return self._lease(self._clock(), rate, paused_s)
+            finally:
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        except OSError:
+            return Lease(0.0, HEARD_S, 0, 1)
 
     def close(self) -> None:
         """See contract.SharedRate. A pause outlives the run that was told of it."""
-        if self._lock():
-            with suppress(OSError, struct.error):
-                name, _, rate, paused_until = self._read()[1][self._line]
+        with suppress(OSError):
+            if self._lock():
+                name, _, rate, paused_until = self._read(self._clock())[1][self._line]
                 if name == self._name:
                     self._write((name, -math.inf, rate, paused_until))
         os.close(self._descriptor)
@@ -90,17 +100,14 @@ class PaceFile:
         while True:
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
             except BlockingIOError:
                 if self._clock() >= deadline:
                     return False
                 time.sleep(0.0002)
-            except OSError:
-                return False
-            else:
-                return True
 
     def _lease(self, now: float, rate: float, paused_s: float) -> Lease:
-        free_at, lines = self._read()
+        free_at, lines = self._read(now)
         joins = lines[self._line][0] != self._name or not _is_heard(lines[self._line], now)
         if joins:
             self._line = next((at for at, line in enumerate(lines) if not _is_known(line, now)), 0)
@@ -118,12 +125,13 @@ class PaceFile:
         os.pwrite(self._descriptor, _HEAD.pack(self._start_of_machine, first + slots * every_s), 0)
         return Lease(first - now, every_s, slots, sharers)
 
-    def _read(self) -> tuple[float, list[_Line]]:
+    def _read(self, now: float) -> tuple[float, list[_Line]]:
         content = os.pread(self._descriptor, _BYTES, 0)
         if len(content) == _BYTES:
             start, free_at = _HEAD.unpack_from(content)
             if start == self._start_of_machine:
-                return free_at, list(_LINE.iter_unpack(content[_HEAD.size :]))
+                lines = [line if _can_be(line, now) else _NOBODYS for line in _LINE.iter_unpack(content[_HEAD.size :])]
+                return free_at if free_at <= now + FAR_S else -math.inf, lines
         # It is new, or of a clock that has begun anew.
         blank = _HEAD.pack(self._start_of_machine, -math.inf) + _LINE.pack(*_NOBODYS) * _LINES
         os.pwrite(self._descriptor, blank, 0)
@@ -131,6 +139,11 @@ class PaceFile:
 
     def _write(self, line: _Line) -> None:
         os.pwrite(self._descriptor, _LINE.pack(*line), _HEAD.size + self._line * _LINE.size)
+
+
+def _can_be(line: tuple[Any, ...], now: float) -> bool:
+    """Whether a run may have written a line."""
+    return bool(RATE_LEAST <= line[2] <= RATE_MOST and line[3] <= now + FAR_S)
 
 
 def _is_heard(line: _Line, now: float) -> bool:
