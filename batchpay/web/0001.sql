@@ -15,7 +15,7 @@ CREATE INDEX failure_at ON failure (who, at);
 -- An uploaded payment file: where it stands, what its check found, who asked for what. What names payees is sealed.
 CREATE TABLE file (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, bytes INTEGER NOT NULL, pieces INTEGER NOT NULL DEFAULT 0, sha256 TEXT,
-    uploaded_by TEXT NOT NULL, uploaded_at REAL NOT NULL, state TEXT NOT NULL, told TEXT,
+    uploaded_by TEXT NOT NULL, uploaded_at REAL NOT NULL, edited_by TEXT NOT NULL DEFAULT '[]', state TEXT NOT NULL, told TEXT,
     options TEXT NOT NULL DEFAULT '{}', sheets TEXT, map TEXT, proposal BLOB, before TEXT, difference BLOB,
     facts BLOB, totals TEXT, plan TEXT, seal TEXT, asked_by TEXT, asked_at REAL, note TEXT, batch TEXT, stop_by TEXT, ended_at REAL
 ) STRICT;

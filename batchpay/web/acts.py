@@ -1,11 +1,13 @@
 """Who may do what with a file, and in which state: the one table that every page, form and child asks.
 
-A role never beats identity: whoever uploaded or asked, or approved before, does not approve, whatever their roles are.
+A role never beats identity: whoever uploaded or asked, chose how the file is read, or approved before, does not
+approve, whatever their roles are.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -42,7 +44,7 @@ class _Act:
     roles: tuple[str, ...]
     states: tuple[str, ...]
     not_makers: bool = False
-    """Whether another person than whoever uploaded it, and whoever asked, must do it."""
+    """Whether another person than all who made the file what it is, and whoever asked, must do it."""
     only_makers: bool = False
     not_twice: bool = False
     """Whether one person does it once."""
@@ -67,6 +69,8 @@ def refused(act: str, person: Person, file: Columns, approvers: Collection[str] 
         return Refused("You uploaded this file, so another person must approve it.", MAY_NOT)
     if asked.not_makers and person.name == file["asked_by"]:
         return Refused("You asked for this approval, so another person must give it.", MAY_NOT)
+    if asked.not_makers and person.name in makers(file):
+        return Refused("You chose how this file is read, so another person must approve it.", MAY_NOT)
     if asked.only_makers and person.name not in (file["uploaded_by"], file["asked_by"]):
         return Refused("Only whoever uploaded the file or asked can withdraw the request.", MAY_NOT)
     if asked.not_twice and person.name in approvers:
@@ -76,6 +80,11 @@ def refused(act: str, person: Person, file: Columns, approvers: Collection[str] 
     if act == "go_on" and not approvers:
         return Refused("Nobody approved this, so there is nothing to go on with.", NOT_NOW)
     return None
+
+
+def makers(file: Columns) -> set[str]:
+    """Name all who made a file what it is: who uploaded it, who chose how it is read, who asked."""
+    return {file["uploaded_by"], *json.loads(file["edited_by"]), file["asked_by"]} - {None}
 
 
 def over_limit(person: Person, cents: int) -> Refused | None:

@@ -124,12 +124,12 @@ def marked(file_id: str) -> ResponseReturnValue:
 @blueprint.post("/files/<file_id>/check")
 @needs("prepare")
 def again(file_id: str) -> ResponseReturnValue:
-    """Check a file again as its person chose: another sheet, certain repairs, suggestions of some rules accepted."""
-    here, person, file = site(), current_person(), file_or_404(file_id)
+    """Check a file again: as before, or as its person chooses now, by another sheet, encoding, or what is corrected."""
+    file = file_or_404(file_id)
     chosen = json.loads(file["options"])
-    for name in ("normalize", "include_hidden"):
-        chosen[name] = request.form.get(name) == "yes"
-    chosen["accept"] = sorted(request.form.getlist("accept"))
+    if request.form.get("corrections") == "chosen":
+        chosen["normalize"] = request.form.get("normalize") == "yes"
+        chosen["accept"] = sorted(request.form.getlist("accept"))
     if sheet := request.form.get("sheet"):
         chosen["sheet"] = sheet
     if (encoding := request.form.get("encoding")) in ENCODINGS:
@@ -138,35 +138,41 @@ def again(file_id: str) -> ResponseReturnValue:
         chosen |= expected()
     except WrongUse as error:
         return render_template("said.html", sentence=f"{str(error).capitalize()}.", code=400), 400
-    with here.store.write() as db:
-        if not any(
-            here.store.move(db, file_id, state, "checking", options=json.dumps(chosen), told=None)
-            for state in REPLACEABLE
-        ):
-            abort(409)
-        here.jobs.want(db, file_id, "check", person.name)
-        here.store.note(db, person.name, file_id, f"had it checked again{_said(chosen)}", person.how)
-    here.jobs.wake()
-    return redirect(url_for("files.file", file_id=file_id), 303)
+    return _check_again(file, REPLACEABLE, chosen, f"had it checked again{_said(chosen)}")
 
 
 @blueprint.post("/files/<file_id>/map")
 @needs("prepare")
 def answer(file_id: str) -> ResponseReturnValue:
-    """Take answers to what a map leaves open, and the word that it is right; the file is looked at again."""
-    here, person, file = site(), current_person(), file_or_404(file_id)
+    """Take answers to what a map leaves open, and the word that it is right; or begin anew."""
+    file = file_or_404(file_id)
     chosen = json.loads(file["options"])
+    if request.form.get("anew") == "yes":
+        chosen |= {"answers": {}, "map_agreed": False, "map_anew": True}
+        return _check_again(file, REPLACEABLE, chosen, "asked for its columns anew", map=None)
     mark = "answer."
     given = {name.removeprefix(mark): text for name, text in request.form.items() if name.startswith(mark) and text}
-    chosen["answers"] = {**chosen.get("answers", {}), **given} if request.form.get("anew") != "yes" else {}
+    chosen["answers"] = {**chosen.get("answers", {}), **given}
     chosen["map_agreed"] = request.form.get("agreed") == "yes"
+    return _check_again(file, ("refused",), chosen, "said what its columns are")
+
+
+def _check_again(
+    file: Row, states: tuple[str, ...], chosen: dict[str, Any], said: str, **values: Any
+) -> ResponseReturnValue:
+    """Begin a check; whoever changes how the file is read is one of its makers from then on."""
+    here, person, options = site(), current_person(), json.dumps(chosen)
+    if chosen != json.loads(file["options"]):
+        values["edited_by"] = json.dumps(sorted({*json.loads(file["edited_by"]), person.name}))
     with here.store.write() as db:
-        if not here.store.move(db, file_id, "refused", "checking", options=json.dumps(chosen), told=None):
+        if not any(
+            here.store.move(db, file["id"], state, "checking", options=options, told=None, **values) for state in states
+        ):
             abort(409)
-        here.jobs.want(db, file_id, "check", person.name)
-        here.store.note(db, person.name, file_id, "said what its columns are", person.how)
+        here.jobs.want(db, file["id"], "check", person.name)
+        here.store.note(db, person.name, file["id"], said, person.how)
     here.jobs.wake()
-    return redirect(url_for("files.file", file_id=file_id), 303)
+    return redirect(url_for("files.file", file_id=file["id"]), 303)
 
 
 def _said(chosen: dict[str, Any]) -> str:
@@ -176,11 +182,9 @@ def _said(chosen: dict[str, Any]) -> str:
         said.append(f"read as {chosen['encoding']}")
     if chosen.get("sheet"):
         said.append(f"sheet {chosen['sheet']}")
-    if chosen["normalize"]:
+    if chosen.get("normalize"):
         said.append("repairing what can't be misread")
-    if chosen["include_hidden"]:
-        said.append("with hidden rows")
-    if chosen["accept"]:
+    if chosen.get("accept"):
         said.append(f"accepting suggestions of {', '.join(chosen['accept'])}")
     return f": {'; '.join(said)}" if said else ""
 

@@ -52,7 +52,7 @@ def find_map(task: Task, path: str) -> tuple[dict[str, Any], bool]:
             )
         return {"tables": proposed.draft.tables, "made_by": task.job["made_by"]}, True
     known = task.store.one("SELECT * FROM map WHERE header = ?", header)
-    if known is not None and not options.get("answers"):
+    if known is not None and not options.get("answers") and not options.get("map_anew"):
         return {"tables": json.loads(known["tables"]), "made_by": known["made_by"], "remembered": True}, True
     return _shown(proposed), False
 

@@ -16,6 +16,7 @@ from threading import Lock
 
 from werkzeug.security import check_password_hash, generate_password_hash
 
+from batchpay.approval.approvals import person_key
 from batchpay.errors import WrongUse
 from batchpay.gateway.origin import check_origin
 from batchpay.ledger.contract import Ledger
@@ -107,8 +108,11 @@ def add(
     wants_code = with_code if with_code is not None else any(role in held for role in PROVES)
     made = NewSecrets(_new_password(), totp.new_secret() if wants_code else None)
     with store.write() as db:
-        if db.execute("SELECT 1 FROM user WHERE name = ?", (name,)).fetchone():
-            raise WrongUse(f"there is a person {name} already: batchpay web user reset {name} gives a new password")
+        for (known,) in db.execute("SELECT name FROM user"):
+            if person_key(Actor(known, "")) == person_key(Actor(name, "")):  # an approval takes them for one
+                raise WrongUse(
+                    f"there is a person {known} already: batchpay web user reset {known} gives a new password"
+                )
         db.execute(
             "INSERT INTO user (name, shown, hash, roles, limit_cents, totp, made_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (

@@ -21,7 +21,7 @@ from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State, Totals
 from batchpay.settings import Settings
 from batchpay.summary import Summary
-from batchpay.web.acts import page_settings
+from batchpay.web.acts import makers, page_settings
 from batchpay.web.reading import request_of
 from batchpay.web.task import Task, Teller
 from batchpay.workflows.requests import SendOptions, run_request
@@ -85,12 +85,12 @@ def _begin(task: Task) -> bool:
 def _batch_of(plan: PlanText, task: Task, settings: Settings) -> str | None:
     """Name the batch that the plan was used for; None where nothing of it was registered yet.
 
-    Raises WaitingForPerson where the person who asked is among those who approved.
+    Raises WaitingForPerson where a maker of the file is among those who approved.
     """
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         found = Plan.parse(plan, ledger)
-        if task.file["asked_by"] in {approval.who.name for approval in found.approvals}:
-            raise WaitingForPerson("who asked for approval is among those who gave it; another person must")
+        if makers(task.file) & {approval.who.name for approval in found.approvals}:
+            raise WaitingForPerson("who prepared this is among those who approved it; another person must")
         return ledger.batch_of_plan(found.id)
 
 

@@ -11,7 +11,7 @@ from batchpay.web.acts import ACTS, MAY_NOT, NOT_NOW, over_limit, page_settings,
 from batchpay.web.people import ROLES, Person
 from batchpay.web.words import STATES
 
-IDENTITIES = ("uploader", "asker", "approver", "another")
+IDENTITIES = ("uploader", "editor", "asker", "approver", "another")
 ALLOWED = {
     "ask": {("prepare", who, "checked") for who in IDENTITIES},
     "withdraw": {("prepare", who, "asked") for who in ("uploader", "asker")},
@@ -33,7 +33,7 @@ def person(name: str, *roles: str, limit_cents: int | None = None) -> Person:
 
 
 def file(state: str) -> dict[str, str]:
-    return {"uploaded_by": "uploader", "asked_by": "asker", "state": state}
+    return {"uploaded_by": "uploader", "edited_by": '["editor"]', "asked_by": "asker", "state": state}
 
 
 @pytest.mark.parametrize("act", ACTS)

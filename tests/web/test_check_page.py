@@ -190,7 +190,7 @@ def test_certain_corrections_are_made_when_a_person_says_so(house: House) -> Non
     file_id = send(house, csv_of(*ROWS, {**WRONG, "amount": "1,250.00"}, {**WRONG, "paymentId": "X", "amount": "abc"}))
     assert "amount: format: 1 cell as suggested" in words_of(house.get("maria", f"/files/{file_id}/check"))
     house.post("daniel", f"/files/{file_id}/check", 403)
-    house.post("maria", f"/files/{file_id}/check", accept="amount.format")
+    house.post("maria", f"/files/{file_id}/check", corrections="chosen", accept="amount.format")
     house.work()
     page = words_of(house.get("maria", f"/files/{file_id}/check"))
     assert "1 cell corrected as suggested" in page
@@ -198,7 +198,24 @@ def test_certain_corrections_are_made_when_a_person_says_so(house: House) -> Non
     assert json.loads(house.file(file_id)["totals"])["rejected"] == 1
     house.post("maria", f"/files/{file_id}/check")
     house.work()
+    assert json.loads(house.file(file_id)["totals"])["rejected"] == 1, "checked again as it was"
+    house.post("maria", f"/files/{file_id}/check", corrections="chosen")
+    house.work()
     assert json.loads(house.file(file_id)["totals"])["rejected"] == 2
+
+
+def test_whoever_chooses_how_a_file_is_read_does_not_approve_it(house: House) -> None:
+    """Pia may prepare and approve: having had Maria's file corrected she made it what it is. A plain look again not."""
+    mine, other = house.upload(*ROWS, {**WRONG, "amount": "1,250.00"}), house.upload(ROWS[0], name="other.csv")
+    house.post("pia", f"/files/{mine}/check", corrections="chosen", accept="amount.format")
+    house.post("pia", f"/files/{other}/check")
+    house.work()
+    for file_id in (mine, other):
+        house.post("maria", f"/files/{file_id}/ask")
+    refused = words_of(house.approve(mine, by="pia", code=403))
+    assert "You chose how this file is read" in refused
+    house.approve(mine, by="daniel")
+    house.approve(other, by="pia")
 
 
 def test_a_new_version_says_what_it_changed(house: House) -> None:
@@ -298,6 +315,7 @@ def test_columns_of_somebody_else_are_asked_about_once(house: House) -> None:
         return "".join(",".join(line) + "\n" for line in lines).encode()
 
     file_id = send(house, foreign(*ROWS), "vendors.csv")
+    all_answers: Any = {}
     for _ in range(4):
         proposal = spool.unseal_json(house.site.ledger(), file_id, "proposal", house.file(file_id)["proposal"])
         page = words_of(house.get("maria", f"/files/{file_id}/check"))
@@ -306,6 +324,7 @@ def test_columns_of_somebody_else_are_asked_about_once(house: House) -> None:
         if not needed:
             break
         answers: Any = {f"answer.{one['key']}": one["choices"][0] if one["choices"] else "1001" for one in needed}
+        all_answers |= answers
         house.post("maria", f"/files/{file_id}/map", **answers)
         house.work()
     assert house.file(file_id)["state"] == "refused", "a proposal alone reads nothing"
@@ -316,6 +335,13 @@ def test_columns_of_somebody_else_are_asked_about_once(house: House) -> None:
     later = send(house, foreign({**ROWS[0], "invoiceNumber": "INV-L"}), "vendors-2.csv")
     page = words_of(house.get("daniel", f"/files/{later}/check"))
     assert "10.00 1 row" in page and "for an earlier file with the same columns" in page
+    house.post("maria", f"/files/{later}/map", anew="yes")
+    house.work()
+    assert "Which column is which?" in words_of(house.get("maria", f"/files/{later}/check"))
+    house.post("maria", f"/files/{later}/map", **all_answers)
+    house.work()
+    house.post("maria", f"/files/{later}/map", agreed="yes")
+    house.work()
     house.post("maria", f"/files/{later}/ask")
     house.approve(later)
     house.work()

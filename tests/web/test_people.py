@@ -75,6 +75,7 @@ def test_a_name_is_one_person_for_good(house: House, call: Caller) -> None:
     assert call.fails("web", "user", "add", "maria", "--role", "look") == 2
     call("web", "user", "off", "maria", "--json")
     assert call.fails("web", "user", "add", "maria", "--role", "approve") == 2
+    assert call.fails("web", "user", "add", "daniel@example.com", "--role", "look") == 2, "approvals take them for one"
     assert call.fails("web", "user", "off", "nobody") == 2
     assert call.fails("web", "user", "reset", "nobody") == 2
     assert [event["why"] for event in house.events("person changed")] == ["switched off maria"]
