@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from batchpay.errors import FileRefused, WrongUse
@@ -234,6 +234,8 @@ def _read_line(
         return f"a decision is one of {', '.join(DECISIONS)}, or blank"
     if row not in doubts:
         return f"row {row} is not in doubt"
+    if _is_of_another_attempt(texts.get("sent_from_utc", ""), doubts[row]):
+        return f"row {row} was sent again after this sheet was written, look it up anew"
     if foreign_cents(texts["amount"]) != doubts[row].amount_cents:
         return f"the amount of row {row} is {format_cents(doubts[row].amount_cents)} in the ledger"
     reference = texts.get("gateway_reference", "")
@@ -247,6 +249,16 @@ def _read_line(
     if note:
         into.notes.append((row, note))
     return None
+
+
+def _is_of_another_attempt(text: str, doubt: Doubt) -> bool:
+    """Whether a sheet's line is about an attempt before the one in doubt now; False where its time can't be read."""
+    try:
+        sent = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    sent = sent if sent.tzinfo else sent.replace(tzinfo=UTC)
+    return doubt.sent_from is not None and doubt.sent_from - sent >= timedelta(seconds=1)
 
 
 def _account_in(text: str, doubts: Iterable[Doubt]) -> int | None:

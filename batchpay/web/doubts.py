@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from batchpay.errors import BatchHeld, LedgerNotUsable, WrongUse
+from batchpay.errors import BatchHeld, LedgerNotUsable, NotUsable, WrongUse
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State
-from batchpay.reconciliation.resolution import DECISIONS, Doubt
+from batchpay.reconciliation.resolution import DECISIONS, Doubt, reason_with_notes
 from batchpay.reconciliation.resolution import rows_in_doubt as doubts_of_batch
 from batchpay.text import instant, place_of, place_word, printable
 from batchpay.web import papers
@@ -137,9 +138,40 @@ def decide(batch: str) -> ResponseReturnValue:
         problem = Refused(wrong, 401)
     if problem is not None:
         return _page(problem, batch)
+    return _record(here, person, batch, chosen, _Signed(Signature(person.shown, reason), _sent()))
+
+
+@blueprint.post("/doubts/<batch>/sheet")
+@needs("settle")
+def decide_by_sheet(batch: str) -> ResponseReturnValue:
+    """Record what a filled-in sheet decides, as `decide` does; a child reads it."""
+    here, person = site(), current_person()
+    batch = here.ledger().find(batch).batch
+    given, reason = request.files.get("sheet"), _reason()
+    data = given.read() if given else b""
+    if not data or not reason:
+        return _page(Refused("Choose the filled-in sheet, and say how you know. Nothing was done.", 400), batch)
+    if (wrong := prove_again()) is not None:
+        return _page(Refused(wrong, 401), batch)
+    name = printable(PurePath(((given.filename if given else None) or "sheet").replace("\\", "/")).name)
+    try:
+        filled = papers.read_json(here, "decisions", batch, name, given=data)
+    except NotUsable as error:
+        return _page(Refused(_sentence(error), 400), batch)
+    chosen = [RowDecision(one["row"], one["decision"], one["reference"]) for one in filled["decisions"]]
+    if not chosen:
+        return _page(Refused("The sheet decides nothing: its column decision is blank. Nothing was done.", 400), batch)
+    signature = Signature(person.shown, reason_with_notes(reason, [(row, note) for row, note in filled["notes"]]))
+    sent = {one["row"]: one["sent"] for one in filled["decisions"]}
+    return _record(here, person, batch, chosen, _Signed(signature, sent))
+
+
+def _record(
+    here: Site, person: Person, batch: str, chosen: Sequence[RowDecision], signed: _Signed
+) -> ResponseReturnValue:
+    """Settle what one person may, and ask a second one for the rest."""
     now = [one for one in chosen if one.decision != SEND_AGAIN]
     later = [one.row for one in chosen if one.decision == SEND_AGAIN]
-    signed = _Signed(Signature(person.shown, reason), _sent())
     try:
         if now:
             _settle(here, batch, now, signed, person)

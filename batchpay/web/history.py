@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import json
-import os
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -109,9 +107,7 @@ def audit_csv() -> ResponseReturnValue:
 def check() -> ResponseReturnValue:
     """Hold the whole ledger against its own chain of codes; what came of it stands in the list."""
     here, person = site(), current_person()
-    descriptor = papers.make(here, "check")
-    problems = json.loads(b"".join(papers.in_blocks(descriptor)))
-    os.close(descriptor)
+    problems = papers.read_json(here, "check")
     said = f"{len(problems)} problems, tell whoever looks after batchpay" if problems else "nothing was altered"
     with here.store.write() as db:
         here.store.note(db, person.name, None, f"{CHECKED}{said}", person.how)

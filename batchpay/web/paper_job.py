@@ -18,8 +18,10 @@ from typing import Any
 from batchpay.errors import BatchpayError
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
+from batchpay.reconciliation.resolution import DECISIONS, read_decisions, rows_in_doubt
 from batchpay.reconciliation.verdicts import FoundDoubt
 from batchpay.settings import Settings, load_settings
+from batchpay.text import instant
 from batchpay.workflows.reconcile import ReconcileRequest, reconcile
 from batchpay.workflows.report import batch_page, results_again
 from batchpay.workflows.resolve import Signature, list_in_doubt
@@ -44,6 +46,8 @@ def main() -> int:
     except BatchpayError as error:
         sys.stderr.write(str(error))
         return error.exit_code
+    except Exception:
+        return BatchpayError.exit_code
     return 0
 
 
@@ -57,6 +61,25 @@ def _report(settings: Settings, into: Any, source: int | None, batch: str, name:
 
 def _doubts(settings: Settings, into: Any, source: int | None, batch: str, name: str) -> None:
     list_in_doubt(batch, settings, _LOOKER, sheet=Stream(name, into))
+
+
+def _decisions(settings: Settings, into: Any, source: int | None, batch: str, sheet: str) -> None:
+    """Read what a filled-in sheet decides; nothing is recorded."""
+    assert source is not None, "a sheet is given"
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger, os.fdopen(os.dup(source), "rb") as file:
+        doubts = {doubt.row: doubt for doubt in rows_in_doubt(ledger, batch, settings.gateway.timeout)}
+        filled = read_decisions(Stream(sheet, file), batch, doubts)
+    words = {state: word for word, state in DECISIONS.items()}
+    found = [
+        {
+            "row": one.row,
+            "decision": words[one.state],
+            "reference": one.gateway_reference,
+            "sent": instant(doubts[one.row].sent_from) or "",
+        }
+        for one in filled.decisions
+    ]
+    into.write(json.dumps({"decisions": found, "notes": filled.notes}).encode())
 
 
 def _reconcile(settings: Settings, into: Any, source: int | None, batch: str, name: str, export: str) -> None:
@@ -186,6 +209,7 @@ KINDS: dict[str, Callable[..., None]] = {
     "results": _results,
     "report": _report,
     "doubts": _doubts,
+    "decisions": _decisions,
     "reconcile": _reconcile,
     "compare": _compare,
     "settle": _settle,

@@ -12,10 +12,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 from flask import Response
 
-from batchpay.errors import NotUsable
+from batchpay.errors import EXIT_CODES, BatchpayError, NotUsable
+from batchpay.operations.logs import log
 from batchpay.web.site import Site
 
 DEADLINE_S = 600
@@ -52,7 +54,11 @@ def make(here: Site, kind: str, *arguments: str, given: bytes | None = None) -> 
                 check=False,
             )
         if child.returncode:
-            raise NotUsable(child.stderr.decode("utf-8", "replace").strip() or "this file could not be made")
+            said = child.stderr.decode("utf-8", "replace").strip()
+            if child.returncode not in EXIT_CODES or child.returncode == BatchpayError.exit_code:
+                log("paper failed", kind=kind, code=child.returncode)
+                said = "this file could not be made; tell whoever looks after batchpay"
+            raise NotUsable(said)
     except BaseException:
         os.close(into)
         raise
@@ -60,6 +66,15 @@ def make(here: Site, kind: str, *arguments: str, given: bytes | None = None) -> 
         if source is not None:
             os.close(source)
     return into
+
+
+def read_json(here: Site, kind: str, *arguments: str, given: bytes | None = None) -> Any:
+    """Have a child look at something, and give what it says."""
+    descriptor = make(here, kind, *arguments, given=given)
+    try:
+        return json.loads(b"".join(in_blocks(descriptor)))
+    finally:
+        os.close(descriptor)
 
 
 def in_blocks(descriptor: int) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ from batchpay.web import papers, spool
 from batchpay.web.acts import NOT_NOW, Refused, refused
 from batchpay.web.approval import approvers_of
 from batchpay.web.checked import page_context
-from batchpay.web.files import facts_of, file_or_404
+from batchpay.web.files import facts_of, file_or_404, people_by_name
 from batchpay.web.sign_in import current_person, prove_again
 from batchpay.web.site import Site, site
 from batchpay.web.store import Row
@@ -151,9 +151,19 @@ def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:
 @blueprint.get("/files/<file_id>/run/now")
 def now(file_id: str) -> ResponseReturnValue:
     """Tell how far it is; at the end the asking ends as well."""
-    context = _context(file_or_404(file_id))
-    answer = make_response(render_template("_run.html", **context, wrong=None))
-    if not context["under_way"]:
+    here, file = site(), file_or_404(file_id)
+    under_way = file["state"] in UNDER_WAY
+    answer = make_response(
+        render_template(
+            "_run.html",
+            file=file,
+            run=standing(here, file),
+            approvers=approvers_of(here, file),
+            names=people_by_name(here),
+            under_way=under_way,
+        )
+    )
+    if not under_way:
         answer.status_code = ENDS_POLLING
         answer.headers["HX-Refresh"] = "true"  # what can be done next stands around the numbers
     return answer

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 from typing import Any
 
+import openpyxl
 import pytest
 
 from batchpay.gateway.credentials import Credentials
@@ -140,3 +142,32 @@ def test_a_request_is_about_one_attempt(doubtful: tuple[House, str, str]) -> Non
     assert len(house.events("resolved")) == 1
     assert house.arrived["INV-E"] == 2
     house.post("sam", f"/doubts/{batch}", **said(house, 4, "accepted"), reason="seen", password=True)
+
+
+def test_a_filled_in_sheet_decides_as_the_form_does(doubtful: tuple[House, str, str]) -> None:
+    """Accepted at once, send again for a second person; a sheet about an earlier attempt is refused whole."""
+    house, _, batch = doubtful
+    book = openpyxl.load_workbook(io.BytesIO(house.get("sam", f"/doubts/{batch}/sheet").data))
+    sheet = book.worksheets[0]
+    header = [cell.value for cell in sheet[1]]
+    for line in sheet.iter_rows(min_row=2):
+        row = line[header.index("row")].value
+        line[header.index("decision")].value = "accepted" if row == 3 else "send again"
+    path = f"/doubts/{batch}/sheet"
+    house.post("sam", path, 401, sheet=(_saved(book), "doubts.xlsx"), reason="portal", password="wrong")
+    sheet.cell(2, header.index("sent_from_utc") + 1).value = "2026-01-01T12:00:00Z"
+    answer = house.post("sam", path, 400, sheet=(_saved(book), "doubts.xlsx"), reason="portal", password=True)
+    assert "was sent again after this sheet was written" in words_of(answer)
+    assert not house.events("resolved")
+    sheet.cell(2, header.index("sent_from_utc") + 1).value = None
+    house.post("sam", path, sheet=(_saved(book), "doubts.xlsx"), reason="portal", password=True)
+    (event,) = house.events("resolved")
+    assert event["why"] == "portal"
+    assert "A second person must agree" in words_of(house.get("daniel", "/doubts"))
+
+
+def _saved(book: openpyxl.Workbook) -> io.BytesIO:
+    file = io.BytesIO()
+    book.save(file)
+    file.seek(0)
+    return file

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
+import json
+import subprocess
 import sys
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 
 from batchpay.payment import Outcome
 from batchpay.text import money
+from batchpay.web import paper_job
 from batchpay.web.spool import place
 from batchpay.workflows.status import batch_status
 from tests.web.house import ROWS, SAME_ORIGIN, WRONG, House, words_of
@@ -153,3 +157,28 @@ def test_each_act_must_come_from_our_own_pages(house: House) -> None:
         for headers in ({}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://evil.example"}):
             assert house.as_("daniel").post(path, headers=headers).status_code == 403, path
         assert house.app.test_client().post(path, headers=SAME_ORIGIN).status_code == 401, path
+
+
+def test_a_fault_of_a_child_tells_no_row(
+    house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An unexpected error's text and traceback may hold cells: the child says nothing, and the page a sentence."""
+
+    def fails(*_: object) -> None:
+        raise ValueError("648443924")
+
+    batch = house.file(house.sent())["batch"]
+    monkeypatch.setitem(paper_job.KINDS, "report", fails)
+    monkeypatch.setattr(sys, "argv", ["paper_job", "report", "-", batch, "report.html"])
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(dataclasses.asdict(house.site.settings))))
+    monkeypatch.setattr(paper_job, "keep_memory_private", lambda: None)
+    assert paper_job.main() == 1
+    assert capfd.readouterr().err == ""
+
+    def run(*_: object, **__: object) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.CompletedProcess([], 1, b"", b"Traceback: 648443924")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    said = words_of(house.get("lee", f"/batches/{batch}/report", 503))
+    assert "could not be made" in said
+    assert "648443924" not in said
