@@ -123,9 +123,12 @@ class Sender:
 
     def _work(self, payment: PendingPayment | None) -> None:
         """Send a row, and others while there are any to be begun."""
-        while payment is not None:
-            self._send(payment)
-            payment = self._next_payment()
+        try:
+            while payment is not None:
+                self._send(payment)
+                payment = self._next_payment()
+        except Exception as error:  # a fault of ours outside of an exchange: nothing was begun that is not recorded
+            self._stop.ask(f"internal error: {type(error).__name__}")
 
     def _next_payment(self) -> PendingPayment | None:
         """Take the next row in file order; None where no more is to be begun.

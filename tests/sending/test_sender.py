@@ -216,6 +216,31 @@ def test_a_caller_that_gives_up_takes_no_more_rows() -> None:
     assert 3 <= sender.tally.outcomes[State.ACCEPTED] < 500
 
 
+def test_a_worker_that_fails_outside_of_an_exchange_stops_the_run() -> None:
+    """Its thread would end without a word: with one after the other gone, the rest of the batch was left, and well."""
+    run, stop, settings = _Groups(rows=5), StopRequest(), SubmitSettings(rate="1000", workers=1)
+    run.go_on.set()
+    asked = 0
+
+    class Failing(Throttle):
+        def acquire(self) -> bool:
+            nonlocal asked
+            asked += 1
+            if asked == 3:
+                raise ZeroDivisionError
+            return True
+
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
+        before_first_byte()
+        return ACCEPTED
+
+    throttle = Failing.from_settings(settings, stop.event)
+    sender = Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
+    sender.send_all(Limits())
+    assert stop.reason == "internal error: ZeroDivisionError"
+    assert sender.tally.outcomes[State.ACCEPTED] == 2
+
+
 def test_a_row_whose_slot_never_comes_stays_pending() -> None:
     """Stopped while it waited for its turn: no byte leaves, and the ledger hears nothing of it."""
     run, stop, settings = _Groups(rows=5), StopRequest(), SubmitSettings(rate="1000", workers=1)
