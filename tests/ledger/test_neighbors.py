@@ -95,6 +95,23 @@ def test_a_purge_looks_at_each_batch_alone(ledger: Ledger) -> None:
 
 
 @pytest.mark.ledgers("sqlite")
+def test_a_purge_erases_the_messages_of_one_batch(ledger: Ledger) -> None:
+    """The batches before it and behind it have rows that wait, so the gateway's words about the others stay."""
+    names = [
+        register(ledger, columns(ledger, [1, 2], salt=salt), content=salt.encode())
+        for salt in ("before", "it", "behind")
+    ]
+    for name, rows in zip(names, ([1], [1, 2], [1]), strict=True):
+        accept_all(ledger, name, rows)
+    assert [one.batch for one in ledger.purge(SOON, "ann", "rule 7").erased] == [names[1]]
+    messages = [[row.answer.message for row in ledger.rows(name)] for name in names]
+    assert messages == [["Approved", None], [None, None], ["Approved", None]]
+    details = [json.loads(event.detail) for event in ledger.events() if event.kind == "purged"]
+    assert details == [{"rows": 2, "messages": 2}]
+    assert ledger.check() == []
+
+
+@pytest.mark.ledgers("sqlite")
 def test_a_gateway_that_moves_makes_no_batch_young(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing happened to its payments; what a run did to them did, at its end."""
     name = register(ledger, columns(ledger, [1]))

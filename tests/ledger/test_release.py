@@ -8,7 +8,7 @@ import pytest
 
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.payment import State, Totals
-from tests.ledger.batches import columns, new_batch, register, rejected, release, states
+from tests.ledger.batches import NOT_SENT, columns, new_batch, register, rejected, release, states
 
 
 def test_a_release_counts_like_a_registration(ledger: Ledger) -> None:
@@ -57,3 +57,17 @@ def test_what_a_run_held_back_stands_beside_its_end(ledger: Ledger) -> None:
         assert ledger.check() == []
     assert [event.why for event in ledger.events(name) if event.kind == "started"] == ["looked at it"] * 2
     assert ledger.last_event_at(name) == [event.at for event in ledger.events(name)][-1]
+
+
+def test_a_row_that_was_refused_with_proof_may_still_be_rejected(ledger: Ledger) -> None:
+    """The gateway was busy and took nothing; then it says that there is no such account. No byte was applied."""
+    name = register(ledger, columns(ledger, [1, 2]))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([1], [])
+        run.commit([], [(1, NOT_SENT)])
+        run.reject([1], "gatewayId.unknown")
+        run.finish(None)
+    found = ledger.find(name)
+    assert [found.by_state[state].rows for state in (State.REJECTED, State.PENDING)] == [1, 1]
+    assert ledger.check() == []

@@ -120,6 +120,14 @@ def test_no_account_number_is_shown_whole(tmp_path: Path) -> None:
     assert proposed.preview[0]["achRoutingNumber"] == "021000021"
 
 
+def test_of_a_short_account_nothing_is_shown(tmp_path: Path) -> None:
+    """Its last four would be all of it."""
+    path = write(tmp_path, PAYROLL.replace("000123456789", "6789"), "payroll.csv")
+    proposed = propose_map(FileToMap(path), Person(ANSWERS), tmp_path / "payroll.toml")
+    assert proposed.preview[0]["achAccountNumber"] == "****"
+    assert "6789" not in proposed.preview[0].values()
+
+
 def test_a_workbook_with_title_rows(tmp_path: Path) -> None:
     """The header is found by the names that other makers use; numbers and dates are what they are."""
     rows: list[list[Any]] = [
