@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 T ?= tests
 # About half of the tests by the time they take; all the others are the other half.
-HALF := tests/acceptance tests/validation
+HALF := tests/acceptance tests/validation tests/ledger tests/sandbox
 
 .DEFAULT_GOAL := help
 
