@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchpay.ledger.contract import Ledger
+from batchpay.text import printable
 
 if TYPE_CHECKING:  # pages read a grid, and never load what checks a file
     import polars as pl
@@ -29,13 +30,18 @@ _TABLES = """
     CREATE TABLE row (n INTEGER PRIMARY KEY, line INTEGER, wrong TEXT NOT NULL, sealed BLOB NOT NULL) STRICT;
     CREATE TABLE hit (rule TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (rule, n)) STRICT, WITHOUT ROWID;
     CREATE TABLE block (rule TEXT NOT NULL, at INTEGER NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (rule, at))
-        STRICT, WITHOUT ROWID
+        STRICT, WITHOUT ROWID;
+    CREATE TABLE total (rule TEXT PRIMARY KEY, rows INTEGER NOT NULL) STRICT, WITHOUT ROWID
 """
 _STARTS = (
     "INSERT INTO block SELECT '', (at - 1) / :block, n FROM (SELECT n, row_number() OVER (ORDER BY n) AS at FROM row)"
     " WHERE (at - 1) % :block = 0",
     "INSERT INTO block SELECT rule, (at - 1) / :block, n FROM (SELECT rule, n, row_number() OVER"
     " (PARTITION BY rule ORDER BY n) AS at FROM hit) WHERE (at - 1) % :block = 0",
+)
+_COUNTS = (
+    "INSERT INTO total SELECT '', count(*) FROM row",
+    "INSERT INTO total SELECT rule, count(*) FROM hit GROUP BY rule",
 )
 _OURS = ("_row", "_line", "_errors", "_warnings", "_suggestions")
 
@@ -66,11 +72,12 @@ class GridRow:
     line: int | None
     wrong: list[Wrong]
     cells: list[str | None]
-    """The person's own, in their own order."""
+    """The person's own, in their own order, as they can be shown."""
 
-    def at(self, place: int) -> list[Wrong]:
-        """What is wrong with one cell, errors first."""
-        return sorted((one for one in self.wrong if one.place == place), key=lambda one: not one.is_error)
+    def marks(self) -> dict[int, str]:
+        """Which cells are wrong, by place: `error`, or `warning`."""
+        found = {one.place: "warning" for one in self.wrong if not one.is_error}
+        return found | {one.place: "error" for one in self.wrong if one.is_error}
 
 
 def grid_path(folder: Path) -> Path:
@@ -119,7 +126,7 @@ class GridWriter:
             "line_word": self._source.line_word,
         }
         self._db.executemany("INSERT INTO meta VALUES (?, ?)", [(name, json.dumps(meta[name])) for name in meta])
-        for statement in _STARTS:
+        for statement in (*_STARTS, *_COUNTS):
             self._db.execute(statement, {"block": BLOCK})
         self._db.execute("COMMIT")
         self._db.close()
@@ -177,8 +184,8 @@ class Grid:
 
     def count(self, rule: str = "") -> int:
         """How many rows there are, or how many break a rule."""
-        statement = "SELECT count(*) FROM hit WHERE rule = ?" if rule else "SELECT count(*) FROM row WHERE ? = ''"
-        return int(self._db.execute(statement, (rule,)).fetchone()[0])
+        found = self._db.execute("SELECT rows FROM total WHERE rule = ?", (rule,)).fetchone()
+        return int(found[0]) if found else 0
 
     def starts(self, rule: str = "", first: int = 0, most: int = 1 << 31) -> list[int]:
         """Give the first row number of blocks: they are found by key, not by counting."""
@@ -198,7 +205,8 @@ class Grid:
         found = self._db.execute(f"{statement} ORDER BY n LIMIT {BLOCK}", {"rule": rule, "start": start})
         for number, line, wrong, sealed in found:
             cells = json.loads(self._ledger.unseal(sealed, _row_place(self._file_id, number)))
-            yield GridRow(number, line, [Wrong(*one) for one in json.loads(wrong)], cells)
+            shown = [cell if cell is None or cell.isprintable() else printable(cell) for cell in cells]
+            yield GridRow(number, line, [Wrong(*one) for one in json.loads(wrong)], shown)
 
 
 def _row_place(file_id: str, number: int) -> str:

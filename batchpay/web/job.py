@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from batchpay.writing.no_core import keep_memory_private
 
 KINDS: dict[str, Callable[[Task], int]] = {"check": check_job.check, "submit": run_job.send, "resume": run_job.send}
 """What a child can do; each gives an exit code as the command line would."""
+_DATA_BYTES_MIN = 4 << 30
+"""A check of a million rows takes a tenth of it."""
 _LOCK_TRIES, _LOCK_WAIT_S = 20, 0.05
 
 
@@ -34,11 +37,19 @@ def main() -> None:
     home, number = Path(sys.argv[1]), int(sys.argv[2])
     settings = load_settings(json.load(sys.stdin), {})
     if _take_lock(lock_file(home, number)):
+        _bound_memory()
         try:
             do(Store(home), settings, number)
         except Exception as error:  # its text may hold a row, so only its kind and place are kept
             lock_file(home, number).with_suffix(".fault").write_text(f"{place_of(error)}\n", "utf-8")
             sys.exit(1)
+
+
+def _bound_memory() -> None:
+    """Let a file that asks for all the memory there is end this process, and not the machine."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    most = max(_DATA_BYTES_MIN, physical // 4 * 3)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def _take_lock(path: Path) -> bool:

@@ -142,26 +142,36 @@ def prove_again() -> str | None:
 
 
 def _try(here: Site, who: str, found: Row | None, *, at_sign_in: bool) -> str | None:
-    """Compare what was posted; failures are counted, by name and by address, and too many end the trying."""
+    """Compare what was posted; failures are counted, by name and by address, and too many end the trying.
+
+    A try counts as a failure from its beginning until it was right: many at once are as many failures.
+    """
     address = f"from {request.remote_addr or 'a socket'}"
-    after = here.clock() - WINDOW_S
-    for one, most in ((who, FAILURES_MAX), (address, FAILURES_FROM_MAX)):
-        if here.store.count("SELECT count(*) FROM failure WHERE who = ? AND at > ?", one, after) >= most:
-            return TOO_MANY
+    if not _begin_try(here, who, address):
+        return TOO_MANY
     by_proxy = here.access.proxy_header is not None and not at_sign_in
     is_right = by_proxy or people.password_is(found, request.form.get("password", "")[:_PASSWORD_MAX])
     if is_right and found is not None and found["totp"] is not None:
         code = "".join(request.form.get("code", "").split())[:6]
         is_right = people.take_code(here.store, here.ledger(), found, code)
+    if not is_right:
+        return WRONG if at_sign_in else WRONG_AGAIN
     with here.store.write() as db:
-        if is_right:
-            db.execute("DELETE FROM failure WHERE who = ?", (who,))
-        else:
-            db.execute("DELETE FROM failure WHERE at <= ?", (after,))
-            db.executemany(
-                "INSERT INTO failure (who, at) VALUES (?, ?)", [(one, here.clock()) for one in (who, address)]
-            )
-    return None if is_right else WRONG if at_sign_in else WRONG_AGAIN
+        db.execute("DELETE FROM failure WHERE who = ?", (who,))
+        db.execute("DELETE FROM failure WHERE rowid = (SELECT max(rowid) FROM failure WHERE who = ?)", (address,))
+    return None
+
+
+def _begin_try(here: Site, who: str, address: str) -> bool:
+    """Count a try, unless there were too many already."""
+    after = here.clock() - WINDOW_S
+    with here.store.write() as db:
+        db.execute("DELETE FROM failure WHERE at <= ?", (after,))
+        for one, most in ((who, FAILURES_MAX), (address, FAILURES_FROM_MAX)):
+            if db.execute("SELECT count(*) FROM failure WHERE who = ?", (one,)).fetchone()[0] >= most:
+                return False
+        db.executemany("INSERT INTO failure (who, at) VALUES (?, ?)", [(one, here.clock()) for one in (who, address)])
+    return True
 
 
 def _enter(here: Site, found: Row, how: str, then: str) -> ResponseReturnValue:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from batchpay.text import printable
 from batchpay.web import spool
 from batchpay.web.grid import BLOCK, Grid
 from batchpay.web.names import rejects_name
@@ -107,7 +108,7 @@ def test_the_rows_to_correct_are_those_of_the_rejects_file(
     assert sorted(told, key=str) == sorted((tuple(one[key] for key in keys) for one in errors), key=str)
     if name.endswith(".csv"):
         _, *lines = csv.reader(io.StringIO(rejects.read_text("utf-8")))
-        own = [line[5 : 5 + len(grid.columns)] for line in lines]
+        own = [[printable(cell) for cell in line[5 : 5 + len(grid.columns)]] for line in lines]
         assert [[cell or "" for cell in row.cells] for row in rows] == own
     grid.close()
 

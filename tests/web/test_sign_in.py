@@ -82,6 +82,22 @@ def test_too_many_failures_close_the_door_for_a_name(house: House) -> None:
     assert enter(client, "maria").status_code == 303
 
 
+def test_guesses_at_the_same_moment_are_counted_one_by_one(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A try counts before its password is compared: whoever sends many at once has no more of them."""
+    tries = 0
+
+    def slow(found: object, password: str) -> bool:
+        nonlocal tries
+        tries += 1
+        if tries < 2 * sign_in.FAILURES_MAX:  # the next one comes while this one is compared
+            enter(house.app.test_client(), "maria", "wrong")
+        return False
+
+    monkeypatch.setattr(people, "password_is", slow)
+    enter(house.app.test_client(), "maria", "wrong")
+    assert tries == sign_in.FAILURES_MAX
+
+
 def test_one_address_has_a_wide_bucket(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who tries one password on many names is stopped as well."""
     monkeypatch.setattr(people, "password_is", lambda found, password: password == PASSWORD)
