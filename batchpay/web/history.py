@@ -26,6 +26,7 @@ blueprint = Blueprint("history", __name__)
 
 LISTED = 200
 _CSV_ROWS = 500
+_ID_MAX = 200
 _UNTOLD = "progress"
 CHECKED = "checked the whole ledger: "
 _HEADER = ("at", "who", "what", "why", "batch or file", "recorded in", "details")
@@ -50,7 +51,11 @@ def page() -> ResponseReturnValue:
     here = site()
     latest = here.ledger().batches()[:LISTED]
     listed = [(found, summary_of_batch(found), file_of(here, found.batch)) for found in latest]
-    return render_template("history.html", batches=listed, in_doubt=State.IN_DOUBT, shown_max=LISTED)
+    wanted = request.args.get("payment", "").strip()[:_ID_MAX]
+    found = papers.read_json(here, "find", wanted) if wanted else None
+    return render_template(
+        "history.html", batches=listed, in_doubt=State.IN_DOUBT, shown_max=LISTED, wanted=wanted, found=found
+    )
 
 
 @blueprint.get("/batches/<batch>")

@@ -22,6 +22,7 @@ from batchpay.reconciliation.resolution import DECISIONS, read_decisions, rows_i
 from batchpay.reconciliation.verdicts import FoundDoubt
 from batchpay.settings import Settings, load_settings
 from batchpay.text import instant
+from batchpay.workflows.find_payment import find_payment
 from batchpay.workflows.reconcile import ReconcileRequest, reconcile
 from batchpay.workflows.report import batch_page, results_again
 from batchpay.workflows.resolve import Signature, list_in_doubt
@@ -183,6 +184,13 @@ def _found_json(found: FoundDoubt) -> dict[str, Any]:
     }
 
 
+def _find(settings: Settings, into: Any, source: int | None, payment_id: str) -> None:
+    """Look a payment up by its paymentId."""
+    found = find_payment(payment_id, settings)
+    said = {"batch": found.earlier_batch, "place": found.earlier_place, "at": instant(found.at)} if found else None
+    into.write(json.dumps(said).encode())
+
+
 def _check_ledger(settings: Settings, into: Any, source: int | None) -> None:
     """Check the whole ledger; a line for everything that is wrong."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
@@ -213,6 +221,7 @@ KINDS: dict[str, Callable[..., None]] = {
     "reconcile": _reconcile,
     "compare": _compare,
     "settle": _settle,
+    "find": _find,
     "check": _check_ledger,
     "template": _template,
     "rules": _rules,

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
+from typing import Any
 
 import pytest
 
+from batchpay.approval.plan import PlanText
 from batchpay.errors import LedgerNotUsable
-from batchpay.web import run_job
+from batchpay.payment import Actor
+from batchpay.web import approval, run_job
+from batchpay.web.acts import page_settings
+from batchpay.workflows.approve import add_approval
 from tests.web.house import ROWS, WRONG, House, words_of
 
 DAY_S = 86_400
@@ -188,3 +194,38 @@ def test_the_page_and_web_db_hold_no_account_number(house: House) -> None:
             assert account not in house.get(name, path).get_data(as_text=True), (name, path)
     dump = "\n".join(sqlite3.connect(house.store.home / "web.db").iterdump())
     assert account not in dump
+
+
+def test_the_child_counts_no_approval_of_whoever_asked(house: House) -> None:
+    """An approval that was put into web.db by hand, with the ledger's key even, is none if it is the asker's."""
+    file_id = house.upload()
+    house.post("pia", f"/files/{file_id}/ask")
+    kept = PlanText("pay.csv", house.file(file_id)["plan"])
+    with closing(house.ledger()) as ledger:
+        pia = Actor("pia", "page")
+        view = add_approval(kept, house.file(file_id)["seal"], ledger, page_settings(house.site.settings), pia)
+    with house.store.write() as db:
+        house.store.move(db, file_id, "asked", "approved", plan=view.plan.text())
+        house.site.jobs.want(db, file_id, "submit", "pia")
+    house.work()
+    assert not house.arrived
+    assert "is among those who approved it" in house.file(file_id)["told"]
+
+
+def test_two_who_approve_at_once_are_both_counted(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one who was a moment later is told so, and nobody's approval is written over."""
+    house.policy(second_above="0.00")
+    file_id = house.ask()
+    real = add_approval
+
+    def meanwhile(*given: Any) -> Any:
+        monkeypatch.setattr(approval, "add_approval", real)
+        house.approve(file_id, by="dora")
+        return real(*given)
+
+    monkeypatch.setattr(approval, "add_approval", meanwhile)
+    house.approve(file_id, code=409)
+    assert house.file(file_id)["state"] == "asked"
+    house.approve(file_id)
+    house.work()
+    assert house.arrived.total() == 3

@@ -140,6 +140,13 @@ def test_history_is_taken_away_as_csv(house: House) -> None:
     assert "had the whole ledger checked: nothing was altered" in words_of(house.get("lee", "/audit"))
 
 
+def test_a_payment_is_found_by_its_id(house: House) -> None:
+    """However it is written; one that was never sent is not, and says why a name finds nothing."""
+    batch = house.file(house.sent())["batch"]
+    assert f"is line 3 of batch {batch}" in words_of(house.get("lee", "/history?payment=%20b"))
+    assert "No payment with the paymentId" in words_of(house.get("lee", "/history?payment=Bo+Hart"))
+
+
 def test_what_a_child_can_not_make_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child's one sentence is the page's; the person is not left with half a file."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
