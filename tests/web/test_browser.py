@@ -6,6 +6,7 @@ Pictures of each page are kept under build/pictures/. Needs a Chromium; skipped 
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -85,7 +86,8 @@ def running(command: list[str], home: Home) -> Iterator[str]:
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     """Sandbox, page and three people; a browser."""
     if CHROMIUM is None:
-        pytest.skip("no Chromium was found, so the page is not tried in a browser")
+        missing = "no Chromium was found, so the page is not tried in a browser"
+        pytest.fail(missing) if os.environ.get("BATCHPAY_REQUIRE_BROWSER") else pytest.skip(missing)
     PICTURES.mkdir(parents=True, exist_ok=True)
     home = Home(tmp_path_factory.mktemp("office"), extra={"BATCHPAY_RATE": RATE})
     with running([sys.executable, "-m", "batchpay", "sandbox", "--port", "0"], home) as home.origin:
