@@ -1,4 +1,4 @@
-"""The file by which runs share a gateway's rate: whoever is alone is left alone, and no moment is given twice."""
+"""The file by which runs of one machine share a rate, where it is not as they left it; see test_shared_pace.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.ledger.sqlite import pace_file as module
-from batchpay.ledger.sqlite.pace_file import HEARD_S, JOINING_S, PaceFile, pace_file
+from batchpay.ledger.sqlite.pace_file import PaceFile, pace_file
 
 
 class Machine:
@@ -39,87 +39,6 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     yield made
     for run in made.runs:
         os.close(run._descriptor)
-
-
-def test_a_run_that_is_alone_is_leased_nothing(machine: Machine) -> None:
-    """It keeps its own pace, and need not ask for each request."""
-    run = machine.run()
-    for _ in range(100):
-        assert machine.moments(run, 50) == []
-        machine.now += 0.01
-
-
-def test_two_runs_together_keep_the_rate_and_use_it(machine: Machine) -> None:
-    """Once each kept its own: two runs of 50 a second were 100 a second for the gateway."""
-    one, other = machine.run(), machine.run()
-    assert machine.moments(one, 50) == []
-    machine.now += 0.5
-    first = machine.moments(other, 50)
-    assert first[0] >= machine.now + JOINING_S  # until the one that was alone has looked
-    leased, asked_until = list(first), {one: 0.0, other: first[-1]}
-    end = machine.now + 5
-    while machine.now < end:
-        for run in (one, other):
-            if asked_until[run] <= machine.now:
-                moments = machine.moments(run, 50)
-                leased += moments
-                asked_until[run] = moments[-1]
-        machine.now += 0.001
-    leased.sort()
-    assert len(leased) == len(set(leased))
-    assert max(sum(at <= each < at + 1 for each in leased) for at in leased) == 50
-    assert sum(end - 4 <= each < end for each in leased) >= 0.98 * 50 * 4
-
-
-def test_the_lowest_rate_holds_for_all_and_a_refusal_is_heard(machine: Machine) -> None:
-    one, other = machine.run(), machine.run()
-    machine.moments(one, 100)
-    assert len(machine.moments(other, 10)) == 1
-    machine.now += 1
-    assert machine.moments(one, 100, paused_s=3)[0] <= machine.now + 0.2
-    machine.now += 0.1
-    assert machine.moments(other, 10)[0] == pytest.approx(machine.now + 2.9)
-
-
-def test_a_pause_outlives_the_run_that_was_told_of_it(machine: Machine) -> None:
-    """The next run of the night would be refused at once."""
-    one = machine.run()
-    machine.moments(one, 10, paused_s=30)
-    one.close()
-    machine.runs.clear()
-    machine.now += 10
-    other = machine.run()
-    assert machine.moments(other, 10) == [pytest.approx(machine.now + 20)]
-    machine.now += 20.1
-    assert machine.moments(other, 10) == []
-
-
-@pytest.mark.parametrize("how", ["ended", "killed"])
-def test_who_is_gone_is_forgotten(machine: Machine, how: str) -> None:
-    one, other = machine.run(), machine.run()
-    machine.moments(one, 50)
-    assert machine.moments(other, 50)
-    if how == "ended":
-        machine.runs.remove(other)
-        other.close()
-    else:
-        machine.now += HEARD_S + 0.1
-    assert machine.moments(one, 50) == []
-
-
-def test_a_run_that_comes_back_after_a_while_joins_anew(machine: Machine) -> None:
-    """Its gateway took seconds to answer; meanwhile the other was alone, and another took its line."""
-    one, other = machine.run(), machine.run()
-    machine.moments(one, 50)
-    machine.moments(other, 50)
-    machine.now += HEARD_S + 1
-    assert machine.moments(one, 50) == []
-    third = machine.run()
-    machine.moments(third, 50)
-    machine.now += 0.001
-    assert machine.moments(other, 50)[0] >= machine.now + JOINING_S
-    lease = third.lease(50, 0)
-    assert lease is not None and lease.sharers == 3
 
 
 def test_what_stands_there_from_before_a_restart_means_nothing(

@@ -212,6 +212,23 @@ CREATE TABLE batchpay.paid (
     PRIMARY KEY (payee, account, batch)
 );
 
+-- One rate for all who send to a gateway (environment and origin): the next free moment, in seconds of this server's
+-- clock, and a line for each run, which counts for as long as it may send without asking again. Nothing durable: it is
+-- not logged, and empty after a crash.
+CREATE UNLOGGED TABLE batchpay.pace (
+    gateway text PRIMARY KEY,
+    free_at double precision NOT NULL
+) WITH (fillfactor = 10);
+
+CREATE UNLOGGED TABLE batchpay.pacer (
+    gateway text NOT NULL,
+    name bytea NOT NULL,
+    counts_until double precision NOT NULL,
+    rate double precision NOT NULL,
+    paused_until double precision NOT NULL,
+    PRIMARY KEY (gateway, name)
+) WITH (fillfactor = 10);
+
 CREATE FUNCTION batchpay.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'never changed, never deleted' USING ERRCODE = 'BP005';
@@ -327,6 +344,59 @@ END $$;
 
 REVOKE ALL ON FUNCTION batchpay.commit_group FROM PUBLIC;
 
+-- The next moments at which one of those who share a gateway's rate may send: seconds from now to the first, seconds
+-- between two, how many, and how many share the rate. No moments where it is alone: its own pace holds for the second
+-- of these numbers. The lowest rate and the longest pause of all hold for all; who comes waits until every other one
+-- must have asked again. Moments and ends more than an hour ahead are of before the clock was set back.
+CREATE FUNCTION batchpay.lease_pace(
+    p_gateway text, p_name bytea, p_rate double precision, p_paused_s double precision, p_look_s double precision,
+    p_joining_s double precision, p_heard_s double precision, p_leased_s double precision,
+    p_catch_up_s double precision, p_spread double precision
+) RETURNS double precision[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_free double precision;
+    v_now double precision;
+    v_far double precision;
+    v_joins boolean;
+    v_others integer;
+    v_rate double precision;
+    v_paused double precision;
+    v_every double precision := p_look_s;
+    v_slots integer := 0;
+    v_first double precision;
+BEGIN
+    INSERT INTO batchpay.pace (gateway, free_at) VALUES (p_gateway, 0) ON CONFLICT (gateway) DO NOTHING;
+    SELECT p.free_at INTO v_free FROM batchpay.pace p WHERE p.gateway = p_gateway FOR UPDATE;
+    v_now := extract(epoch FROM clock_timestamp());
+    v_first := v_now;
+    v_far := v_now + 3600;
+    v_joins := NOT EXISTS (SELECT FROM batchpay.pacer o WHERE o.gateway = p_gateway AND o.name = p_name
+        AND o.counts_until BETWEEN v_now AND v_far);
+    IF v_joins THEN
+        DELETE FROM batchpay.pacer o WHERE o.gateway = p_gateway AND o.counts_until NOT BETWEEN v_now AND v_far
+            AND o.paused_until NOT BETWEEN v_now AND v_far;
+    END IF;
+    SELECT count(*) FILTER (WHERE o.counts_until BETWEEN v_now AND v_far),
+            least(p_rate, min(o.rate) FILTER (WHERE o.counts_until BETWEEN v_now AND v_far)),
+            coalesce(max(o.paused_until) FILTER (WHERE o.paused_until <= v_far), 0)
+        INTO v_others, v_rate, v_paused
+        FROM batchpay.pacer o WHERE o.gateway = p_gateway AND o.name <> p_name;
+    IF v_others > 0 OR v_paused > v_now THEN
+        v_every := p_spread / v_rate;
+        v_slots := greatest(1, ceil(v_rate * p_leased_s / (v_others + 1)));
+        v_first := greatest(v_paused, CASE WHEN v_free <= v_far THEN v_free END,
+            CASE WHEN v_joins THEN v_now + p_joining_s ELSE v_now - p_catch_up_s END);
+        UPDATE batchpay.pace p SET free_at = v_first + v_slots * v_every WHERE p.gateway = p_gateway;
+    END IF;
+    INSERT INTO batchpay.pacer (gateway, name, counts_until, rate, paused_until)
+        VALUES (p_gateway, p_name, v_first + v_slots * v_every + p_heard_s, p_rate, v_now + p_paused_s)
+        ON CONFLICT (gateway, name) DO UPDATE SET
+            counts_until = excluded.counts_until, rate = excluded.rate, paused_until = excluded.paused_until;
+    RETURN ARRAY[v_first - v_now, v_every, v_slots, v_others + 1];
+END $$;
+
+REVOKE ALL ON FUNCTION batchpay.lease_pace FROM PUBLIC;
+
 -- Least rights. Whoever sends is a member of batchpay_app: it can't change an amount, a digest or what has happened.
 -- Whoever only reads reports is a member of batchpay_report, which sees no sealed text.
 GRANT USAGE ON SCHEMA batchpay TO batchpay_app, batchpay_report;
@@ -350,3 +420,5 @@ GRANT UPDATE (row_count, cents) ON batchpay.total TO batchpay_app;
 GRANT UPDATE (row_count, cents) ON batchpay.paid TO batchpay_app;
 GRANT DELETE ON batchpay.body TO batchpay_app;
 GRANT EXECUTE ON FUNCTION batchpay.commit_group TO batchpay_app;
+GRANT INSERT, UPDATE, DELETE ON batchpay.pace, batchpay.pacer TO batchpay_app;
+GRANT EXECUTE ON FUNCTION batchpay.lease_pace TO batchpay_app;

@@ -22,7 +22,8 @@ _LOOK_S = 1.0
 class Deadline:
     """Watches one statement at a time, from a thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = DEADLINE_S) -> None:
+        self._seconds = seconds
         self._watched: tuple[float, int] | None = None
         self._turn = threading.Lock()
         self._ended = threading.Event()
@@ -33,7 +34,7 @@ class Deadline:
         """Cut the connection where what is done with it meanwhile takes too long."""
         descriptor = connection.fileno()
         with self._turn:
-            self._watched = (time.monotonic() + DEADLINE_S, descriptor)
+            self._watched = (time.monotonic() + self._seconds, descriptor)
         try:
             yield
         finally:

@@ -16,6 +16,7 @@ from batchpay.ledger.postgres import audit, batch_writer, decisions, lookup, rea
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.run import PostgresRun
+from batchpay.ledger.postgres.shared_pace import SharedPace
 from batchpay.ledger.postgres.store import Store
 from batchpay.ledger.records import (
     BACKED_UP,
@@ -167,8 +168,8 @@ class PostgresLedger:
         self._runs.append(run)
         return run
 
-    def shared_rate(self, gateway: str) -> None:
-        """Give nothing: each machine keeps its own pace."""
+    def shared_rate(self, gateway: str) -> SharedPace:
+        return SharedPace(self.store, gateway)
 
     def find(self, reference: str | None, environment: Environment | None = None) -> BatchSummary:
         return reading.find(self.store, reference, environment)

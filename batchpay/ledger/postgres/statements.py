@@ -156,6 +156,15 @@ COMMIT_GROUP = (
     " %s::text, %s::bytea)"
 )
 
+# The pace that all runs share
+
+LEASE_PACE = (
+    "SELECT batchpay.lease_pace(%(gateway)s::text, %(name)s::bytea, %(rate)s::float8, %(paused_s)s::float8,"
+    " %(look_s)s::float8, %(joining_s)s::float8, %(heard_s)s::float8, %(leased_s)s::float8, %(catch_up_s)s::float8,"
+    " %(spread)s::float8)"
+)
+LEAVE_PACE = "UPDATE batchpay.pacer SET counts_until = 0 WHERE gateway = %s AND name = %s"
+
 # Control totals
 
 TOTALS = "SELECT state, direction, row_count, cents FROM batchpay.control_total WHERE batch = %s"

@@ -1,6 +1,6 @@
 """One rate for all runs over this ledger that send to one gateway: a small file that they share.
 
-It holds the next free moment and a line for each run: when it was last heard, its rate, and until when its gateway told
+It holds the next free moment and a line for each run: until when it counts, its rate, and until when its gateway told
 it to wait. A run that is alone keeps its own pace and looks into the file now and then; as soon as there are two, each
 leases its moments here, a few at a time, and no two get the same one. Nothing durable stands here: the file means
 nothing after a restart of the machine, and one that can't be used leaves each run to its own pace.
@@ -28,7 +28,7 @@ LOOK_S = 0.01
 JOINING_S = 0.03
 """A run that comes to others waits so long, until they have all seen it."""
 HEARD_S = 2.0
-"""A run that has not looked for so long sends nothing, or is gone."""
+"""A run that has not looked for so long after its last moment sends nothing, or is gone."""
 LEASED_S = 0.1
 """All runs together lease their moments at most so far ahead."""
 CATCH_UP_S = 0.02
@@ -42,7 +42,7 @@ _TRIES = 5
 """So often, with the throttle's pause between, the file is asked for where another run has it and stands still."""
 _LINES = 32
 _HEAD = struct.Struct("=16sd")  # which start of the machine this belongs to, the next free moment
-_LINE = struct.Struct("=8sddd")  # whose it is, heard at, rate, paused until
+_LINE = struct.Struct("=8sddd")  # whose it is, counts until, rate, paused until
 _Line = tuple[bytes, float, float, float]
 _NOBODYS: _Line = (bytes(8), -math.inf, 0.0, -math.inf)
 _BYTES = _HEAD.size + _LINES * _LINE.size
@@ -111,18 +111,20 @@ class PaceFile:
         joins = lines[self._line][0] != self._name or not _is_heard(lines[self._line], now)
         if joins:
             self._line = next((at for at, line in enumerate(lines) if not _is_known(line, now)), 0)
-        self._write((self._name, now, rate, now + paused_s))
         others = lines[: self._line] + lines[self._line + 1 :]
         heard = [line for line in others if _is_heard(line, now)]
         paused_until = max(until for _, _, _, until in others)
         if not heard and paused_until <= now:
+            self._write((self._name, now + HEARD_S, rate, now + paused_s))
             return Lease(0.0, LOOK_S, 0, 1)
         sharers = len(heard) + 1
         least = min([rate, *(of_other for _, _, of_other, _ in heard)])
         every_s = SPREAD / least
         slots = max(1, math.ceil(least * LEASED_S / sharers))
         first = max(free_at, paused_until, now + JOINING_S if joins else now - CATCH_UP_S)
-        os.pwrite(self._descriptor, _HEAD.pack(self._start_of_machine, first + slots * every_s), 0)
+        last = first + slots * every_s
+        os.pwrite(self._descriptor, _HEAD.pack(self._start_of_machine, last), 0)
+        self._write((self._name, max(now, last) + HEARD_S, rate, now + paused_s))
         return Lease(first - now, every_s, slots, sharers)
 
     def _read(self, now: float) -> tuple[float, list[_Line]]:
@@ -148,7 +150,7 @@ def _can_be(line: tuple[Any, ...], now: float) -> bool:
 
 def _is_heard(line: _Line, now: float) -> bool:
     """Whether a run sends."""
-    return now - HEARD_S <= line[1] <= now
+    return now <= line[1] <= now + FAR_S
 
 
 def _is_known(line: _Line, now: float) -> bool:

@@ -1,0 +1,95 @@
+"""One rate for all runs over this ledger that send to one gateway, on whichever machine: a server function, two tables.
+
+The same bargain as in the file by which runs of one machine share a rate (ledger/sqlite/pace_file.py): who is alone
+keeps its own pace and looks now and then whether it still is; as soon as there are two, each leases its moments, a few
+at a time. Moments are told as delays by the server's clock, so the machines' own clocks don't matter.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import psycopg
+
+from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.connection import LedgerUnreachable, is_retried, is_unknown, translate
+from batchpay.ledger.postgres.deadline import Deadline
+from batchpay.ledger.postgres.store import Connection, Store
+from batchpay.ledger.records import Lease
+
+LOOK_S = 0.1
+"""A run that is alone looks so often whether it still is."""
+JOINING_S = 0.15
+"""A run that comes to others waits so long, until they have all seen it."""
+HEARD_S = 2.0
+"""A run that has not asked for so long after its last moment sends nothing, or is gone."""
+LEASED_S = 0.1
+"""All runs together lease their moments at most so far ahead."""
+CATCH_UP_S = 0.02
+"""So much of lost time is made up for."""
+SPREAD = 1.0065
+"""Moments lie by this share farther apart than the rate asks for, since a network bunches what leaves evenly."""
+_ANSWER_S = 5.0
+_GIVEN_UP_S = 20.0
+
+
+class SharedPace:
+    """See contract.SharedRate."""
+
+    def __init__(self, store: Store, gateway: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._clock = clock
+        self._asked = {
+            "gateway": gateway, "name": os.urandom(16), "look_s": LOOK_S, "joining_s": JOINING_S, "heard_s": HEARD_S,
+            "leased_s": LEASED_S, "catch_up_s": CATCH_UP_S, "spread": SPREAD,
+        }  # fmt: skip
+        self._connection: Connection | None = None
+        self._deadline = Deadline(_ANSWER_S)
+        self._lost_at: float | None = None
+
+    def lease(self, rate: float, paused_s: float) -> Lease | None:
+        """See contract.SharedRate. Raises LedgerNotUsable where the database stays away: no run waits for ever."""
+        try:
+            if self._connection is None or self._connection.closed:
+                self._connection = self._store.reader()
+            asked_at = self._clock()
+            with self._deadline.of(self._connection):
+                asked = {**self._asked, "rate": rate, "paused_s": paused_s}
+                found = self._connection.execute(sql.LEASE_PACE, asked, binary=True).fetchone()
+            took_s = self._clock() - asked_at
+        except LedgerUnreachable as error:
+            self._ask_again(error)
+            return None
+        except psycopg.Error as error:
+            if is_unknown(error) and self._connection is not None:
+                self._connection.close()
+            elif not is_retried(error):
+                raise translate(error, self._store.place) from None
+            self._ask_again(translate(error, self._store.place))
+            return None
+        assert found is not None
+        self._lost_at = None
+        first_s, every_s, slots, sharers = found[0]
+        if not slots:  # true at the moment at which it was asked for, so no longer than from then on
+            return Lease(0.0, max(0.0, every_s - took_s), 0, 1)
+        return Lease(first_s - took_s / 2, every_s, int(slots), int(sharers))
+
+    def _ask_again(self, error: Exception) -> None:
+        now = self._clock()
+        if self._lost_at is None:
+            self._lost_at = now
+        elif now - self._lost_at > _GIVEN_UP_S:
+            raise LedgerNotUsable(str(error)) from None
+
+    def close(self) -> None:
+        """See contract.SharedRate. A pause outlives the run that was told of it."""
+        self._deadline.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.execute(sql.LEAVE_PACE, (self._asked["gateway"], self._asked["name"]))
+            self._store.done_reading(connection)

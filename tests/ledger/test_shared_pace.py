@@ -1,0 +1,231 @@
+"""One rate for all who send to a gateway, by a file or a database: who is alone is left alone, a moment goes to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.contract import Ledger, SharedRate
+from batchpay.ledger.open import schema_text
+from batchpay.ledger.postgres import shared_pace
+from batchpay.ledger.postgres.ledger import PostgresLedger
+from batchpay.ledger.postgres.shared_pace import SharedPace
+from batchpay.ledger.sqlite import pace_file
+from batchpay.ledger.sqlite.pace_file import PaceFile
+from tests.ledger.conftest import LedgerFactory, PostgresFactory
+
+GATEWAY = "test http://127.0.0.1:1"
+
+
+class World:
+    """Runs that share a rate, and a clock that only the test moves."""
+
+    def __init__(self, make: Callable[[], SharedRate], joining_s: float, set_clock: Callable[[float], object]) -> None:
+        self.now = 1000.0
+        self.joining_s = joining_s
+        self.runs: list[SharedRate] = []
+        self._make, self._set_clock = make, set_clock
+
+    def run(self) -> SharedRate:
+        """One more run."""
+        self.runs.append(self._make())
+        return self.runs[-1]
+
+    def moments(self, run: SharedRate, rate: float, paused_s: float = 0.0) -> list[float]:
+        """What a run is leased, on the clock; nothing where it is alone."""
+        self._set_clock(self.now)
+        lease = run.lease(rate, paused_s)
+        assert lease is not None
+        return [self.now + lease.first_s + number * lease.every_s for number in range(lease.slots)]
+
+    def close(self, run: SharedRate) -> None:
+        """End a run as it should."""
+        self.runs.remove(run)
+        run.close()
+
+
+@pytest.fixture
+def world(ledger_factory: LedgerFactory, tmp_path: Path) -> Iterator[World]:
+    if isinstance(ledger_factory, PostgresFactory):
+        yield from _in_database(ledger_factory)
+    else:
+        made = World(
+            lambda: PaceFile(tmp_path / "gateway.pace", lambda: made.now), pace_file.JOINING_S, lambda now: None
+        )
+        yield made
+        for run in made.runs:
+            run.close()
+
+
+def _in_database(factory: PostgresFactory) -> Iterator[World]:
+    """The server's function as it stands in the schema, but for its clock."""
+    ledger = factory.create()
+    assert isinstance(ledger, PostgresLedger)
+    script = schema_text()
+    text = script[script.index("CREATE FUNCTION batchpay.lease_pace") :]
+    text = text[: text.index("END $$;") + 7].replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
+    assert text.count("extract(epoch FROM clock_timestamp())") == 1
+    text = text.replace("extract(epoch FROM clock_timestamp())", "(SELECT at FROM batchpay.clock)")
+    with psycopg.connect(factory.server.owner_url(factory.database), autocommit=True) as owner:
+        owner.execute("CREATE TABLE batchpay.clock (at float8); INSERT INTO batchpay.clock VALUES (0)")
+        owner.execute("GRANT SELECT ON batchpay.clock TO batchpay_app")
+        owner.execute(text.encode())
+        made = World(
+            lambda: SharedPace(ledger.store, GATEWAY, lambda: made.now), shared_pace.JOINING_S,
+            lambda now: owner.execute("UPDATE batchpay.clock SET at = %s", (now,)),
+        )  # fmt: skip
+        yield made
+        for run in made.runs:
+            run.close()
+
+
+def test_a_run_that_is_alone_is_leased_nothing(world: World) -> None:
+    """It keeps its own pace, and need not ask for each request."""
+    run = world.run()
+    for _ in range(100):
+        assert world.moments(run, 50) == []
+        world.now += 0.01
+
+
+def test_two_runs_together_keep_the_rate_and_use_it(world: World) -> None:
+    """Once each kept its own: two runs of 50 a second were 100 a second for the gateway."""
+    one, other = world.run(), world.run()
+    assert world.moments(one, 50) == []
+    world.now += 0.5
+    first = world.moments(other, 50)
+    assert first[0] >= world.now + world.joining_s  # until the one that was alone has looked
+    leased, asked_until = list(first), {one: 0.0, other: first[-1]}
+    end = world.now + 5
+    while world.now < end:
+        for run in (one, other):
+            if asked_until[run] <= world.now:
+                moments = world.moments(run, 50)
+                leased += moments
+                asked_until[run] = moments[-1]
+        world.now += 0.001
+    leased.sort()
+    assert len(leased) == len(set(leased))
+    assert max(sum(at <= each < at + 1 for each in leased) for at in leased) == 50
+    assert sum(end - 4 <= each < end for each in leased) >= 0.98 * 50 * 4
+
+
+def test_the_lowest_rate_holds_for_all_and_a_refusal_is_heard(world: World) -> None:
+    one, other = world.run(), world.run()
+    world.moments(one, 100)
+    assert len(world.moments(other, 10)) == 1
+    world.now += 1
+    assert world.moments(one, 100, paused_s=3)[0] <= world.now + 0.2
+    world.now += 0.1
+    assert world.moments(other, 10)[0] == pytest.approx(world.now + 2.9)
+
+
+def test_a_pause_outlives_the_run_that_was_told_of_it(world: World) -> None:
+    """The next run of the night would be refused at once."""
+    one = world.run()
+    world.moments(one, 10, paused_s=30)
+    world.close(one)
+    world.now += 10
+    other = world.run()
+    assert world.moments(other, 10) == [pytest.approx(world.now + 20)]
+    world.now += 20.1
+    assert world.moments(other, 10) == []
+
+
+@pytest.mark.parametrize("how", ["ended", "killed"])
+def test_who_is_gone_is_forgotten(world: World, how: str) -> None:
+    one, other = world.run(), world.run()
+    world.moments(one, 50)
+    assert world.moments(other, 50)
+    if how == "ended":
+        world.close(other)
+    else:
+        world.now += pace_file.HEARD_S + 1
+    assert world.moments(one, 50) == []
+
+
+def test_a_run_that_comes_back_after_a_while_joins_anew(world: World) -> None:
+    """Its gateway took seconds to answer; meanwhile the other was alone, and another took its line."""
+    one, other = world.run(), world.run()
+    world.moments(one, 50)
+    world.moments(other, 50)
+    world.now += pace_file.HEARD_S + 1
+    assert world.moments(one, 50) == []
+    third = world.run()
+    world.moments(third, 50)
+    world.now += 0.001
+    assert world.moments(other, 50)[0] >= world.now + world.joining_s
+    lease = third.lease(50, 0)
+    assert lease is not None and lease.sharers == 3
+
+
+def test_slow_runs_know_of_each_other_between_their_moments(world: World) -> None:
+    """At one request in five seconds each was forgotten before its moment came, and the other sent beside it."""
+    one, other = world.run(), world.run()
+    world.moments(one, 0.2)
+    leased = world.moments(other, 0.2)
+    asked_until = {one: world.now, other: leased[-1]}
+    for _ in range(60):
+        for run in (one, other):
+            if asked_until[run] <= world.now:
+                leased += (moments := world.moments(run, 0.2))
+                assert moments, "nobody is alone"
+                asked_until[run] = moments[-1]
+        world.now += 1
+    leased.sort()
+    assert min(later - earlier for earlier, later in pairwise(leased)) >= 5
+
+
+@pytest.mark.ledgers("postgres")
+def test_a_server_whose_clock_is_set_back_holds_up_no_run(world: World) -> None:
+    """A moment of before would lie weeks ahead."""
+    one, other = world.run(), world.run()
+    world.now = 1e9
+    world.moments(one, 10, paused_s=60)
+    world.moments(other, 10)
+    world.now = 1000.0
+    assert world.moments(one, 10) == []
+    assert world.moments(other, 10)[0] <= world.now + 1
+
+
+@pytest.mark.ledgers("postgres")
+def test_a_database_that_stays_away_holds_up_the_run_and_then_ends_it(
+    ledger: Ledger, ledger_factory: LedgerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost connection costs a moment; nobody sends on his own pace while the others can't be asked."""
+    assert isinstance(ledger, PostgresLedger)
+    assert isinstance(ledger_factory, PostgresFactory)
+    now = 0.0
+    run = SharedPace(ledger.store, GATEWAY, lambda: now)
+    assert run.lease(10, 0) is not None
+    end = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE usename = 'payer' AND datname = current_database()"
+    )
+    ledger_factory.run(end)
+    assert run.lease(10, 0) is None
+    assert run.lease(10, 0) is not None
+    ledger_factory.run(end)
+    monkeypatch.setitem(ledger.store.place.parameters, "port", "1")
+    assert run.lease(10, 0) is None
+    now = 19.0
+    assert run.lease(10, 0) is None
+    now = 21.0
+    with pytest.raises(LedgerNotUsable, match="can't be connected to"):
+        run.lease(10, 0)
+    run.close()
+
+
+@pytest.mark.ledgers("postgres")
+def test_a_ledger_that_can_not_be_asked_for_good_is_said_at_once(ledger: Ledger, ledger_factory: LedgerFactory) -> None:
+    assert isinstance(ledger_factory, PostgresFactory)
+    ledger_factory.run("REVOKE EXECUTE ON FUNCTION batchpay.lease_pace FROM batchpay_app")
+    run = ledger.shared_rate(GATEWAY)
+    assert run is not None
+    with pytest.raises(LedgerNotUsable, match="no right"):
+        run.lease(10, 0)
+    run.close()
