@@ -102,7 +102,7 @@ def join(context: Context, reason: str | None) -> int:
 
 @ledger.command(short_help="Check the whole ledger.")
 @option("--accept-witness", is_flag=True, help="Accept a ledger that is older than its witness, or has none.")
-@option("--accept-machine", is_flag=True, help="Accept a ledger that was last used on another machine.")
+@option("--accept-machine", is_flag=True, help="Accept a ledger that lay elsewhere before, with nothing lost.")
 @option(
     "--lost-window-settled", is_flag=True, help="Confirm that what a restored ledger lost was looked up and is known."
 )
@@ -118,7 +118,8 @@ def check(
     --accept-witness is for a ledger brought back from a backup, or moved without its witness. It may not know of
     payments made since: every row that it would send becomes a row in doubt, for a person to look at, and no new file
     is registered (exit code 8) until --lost-window-settled. --accept-machine is for one that was moved to this machine;
-    where the other machine may have gone on sending, give --accept-witness as well.
+    where the other machine may have gone on sending, give --accept-witness as well. In a PostgreSQL database it is for
+    one that was moved to another server, or whose standby took over while a machine that worked with it is gone.
 
     Example: batchpay ledger check
     """
@@ -130,7 +131,7 @@ def check(
         output.say(context, f"accepted; rows that are in doubt now: {found.accepted.marked_in_doubt}")
         output.say(context, f"{found.accepted.lost}; new files wait for --lost-window-settled")
     if accept_machine:
-        output.say(context, "accepted as this machine's own; the other machine must send no more from it")
+        output.say(context, "accepted where it lies now; nothing more must be sent from where it was")
     if lost_window_settled:
         output.say(context, "settled; new files are registered again")
     if context.json:

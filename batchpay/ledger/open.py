@@ -130,9 +130,13 @@ def accept_witness(settings: LedgerSettings, who: str, why: str) -> AcceptedWitn
 
 
 def accept_machine(settings: LedgerSettings, who: str, why: str) -> None:
-    """Accept a ledger that was last used on another machine, as this machine's; raises WrongUse where it was not."""
+    """Accept a ledger that lay elsewhere before, on another machine or server, with nothing lost.
+
+    Raises WrongUse where it did not, LedgerBehind where something is known to be lost.
+    """
     if _is_postgres(settings):
-        raise WrongUse('a ledger in a database server belongs to no machine: batchpay ledger join --reason "…"')
+        _postgres().accept_machine(settings, who, why)
+        return
     opening.accept_machine(location(settings), machine_name(settings), who, why)
 
 

@@ -30,7 +30,9 @@ class WitnessRecord:
     mac: bytes
     machine: str | None = None
     """Where the ledger is: keyed digest of the machine that wrote it, None where that machine has no identity; of a
-    ledger in a database, what the server's files call themselves."""
+    ledger in a database, the name by which it knows the machine that the witness belongs to."""
+    epoch: int | None = None
+    """Of a ledger in a database: how many restores a person had accepted when this was written."""
 
 
 class Witness:
@@ -110,15 +112,18 @@ class Witness:
         text = f"{_WORD} {testimony.ledger_id} {testimony.number} {testimony.mac.hex()}"
         if testimony.machine is not None:
             text += f" {testimony.machine}"
+        if testimony.epoch is not None:
+            text += f" {testimony.epoch}"
         proof = self._keys.mac("witness", text.encode()).hex()
         return f"{text} {proof}\n".encode().ljust(_SLOT_BYTES, b"\0")
 
     def _parse(self, record: bytes) -> WitnessRecord | None:
         text, _, proof = record.rstrip(b"\0").rstrip(b"\n").rpartition(b" ")
         words = text.decode("ascii", "replace").split(" ")
-        if proof != self._keys.mac("witness", text).hex().encode() or len(words) not in (4, 5):
+        if proof != self._keys.mac("witness", text).hex().encode() or len(words) not in (4, 5, 6):
             return None
-        return WitnessRecord(words[1], int(words[2]), bytes.fromhex(words[3]), *words[4:])
+        machine, epoch = (*words[4:], None, None)[:2]
+        return WitnessRecord(words[1], int(words[2]), bytes.fromhex(words[3]), machine, int(epoch) if epoch else None)
 
 
 def witnesses_of_others(place: LedgerPaths, keys: Keys | None) -> list[Path]:

@@ -141,9 +141,30 @@ class Cluster:
         if os.geteuid() == 0:
             shutil.chown(self._folder, "nobody", "nogroup")
         self._run("initdb", "-D", self.data, "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth=trust", "--no-sync")
+        self._write_settings()
+
+    def _write_settings(self) -> None:
         lines = [f"{name} = '{value}'\n" for name, value in self._settings.items()]
         with (self.data / "postgresql.conf").open("a") as file:
             file.writelines([*lines, f"port = {self.port}\n", f"unix_socket_directories = '{self._folder}'\n"])
+
+    def copy(self, name: str, **settings: str) -> Cluster:
+        """Copy the files of this server while it is stopped; another server can be started on them, as it was then."""
+        made = Cluster(self._programs, self._folder / name, self._settings | settings)
+        subprocess.run(["cp", "-a", self.data, self._folder / f"{name}.data"], check=True)
+        made._folder.mkdir()
+        (self._folder / f"{name}.data").rename(made.data)
+        if os.geteuid() == 0:
+            shutil.chown(made._folder, "nobody", "nogroup")
+        (made.data / "postmaster.pid").unlink(missing_ok=True)
+        made._write_settings()
+        return made
+
+    def follows(self, other: Cluster, name: str) -> None:
+        """Let this server, before it is started, be a standby that follows another; it is known there by this name."""
+        (self.data / "standby.signal").touch()
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.write(f"primary_conninfo = 'host=127.0.0.1 port={other.port} user=postgres application_name={name}'\n")
 
     def start(self) -> None:
         """Start the server, and wait until it answers."""
@@ -164,9 +185,9 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop the server at once, as a power cut would."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGQUIT)
-        self._process.wait()
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait()
 
     def _run(self, program: str, *arguments: str | Path) -> None:
         command = [*_as_nobody(), str(self._programs / program), *map(str, arguments)]

@@ -26,7 +26,10 @@ CREATE TABLE batchpay.ledger (
     key_id text NOT NULL,
     number bigint NOT NULL,
     mac bytea NOT NULL CHECK (length(mac) = 32),
-    registrations bigint NOT NULL DEFAULT 0
+    registrations bigint NOT NULL DEFAULT 0,
+    place text NOT NULL, -- the server and its timeline on which every machine knows that nothing is lost
+    epoch integer NOT NULL DEFAULT 1, -- restores that a person accepted, and one
+    behind text -- a machine that knows events which are not here: nobody sends before a person has said so
 ) WITH (fillfactor = 10);
 
 CREATE TABLE batchpay.batch (
@@ -246,6 +249,7 @@ CREATE TRIGGER attempt_is_never_deleted BEFORE DELETE OR TRUNCATE ON batchpay.at
 --   BP002 commits of this session are not durable
 --   BP003 the run was fenced, its connection was given up, or its chain went on without it
 --   BP004 a row of `rows` is not being sent by this run
+--   BP006 a machine knows events that this ledger has lost
 CREATE FUNCTION batchpay.commit_group(
     p_run integer, p_token bytea, p_generation integer, p_batch integer,
     p_intents integer[], p_rows integer[], p_states smallint[], p_statuses integer[], p_codes text[],
@@ -262,6 +266,9 @@ DECLARE
 BEGIN
     IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
         RAISE EXCEPTION 'commits are not durable' USING ERRCODE = 'BP002';
+    END IF;
+    IF (SELECT l.behind FROM batchpay.ledger l WHERE l.id = 1) IS NOT NULL THEN
+        RAISE EXCEPTION 'behind' USING ERRCODE = 'BP006';
     END IF;
     SELECT r.totals INTO v_totals FROM batchpay.run r
         WHERE r.id = p_run AND r.token = p_token AND r.generation = p_generation AND r.is_live
@@ -408,7 +415,7 @@ GRANT SELECT (id, batch, who, host, started_at, finished_at, stopped, beats, is_
 GRANT INSERT ON batchpay.batch, batchpay.run, batchpay.chunk, batchpay.body, batchpay.detail, batchpay.payment,
     batchpay.attempt, batchpay.event, batchpay.total, batchpay.fingerprint, batchpay.payment_id, batchpay.paid
     TO batchpay_app;
-GRANT UPDATE (number, mac, registrations) ON batchpay.ledger TO batchpay_app;
+GRANT UPDATE (number, mac, registrations, place, epoch, behind) ON batchpay.ledger TO batchpay_app;
 GRANT UPDATE (origin, row_count, cents) ON batchpay.batch TO batchpay_app;
 GRANT UPDATE (finished_at, stopped, generation, beats, is_live, fenced_by, number, mac, totals)
     ON batchpay.run TO batchpay_app;

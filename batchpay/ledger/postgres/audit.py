@@ -17,11 +17,11 @@ from typing import Any
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.event_chain import FIRST_MAC, Replay
 from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.moves import PENDING
 from batchpay.ledger.postgres.store import Connection, Store, chained_mac, stream
 from batchpay.ledger.states import STATES
-from batchpay.ledger.witness import WitnessRecord
 
 _EVENTS_AT_OPENING = 50
 _ROWS_AT_ONCE = 4096
@@ -80,7 +80,8 @@ def check(store: Store) -> list[str]:
                 )
                 problems += [f"the ledger is damaged: {found}"] if found else []
             problems += _check_payloads(store, connection)
-            problems += check_witness(store, connection, testimony)
+            refused = failover.problem(store, connection, testimony)
+            problems += [str(refused)] if refused else []
     except LedgerDamaged as error:
         problems.append(str(error))
     return problems
@@ -99,33 +100,6 @@ def check_at_opening(store: Store) -> list[str]:
         if not found or head != (found[-1][2], found[-1][-1]):
             return ["the ledger is damaged: the end of its history is cut off"]
         return _check_totals(connection)
-
-
-def check_witness(store: Store, connection: Connection, testimony: WitnessRecord | None) -> list[str]:
-    """Hold the ledger against what this machine remembers of it."""
-    path = store.witness.path
-    way_out = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
-    if testimony is None:
-        what = "holds no record of this key" if store.witness.exists() else "is not there"
-        return [
-            f"this machine's witness of the ledger, {path}, {what}, so it can't tell whether the ledger is the latest; "
-            f'a machine that never worked with it: batchpay ledger join --reason "…"; else {way_out}'
-        ]
-    if testimony.ledger_id != store.ledger_id:
-        return [f"the witness {path} belongs to another ledger; {way_out}"]
-    if testimony.machine not in (None, store.system):
-        return [
-            f"the ledger lies in another server than this machine's witness {path} knows: a copy of it was loaded "
-            f"there, and the first may have gone on; nothing was sent now; {way_out}"
-        ]
-    found = connection.execute(sql.MAC_OF_EVENT, (testimony.number,)).fetchone()
-    if found is None or found[0] != testimony.mac:
-        return [
-            f"the ledger is older than this machine's witness {path}: most likely the database was brought back from a "
-            f"backup, or a standby took over too late, and it does not know what was sent since; nothing was sent now; "
-            f"{way_out}"
-        ]
-    return []
 
 
 def check_batch(store: Store, batch: int) -> None:

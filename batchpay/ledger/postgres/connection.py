@@ -107,8 +107,11 @@ class Notices:
         return self._warned
 
 
-def connect(place: Place, *, writes: bool = False) -> psycopg.Connection[Any]:
-    """Open a connection whose every statement is a transaction of its own, and refuse a server not to be trusted."""
+def connect(place: Place, *, writes: bool = False) -> tuple[psycopg.Connection[Any], str]:
+    """Open a connection whose every statement is a transaction of its own, and refuse a server not to be trusted.
+
+    Gives with it where the server is: the name of its files, and the timeline that it writes.
+    """
     try:
         connection = psycopg.connect(
             **place.parameters,
@@ -127,18 +130,18 @@ def connect(place: Place, *, writes: bool = False) -> psycopg.Connection[Any]:
         ) from None
     try:
         with translated(place):
-            _refuse_unsafe(place, connection)
+            where = _refuse_unsafe(place, connection)
     except BaseException:
         connection.close()
         raise
-    return connection
+    return connection, where
 
 
-def _refuse_unsafe(place: Place, connection: psycopg.Connection[Any]) -> None:
-    """Refuse a server whose commits, or whose records, can't be trusted; one round trip."""
+def _refuse_unsafe(place: Place, connection: psycopg.Connection[Any]) -> str:
+    """Refuse a server whose commits, or whose records, can't be trusted; gives where it is. One round trip."""
     found = connection.execute(sql.SERVER).fetchone()
     assert found is not None
-    version, in_recovery, commit, encoding, standbys, names, *switches = found
+    version, in_recovery, commit, encoding, standbys, names, *switches, where = found
     reason = None
     if version < SERVER_LEAST:
         reason = f"PostgreSQL {version // 10_000} is too old; {SERVER_LEAST // 10_000} is needed"
@@ -156,6 +159,7 @@ def _refuse_unsafe(place: Place, connection: psycopg.Connection[Any]) -> None:
         reason = "it has standbys, but synchronous_standby_names is empty: one that took over might not know payments"
     if reason:
         raise LedgerNotUsable(f"the database {place.name} can't keep the ledger: {reason}; nothing was sent")
+    return str(where)
 
 
 _RETRIED = frozenset(("40001", "40P01", "55P03", "53300"))
@@ -184,6 +188,7 @@ _WORDS = {
     "25006": "it is read-only",
     "BP002": "commits are not durable there (synchronous_commit)",
     "BP005": "what has happened is never changed",
+    "BP006": "another machine knows of payments that it has lost; see batchpay ledger check",
 }
 _NO_LEDGER = frozenset(("3F000", "42P01", "42883"))
 """No schema, no table, no function of ours."""

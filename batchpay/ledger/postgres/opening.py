@@ -6,10 +6,8 @@ import os
 import secrets
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 from batchpay.errors import (
-    LedgerBehind,
     LedgerBesideAnother,
     LedgerDamaged,
     LedgerMissing,
@@ -21,12 +19,12 @@ from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
-from batchpay.ledger.postgres import restoring, schema
+from batchpay.ledger.postgres import failover, restoring, schema
 from batchpay.ledger.postgres import statements as sql
-from batchpay.ledger.postgres.audit import check_at_opening, check_witness
+from batchpay.ledger.postgres.audit import check_at_opening
 from batchpay.ledger.postgres.connection import LedgerNotPermitted, place_of
 from batchpay.ledger.postgres.ledger import PostgresLedger
-from batchpay.ledger.postgres.store import Connection, Store, Transaction
+from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import AcceptedWitness, LedgerPaths
 from batchpay.ledger.witness import witnesses_of_others
 from batchpay.settings import LedgerSettings, config_directory, state_directory
@@ -80,9 +78,7 @@ def create_ledger(settings: LedgerSettings, who: str, beside_another: str | None
     keys = load_keys(paths.key)
     make_private_directory(paths.ledger.parent)
     with closing(Store(owner, paths, keys, read_only=False)) as store:
-        store.ledger_id = secrets.token_hex(16)
-        with store.reading() as connection:
-            store.system = system_of(connection)
+        store.ledger_id, store.host = secrets.token_hex(16), failover.new_host()
         try:
             with store.transaction() as transaction:
                 _write_new(transaction, store, who, beside_another)
@@ -104,8 +100,8 @@ def _write_new(transaction: Transaction, store: Store, who: str, beside_another:
             'batchpay ledger join --reason "…"'
         )
     version = len(schema.scripts())
-    transaction.execute(sql.ADD_LEDGER, (version, store.ledger_id, store.keys.key_id, FIRST_MAC))
-    transaction.event("created", None, who, beside_another, {})
+    transaction.execute(sql.ADD_LEDGER, (version, store.ledger_id, store.keys.key_id, FIRST_MAC, store.where))
+    transaction.event(failover.CREATED, None, who, beside_another, failover.of_machine(store))
     transaction.replaces_witness = True
 
 
@@ -151,7 +147,7 @@ def join(settings: LedgerSettings, who: str, why: str) -> LedgerPaths:
         if store.witness.read() is not None:
             raise WrongUse(f"this machine knows the ledger already: {paths.witness}")
         with store.transaction() as transaction:
-            transaction.event("joined", None, who, why, {"host": os.uname().nodename})
+            transaction.event(failover.JOINED, None, who, why, failover.of_machine(store))
             transaction.replaces_witness = True
         make_private_directory(paths.ledger.parent)
     return paths
@@ -160,6 +156,11 @@ def join(settings: LedgerSettings, who: str, why: str) -> LedgerPaths:
 def accept_witness(settings: LedgerSettings, who: str, why: str) -> AcceptedWitness:
     with closing(_open(settings, checks_witness=False)) as ledger:
         return restoring.accept_witness(ledger.store, who, why)
+
+
+def accept_machine(settings: LedgerSettings, who: str, why: str) -> None:
+    with closing(_open(settings, checks_witness=False)) as ledger:
+        failover.accept_machine(ledger.store, who, why)
 
 
 def settle_lost_window(settings: LedgerSettings, who: str, why: str) -> None:
@@ -182,56 +183,52 @@ def _open(settings: LedgerSettings, *, read_only: bool = False, checks_witness: 
         with store.reading() as connection:
             found = connection.execute(sql.LEDGER).fetchone()
             last = connection.execute(sql.LAST_EVENT, binary=True).fetchone()
-            store.system = system_of(connection)
         if found is None:
             raise LedgerMissing(f"there is no ledger in {store.place.name}; a new one is made by: batchpay ledger init")
-        version, store.ledger_id, key_id = found
+        version, store.ledger_id, key_id, store.epoch = found
         if key_id != store.keys.key_id:
             raise LedgerNotUsable(f"the key {store.paths.key} is not the key of the ledger {store.place.name}")
         schema.require_current(version, store.place.name)
         opened_after_s = (now_ms() - last[1]) / 1000 if last else 0.0
-        if not read_only:
+        record = store.witness.read()
+        is_known = record is not None and record.ledger_id == store.ledger_id and record.machine is not None
+        store.host = record.machine if record is not None and is_known and record.machine else failover.new_host()
+        store.follow = lambda: failover.follow(store)
+        if read_only:
+            _note_what_is_there(store)
+        else:
             _look_before_writing(store, opened_after_s, checks_witness=checks_witness)
-        if checks_witness:
-            _note_what_is_there(store, last)
     except BaseException:
         store.close()
         raise
     return PostgresLedger(store, opened_after_s)
 
 
-def system_of(connection: Connection) -> str:
-    """Give what the server's files call themselves."""
-    found = connection.execute(sql.SYSTEM).fetchone()
-    assert found is not None
-    return str(found[0])
-
-
-def _note_what_is_there(store: Store, last: tuple[Any, ...] | None) -> None:
+def _note_what_is_there(store: Store) -> None:
     """Remember the latest event of all machines, so that a database brought back from before it is met here too.
 
-    A ledger that the witness does not confirm is only looked at; a witness that can't be written keeps nobody from it.
+    A ledger that can't be sent from can be looked at; nothing that fails here keeps anybody from it.
     """
+    with suppress(LedgerNotUsable):
+        failover.require_whole(store, joins=False)
+        _note_latest(store)
+
+
+def _note_latest(store: Store) -> None:
     record = store.witness.read()
-    if last is None or record is None or record.ledger_id != store.ledger_id or last[0] <= record.number:
-        return
     with store.reading() as connection:
-        confirmed = not check_witness(store, connection, record)
-    if confirmed:
-        with suppress(LedgerNotUsable):
-            store.note(last[0], last[2])
+        last = connection.execute(sql.LAST_EVENT, binary=True).fetchone()
+    if last is not None and record is not None and last[0] > record.number:
+        store.note(last[0], last[2])
 
 
 def _look_before_writing(store: Store, opened_after_s: float, *, checks_witness: bool) -> None:
     if checks_witness:
-        testimony = store.witness.read()
-        with store.reading() as connection:
-            behind = check_witness(store, connection, testimony)
-        if behind:
-            raise LedgerBehind(behind[0])
+        failover.require_whole(store, joins=True)
         problems = check_at_opening(store)
         if problems:
             raise LedgerDamaged(f"{problems[0]}; nothing was sent (batchpay ledger check says more)")
+        _note_latest(store)
     if opened_after_s < -CLOCK_BEHIND_S_MAX:
         raise LedgerNotUsable(
             f"the clock of this machine is {-opened_after_s / 3600:.0f} hours before the ledger's last event; "

@@ -6,6 +6,7 @@ import json
 
 from batchpay.errors import WaitingForPerson, WrongUse
 from batchpay.ledger.encoding import to_datetime
+from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.moves import IN_DOUBT, PENDING, SENDING, Mover
 from batchpay.ledger.postgres.store import Connection, Store, Transaction
@@ -34,7 +35,9 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
                 marked_in_doubt += len(rows)
             mover.finish()
         witnessed = record.number if record is not None and of_this_ledger and record.number > last else None
+        (store.epoch,) = transaction.one(sql.ACCEPT_LEDGER, (store.where,)) or (0,)
         detail = {"doubted": marked_in_doubt, "last": last, "since": at, "witnessed": witnessed}
+        detail |= failover.of_machine(store)
         transaction.event(WITNESS_ACCEPTED, None, who, why, detail)
         transaction.replaces_witness = True
     return AcceptedWitness(marked_in_doubt, LostWindow(to_datetime(at), last + 1, witnessed))

@@ -22,6 +22,7 @@ from batchpay.errors import BatchHeld, LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import event_text, write_ranges
 from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import LedgerUnreachable, is_retried, is_unknown, translate, translated
 from batchpay.ledger.postgres.deadline import Deadline
@@ -273,6 +274,8 @@ class PostgresRun:
             raise _NotPending from None
         if error.sqlstate == "BP003":
             raise LedgerNotUsable(_TAKEN_OVER) from None
+        if error.sqlstate == "BP006":
+            failover.follow(self._store)  # which says what is lost
         if error.sqlstate == "BP004":
             raise LedgerDamaged("a row has an outcome, and the ledger does not hold it as being sent") from None
         raise translate(error, self._store.place) from None
@@ -292,8 +295,10 @@ class PostgresRun:
                     if found is None:
                         raise LedgerNotUsable(_TAKEN_OVER)
                     self._generation, stands_at, head = found
-                    if stands_at != number:
+                    if stands_at == number - 1:
                         return None
+                    if stands_at != number:
+                        failover.follow(self._store)  # which says what is lost
                     if head != mac:
                         raise LedgerNotUsable(_TAKEN_OVER)
                     attempts = writer.run(sql.ATTEMPT_NUMBERS, (self._batch, intents, self._id)).fetchall()
@@ -302,6 +307,8 @@ class PostgresRun:
             except (psycopg.Error, LedgerUnreachable) as error:
                 if isinstance(error, psycopg.Error) and not (is_unknown(error) or is_retried(error)):
                     raise translate(error, self._store.place) from None
+                if time.monotonic() > until and isinstance(error, failover.LedgerUnconfirmed):
+                    raise
             if time.monotonic() > until:
                 raise LedgerNotUsable(
                     f"the connection to the database {self._store.place.name} was lost, and did not come back in "

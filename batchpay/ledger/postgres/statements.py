@@ -27,17 +27,25 @@ SERVER = (
     "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('synchronous_commit'),"
     " current_setting('server_encoding'), (SELECT count(*) FROM pg_catalog.pg_stat_replication),"
     " current_setting('synchronous_standby_names'), current_setting('fsync'), current_setting('full_page_writes'),"
-    " current_setting('zero_damaged_pages'), current_setting('ignore_checksum_failure')"
+    " current_setting('zero_damaged_pages'), current_setting('ignore_checksum_failure'),"
+    # The timeline that is written now: the control file names the one before for seconds after a promotion.
+    " (SELECT system_identifier::text FROM pg_catalog.pg_control_system()) || '/' || CASE WHEN pg_is_in_recovery()"
+    " THEN '' ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"
 )
-SYSTEM = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
 WEAKNESSES = (
     "SELECT current_setting('data_checksums'), pg_has_role(current_user, c.relowner, 'USAGE')"
     " FROM pg_catalog.pg_class c WHERE c.oid = 'batchpay.payment'::regclass"
 )
 HAS_SCHEMA = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'batchpay')"
 LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(7089057378828283247)"
-LEDGER = "SELECT version, ledger_id, key_id FROM batchpay.ledger"
-ADD_LEDGER = "INSERT INTO batchpay.ledger (id, version, ledger_id, key_id, number, mac) VALUES (1, %s, %s, %s, 0, %s)"
+LEDGER = "SELECT version, ledger_id, key_id, epoch FROM batchpay.ledger"
+ADD_LEDGER = (
+    "INSERT INTO batchpay.ledger (id, version, ledger_id, key_id, number, mac, place) VALUES (1, %s, %s, %s, 0, %s, %s)"
+)
+STANDING_OF_LEDGER = "SELECT place, epoch, behind FROM batchpay.ledger"
+SET_PLACE = "UPDATE batchpay.ledger SET place = %s"
+SET_BEHIND = "UPDATE batchpay.ledger SET behind = %s"
+ACCEPT_LEDGER = "UPDATE batchpay.ledger SET place = %s, epoch = epoch + 1, behind = NULL RETURNING epoch"
 SET_VERSION = "UPDATE batchpay.ledger SET version = %s"
 LOCK_LEDGER = "SELECT number, mac, registrations FROM batchpay.ledger FOR UPDATE"
 HEAD = "SELECT number, mac FROM batchpay.ledger"
@@ -73,6 +81,7 @@ LATEST_EVENT = (
     " LEFT JOIN batchpay.batch b ON b.id = e.batch"
     " WHERE e.kind = %s AND e.kind <> 'progress' ORDER BY e.seq DESC LIMIT 1"
 )
+OF_MACHINES = "SELECT kind, detail FROM batchpay.event WHERE kind = ANY(%s::text[]) AND kind <> 'progress' ORDER BY seq"
 MAC_OF_EVENT = "SELECT mac FROM batchpay.event WHERE seq = %s"
 MAC_OF_NUMBER = "SELECT mac FROM batchpay.event WHERE chain = 0 AND number = %s"
 LAST_EVENT = "SELECT seq, at, mac FROM batchpay.event ORDER BY seq DESC LIMIT 1"

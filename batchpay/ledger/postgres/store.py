@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -37,8 +37,8 @@ _OWN_CHAIN = 0
 class Writer:
     """The connection that writes, with what it warned of; opened anew where it was lost."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
         self._connection: Connection | None = None
         self._notices: Notices | None = None
 
@@ -52,7 +52,7 @@ class Writer:
     def open(self) -> None:
         """Connect, whatever became of the connection before; raises LedgerNotUsable."""
         self.close()
-        self._connection = connect(self._place, writes=True)
+        self._connection = self._connect()
         self._notices = Notices(self._connection)
 
     def run(self, statement: str, parameters: Parameters = ()) -> psycopg.Cursor[TupleRow]:
@@ -93,8 +93,12 @@ class Store:
         self.keys = keys
         self.witness = Witness(paths.witness, keys)
         self.ledger_id = ""
-        self.system: str | None = None
-        """What the server's files call themselves: a copy that was loaded into another server has another name."""
+        self.host = ""
+        """The name by which the ledger knows this machine."""
+        self.epoch = 1
+        self.where: str | None = None
+        """The server and timeline that was found first; no connection is made to another before `follow` allows it."""
+        self.follow: Callable[[], None] | None = None
         self._read_only = read_only
         self._process = os.getpid()
         self._turn = threading.Lock()
@@ -103,7 +107,26 @@ class Store:
         self._is_closed = False
         self.is_unsure = False
         """Whether the outcome of some commit is not known."""
-        self.writer = Writer(place)
+        self.writer = Writer(lambda: self.connect(writes=True))
+
+    def beside(self) -> Store:
+        """Give the same ledger over connections of its own: to another server, or where this store is in use."""
+        store = Store(self.place, self.paths, self.keys, read_only=False)
+        store.ledger_id, store.host, store.epoch = self.ledger_id, self.host, self.epoch
+        return store
+
+    def connect(self, *, writes: bool = False) -> Connection:
+        """Open a connection, where need be to a server that took over and knows all; raises LedgerNotUsable."""
+        connection, where = connect(self.place, writes=writes)
+        if self.where is not None and where != self.where:
+            try:
+                if self.follow is not None:
+                    self.follow()
+            except BaseException:
+                connection.close()
+                raise
+        self.where = where
+        return connection
 
     def check_process(self) -> None:
         """Refuse use after a fork: both processes would talk over one connection."""
@@ -158,7 +181,7 @@ class Store:
 
     def note(self, seq: int, mac: bytes, *, replaces: bool = False) -> None:
         """Tell the witness of the latest event that this machine knows to be durable."""
-        record = WitnessRecord(self.ledger_id, seq, mac, self.system)
+        record = WitnessRecord(self.ledger_id, seq, mac, self.host, self.epoch)
         if replaces:
             self.witness.replace(record)
         else:
@@ -172,7 +195,7 @@ class Store:
                 connection = self._idle.pop()
                 if not connection.closed:
                     return connection
-        return connect(self.place)
+        return self.connect()
 
     def done_reading(self, connection: Connection) -> None:
         """Keep a connection for the next who reads, or close it."""

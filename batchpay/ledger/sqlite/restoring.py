@@ -11,7 +11,14 @@ import sqlite3
 
 from batchpay.errors import WaitingForPerson, WrongUse
 from batchpay.ledger.encoding import to_datetime
-from batchpay.ledger.records import RESTORED_REASON, SETTLED, WITNESS_ACCEPTED, AcceptedWitness, LostWindow
+from batchpay.ledger.records import (
+    MACHINE_ACCEPTED,
+    RESTORED_REASON,
+    SETTLED,
+    WITNESS_ACCEPTED,
+    AcceptedWitness,
+    LostWindow,
+)
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, SENDING, Mover
@@ -55,7 +62,7 @@ def accept_machine(store: Store, who: str, why: str) -> None:
     if store.machine is None or record is None or record.machine in (None, store.machine):
         raise WrongUse("the ledger was not last used on another machine; there is nothing to accept")
     with store.transaction() as transaction:
-        transaction.event("machine accepted", None, who, why, {"before": record.machine, "after": store.machine})
+        transaction.event(MACHINE_ACCEPTED, None, who, why, {"before": record.machine, "after": store.machine})
         transaction.replaces_witness = True
 
 

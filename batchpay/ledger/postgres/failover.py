@@ -1,0 +1,186 @@
+"""Whether the server is one where nothing of the ledger is lost: after a promotion, a restore, a copy.
+
+The ledger says where it is whole: the name of a server's files, and the timeline that it writes, which a promotion and
+a restore to a point in time begin anew. Found anywhere else it sends nothing until every machine that works with it has
+held its own witness against it: whatever a machine ever committed its witness knows, so when all agree nothing is lost.
+They do so by whatever command they run next, and in the middle of a run. A witness that does not agree marks the ledger
+as behind, and every machine stops at its next commit. From there on, and where a machine is gone, a person decides.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from contextlib import closing
+
+from batchpay.errors import LedgerBehind, LedgerNotUsable, WrongUse
+from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.connection import LedgerUnreachable
+from batchpay.ledger.postgres.store import Connection, Store, Transaction
+from batchpay.ledger.records import MACHINE_ACCEPTED, WITNESS_ACCEPTED
+from batchpay.ledger.witness import WitnessRecord
+
+CREATED, JOINED, CONFIRMED = "created", "joined", "confirmed"
+"""Kinds of the events in which a machine says that all it knows of is there."""
+_OF_MACHINES = [CREATED, JOINED, CONFIRMED, WITNESS_ACCEPTED, MACHINE_ACCEPTED]
+_BY_ITSELF = "batchpay"
+_WAY_OUT = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
+
+
+class LedgerUnconfirmed(LedgerUnreachable):
+    """The database moved, and not every machine has confirmed yet that nothing is lost: it may go on later."""
+
+
+def new_host() -> str:
+    """Make the name by which a ledger knows a machine: names of hosts and ids of machines are copied with them."""
+    return secrets.token_hex(8)
+
+
+def of_machine(store: Store) -> dict[str, str | None]:
+    """Give what an event of `_OF_MACHINES` says of this machine."""
+    return {"host": store.host, "name": os.uname().nodename, "place": store.where}
+
+
+def problem(store: Store, connection: Connection, record: WitnessRecord | None) -> LedgerNotUsable | None:
+    """Hold the ledger against what this machine remembers of it; gives why nothing can be sent."""
+    path = store.witness.path
+    if record is None:
+        what = "holds no record of this key" if store.witness.exists() else "is not there"
+        return LedgerBehind(
+            f"this machine's witness of the ledger, {path}, {what}, so it can't tell whether the ledger is the latest; "
+            f'a machine that never worked with it: batchpay ledger join --reason "…"; else {_WAY_OUT}'
+        )
+    if record.ledger_id != store.ledger_id:
+        return LedgerBehind(f"the witness {path} belongs to another ledger; {_WAY_OUT}")
+    place, epoch, behind = _standing(connection)
+    if _knows_more(connection, record, epoch):
+        return LedgerBehind(
+            f"the ledger is older than this machine's witness {path}: most likely the database was brought back from a "
+            f"backup, or a standby took over too late, and it does not know what was sent since; nothing was sent now; "
+            f"{_WAY_OUT}"
+        )
+    if behind is not None:
+        return LedgerBehind(
+            f"the ledger is older than what the machine {behind} knows of it: most likely the database was brought "
+            f"back from a backup, or a standby took over too late; nothing was sent now; {_WAY_OUT}"
+        )
+    if place == store.where:
+        return None
+    if _server(place) != _server(store.where):
+        return LedgerBehind(
+            "the ledger lies in another server than before: a copy of it was loaded there, and the first may have gone "
+            "on; nothing was sent now; if it is off, and nothing is lost: batchpay ledger check --accept-machine "
+            f'--reason "…"; else {_WAY_OUT}'
+        )
+    missing = _missing(connection, store.where)
+    return LedgerUnconfirmed(
+        f"a standby took over, or the database was brought back: {', '.join(sorted(missing.values()))} must look "
+        "whether anything is lost (any command there, such as batchpay status); nothing was sent now; if that machine "
+        'is gone, and nothing is lost: batchpay ledger check --accept-machine --reason "…"'
+    )
+
+
+def require_whole(store: Store, *, joins: bool) -> None:
+    """Tell the other machines what this one knows, then raise LedgerNotUsable unless nothing is lost.
+
+    `joins` is set by whoever is about to write: from then on the others wait for this machine.
+    """
+    record = store.witness.read()
+    with store.reading() as connection:
+        found = problem(store, connection, record)
+        is_listed = (
+            record is not None and record.epoch == store.epoch and (not joins or store.host in _machines(connection))
+        )
+    if found is None and is_listed:
+        return
+    if record is not None and record.ledger_id == store.ledger_id:
+        _tell(store, record)
+        with store.reading() as connection:
+            found = problem(store, connection, store.witness.read())
+    if found is not None:
+        raise found
+
+
+def follow(store: Store) -> None:
+    """Let a store that is at work go on with the server that took over; raises LedgerNotUsable."""
+    with closing(store.beside()) as own:
+        require_whole(own, joins=True)
+
+
+def _tell(store: Store, record: WitnessRecord) -> None:
+    """Say in the ledger what this machine knows: that events are missing, or that all are there."""
+    with closing(store.beside()) as own, own.transaction() as transaction:
+        transaction.registrations()  # which locks the ledger: machines look one after another
+        place, epoch, behind = _standing(transaction.connection)
+        own.epoch = epoch
+        if _knows_more(transaction.connection, record, epoch):
+            transaction.execute(sql.SET_BEHIND, (os.uname().nodename,))
+        elif behind is None and _server(place) == _server(own.where):
+            if _machines(transaction.connection).get(own.host, ("", ""))[1] != own.where:
+                transaction.event(CONFIRMED, None, _BY_ITSELF, None, of_machine(own))
+                transaction.replaces_witness = record.epoch != epoch
+            if not _missing(transaction.connection, own.where):
+                transaction.execute(sql.SET_PLACE, (own.where,))
+
+
+def accept_machine(store: Store, who: str, why: str) -> None:
+    """See batchpay.ledger.open: machines that have not looked are not waited for any more, until they come back."""
+    if not who.strip() or not why.strip():
+        raise WrongUse("a ledger is accepted by a named person, with a reason")
+    record = store.witness.read()
+    with store.transaction() as transaction:
+        transaction.registrations()
+        found = problem(store, transaction.connection, record)
+        place, *_ = _standing(transaction.connection)
+        if found is None:
+            raise WrongUse("the ledger lies where it lay before; there is nothing to accept")
+        if place == store.where or not _agrees(transaction, store, record):
+            raise found
+        transaction.event(MACHINE_ACCEPTED, None, who, why, of_machine(store))
+        transaction.execute(sql.SET_PLACE, (store.where,))
+
+
+def _agrees(transaction: Transaction, store: Store, record: WitnessRecord | None) -> bool:
+    """Whether no machine knows of anything that is not there."""
+    _, epoch, behind = _standing(transaction.connection)
+    return (
+        record is not None
+        and record.ledger_id == store.ledger_id
+        and behind is None
+        and not _knows_more(transaction.connection, record, epoch)
+    )
+
+
+def _standing(connection: Connection) -> tuple[str, int, str | None]:
+    found = connection.execute(sql.STANDING_OF_LEDGER).fetchone()
+    assert found is not None
+    return found[0], found[1], found[2]
+
+
+def _server(place: str | None) -> str:
+    return (place or "").partition("/")[0]
+
+
+def _knows_more(connection: Connection, record: WitnessRecord, epoch: int) -> bool:
+    """Whether the witness knows an event that is not there. What was lost before a restore was accepted is settled."""
+    if (record.epoch or 0) < epoch:
+        return False
+    found = connection.execute(sql.MAC_OF_EVENT, (record.number,)).fetchone()
+    return record.epoch != epoch or found is None or found[0] != record.mac
+
+
+def _machines(connection: Connection) -> dict[str, tuple[str, str]]:
+    """Give the machines that work with the ledger: name, and where each last said that all it knows is there."""
+    machines: dict[str, tuple[str, str]] = {}
+    for kind, detail in connection.execute(sql.OF_MACHINES, (_OF_MACHINES,)):
+        told = json.loads(detail)
+        if kind in (WITNESS_ACCEPTED, MACHINE_ACCEPTED):
+            machines = {host: known for host, known in machines.items() if known[1] == told["place"]}
+        machines[told["host"]] = (told["name"], told["place"])
+    return machines
+
+
+def _missing(connection: Connection, where: str | None) -> dict[str, str]:
+    """Give the machines, by their names, that have not said yet that all they know is there."""
+    return {host: name for host, (name, place) in _machines(connection).items() if place != where}

@@ -1,0 +1,183 @@
+"""A database that is not the one it was: a standby took over, a copy was brought back; what each machine does then.
+
+One server for all of these, which is stopped, copied and started again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from batchpay.errors import LedgerBehind
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import accept_machine, accept_witness, create_ledger, settle_lost_window
+from batchpay.ledger.postgres import run as of_run
+from batchpay.ledger.postgres.failover import LedgerUnconfirmed
+from batchpay.payment import State
+from tests.ledger.batches import ACCEPTED, columns, register, states
+from tests.ledger.conftest import LedgerFactory
+from tests.support.postgres import Cluster, own_cluster
+
+NAME = "payments"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A server whose one database has the schema, and a login that may use it."""
+    with own_cluster() as made:
+        server = made.server()
+        database = server.new_database()
+        server.run(f"ALTER DATABASE {database} RENAME TO {NAME}")
+        made.stop()
+        yield made
+
+
+class Office:
+    """Two machines, `ada` and `ben`, that work with one ledger; a server that can fail."""
+
+    def __init__(self, folder: LedgerFactory, cluster: Cluster) -> None:
+        self.primary = cluster.copy(f"of_{folder.folder.name}")
+        self.other: Cluster | None = None
+        self.primary.start()
+        self.ada = folder
+        self.ada.settings = replace(self.ada.settings, url=self.primary.server().url(NAME))
+        create_ledger(self.ada.settings, "tester", owner_url=self.primary.server().owner_url(NAME))
+        self.ben = LedgerFactory(folder.folder / "ben", self.ada.settings.url)
+        self.ben.key.parent.mkdir(mode=0o700, parents=True)
+        self.ben.key.write_bytes(self.ada.key.read_bytes())
+        self.ben.key.chmod(0o600)
+        self.ben.settings = replace(self.ben.settings, key_file=str(self.ben.key))
+        self.ben.join()
+        self.ben.close()
+        ledger = self.ada.open()
+        self.batch = register(ledger, columns(ledger, range(1, 9)))
+        self.ada.close()
+
+    def copied(self, **settings: str) -> Cluster:
+        """Copy the server's files at this moment; both machines look at either from now on, whichever writes."""
+        self.primary.stop()
+        self.other = self.primary.copy("copy", **settings)
+        self.primary.start()
+        ports = f"127.0.0.1:{self.primary.port},127.0.0.1:{self.other.port}"
+        for machine in (self.ada, self.ben):
+            url = f"postgresql://payer@{ports}/{NAME}"
+            machine.settings = replace(machine.settings, url=url)
+        return self.other
+
+    @contextmanager
+    def run(self, ledger: Ledger) -> Iterator[of_run.PostgresRun]:
+        """Begin a run of the batch."""
+        with ledger.lock(ledger.find(self.batch).digest):
+            run = ledger.start(self.batch, "ada")
+            assert isinstance(run, of_run.PostgresRun)
+            yield run
+
+    def close(self) -> None:
+        """End all of it."""
+        self.ada.close()
+        self.ben.close()
+        self.primary.stop()
+        if self.other is not None:
+            self.other.stop()
+
+
+@pytest.fixture
+def office(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
+    """Two machines, one ledger with eight rows to send."""
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(of_run, "RECONNECT_S", 300.0)  # however busy this machine is
+    made = Office(LedgerFactory(tmp_path), cluster)
+    yield made
+    made.close()
+
+
+def promote(standby: Cluster) -> None:
+    """Let a standby take over."""
+    standby.server().run("SELECT pg_promote(true, 300)")
+
+
+def test_a_standby_that_knew_all_takes_over_in_the_middle_of_a_run(office: Office) -> None:
+    """Nothing is lost, no row is in doubt; the run goes on as soon as the other machine has looked as well."""
+    standby = office.copied()
+    standby.follows(office.primary, "second")
+    office.primary.server().run("ALTER SYSTEM SET synchronous_standby_names = 'second'")
+    office.primary.server().run("SELECT pg_reload_conf()")
+    standby.start()
+    ledger = office.ada.open()
+    granted: list[set[int]] = []
+    with office.run(ledger) as run:
+        assert run.commit([1, 2], []) == {1, 2}
+        office.primary.stop()
+        promote(standby)
+        waiting = threading.Thread(target=lambda: granted.append(run.commit([3], [(1, ACCEPTED), (2, ACCEPTED)])))
+        waiting.start()
+        office.ben.open(read_only=True)  # whatever is called there: status, by cron
+        waiting.join()
+        assert granted == [{3}]
+        run.commit([], [(3, ACCEPTED)])
+        run.finish(None)
+    assert set(states(ledger, office.batch).values()) == {State.ACCEPTED, State.PENDING}
+    assert [event.kind for event in ledger.events()].count("confirmed") == 2
+    assert ledger.check() == []
+
+
+def test_a_standby_that_took_over_too_late_sends_nothing_anywhere(office: Office) -> None:
+    """It lost what was granted last: not in the run, not on the other machine, which had seen nothing of it.
+
+    One person's word is enough, for all machines, and nothing that any of them sent is sent again.
+    """
+    standby = office.copied()
+    standby.follows(office.primary, "second")
+    ledger = office.ada.open()
+    with office.run(ledger) as run:
+        run.commit([1], [])
+        run.commit([2], [(1, ACCEPTED)])
+        office.primary.stop()
+        standby.start()
+        promote(standby)
+        with pytest.raises(LedgerUnconfirmed, match="must look whether anything is lost"):
+            office.ben.open()  # nobody but ada knows
+        with pytest.raises(LedgerBehind, match="older than this machine's witness"):
+            run.commit([3], [(2, ACCEPTED)])
+        run.spill([(2, ACCEPTED)])
+        run.close()
+    office.ada.close()
+    for machine, words in ((office.ada, "this machine's witness"), (office.ben, "what the machine .* knows of it")):
+        with pytest.raises(LedgerBehind, match=words):
+            machine.open()
+        with pytest.raises(LedgerBehind, match=words):
+            accept_machine(machine.settings, "ada", "nothing was lost")
+    assert accept_witness(office.ada.settings, "ada", "failover without a synchronous standby").marked_in_doubt == 8
+    settle_lost_window(office.ada.settings, "ada", "compared with the gateway's list")
+    assert office.ada.open().check() == []
+    of_ben = office.ben.open()
+    assert set(states(of_ben, office.batch).values()) == {State.IN_DOUBT}
+    assert of_ben.check() == []
+
+
+def test_a_machine_that_is_gone_is_not_waited_for_when_a_person_says_so(office: Office) -> None:
+    """And where it comes back after all, it looks like any other; the next failover waits for it again."""
+    standby = office.copied()
+    standby.follows(office.primary, "second")
+    office.ada.open(read_only=True)
+    office.ada.close()
+    office.primary.stop()
+    standby.start()
+    promote(standby)
+    for _ in range(2):
+        with pytest.raises(LedgerUnconfirmed, match="accept-machine"):
+            office.ada.open()
+    accept_machine(office.ada.settings, "ada", "the other machine burned; the standby was in step")
+    with office.run(office.ada.open()) as run:
+        assert run.commit([1], []) == {1}
+        run.commit([], [(1, ACCEPTED)])
+        run.finish(None)
+    office.ada.close()
+    assert states(office.ben.open(), office.batch)[1] is State.ACCEPTED
+    assert [event.kind for event in office.ben.open().events()][-1] == "confirmed"
