@@ -1,6 +1,6 @@
 """Measures batchpay beside its peers: `make bench`, `make bench-quick`, `make bench-check`.
 
-    python -m tests.benchmarks [--quick] [--check] [--only validate|submit|throttle|pace|ledger|start]
+    python -m tests.benchmarks [--quick] [--check] [--only validate|submit|throttle|pace|ledger|hosts|start]
 
 A run prints what it found and keeps it in build/benchmarks/; without --quick it is written into RESULTS.md as well.
 """
@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from tests.benchmarks import results as written
+from tests.benchmarks.hosts import measure_hosts
 from tests.benchmarks.ledger import measure_ledger, measure_start
 from tests.benchmarks.pace import measure_pace
 from tests.benchmarks.process import CORES, PEERS_PYTHON, ROOT
@@ -27,6 +28,7 @@ PARTS = {
     "throttle": measure_limits,
     "pace": measure_pace,
     "ledger": measure_ledger,
+    "hosts": measure_hosts,
     "start": measure_start,
 }
 

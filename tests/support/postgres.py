@@ -132,6 +132,12 @@ class Cluster:
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int:
+        """The process that all others of the server are children of."""
+        assert self._process is not None
+        return self._process.pid
+
     def server(self) -> Server:
         """Give the server to make databases in."""
         return Server("127.0.0.1", self.port, "postgres")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import chain, compress, count, repeat
 from operator import mul
 from typing import Any
@@ -28,6 +28,7 @@ from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import NewBatch, PaymentColumns, RejectedColumns, SignOff
 from batchpay.ledger.states import NEW, require, require_person
 from batchpay.ledger.totals import TotalsDelta
+from batchpay.ledger.writing_aside import WritingAside
 from batchpay.payment import Totals
 
 _MEANWHILE = "other rows were registered or released meanwhile; look at earlier payments again"
@@ -135,22 +136,26 @@ class PostgresRegistering:
         self._changes = TotalsDelta()
         self._ranges: dict[int, list[str]] = {PENDING: [], REJECTED: []}
         self._weight = self._line_weight = 0
+        self._aside = WritingAside()
 
     def add_payments(self, payments: PaymentColumns) -> None:
-        directions = [DIRECTION_CODES[word] for word in payments.directions]
         with translated(self._store.place):
-            chunks = self._chunks.add(payments)
-            columns = zip(
-                payments.amounts_cents, map(signed, payments.payees), map(signed, payments.accounts),
-                payments.rows, payments.lines, chunks, directions, strict=True,
-            )  # fmt: skip
-            lines = (
-                _PAYMENT(9, 8, cents, 8, payee, 8, account, 4, self._id, 4, row)
-                + _number(line)
-                + _PAYMENT_REST(4, chunk, 2, PENDING, 2, direction)
-                for cents, payee, account, row, line, chunk, direction in columns
-            )
-            _copy(self._transaction, sql.COPY_PAYMENTS, lines)
+            self._aside.write(lambda: self._write(payments))
+
+    def _write(self, payments: PaymentColumns) -> None:
+        directions = [DIRECTION_CODES[word] for word in payments.directions]
+        chunks = self._chunks.add(payments)
+        columns = zip(
+            payments.amounts_cents, map(signed, payments.payees), map(signed, payments.accounts),
+            payments.rows, payments.lines, chunks, directions, strict=True,
+        )  # fmt: skip
+        lines = (
+            _PAYMENT(9, 8, cents, 8, payee, 8, account, 4, self._id, 4, row)
+            + _number(line)
+            + _PAYMENT_REST(4, chunk, 2, PENDING, 2, direction)
+            for cents, payee, account, row, line, chunk, direction in columns
+        )
+        _copy(self._transaction, sql.COPY_PAYMENTS, lines)
         for code in (1, 2):
             amounts = list(compress(payments.amounts_cents, [direction == code for direction in directions]))
             self._changes.add(PENDING, code, len(amounts), sum(amounts))
@@ -165,11 +170,14 @@ class PostgresRegistering:
             seal = rejected_seal(keys, self._id, row, line, cents, reasons)
             lines.append(head + _number(line) + codes + _text(reasons) + _text(seal))
         with translated(self._store.place):
+            self._aside.wait()
             _copy(self._transaction, sql.COPY_REJECTED, lines)
         self._changes.add(REJECTED, 0, len(lines), sum(rejected.amounts_cents))
         self._count(REJECTED, rejected.rows, rejected.lines, rejected.amounts_cents)
 
     def finish(self) -> str:
+        with translated(self._store.place):
+            self._aside.wait()
         totals = self._changes.total()
         if totals.rows != self._new.rows:
             raise BatchpayError(f"the batch was to have {self._new.rows} rows, and {totals.rows} were written")
@@ -184,6 +192,10 @@ class PostgresRegistering:
                 use_plan(transaction, self._id, self._who, self._new.sign_off, self._changes.of(PENDING))
         transaction.commit()
         return self._name
+
+    def close(self) -> None:
+        """Write no more."""
+        self._aside.close()
 
     def _detail(self, totals: Totals) -> dict[str, Any]:
         return {
@@ -241,7 +253,8 @@ def registering(store: Store, batch: NewBatch, who: str) -> Iterator[PostgresReg
                 writing = PostgresRegistering(store, transaction, batch, who)
             except psycopg.errors.UniqueViolation:
                 raise RegisteredMeanwhile(_MEANWHILE) from None
-        yield writing
+        with closing(writing):
+            yield writing
     finally:
         transaction.rollback()
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain, compress, count, repeat
 from operator import mul
@@ -26,6 +24,7 @@ from batchpay.ledger.sqlite.restoring import require_settled
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.states import NEW, STATE_CODES, require, require_person
 from batchpay.ledger.totals import TotalsDelta
+from batchpay.ledger.writing_aside import WritingAside
 from batchpay.payment import State
 from batchpay.text import row_count
 
@@ -33,8 +32,6 @@ _REJECTED = STATE_CODES[State.REJECTED]
 _PENDING = STATE_CODES[State.PENDING]
 _IDENTITIES_MAX = 100_000
 """Digests are gathered up to this many, then inserted in sorted order: several times faster than one by one."""
-_WAITING_MAX = 3
-"""Sets of rows that may wait for the writing thread: it bounds the memory."""
 _MEANWHILE = "other rows were registered or released meanwhile; look at earlier payments again"
 
 
@@ -99,19 +96,12 @@ class SqliteRegistering:
         self._rows: dict[int, list[int]] = {_PENDING: [], _REJECTED: []}
         self._ranges: dict[int, list[str]] = {_PENDING: [], _REJECTED: []}
         self._weight = self._line_weight = 0
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="register")
-        self._writing: deque[Future[None]] = deque()
+        self._aside = WritingAside()
         self.finished = False
 
     def add_payments(self, payments: PaymentColumns) -> None:
         with translated(self._store.place.ledger):
-            self._writing.append(self._executor.submit(self._write, payments))
-            self._wait(_WAITING_MAX)
-
-    def _wait(self, waiting_max: int = 0) -> None:
-        """Wait until at most so many sets of rows are unwritten; raises what went wrong while writing."""
-        while len(self._writing) > waiting_max:
-            self._writing.popleft().result()
+            self._aside.write(lambda: self._write(payments))
 
     def _write(self, payments: PaymentColumns) -> None:
         first = row_id(self._id, 0)
@@ -132,7 +122,7 @@ class SqliteRegistering:
 
     def add_rejected(self, rejected: RejectedColumns) -> None:
         with translated(self._store.place.ledger):
-            self._wait()
+            self._aside.wait()
             ids = [row_id(self._id, row) for row in rejected.rows]
             columns = list(zip(ids, rejected.lines, rejected.amounts_cents, rejected.reasons, strict=True))
             self._transaction.connection.executemany(
@@ -146,7 +136,7 @@ class SqliteRegistering:
         if self._meanwhile:
             raise RegisteredMeanwhile(_MEANWHILE)
         with translated(self._store.place.ledger):
-            self._wait()
+            self._aside.wait()
         totals = self._changes.total()
         if totals.rows != self._new.rows:
             raise BatchpayError(f"the batch was to have {row_count(self._new.rows)}, not {totals.rows:,}")
@@ -165,7 +155,7 @@ class SqliteRegistering:
 
     def close(self) -> None:
         """Undo what was not finished."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._aside.close()
         self._transaction.rollback()
 
     def _detail(self) -> dict[str, Any]:
