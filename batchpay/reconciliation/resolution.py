@@ -60,6 +60,13 @@ class Doubt:
     sent_until: datetime | None
     """When the attempt ended, or by when its deadline had passed."""
     why: str
+    attempts: int = 1
+    """How often it was sent: the last time is the one in doubt."""
+
+    @property
+    def attempt(self) -> str:
+        """Tell the attempt in doubt from every earlier and later one of the row."""
+        return f"{self.attempts} {instant(self.sent_from) or '-'}"
 
     @property
     def money_leaves(self) -> bool:
@@ -180,6 +187,7 @@ def _doubt(row: LedgerRow, timeout_s: float) -> Doubt:
         sent_from=row.sent_at,
         sent_until=until,
         why=row.reason or row.answer.message or _NO_REASON,
+        attempts=row.attempts,
     )
 
 

@@ -34,11 +34,12 @@ CREATE TABLE decision (
 ) STRICT;
 CREATE INDEX decision_of_file ON decision (file);
 
--- Rows in doubt that somebody wants to be sent again: a second person must agree. It is about one attempt (sent_at).
+-- Rows in doubt that somebody wants to be sent again: a second person must agree. Each is about one attempt of its row.
 CREATE TABLE again (
-    id INTEGER PRIMARY KEY, batch TEXT NOT NULL, row INTEGER NOT NULL, who TEXT NOT NULL, at REAL NOT NULL,
-    reason TEXT NOT NULL, state TEXT NOT NULL, sent_at TEXT NOT NULL
+    id INTEGER PRIMARY KEY, batch TEXT NOT NULL, row INTEGER NOT NULL, attempt TEXT NOT NULL, who TEXT NOT NULL,
+    at REAL NOT NULL, reason TEXT NOT NULL, state TEXT NOT NULL
 ) STRICT;
+CREATE UNIQUE INDEX again_asked ON again (batch, row) WHERE state = 'asked';
 
 -- What people did on the page beside what the ledger records.
 CREATE TABLE event (

@@ -1,7 +1,7 @@
 """Who may do what with a file, and in which state: the one table that every page, form and child asks.
 
 A role never beats identity: whoever uploaded or asked, chose how the file is read, or approved before, does not
-approve, whatever their roles are.
+approve, whatever their roles are. Nor does anybody let go on, or be sent again, what is above their limit.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ACTS = {
     "approve": _Act("approve", ("approve",), ("asked",), not_makers=True, not_twice=True),
     "turn_down": _Act("turn down", ("approve",), ("asked",), not_makers=True),
     "stop": _Act("stop", ("prepare", "approve", "settle"), ("approved", "sending")),
-    "go_on": _Act("let go on", ("approve",), ("stopped", "failed"), not_makers=True),
+    "go_on": _Act("let go on", ("approve",), ("stopped", "failed", "done"), not_makers=True),
 }
 
 
@@ -83,8 +83,20 @@ def refused(act: str, person: Person, file: Columns, approvers: Collection[str] 
 
 
 def makers(file: Columns) -> set[str]:
-    """Name all who made a file what it is: who uploaded it, who chose how it is read, who asked."""
-    return {file["uploaded_by"], *json.loads(file["edited_by"]), file["asked_by"]} - {None}
+    """Name all who made a file what it is: who uploaded it, chose how it is read or made its map, and who asked."""
+    mapped_by = json.loads(file["map"])["made_by"] if file["map"] else None
+    return {file["uploaded_by"], *json.loads(file["edited_by"]), mapped_by, file["asked_by"]} - {None}
+
+
+def refused_again(person: Person, asked_by: str, file: Columns | None, cents: int) -> Refused | None:
+    """Say why a person can't agree, as the second one, that a payment is sent again; `file` is what it came from."""
+    if not person.may("approve"):
+        return Refused("To agree takes the role approve, which you don't have.", MAY_NOT)
+    if person.name == asked_by:
+        return Refused("You asked for this yourself: a second person must agree.", MAY_NOT)
+    if file is not None and person.name in makers(file):
+        return Refused("You prepared this payment, so another person must agree that it is sent again.", MAY_NOT)
+    return over_limit(person, cents)
 
 
 def over_limit(person: Person, cents: int) -> Refused | None:

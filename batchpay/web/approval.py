@@ -87,7 +87,7 @@ def page(file_id: str) -> ResponseReturnValue:
 def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:
     here, person = site(), current_person()
     approvers = approvers_of(here, file)
-    view = _view(here, file)
+    view = plan_view(here, file)
     # What the button says is read from the plan, which carries a keyed code: no other total can be put there.
     may_not = refused("approve", person, file, approvers) or over_limit(person, view.plan.batch_cents)
     context: dict[str, Any] = page_context(file, facts_of(file))
@@ -120,7 +120,7 @@ def ask(file_id: str) -> ResponseReturnValue:
     if problem is not None:
         return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
     assert facts is not None, "a file without facts is refused above"
-    plan = dataclasses.replace(_view(here, file).plan, approvals=())  # those of an earlier request count no more
+    plan = dataclasses.replace(plan_view(here, file).plan, approvals=())  # those of an earlier request count no more
     note = printable(" ".join(request.form.get("note", "").split()))[:_WORDS_MAX]
     with here.store.write() as db:
         if not here.store.move(
@@ -173,7 +173,7 @@ def decide(file_id: str) -> ResponseReturnValue:
         return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
     if request.form.get("seal") != file["seal"]:
         abort(NOT_NOW)
-    problem = over_limit(person, _view(here, file).plan.batch_cents)
+    problem = over_limit(person, plan_view(here, file).plan.batch_cents)
     if problem is None and (wrong := prove_again()) is not None:
         problem = Refused(wrong, 401)
     if problem is not None:
@@ -227,6 +227,6 @@ def _send_back(file: Row, person: Person, what: str, told: str | None) -> None:
         here.store.note(db, person.name, file["id"], what, person.how)
 
 
-def _view(here: Site, file: Row) -> PlanView:
+def plan_view(here: Site, file: Row) -> PlanView:
     """Read a file's plan, and which approvals count; raises FileRefused where it was changed."""
     return view_plan(PlanText(file["name"], file["plan"]), here.ledger(), page_settings(here.settings))

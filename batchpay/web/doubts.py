@@ -1,6 +1,7 @@
 """In doubt: what was sent and not answered, credits first; a person looks each one up and says what became of it.
 
-Accepted and declined take one person; to send a row again takes a second one, since that alone can pay twice.
+Accepted and declined take one person; to send a row again takes a second one, since that alone can pay twice. What
+anybody decides, asks or agrees to is about one attempt of a row: sent again meanwhile, it is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from flask import Blueprint, abort, redirect, render_template, request, url_for
+from flask import Blueprint, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from batchpay.errors import BatchHeld, LedgerNotUsable, NotUsable, WrongUse
@@ -19,9 +20,9 @@ from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State
 from batchpay.reconciliation.resolution import DECISIONS, Doubt, reason_with_notes
 from batchpay.reconciliation.resolution import rows_in_doubt as doubts_of_batch
-from batchpay.text import instant, place_of, place_word, printable
+from batchpay.text import place_of, place_word, printable
 from batchpay.web import papers
-from batchpay.web.acts import MAY_NOT, NOT_NOW, Refused
+from batchpay.web.acts import NOT_NOW, Refused, over_limit, refused_again
 from batchpay.web.files import people_by_name
 from batchpay.web.people import Person
 from batchpay.web.runs import file_of
@@ -35,8 +36,19 @@ blueprint = Blueprint("doubts", __name__)
 SEND_AGAIN = "send again"
 SHOWN_MAX = 200
 """So many rows of a batch stand on the page; the sheet has all of them."""
+_OVER = "One of these requests is over, or its payment was sent again meanwhile. Nothing was done; look again."
 _WORDS_MAX = 500
 _REFERENCE_MAX = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Somebody wants a row in doubt to be sent again; a second person must agree."""
+
+    asked: Row
+    doubt: Doubt
+    may_not: Refused | None
+    """Why whoever looks can't be that second person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +58,8 @@ class Batch:
     found: BatchSummary
     file: str | None
     doubts: list[Doubt]
-    asked: dict[int, Row]
-    """Requests to send a row again that wait for a second person, by row."""
+    requests: dict[int, Request]
+    """Requests that wait, by row."""
 
     @property
     def credits(self) -> int:
@@ -84,31 +96,35 @@ def _page(wrong: Refused | None = None, about: str | None = None) -> ResponseRet
         wrong=wrong,
         about=about,
         choices=list(DECISIONS),
-        moment_of=moment_of,
         place_of=lambda batch, doubt: place_of(place_word(batch.found.file), doubt.row, doubt.line),
     )
     return answer, wrong.code if wrong else 200
 
 
 def _batch(here: Site, found: BatchSummary) -> Batch:
-    doubts = doubts_of_batch(here.ledger(), found.batch, here.settings.gateway.timeout)
-    asked = {row["row"]: row for row in _asked(here, found.batch, doubts)}
-    return Batch(found, file_of(here, found.batch), doubts, asked)
+    doubts = _doubts(here, found.batch)
+    file_id = file_of(here, found.batch)
+    return Batch(found, file_id, list(doubts.values()), _requests(here, found.batch, doubts, file_id))
 
 
-def _asked(here: Site, batch: str, doubts: Sequence[Doubt]) -> list[Row]:
-    """Give the requests about attempts that are in doubt now; those about an earlier attempt of a row say nothing."""
-    asked = here.store.all("SELECT * FROM again WHERE batch = ? AND state = 'asked' ORDER BY row", batch)
-    now = {doubt.row: moment_of(doubt) for doubt in doubts}
-    stale = [one for one in asked if now.get(one["row"]) != one["sent_at"]]
+def _doubts(here: Site, batch: str) -> dict[int, Doubt]:
+    return {doubt.row: doubt for doubt in doubts_of_batch(here.ledger(), batch, here.settings.gateway.timeout)}
+
+
+def _requests(here: Site, batch: str, doubts: Mapping[int, Doubt], file_id: str | None) -> dict[int, Request]:
+    """Give the requests about attempts that are in doubt now; those about an earlier attempt of a row lapse."""
+    waiting, stale, person = {}, [], current_person()
+    file = here.store.file(file_id) if file_id else None
+    for one in here.store.all("SELECT * FROM again WHERE batch = ? AND state = 'asked' ORDER BY row", batch):
+        doubt = doubts.get(one["row"])
+        if doubt is None or doubt.attempt != one["attempt"]:
+            stale.append(one)
+        else:
+            may_not = refused_again(person, one["who"], file, doubt.amount_cents)
+            waiting[doubt.row] = Request(one, doubt, may_not)
     if stale:
         _close(here, stale, "lapsed", "batchpay", "let lapse the request, about an earlier attempt, to send again")
-    return [one for one in asked if one not in stale]
-
-
-def moment_of(doubt: Doubt) -> str:
-    """Tell a row's attempts apart: when the one in doubt was sent."""
-    return instant(doubt.sent_from) or ""
+    return waiting
 
 
 @blueprint.get("/doubts/<batch>/sheet")
@@ -138,7 +154,7 @@ def decide(batch: str) -> ResponseReturnValue:
         problem = Refused(wrong, 401)
     if problem is not None:
         return _page(problem, batch)
-    return _record(here, person, batch, chosen, _Signed(Signature(person.shown, reason), _sent()))
+    return _record(here, person, batch, chosen, _Signed(Signature(person.shown, reason), _attempts()))
 
 
 @blueprint.post("/doubts/<batch>/sheet")
@@ -162,60 +178,67 @@ def decide_by_sheet(batch: str) -> ResponseReturnValue:
     if not chosen:
         return _page(Refused("The sheet decides nothing: its column decision is blank. Nothing was done.", 400), batch)
     signature = Signature(person.shown, reason_with_notes(reason, [(row, note) for row, note in filled["notes"]]))
-    sent = {one["row"]: one["sent"] for one in filled["decisions"]}
-    return _record(here, person, batch, chosen, _Signed(signature, sent))
+    attempts = {one["row"]: one["attempt"] for one in filled["decisions"]}
+    return _record(here, person, batch, chosen, _Signed(signature, attempts))
 
 
 def _record(
     here: Site, person: Person, batch: str, chosen: Sequence[RowDecision], signed: _Signed
 ) -> ResponseReturnValue:
-    """Settle what one person may, and ask a second one for the rest."""
+    """Settle what one person may, and ask a second one for the rest; all of it, or nothing where a row is refused."""
     now = [one for one in chosen if one.decision != SEND_AGAIN]
     later = [one.row for one in chosen if one.decision == SEND_AGAIN]
     try:
+        doubts = _doubts(here, batch)
+        signed.signature.recorded(person.actor(), list(doubts.values()))
+        for row in later:
+            signed.require_same(row, doubts.get(row))
         if now:
             _settle(here, batch, now, signed, person)
-        if later:
-            _ask_to_send_again(here, batch, later, signed, person)
     except (WrongUse, BatchHeld) as error:
         return _page(Refused(f"{_sentence(error)} Nothing was done.", NOT_NOW), batch)
+    if later:
+        _ask_to_send_again(here, batch, [doubts[row] for row in later], signed.signature.reason, person)
     return redirect(url_for("doubts.page", _anchor=f"batch-{batch}"), 303)
 
 
 @blueprint.post("/doubts/<batch>/second")
 @needs("approve")
 def second(batch: str) -> ResponseReturnValue:
-    """Agree, as a second person, that rows are sent again; or don't."""
+    """Agree, as a second person, that rows are sent again; or don't. The form names requests, each about an attempt."""
     here, person = site(), current_person()
     batch = here.ledger().find(batch).batch
-    rows = {int(text) for text in request.form.getlist("row") if text.isdecimal()}
-    doubts = doubts_of_batch(here.ledger(), batch, here.settings.gateway.timeout)
-    asked = [one for one in _asked(here, batch, doubts) if one["row"] in rows]
-    if not asked:
-        abort(NOT_NOW)
-    if any(one["who"] == person.name for one in asked):
-        return _page(Refused("You asked for this yourself: a second person must agree.", MAY_NOT), batch)
+    ticked = {int(text) for text in request.form.getlist("request") if text.isdecimal()}
+    waiting = _requests(here, batch, _doubts(here, batch), file_of(here, batch)).values()
+    chosen = [one for one in waiting if one.asked["id"] in ticked]
+    asked = [one.asked for one in chosen]
+    if not ticked:
+        return _page(Refused("Choose at least one of the payments to be sent again. Nothing was done.", 400), batch)
+    if len(chosen) != len(ticked):
+        return _page(Refused(_OVER, NOT_NOW), batch)
     if request.form.get("decision") == "refuse":
-        _close(here, asked, "refused", person.name, "did not agree to the request to send again", person.how)
+        if not _close(here, asked, "refused", person.name, "did not agree to the request to send again", person.how):
+            return _page(Refused(_OVER, NOT_NOW), batch)
         return redirect(url_for("doubts.page", _anchor=f"batch-{batch}"), 303)
+    may_not = next((one.may_not for one in chosen if one.may_not), None)
+    may_not = may_not or over_limit(person, sum(one.doubt.amount_cents for one in chosen))
+    if may_not is not None:
+        return _page(may_not, batch)
     if (wrong := prove_again()) is not None:
         return _page(Refused(wrong, 401), batch)
     names = people_by_name(here)
     first = " and ".join(sorted({names.get(one["who"], one["who"]) for one in asked}))
     signature = Signature(f"{first}, agreed to by {person.shown}", "; ".join(sorted({one["reason"] for one in asked})))
-    signed = _Signed(signature, {one["row"]: one["sent_at"] for one in asked})
+    signed = _Signed(signature, {one["row"]: one["attempt"] for one in asked})
+    if not _close(here, asked, "agreed"):
+        return _page(Refused(_OVER, NOT_NOW), batch)
     try:
         _settle(here, batch, [RowDecision(one["row"], SEND_AGAIN) for one in asked], signed, person)
     except (WrongUse, BatchHeld) as error:
+        with here.store.write() as db:  # it waits again, unless it was asked for anew
+            db.executemany("UPDATE OR IGNORE again SET state = 'asked' WHERE id = ?", [(one["id"],) for one in asked])
         return _page(Refused(f"{_sentence(error)} Nothing was done.", NOT_NOW), batch)
-    _close(here, asked, "agreed")
-    file_id = file_of(here, batch)
-    if file_id is None:
-        return redirect(url_for("doubts.page"), 303)
-    with here.store.write() as db:
-        told = f"{len(asked)} to be sent again"
-        here.store.move(db, file_id, "done", "stopped", told=told)
-    return redirect(url_for("runs.page", file_id=file_id), 303)
+    return redirect(url_for("history.batch", batch=batch), 303)
 
 
 def _chosen() -> list[RowDecision]:
@@ -233,10 +256,10 @@ def _reason() -> str:
     return printable(" ".join(request.form.get("reason", "").split()))[:_WORDS_MAX]
 
 
-def _sent() -> dict[int, str]:
-    """Read from the form which attempt of each row the person saw: `sent-ROW`."""
-    fields = ((name.removeprefix("sent-"), said) for name, said in request.form.items() if name.startswith("sent-"))
-    return {int(row): said for row, said in fields if row.isdecimal()}
+def _attempts() -> dict[int, str]:
+    """Read from the form which attempt of each row the person saw: `attempt-ROW`."""
+    fields = ((name.partition("-"), said) for name, said in request.form.items())
+    return {int(row): said for (kind, _, row), said in fields if kind == "attempt" and row.isdecimal()}
 
 
 def _settle(here: Site, batch: str, chosen: Sequence[RowDecision], signed: _Signed, person: Person) -> None:
@@ -252,36 +275,40 @@ def _settle(here: Site, batch: str, chosen: Sequence[RowDecision], signed: _Sign
             )
 
 
-def _ask_to_send_again(here: Site, batch: str, rows: Sequence[int], signed: _Signed, person: Person) -> None:
-    doubts = {doubt.row: doubt for doubt in doubts_of_batch(here.ledger(), batch, here.settings.gateway.timeout)}
-    signed.signature.recorded(person.actor(), list(doubts.values()))
-    for row in rows:
-        signed.require_same(row, doubts.get(row))
-    known = {one["row"] for one in _asked(here, batch, list(doubts.values()))}
-    reason = signed.signature.reason
+def _ask_to_send_again(here: Site, batch: str, doubts: Sequence[Doubt], reason: str, person: Person) -> None:
+    """Ask a second person; whoever asked first about an attempt stays the one who asked."""
     with here.store.write() as db:
-        for row in rows:
-            if row not in known:
-                db.execute(
-                    "INSERT INTO again (batch, row, who, at, reason, state, sent_at)"
-                    " VALUES (?, ?, ?, ?, ?, 'asked', ?)",
-                    (batch, row, person.name, here.clock(), reason, moment_of(doubts[row])),
-                )
-        what = f"wants row {', '.join(map(str, rows))} of {batch} to be sent again: {reason}"
+        for doubt in doubts:
+            db.execute(
+                "UPDATE again SET state = 'lapsed' WHERE batch = ? AND row = ? AND attempt != ? AND state = 'asked'",
+                (batch, doubt.row, doubt.attempt),
+            )
+            db.execute(
+                "INSERT OR IGNORE INTO again (batch, row, attempt, who, at, reason, state)"
+                " VALUES (?, ?, ?, ?, ?, ?, 'asked')",
+                (batch, doubt.row, doubt.attempt, person.name, here.clock(), reason),
+            )
+        what = f"wants row {', '.join(str(doubt.row) for doubt in doubts)} of {batch} to be sent again: {reason}"
         here.store.note(db, person.name, file_of(here, batch), what, person.how)
 
 
-def _close(here: Site, asked: Sequence[Row], state: str, who: str = "", what: str = "", how: str = "") -> None:
-    with here.store.write() as db:
+def _close(here: Site, asked: Sequence[Row], state: str, who: str = "", what: str = "", how: str = "") -> bool:
+    """End requests that wait, all or none; False where one of them was ended meanwhile."""
+    with suppress(_Over), here.store.write() as db:
         for one in asked:
-            db.execute("UPDATE again SET state = ? WHERE id = ? AND state = 'asked'", (state, one["id"]))
+            if not db.execute(
+                "UPDATE again SET state = ? WHERE id = ? AND state = 'asked'", (state, one["id"])
+            ).rowcount:
+                raise _Over
         if what:
-            batch = asked[0]["batch"]
-            here.store.note(db, who, file_of(here, batch), f"{what} row {_rows(asked)} of {batch}", how)
+            batch, rows = asked[0]["batch"], ", ".join(str(one["row"]) for one in asked)
+            here.store.note(db, who, file_of(here, batch), f"{what} row {rows} of {batch}", how)
+        return True
+    return False
 
 
-def _rows(asked: Sequence[Row]) -> str:
-    return ", ".join(str(one["row"]) for one in asked)
+class _Over(Exception):
+    """A request ended while somebody was about to end it."""
 
 
 def _sentence(error: Any) -> str:
@@ -292,13 +319,13 @@ def _sentence(error: Any) -> str:
 class _Signed:
     """See workflows.resolve.Decider: the person saw each row, signed, and proved who they are."""
 
-    def __init__(self, signature: Signature, sent: Mapping[int, str]) -> None:
+    def __init__(self, signature: Signature, attempts: Mapping[int, str]) -> None:
         self.signature = signature
-        self._sent = sent
+        self._attempts = attempts
 
     def require_same(self, row: int, doubt: Doubt | None) -> None:
         """Raise WrongUse unless what is in doubt is the attempt that the person saw."""
-        if doubt is None or self._sent.get(row) != moment_of(doubt):
+        if doubt is None or self._attempts.get(row) != doubt.attempt:
             raise WrongUse(f"row {row} is not in doubt any more, or was sent again meanwhile: look at it again")
 
     def show(self, found: Proposal) -> None:

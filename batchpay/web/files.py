@@ -13,6 +13,7 @@ from flask.typing import ResponseReturnValue
 
 from batchpay.errors import WrongUse
 from batchpay.payment import State, parse_cents
+from batchpay.summary import summary_of_batch
 from batchpay.text import printable
 from batchpay.web import spool
 from batchpay.web.people import Person
@@ -32,6 +33,8 @@ _FILTERS = {
 }
 REPLACEABLE = ("checked", "refused")
 """States in which a new version of a file may take its place."""
+SENT = ("approved", "sending", "stopped", "failed", "done")
+"""States of a file that was approved: its batch is the one that it was sent as, and not one that it only repeats."""
 
 
 def file_or_404(file_id: str) -> Row:
@@ -72,18 +75,19 @@ def home() -> ResponseReturnValue:
         *values,
         LISTED,
     )
-    rows = [(file, totals_of(file), doubts_of(here, file)) for file in found]
+    rows = [(file, totals_of(file), *left_of(here, file)) for file in found]
     return render_template("home.html", rows=rows, shown=asked, wanted=wanted, names=people_by_name(here))
 
 
-def doubts_of(here: Site, file: Row) -> int:
-    """How many payments of a file are in doubt."""
-    if not file["batch"]:
-        return 0
+def left_of(here: Site, file: Row) -> tuple[int, int]:
+    """How many payments of a file that was sent are in doubt, and how many wait to be sent."""
+    if not file["batch"] or file["state"] not in SENT:
+        return 0, 0
     try:
-        return here.ledger().find(file["batch"]).by_state[State.IN_DOUBT].rows
+        found = summary_of_batch(here.ledger().find(file["batch"]))
     except WrongUse:  # another ledger by now
-        return 0
+        return 0, 0
+    return found.of(State.IN_DOUBT).rows, found.of(State.PENDING).rows - found.held_back.rows
 
 
 @blueprint.post("/files")
@@ -140,8 +144,7 @@ def file(file_id: str) -> ResponseReturnValue:
         return render_template("checking.html", file=found, told=_progress(found))
     if found["state"] == "asked":
         return redirect(url_for("approval.page", file_id=file_id))
-    was_sent = found["asked_by"] and found["state"] in ("approved", "sending", "stopped", "failed", "done")
-    return redirect(url_for("runs.page" if was_sent else "checked.page", file_id=file_id))
+    return redirect(url_for("runs.page" if found["state"] in SENT else "checked.page", file_id=file_id))
 
 
 @blueprint.get("/files/<file_id>/progress")

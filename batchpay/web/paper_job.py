@@ -76,7 +76,7 @@ def _decisions(settings: Settings, into: Any, source: int | None, batch: str, sh
             "row": one.row,
             "decision": words[one.state],
             "reference": one.gateway_reference,
-            "sent": instant(doubts[one.row].sent_from) or "",
+            "attempt": doubts[one.row].attempt,
         }
         for one in filled.decisions
     ]

@@ -66,7 +66,7 @@ def send(task: Task) -> int:
                     submission = SubmitRequest(run, plan=plan)
                     summary, _ = workflow_submit(request, submission, settings, credentials, task.actor(), progress)
     except (FileRefused, WaitingForPerson) as error:
-        return _send_back(task, error)
+        return _end(task, "stopped", str(error), error.exit_code) if _is_begun(task) else _send_back(task, error)
     except BatchpayError as error:
         owner.leave_wanted()
         return _end(task, "stopped", str(error), error.exit_code)
@@ -94,6 +94,16 @@ def _batch_of(plan: PlanText, task: Task, settings: Settings) -> str | None:
         return ledger.batch_of_plan(found.id)
 
 
+def _is_begun(task: Task) -> bool:
+    """Whether what was approved is registered: then the ledger says what of it was sent and what waits."""
+    with closing(open_ledger(task.settings.ledger, read_only=True)) as ledger:
+        try:
+            plan = Plan.parse(PlanText(task.file["name"], task.file["plan"]), ledger)
+        except FileRefused:  # a plan that was changed begins nothing
+            return False
+        return ledger.batch_of_plan(plan.id) is not None
+
+
 def _send_back(task: Task, error: BatchpayError) -> int:
     """What would be sent now is not what was approved: the file goes back to be checked and asked about anew."""
     with task.store.write() as db:
@@ -104,9 +114,9 @@ def _send_back(task: Task, error: BatchpayError) -> int:
 
 
 def _finish(task: Task, summary: Summary) -> int:
-    """Record how a run ended; what is held back waits for another day and is no reason to go on."""
+    """Record how a run ended: by what is left. What is held back waits for another day and is no reason to go on."""
     waiting = summary.of(State.PENDING).rows + summary.of(State.SENDING).rows - summary.held_back.rows
-    state = "stopped" if summary.stopped or waiting else "done"
+    state = "stopped" if waiting else "done"
     return _end(task, state, summary.stopped, summary.exit_code, batch=summary.batch)
 
 

@@ -12,10 +12,11 @@ from batchpay.errors import WrongUse
 from batchpay.payment import State, Totals
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.web import papers, spool
-from batchpay.web.acts import NOT_NOW, Refused, refused
-from batchpay.web.approval import approvers_of
+from batchpay.web.acts import NOT_NOW, Refused, over_limit, refused
+from batchpay.web.approval import approvers_of, plan_view
 from batchpay.web.checked import page_context
-from batchpay.web.files import facts_of, file_or_404, people_by_name
+from batchpay.web.files import SENT, facts_of, file_or_404, people_by_name
+from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, prove_again
 from batchpay.web.site import Site, site
 from batchpay.web.store import Row
@@ -28,6 +29,7 @@ ENDS_POLLING = 286
 UNDER_WAY = ("approved", "sending")
 RECONCILED = "found every payment in the export, and nothing else"
 """What the history says of a batch that agrees with its export."""
+WENT_ON = "let it go on"
 _ORDER = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.SENDING, State.PENDING, State.REJECTED)
 _NAMES = {
     State.ACCEPTED: "accepted",
@@ -86,6 +88,11 @@ class Standing:
         return Totals(pending.rows - held.rows, pending.cents - held.cents)
 
     @property
+    def is_left(self) -> bool:
+        """Whether a run has something to do: rows that wait, or that a dead run left as being sent."""
+        return bool(self.waiting.rows or (self.summary and self.summary.of(State.SENDING).rows))
+
+    @property
     def minutes_left(self) -> int | None:
         """About how long it still takes at the pace of now; None where nobody knows."""
         rate, left = self.told.get("rate"), self.to_send.rows - self.answered
@@ -120,26 +127,53 @@ def lines_of(summary: Summary) -> list[Line]:
 
 def _context(file: Row) -> dict[str, Any]:
     here, person = site(), current_person()
-    approvers = approvers_of(here, file)
+    run = standing(here, file)
     return {
         **page_context(file, facts_of(file)),
-        "run": standing(here, file),
-        "approvers": approvers,
-        "reconciled": bool(
-            here.store.one("SELECT 1 FROM event WHERE file = ? AND what = ? LIMIT 1", file["id"], RECONCILED)
-        ),
+        "run": run,
+        "approvers": approvers_of(here, file),
+        "reconciled": _is_reconciled(here, file),
         "under_way": file["state"] in UNDER_WAY,
         "may_stop": refused("stop", person, file) is None and not file["stop_by"],
-        "may_go_on": refused("go_on", person, file, approvers) is None,
-        "go_on_refused": refused("go_on", person, file, approvers),
+        "is_left": _is_left(file, run),
+        "go_on_refused": _go_on_refused(here, person, file, run),
     }
+
+
+def _is_left(file: Row, run: Standing) -> bool:
+    """Whether there is something to go on with: in the ledger, or all of it where nothing was registered yet."""
+    return run.is_left if run.summary else file["state"] in ("stopped", "failed")
+
+
+def _go_on_refused(here: Site, person: Person, file: Row, run: Standing) -> Refused | None:
+    """Say why a person can't let a run go on; what would be sent must be within their limit."""
+    problem = refused("go_on", person, file, approvers_of(here, file))
+    if problem is not None or person.limit_cents is None:
+        pass
+    elif run.summary:
+        problem = over_limit(person, run.waiting.cents)
+    else:
+        problem = over_limit(person, plan_view(here, file).plan.batch_cents)
+    if problem is None and not _is_left(file, run):
+        problem = Refused("Nothing of this file waits to be sent. Nothing was done.", NOT_NOW)
+    return problem
+
+
+def _is_reconciled(here: Site, file: Row) -> bool:
+    """Whether the latest comparison with an export found no difference, and nothing was sent since."""
+    latest = here.store.one(
+        "SELECT what FROM event WHERE file = ? AND (what IN (?, ?) OR what LIKE 'compared %')"
+        " ORDER BY number DESC LIMIT 1",
+        file["id"], RECONCILED, WENT_ON,
+    )  # fmt: skip
+    return latest is not None and latest["what"] == RECONCILED
 
 
 @blueprint.get("/files/<file_id>/run")
 def page(file_id: str) -> ResponseReturnValue:
     """Show how a run goes, or how it ended."""
     file = file_or_404(file_id)
-    if not file["asked_by"] or file["state"] in ("checking", "checked", "asked"):
+    if file["state"] not in SENT:
         return redirect(url_for("files.file", file_id=file_id))
     return _page(file)
 
@@ -190,7 +224,7 @@ def stop(file_id: str) -> ResponseReturnValue:
 def go_on(file_id: str) -> ResponseReturnValue:
     """Let a stopped run go on, with password and code."""
     here, person, file = site(), current_person(), file_or_404(file_id)
-    problem = refused("go_on", person, file, approvers_of(here, file))
+    problem = _go_on_refused(here, person, file, standing(here, file))
     if problem is not None:
         return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
     if (wrong := prove_again()) is not None:
@@ -199,7 +233,7 @@ def go_on(file_id: str) -> ResponseReturnValue:
         if not here.store.move(db, file_id, file["state"], "approved", told=None, stop_by=None, ended_at=None):
             abort(NOT_NOW)
         here.jobs.want(db, file_id, "resume", person.name)
-        here.store.note(db, person.name, file_id, "let it go on", person.how)
+        here.store.note(db, person.name, file_id, WENT_ON, person.how)
     here.jobs.wake()
     return redirect(url_for("runs.page", file_id=file_id), 303)
 
@@ -229,6 +263,10 @@ def _paper(batch: str, kind: str, ending: str) -> ResponseReturnValue:
 
 
 def file_of(here: Site, batch: str) -> str | None:
-    """Name the uploaded file that a batch came from; None where it was submitted in another way."""
-    found = here.store.one("SELECT id FROM file WHERE batch = ? ORDER BY uploaded_at DESC LIMIT 1", batch)
+    """Name the uploaded file that a batch was sent from; None where none was, also where one was only checked."""
+    marks = ", ".join("?" * len(SENT))
+    found = here.store.one(
+        f"SELECT id FROM file WHERE batch = ? AND state IN ({marks}) ORDER BY uploaded_at DESC LIMIT 1",  # noqa: S608
+        batch, *SENT,
+    )  # fmt: skip
     return found["id"] if found else None

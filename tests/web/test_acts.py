@@ -7,11 +7,11 @@ from itertools import product
 import pytest
 
 from batchpay.settings import PolicySettings, Settings
-from batchpay.web.acts import ACTS, MAY_NOT, NOT_NOW, over_limit, page_settings, refused
+from batchpay.web.acts import ACTS, MAY_NOT, NOT_NOW, over_limit, page_settings, refused, refused_again
 from batchpay.web.people import ROLES, Person
 from batchpay.web.words import STATES
 
-IDENTITIES = ("uploader", "editor", "asker", "approver", "another")
+IDENTITIES = ("uploader", "editor", "mapper", "asker", "approver", "another")
 ALLOWED = {
     "ask": {("prepare", who, "checked") for who in IDENTITIES},
     "withdraw": {("prepare", who, "asked") for who in ("uploader", "asker")},
@@ -23,7 +23,7 @@ ALLOWED = {
         for who in IDENTITIES
         for state in ("approved", "sending")
     },
-    "go_on": {("approve", who, state) for who in ("approver", "another") for state in ("stopped", "failed")},
+    "go_on": {("approve", who, state) for who in ("approver", "another") for state in ("stopped", "failed", "done")},
 }
 """All that anybody may do: role, what they did before with this file, and where it stands."""
 
@@ -33,7 +33,13 @@ def person(name: str, *roles: str, limit_cents: int | None = None) -> Person:
 
 
 def file(state: str) -> dict[str, str]:
-    return {"uploaded_by": "uploader", "edited_by": '["editor"]', "asked_by": "asker", "state": state}
+    return {
+        "uploaded_by": "uploader",
+        "edited_by": '["editor"]',
+        "map": '{"made_by": "mapper"}',
+        "asked_by": "asker",
+        "state": state,
+    }
 
 
 @pytest.mark.parametrize("act", ACTS)
@@ -71,6 +77,19 @@ def test_a_refusal_says_whether_it_is_the_person_or_the_moment() -> None:
 def test_nobody_approves_above_their_limit(limit_cents: int | None, cents: int, may: bool) -> None:
     """The limit itself is still within it."""
     assert (over_limit(person("a", "approve", limit_cents=limit_cents), cents) is None) is may
+
+
+def test_who_agrees_that_a_payment_is_sent_again_is_a_second_person() -> None:
+    """Neither whoever asked for it nor whoever made the file, whatever their roles, and only within their limit."""
+    agreed = {
+        who
+        for who in (*IDENTITIES, "settler")
+        if refused_again(person(who, *ROLES), "settler", file("done"), 5) is None
+    }
+    assert agreed == {"approver", "another"}
+    assert refused_again(person("another", "prepare", "settle", "look"), "settler", file("done"), 5) is not None
+    assert refused_again(person("another", "approve", limit_cents=4), "settler", None, 5) is not None
+    assert refused_again(person("another", "approve", limit_cents=5), "settler", None, 5) is None
 
 
 @pytest.mark.parametrize(

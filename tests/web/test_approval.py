@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from batchpay.approval.plan import PlanText
-from batchpay.errors import LedgerNotUsable
-from batchpay.payment import Actor
+from batchpay.errors import BatchpayError, LedgerNotUsable, WaitingForPerson
+from batchpay.ledger.records import BatchSummary
+from batchpay.payment import Actor, Totals
 from batchpay.web import approval, run_job
 from batchpay.web.acts import page_settings
 from batchpay.workflows.approve import add_approval
@@ -166,20 +167,29 @@ def test_a_stop_before_the_first_row_sends_nothing(house: House) -> None:
 
 
 def test_a_run_that_ends_early_goes_on_where_it_was(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that dies after the batch was registered is taken up again, and repeats nothing."""
+    """What stops it after the batch was registered loses nothing: the same approval holds, and nothing is repeated.
+
+    Also where the ledger says that a person must look first: "nothing was sent, have it checked again" would be false.
+    """
     file_id = house.ask()
     house.approve(file_id)
+    begin = run_job._Progress.begin
+    for error in (LedgerNotUsable("the disk is full"), WaitingForPerson("the ledger was restored")):
 
-    def dies(*_: object) -> None:
-        raise LedgerNotUsable("the disk is full")
+        def stops(self: Any, batch: BatchSummary, to_send: Totals, error: BatchpayError = error) -> None:
+            begin(self, batch, to_send)
+            raise error
 
-    with monkeypatch.context() as patched:
-        patched.setattr(run_job._Progress, "update", dies)
-        house.work()
-    assert house.file(file_id)["state"] == "stopped"
-    house.post("daniel", f"/files/{file_id}/resume", password=True)
+        with monkeypatch.context() as patched:
+            patched.setattr(run_job._Progress, "begin", stops)
+            house.work()
+        assert house.file(file_id)["state"] == "stopped"
+        assert str(error) in words_of(house.get("daniel", f"/files/{file_id}/run"))
+        house.post("daniel", f"/files/{file_id}/resume", password=True)
     house.work()
-    assert set(house.arrived.values()) == {1}
+    assert house.file(file_id)["state"] == "done"
+    assert house.arrived == {"INV-A": 1, "INV-B": 1, "INV-C": 1}
+    house.post("daniel", f"/files/{file_id}/resume", 409, password=True)
 
 
 def test_the_page_and_web_db_hold_no_account_number(house: House) -> None:

@@ -12,6 +12,7 @@ import pytest
 from batchpay.gateway.credentials import Credentials
 from batchpay.payment import Outcome
 from batchpay.settings import Secret
+from batchpay.web import doubts
 from batchpay.workflows.resolve import Proposal, RowDecision, Signature, settle
 from batchpay.workflows.resume import resume
 from batchpay.workflows.run import RunRequest
@@ -36,8 +37,13 @@ class Yes:
 def said(house: House, row: int, decision: str) -> Any:
     """The form's fields for a row, as the page has them now."""
     page = house.get("sam", "/doubts").get_data(as_text=True)
-    (sent,) = re.findall(f'name="sent-{row}" value="([^"]+)"', page)
-    return {f"what-{row}": decision, f"sent-{row}": sent}
+    (attempt,) = re.findall(f'name="attempt-{row}" value="([^"]+)"', page)
+    return {f"what-{row}": decision, f"attempt-{row}": attempt}
+
+
+def request_for(house: House, row: int) -> str:
+    """The latest request to send a row again, as a page has it that was opened then."""
+    return str(house.store.count("SELECT max(id) FROM again WHERE row = ?", row))
 
 
 CREDIT = {"paymentId": "E", "invoiceNumber": "INV-E", "amount": "50.00"}
@@ -91,48 +97,81 @@ def test_one_person_settles_with_a_reason_and_a_password(doubtful: tuple[House, 
 def test_to_send_again_takes_a_second_person(doubtful: tuple[House, str, str]) -> None:
     """Sam asks, Daniel agrees with his password, and lets it go on: it is sent once more, and nothing else is."""
     house, file_id, batch = doubtful
-    house.post("sam", f"/doubts/{batch}", **said(house, 4, "send again"), reason="never came", password=True)
-    assert "A second person must agree" in words_of(house.get("daniel", "/doubts"))
-    house.post("sam", f"/doubts/{batch}/second", 403, row="4", decision="agree", password=True)
-    house.post("daniel", f"/doubts/{batch}/second", 401, row="4", decision="agree", password="wrong")
-    house.post("daniel", f"/doubts/{batch}/second", 409, row="3", decision="agree", password=True)
+    for _ in range(2):  # pressed twice, it is one request
+        house.post("sam", f"/doubts/{batch}", **said(house, 4, "send again"), reason="never came", password=True)
+    assert house.store.count("SELECT count(*) FROM again") == 1
+    assert "50.00 to Grace Quigley , line 5; asked by Sam Reyes" in words_of(house.get("daniel", "/doubts"))
+    second, one = f"/doubts/{batch}/second", request_for(house, 4)
+    house.post("sam", second, 403, request=one, decision="agree", password=True)
+    house.post("daniel", second, 401, request=one, decision="agree", password="wrong")
+    house.post("daniel", second, 409, request="77", decision="agree", password=True)
+    house.post("daniel", second, 400, decision="agree", password=True)
     assert not house.events("resolved")
-    house.post("daniel", f"/doubts/{batch}/second", row="4", decision="agree", password=True)
+    house.post("daniel", second, request=one, decision="agree", password=True)
+    house.post("daniel", second, 409, request=one, decision="agree", password=True)
     (event,) = house.events("resolved")
     assert event["who"].startswith("Sam Reyes, agreed to by Daniel Osei (daniel@")
     house.work()
     assert house.arrived["INV-E"] == 1
+    assert "1 payment, 50.00, waits to be sent" in words_of(house.get("daniel", f"/files/{file_id}/run"))
     house.post("daniel", f"/files/{file_id}/resume", password=True)
     house.work()
     assert house.arrived == {"INV-A": 1, "INV-B": 1, "INV-C": 1, "INV-E": 2}
 
 
-def test_nobody_agrees_with_themselves(doubtful: tuple[House, str, str]) -> None:
-    """One person with both roles is still one person."""
-    house, _, batch = doubtful
+def test_who_agrees_is_another_person_within_their_limit(doubtful: tuple[House, str, str]) -> None:
+    """One person with both roles is still one person, a maker approves nothing of their file, a limit holds here too.
+
+    The limit also holds for whoever then lets it go on.
+    """
+    house, file_id, batch = doubtful
     house.add("both", "Bo Both", "settle approve")
-    house.post("both", f"/doubts/{batch}", **said(house, 4, "send again"), reason="never came", password=True)
-    house.post("both", f"/doubts/{batch}/second", 403, row="4", decision="agree", password=True)
-    house.post("dora", f"/doubts/{batch}/second", row="4", decision="refuse")
-    house.post("daniel", f"/doubts/{batch}/second", 409, row="4", decision="agree", password=True)
+    house.add("low", "Lo Low", "approve", limit_cents=80_24)
+    for row in (3, 4):
+        house.post("both", f"/doubts/{batch}", **said(house, row, "send again"), reason="never came", password=True)
+    second, both = f"/doubts/{batch}/second", [request_for(house, row) for row in (3, 4)]
+    house.post("both", second, 403, request=both, decision="agree", password=True)
+    with house.store.write() as db:
+        db.execute("UPDATE file SET edited_by = '[\"pia\"]' WHERE id = ?", (file_id,))
+    assert "You prepared this payment" in words_of(house.post("pia", second, 403, request=both[0], decision="agree"))
+    assert "above your limit" in words_of(house.post("low", second, 403, request=both, decision="agree"))
+    house.post("dora", second, request=both[1], decision="refuse")
+    house.post("daniel", second, 409, request=both, decision="agree", password=True)
     assert not house.events("resolved")
+    house.post("daniel", second, request=both[0], decision="agree", password=True)
+    with house.store.write() as db:
+        db.execute("UPDATE user SET limit_cents = 3024 WHERE name = 'low'")
+    house.post("low", f"/files/{file_id}/resume", 403, password=True)
+    house.post("dora", f"/files/{file_id}/resume", password=True)
+    house.work()
+    assert house.arrived == {"INV-A": 1, "INV-B": 1, "INV-C": 2, "INV-E": 1}
 
 
-def test_a_request_is_about_one_attempt(doubtful: tuple[House, str, str]) -> None:
-    """A request to send again lapses when its row was sent again in another way and is in doubt anew.
+@pytest.fixture
+def sent_anew(doubtful: tuple[House, str, str]) -> tuple[House, str, dict[str, Any], str]:
+    """Sam's request on the page, and the row sent again by the command line meanwhile: in doubt anew.
 
-    To agree to it then would send the row a third time, on a reason that was about another attempt.
+    Gives the house, the batch, the form as it stood in Sam's browser, and the request.
     """
     house, _, batch = doubtful
-    first = said(house, 4, "send again")
-    house.post("sam", f"/doubts/{batch}", **first, reason="never came", password=True)
+    form = said(house, 4, "send again")
+    house.post("sam", f"/doubts/{batch}", **form, reason="never came", password=True)
     house.answer = lambda reference: IN_DOUBT
     settings = house.site.settings
     settle(batch, [RowDecision(4, "send again")], Yes(), settings, ANN)
     quiet, credentials = Quiet(), Credentials("house", Secret("house-key"))
     resume(batch, lambda _: None, RunRequest(None, approvals=1), settings, credentials, ANN, quiet)
     assert house.arrived["INV-E"] == 2
-    house.post("daniel", f"/doubts/{batch}/second", 409, row="4", decision="agree", password=True)
+    return house, batch, form, request_for(house, 4)
+
+
+def test_a_request_is_about_one_attempt(sent_anew: tuple[House, str, dict[str, Any], str]) -> None:
+    """A request to send again lapses when its row was sent again in another way and is in doubt anew.
+
+    To agree to it then would send the row a third time, on a reason that was about another attempt.
+    """
+    house, batch, first, request = sent_anew
+    house.post("daniel", f"/doubts/{batch}/second", 409, request=request, decision="agree", password=True)
     assert "let lapse" in words_of(house.get("lee", "/audit"))
     for what in ("accepted", "send again"):
         stale = {**first, "what-4": what}
@@ -142,6 +181,51 @@ def test_a_request_is_about_one_attempt(doubtful: tuple[House, str, str]) -> Non
     assert len(house.events("resolved")) == 1
     assert house.arrived["INV-E"] == 2
     house.post("sam", f"/doubts/{batch}", **said(house, 4, "accepted"), reason="seen", password=True)
+
+
+def test_a_request_that_was_seen_is_the_one_agreed_to(sent_anew: tuple[House, str, dict[str, Any], str]) -> None:
+    """Daniel's page shows a request about the first attempt; it lapsed, and Sam asked about the second one.
+
+    What Daniel sends names the request that he saw, and not the row: the later attempt is not released by it.
+    """
+    house, batch, _, seen = sent_anew
+    house.post("sam", f"/doubts/{batch}", **said(house, 4, "send again"), reason="asked the bank", password=True)
+    assert request_for(house, 4) != seen
+    for decision in ("agree", "refuse"):
+        house.post("daniel", f"/doubts/{batch}/second", 409, request=seen, decision=decision, password=True)
+    assert len(house.events("resolved")) == 1
+    house.post("daniel", f"/doubts/{batch}/second", request=request_for(house, 4), decision="agree", password=True)
+    assert house.events("resolved")[1]["why"] == "asked the bank"
+
+
+def test_a_form_that_is_stale_in_part_does_nothing(sent_anew: tuple[House, str, dict[str, Any], str]) -> None:
+    """Row 3 was paid, row 4 to be sent again by a page of before: it said "nothing was done", and had settled row 3."""
+    house, batch, stale, _ = sent_anew
+    form = {**said(house, 3, "accepted"), **stale}
+    answer = house.post("sam", f"/doubts/{batch}", 409, **form, reason="seen", password=True)
+    assert "Nothing was done" in words_of(answer)
+    assert len(house.events("resolved")) == 1
+    form = {**said(house, 3, "accepted"), **said(house, 4, "send again")}
+    house.post("sam", f"/doubts/{batch}", **form, reason="seen", password=True)
+    assert len(house.events("resolved")) == 2
+    assert "1 payment is to be sent again" in words_of(house.get("daniel", "/doubts"))
+
+
+def test_one_who_refuses_and_one_who_agrees_are_not_both_heard(
+    doubtful: tuple[House, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dora refuses while Daniel's password is looked at: the request is over, and nothing is sent by it."""
+    house, _, batch = doubtful
+    house.post("sam", f"/doubts/{batch}", **said(house, 4, "send again"), reason="never came", password=True)
+    second, one = f"/doubts/{batch}/second", request_for(house, 4)
+
+    def meanwhile() -> None:
+        house.post("dora", second, request=one, decision="refuse")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(doubts, "prove_again", meanwhile)
+        house.post("daniel", second, 409, request=one, decision="agree")
+    assert not house.events("resolved")
 
 
 def test_a_filled_in_sheet_decides_as_the_form_does(doubtful: tuple[House, str, str]) -> None:
