@@ -41,7 +41,10 @@ from batchpay.payment import Environment, Outcome, State, Totals
 
 
 class RegisteredMeanwhile(LedgerNotUsable):
-    """Rows were registered or released since the look for earlier payments: look again (registration_count)."""
+    """Rows were registered or released since the look for earlier payments: look again (registration_count).
+
+    A ledger may tell that none of them is one of those that are to be added, and let them be.
+    """
 
 
 class Registering(Protocol):

@@ -6,14 +6,14 @@ One server for all of these, which is stopped, copied and started again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from batchpay.errors import LedgerBehind
+from batchpay.errors import LedgerBehind, LedgerNotUsable
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import accept_machine, accept_witness, create_ledger, settle_lost_window
 from batchpay.ledger.postgres import run as of_run
@@ -21,7 +21,7 @@ from batchpay.ledger.postgres.failover import LedgerUnconfirmed
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, columns, register, states
 from tests.ledger.conftest import LedgerFactory
-from tests.support.postgres import Cluster, own_cluster
+from tests.support.postgres import Cluster, Server, own_cluster
 
 NAME = "payments"
 
@@ -58,11 +58,14 @@ class Office:
         self.batch = register(ledger, columns(ledger, range(1, 9)))
         self.ada.close()
 
-    def copied(self, **settings: str) -> Cluster:
+    def copied(self, *, base_backup: bool = False) -> Cluster:
         """Copy the server's files at this moment; both machines look at either from now on, whichever writes."""
-        self.primary.stop()
-        self.other = self.primary.copy("copy", **settings)
-        self.primary.start()
+        if base_backup:
+            self.other = self.primary.copy("copy", base_backup=True)
+        else:
+            self.primary.stop()
+            self.other = self.primary.copy("copy")
+            self.primary.start()
         ports = f"127.0.0.1:{self.primary.port},127.0.0.1:{self.other.port}"
         for machine in (self.ada, self.ben):
             url = f"postgresql://payer@{ports}/{NAME}"
@@ -97,6 +100,12 @@ def office(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) ->
     made.close()
 
 
+def until(look: Callable[[], list[tuple[object, ...]]]) -> None:
+    """Look again until something is seen."""
+    while not look():
+        threading.Event().wait(0.01)
+
+
 def promote(standby: Cluster) -> None:
     """Let a standby take over."""
     standby.server().run("SELECT pg_promote(true, 300)")
@@ -106,9 +115,13 @@ def test_a_standby_that_knew_all_takes_over_in_the_middle_of_a_run(office: Offic
     """Nothing is lost, no row is in doubt; the run goes on as soon as the other machine has looked as well."""
     standby = office.copied()
     standby.follows(office.primary, "second")
+    standby.start()
+    until(lambda: office.primary.server().run("SELECT 1 FROM pg_stat_replication"))
+    with pytest.raises(LedgerNotUsable, match="it has standbys, but synchronous_standby_names is empty"):
+        office.ada.open()
     office.primary.server().run("ALTER SYSTEM SET synchronous_standby_names = 'second'")
     office.primary.server().run("SELECT pg_reload_conf()")
-    standby.start()
+    until(lambda: office.primary.server().run("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"))
     ledger = office.ada.open()
     granted: list[set[int]] = []
     with office.run(ledger) as run:
@@ -159,6 +172,59 @@ def test_a_standby_that_took_over_too_late_sends_nothing_anywhere(office: Office
     of_ben = office.ben.open()
     assert set(states(of_ben, office.batch).values()) == {State.IN_DOUBT}
     assert of_ben.check() == []
+
+
+def send_one(office: Office) -> None:
+    """Let ada send a row, which ben does not hear of."""
+    with office.run(office.ada.open()) as run:
+        run.commit([1], [])
+        run.commit([], [(1, ACCEPTED)])
+        run.finish(None)
+    office.ada.close()
+
+
+@pytest.mark.parametrize("base_backup", [False, True], ids=["snapshot", "base backup"])
+def test_files_that_were_put_back_send_nothing_once_a_machine_looks_that_knows(
+    office: Office, base_backup: bool
+) -> None:
+    """Nothing in them shows that they are old: only a witness does, and from then on no machine sends anything."""
+    copy = office.copied(base_backup=base_backup)
+    send_one(office)
+    office.primary.stop()
+    copy.start()
+    of_ben = office.ben.open()  # which can't know, as docs/several-machines.md says
+    with of_ben.lock(of_ben.find(office.batch).digest):
+        run = of_ben.start(office.batch, "ben")
+        assert run.commit([5], []) == {5}
+        office.ada.open(read_only=True)
+        with pytest.raises(LedgerBehind, match=r"what the machine .* knows of it"):
+            run.commit([1], [(5, ACCEPTED)])
+        run.spill([(5, ACCEPTED)])
+        run.close()
+    office.ben.close()
+    for machine in (office.ada, office.ben):
+        with pytest.raises(LedgerBehind):
+            machine.open()
+    accept_witness(office.ben.settings, "ben", "a snapshot was put back")
+    assert set(states(office.ada.open(), office.batch).values()) == {State.IN_DOUBT}
+
+
+def test_a_dump_that_was_loaded_elsewhere_sends_nothing_on_any_machine(office: Office, postgres_server: Server) -> None:
+    """It lies in another server; a machine that knows more is not talked into it, and any may see what is in it."""
+    postgres_server.drop(postgres_server.new_database())  # so that the roles are there: no dump has them
+    dump = office.primary.dump(NAME)
+    send_one(office)
+    elsewhere = postgres_server.empty_database()
+    postgres_server.load(dump, elsewhere)
+    for machine in (office.ben, office.ada):
+        machine.settings = replace(machine.settings, url=postgres_server.url(elsewhere))
+        with pytest.raises(LedgerBehind, match="older than this machine's" if machine is office.ada else "copy of it"):
+            machine.open()
+    assert states(office.ben.open(read_only=True), office.batch)[1] is State.PENDING
+    office.ben.close()
+    with pytest.raises(LedgerBehind, match="what the machine"):
+        accept_machine(office.ben.settings, "ben", "moved to a new server")
+    postgres_server.drop(elsewhere)
 
 
 def test_a_machine_that_is_gone_is_not_waited_for_when_a_person_says_so(office: Office) -> None:

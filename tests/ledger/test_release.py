@@ -19,18 +19,19 @@ def test_a_release_counts_like_a_registration(ledger: Ledger) -> None:
     first = register(ledger, columns(ledger, [1]), rejected([2]))
     seen = ledger.registration_count()
     new = new_batch(ledger, 1, content=b"two")
-    register(ledger, columns(ledger, [1], salt="c"), content=b"three")
+    register(ledger, columns(ledger, [2], salt="c", named=[2]), content=b"three")
+    payments = columns(ledger, [2], named=[2])
     with pytest.raises(RegisteredMeanwhile):
-        ledger.release(first, [columns(ledger, [2])], "ben", "right now", registration_count_seen=seen)
+        ledger.release(first, [payments], "ben", "right now", registration_count_seen=seen)
     assert ledger.find(first).by_state[State.REJECTED].rows == 1
-    assert release(ledger, first, [columns(ledger, [2])], "ben", "right now") == 1
+    assert release(ledger, first, [payments], "ben", "right now") == 1
     assert states(ledger, first) == {1: State.PENDING, 2: State.PENDING}
     assert ledger.check() == []
     with (
         pytest.raises(RegisteredMeanwhile),
         ledger.register(replace(new, registration_count_seen=seen + 1), "ada") as writing,
     ):
-        writing.add_payments(columns(ledger, [1], salt="b"))
+        writing.add_payments(columns(ledger, [2], salt="b", named=[2]))
         writing.finish()
     assert ledger.registration_count() == seen + 2
 

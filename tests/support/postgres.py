@@ -21,6 +21,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import trustme
 
 from batchpay.ledger.open import schema_text
 
@@ -28,7 +29,7 @@ PAYER = "payer"
 _TEMPLATE = "batchpay_template"
 _SETTINGS = {
     "max_connections": "60", "shared_buffers": "16MB", "wal_level": "replica", "max_wal_senders": "2",
-    "autovacuum": "off", "listen_addresses": "127.0.0.1", "max_wal_size": "128MB", "min_wal_size": "32MB",
+    "autovacuum": "off", "listen_addresses": "127.0.0.1", "ssl": "on", "max_wal_size": "128MB", "min_wal_size": "32MB",
 }  # fmt: skip
 
 
@@ -62,11 +63,16 @@ class Server:
         self.run(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY file_copy")
         return name
 
-    def empty_database(self) -> str:
+    def empty_database(self, options: str = "") -> str:
         """Make a database with nothing in it."""
         name = f"empty_{os.getpid()}_{next(self._numbers)}"
-        self.run(f"CREATE DATABASE {name}")
+        self.run(f"CREATE DATABASE {name} {options}")
         return name
+
+    def load(self, dump: str, database: str) -> None:
+        """Load what pg_dump wrote, as a person would."""
+        command = ["psql", "-q", "-v", "ON_ERROR_STOP=1", self.owner_url(database)]
+        subprocess.run(command, input=dump, text=True, check=True, stdout=subprocess.DEVNULL)
 
     def drop(self, database: str) -> None:
         """Remove a database, whoever is connected to it."""
@@ -147,6 +153,13 @@ class Cluster:
         if os.geteuid() == 0:
             shutil.chown(self._folder, "nobody", "nogroup")
         self._run("initdb", "-D", self.data, "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth=trust", "--no-sync")
+        certificate = trustme.CA().issue_cert("localhost")
+        for blob, name in ((certificate.cert_chain_pems[0], "server.crt"), (certificate.private_key_pem, "server.key")):
+            path = self.data / name
+            blob.write_to_path(path)
+            path.chmod(0o600)
+            if os.geteuid() == 0:
+                shutil.chown(path, "nobody", "nogroup")
         self._write_settings()
 
     def _write_settings(self) -> None:
@@ -154,17 +167,27 @@ class Cluster:
         with (self.data / "postgresql.conf").open("a") as file:
             file.writelines([*lines, f"port = {self.port}\n", f"unix_socket_directories = '{self._folder}'\n"])
 
-    def copy(self, name: str, **settings: str) -> Cluster:
-        """Copy the files of this server while it is stopped; another server can be started on them, as it was then."""
-        made = Cluster(self._programs, self._folder / name, self._settings | settings)
-        subprocess.run(["cp", "-a", self.data, self._folder / f"{name}.data"], check=True)
+    def copy(self, name: str, *, base_backup: bool = False) -> Cluster:
+        """Copy this server's files; another server can be started on them, as it was then.
+
+        A base backup is taken from the server while it runs; for a plain copy it must be stopped.
+        """
+        made = Cluster(self._programs, self._folder / name, self._settings)
         made._folder.mkdir()
-        (self._folder / f"{name}.data").rename(made.data)
         if os.geteuid() == 0:
             shutil.chown(made._folder, "nobody", "nogroup")
-        (made.data / "postmaster.pid").unlink(missing_ok=True)
+        if base_backup:
+            reached = ("-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres")
+            made._run("pg_basebackup", *reached, "-D", made.data, "-X", "fetch", "-c", "fast", "--no-sync")
+        else:
+            subprocess.run(["cp", "-a", self.data, made.data], check=True)
+            (made.data / "postmaster.pid").unlink(missing_ok=True)
         made._write_settings()
         return made
+
+    def dump(self, database: str) -> str:
+        """Give what pg_dump writes of a database."""
+        return self._run("pg_dump", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", database)
 
     def follows(self, other: Cluster, name: str) -> None:
         """Let this server, before it is started, be a standby that follows another; it is known there by this name."""
@@ -195,11 +218,12 @@ class Cluster:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait()
 
-    def _run(self, program: str, *arguments: str | Path) -> None:
+    def _run(self, program: str, *arguments: str | Path) -> str:
         command = [*_as_nobody(), str(self._programs / program), *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._folder)
         if done.returncode:
             raise RuntimeError(f"{program} failed: {done.stderr[-2000:]}")
+        return done.stdout
 
 
 def _as_nobody() -> list[str]:

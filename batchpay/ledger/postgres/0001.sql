@@ -44,7 +44,8 @@ CREATE TABLE batchpay.batch (
     again_reason text,
     environment text NOT NULL CHECK (environment IN ('live', 'test')),
     row_count integer NOT NULL DEFAULT 0 CHECK (row_count >= 0),
-    cents bigint NOT NULL DEFAULT 0
+    cents bigint NOT NULL DEFAULT 0,
+    registration bigint NOT NULL DEFAULT 0 -- which of the ledger's registrations and releases was its latest
 );
 
 -- Two machines that submit one file at the same moment make one batch: the second waits here, and is then refused.
@@ -197,6 +198,7 @@ CREATE TABLE batchpay.fingerprint (
     named boolean NOT NULL -- whether the row has a paymentId
 );
 CREATE INDEX fingerprint_number ON batchpay.fingerprint (fingerprint);
+CREATE INDEX fingerprint_batch ON batchpay.fingerprint USING brin (batch);
 
 CREATE TABLE batchpay.payment_id (
     payment_id bigint NOT NULL,
@@ -204,6 +206,7 @@ CREATE TABLE batchpay.payment_id (
     row integer NOT NULL
 );
 CREATE INDEX payment_id_number ON batchpay.payment_id (payment_id);
+CREATE INDEX payment_id_batch ON batchpay.payment_id USING brin (batch);
 
 -- Accepted payments by payee and account (keyed digests), a line a batch: what a changed account is held against.
 CREATE TABLE batchpay.paid (
@@ -416,7 +419,7 @@ GRANT INSERT ON batchpay.batch, batchpay.run, batchpay.chunk, batchpay.body, bat
     batchpay.attempt, batchpay.event, batchpay.total, batchpay.fingerprint, batchpay.payment_id, batchpay.paid
     TO batchpay_app;
 GRANT UPDATE (number, mac, registrations, place, epoch, behind) ON batchpay.ledger TO batchpay_app;
-GRANT UPDATE (origin, row_count, cents) ON batchpay.batch TO batchpay_app;
+GRANT UPDATE (origin, row_count, cents, registration) ON batchpay.batch TO batchpay_app;
 GRANT UPDATE (finished_at, stopped, generation, beats, is_live, fenced_by, number, mac, totals)
     ON batchpay.run TO batchpay_app;
 GRANT UPDATE (open_rows, run) ON batchpay.chunk TO batchpay_app;

@@ -186,7 +186,7 @@ class PostgresRegistering:
             self._chunks.write_identities()
             transaction.write_totals(self._changes, self._id)
             transaction.execute(sql.SET_CONTROL_TOTALS, (totals.rows, totals.cents, self._id))
-            count_registration(transaction, self._new.registration_count_seen)
+            count_registration(transaction, self._id, self._new.registration_count_seen)
             transaction.event("registered", self._id, self._who, self._new.again_reason, self._detail(totals))
             if self._new.sign_off is not None:
                 use_plan(transaction, self._id, self._who, self._new.sign_off, self._changes.of(PENDING))
@@ -233,11 +233,17 @@ class PostgresRegistering:
         return int(found[0])
 
 
-def count_registration(transaction: Transaction, seen: int) -> None:
-    """Count a registration or release; raises RegisteredMeanwhile where there was another one since the look."""
-    if transaction.registrations() != seen:
+def count_registration(transaction: Transaction, batch: int, seen: int) -> None:
+    """Count a registration or release whose digests are written.
+
+    Raises RegisteredMeanwhile where others since the look added one of the same digests: ten machines that register
+    ten files at once need not wait for one another.
+    """
+    count_ = transaction.registrations()
+    if count_ != seen and transaction.one(sql.ADDED_MEANWHILE, {"batch": batch, "seen": seen}) == (True,):
         raise RegisteredMeanwhile(_MEANWHILE)
     transaction.execute(sql.COUNT_REGISTRATION)
+    transaction.execute(sql.SET_REGISTRATION, (count_ + 1, batch))
 
 
 @contextmanager
@@ -275,13 +281,13 @@ def release(
     with store.transaction() as transaction:
         require_settled(transaction.connection)
         transaction.execute(sql.LOCK_BATCH, (batch,))
-        count_registration(transaction, registration_count_seen)
         writer = ChunkWriter(transaction, batch)
         changes = TotalsDelta()
         for columns in payments:
             released += _release_columns(transaction, batch, columns, writer, changes)
+        writer.write_identities()
+        count_registration(transaction, batch, registration_count_seen)
         if released:
-            writer.write_identities()
             transaction.write_totals(changes, batch)
             transaction.event("released", batch, who, why, {"pending": write_ranges(released)})
         if sign_off is not None:

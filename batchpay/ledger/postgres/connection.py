@@ -116,6 +116,7 @@ def connect(place: Place, *, writes: bool = False) -> tuple[psycopg.Connection[A
         connection = psycopg.connect(
             **place.parameters,
             options=_OPTIONS + (_WRITER_OPTIONS if writes else ""),
+            client_encoding="UTF8",  # else texts of another encoding's database would come as bytes
             autocommit=True,
             prepare_threshold=0,
             keepalives_idle=5,

@@ -52,6 +52,13 @@ HEAD = "SELECT number, mac FROM batchpay.ledger"
 SET_HEAD = "UPDATE batchpay.ledger SET number = %s, mac = %s"
 REGISTRATIONS = "SELECT registrations FROM batchpay.ledger"
 COUNT_REGISTRATION = "UPDATE batchpay.ledger SET registrations = registrations + 1"
+SET_REGISTRATION = "UPDATE batchpay.batch SET registration = %s WHERE id = %s"
+_MEANWHILE = (
+    "EXISTS (SELECT FROM batchpay.{0} n WHERE n.batch = %(batch)s AND EXISTS (SELECT FROM batchpay.{0} o"
+    " JOIN batchpay.batch b ON b.id = o.batch WHERE o.{0} = n.{0} AND o.batch <> n.batch"
+    " AND b.registration > %(seen)s))"
+)
+ADDED_MEANWHILE = f"SELECT {_MEANWHILE.format('fingerprint')} OR {_MEANWHILE.format('payment_id')}"
 
 WAIT_LONG = "SET LOCAL lock_timeout = '120s'"
 
