@@ -1,7 +1,7 @@
 """The child that makes a file about a batch: the use cases of the command line, written into the parent's memory.
 
-The settings come over standard input, the file goes to standard output. What goes wrong is one sentence on standard
-error, as the command line says it.
+Settings and arguments come over standard input, so that no list of processes shows a name or a reason; the file goes to
+standard output. What goes wrong is one sentence on standard error, as the command line says it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from batchpay.errors import BatchpayError
+from batchpay.errors import BatchpayError, WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
 from batchpay.reconciliation.resolution import DECISIONS, read_decisions, rows_in_doubt
@@ -38,12 +38,13 @@ def main() -> int:
     """Make one file; gives the exit code."""
     os.umask(0o077)
     keep_memory_private()
-    kind, given, *arguments = sys.argv[1:]
-    settings = load_settings(json.load(sys.stdin), {})
+    kind, given = sys.argv[1:]
+    asked = json.load(sys.stdin)
+    settings = load_settings(asked["settings"], {})
     source = None if given == "-" else int(given)
     try:
         with os.fdopen(os.dup(1), "w+b") as into:
-            KINDS[kind](settings, into, source, *arguments)
+            KINDS[kind](settings, into, source, *asked["arguments"])
     except BatchpayError as error:
         sys.stderr.write(str(error))
         return error.exit_code
@@ -115,12 +116,20 @@ def _compare(settings: Settings, into: Any, source: int | None, batch: str, expo
     into.write(json.dumps(found).encode())
 
 
-def _settle(settings: Settings, into: Any, source: int | None, batch: str, export: str, signed: str) -> None:
-    """Settle what an export proves, signed by the person who saw it on the page."""
+def _settle(
+    settings: Settings,
+    into: Any,
+    source: int | None,
+    batch: str,
+    export: str,
+    name: str,
+    reason: str,
+    by: str,
+    shown: str,
+) -> None:
+    """Settle what an export proves, signed by the person who saw it on the page as `shown`."""
     assert source is not None, "an export is given"
-    said = json.loads(signed)
-    signature = _Signed(Signature(said["name"], said["reason"]))
-    actor = Actor(said["actor"]["name"], said["actor"]["host"], said["actor"]["authenticated_by"])
+    signature, actor = _Signed(Signature(name, reason), json.loads(shown)), Actor(**json.loads(by))
     with Path(os.devnull).open("w+b") as nowhere, os.fdopen(os.dup(source), "rb") as against:
         request = ReconcileRequest(Stream(export, against), output=Stream("none.csv", nowhere))
         done = reconcile(batch, request, settings, actor, signature)
@@ -150,13 +159,16 @@ class _Looker:
 
 
 class _Signed:
-    """See workflows.resolve.Decider: the person has seen it, and signed."""
+    """See workflows.resolve.Decider: the person has seen what the page showed, and signed that."""
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self, signature: Signature, shown: Collection[dict[str, Any]]) -> None:
         self._signature = signature
+        self._shown = shown
 
     def show(self, found: FoundDoubt) -> None:
-        """They saw it on the page."""
+        """They saw just this on the page; raises WrongUse where it was another row, attempt or line."""
+        if _found_json(found) not in self._shown:
+            raise WrongUse(f"{found.place} is not as the page showed it; compare the export again")
 
     def sign(self) -> Signature:
         """Who decides, and why."""
@@ -170,6 +182,7 @@ def _found_json(found: FoundDoubt) -> dict[str, Any]:
     row, line = found.row, found.line
     return {
         "row": row.row,
+        "attempts": row.attempts,
         "place": found.place,
         "amount_cents": row.amount_cents,
         "direction": row.direction,

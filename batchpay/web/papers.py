@@ -43,10 +43,11 @@ def make(here: Site, kind: str, *arguments: str, given: bytes | None = None) -> 
             with os.fdopen(os.dup(source), "wb") as file:
                 file.write(given)
         command = [sys.executable, "-m", "batchpay.web.paper_job", kind, "-" if source is None else str(source)]
+        asked = {"settings": dataclasses.asdict(here.settings), "arguments": arguments}
         with _AT_ONCE:
             child = subprocess.run(  # noqa: S603 - this program itself
-                [*command, *arguments],
-                input=json.dumps(dataclasses.asdict(here.settings)).encode(),
+                command,
+                input=json.dumps(asked).encode(),
                 stdout=into,
                 stderr=subprocess.PIPE,
                 pass_fds=() if source is None else (source,),

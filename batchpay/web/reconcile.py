@@ -6,9 +6,9 @@ The export is kept sealed, and matched by a child: a broken workbook ends that c
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
-import re
 from pathlib import PurePath
 from typing import Any
 
@@ -30,6 +30,7 @@ blueprint = Blueprint("reconcile", __name__)
 ENDINGS = (".csv", ".txt", ".tsv", ".xlsx", ".xlsm")
 _WORDS_MAX = 500
 _NAME_MAX = 120
+_CHANGED = "Meanwhile this batch was compared anew: another result stands below. Nothing was done; look at it first."
 
 
 @blueprint.get("/batches/<batch>/reconcile")
@@ -48,6 +49,7 @@ def _page(found: BatchSummary, wrong: Refused | None = None) -> ResponseReturnVa
         file_id=file_of(here, found.batch),
         result=result,
         proven=[one for one in result["found_doubts"] if one["becomes"]] if result else [],
+        mark=_mark(kept),
         wrong=wrong,
     )
     return answer, wrong.code if wrong else 200
@@ -68,7 +70,7 @@ def take(batch: str) -> ResponseReturnValue:
         compared = _made(here, "compare", data, found.batch, name)
     except NotUsable as error:
         return _page(found, Refused(f"This export can't be used: {error}", 400))
-    place = _place(found.batch)
+    place = spool.export_place(found.batch)
     spool.place(here.home, place).mkdir(parents=True, exist_ok=True, mode=0o700)
     for kept, content in (("export", data), ("name", name.encode()), ("compared", compared)):
         pieces = range(0, len(content), spool.PIECE_BYTES)
@@ -94,18 +96,22 @@ def settle(batch: str) -> ResponseReturnValue:
     here, person = site(), current_person()
     found = here.ledger().find(batch)
     data, name = _export(here, found.batch)
+    seen = _kept(here, found.batch, "compared")
+    if seen is None or request.form.get("seen") != _mark(seen):
+        return _page(found, Refused(_CHANGED, NOT_NOW))
     reason = printable(" ".join(request.form.get("reason", "").split()))[:_WORDS_MAX]
     if not reason:
         return _page(found, Refused("Say how you know. Nothing was done.", 400))
     if (wrong := prove_again()) is not None:
         return _page(found, Refused(wrong, 401))
-    signed = {"name": person.shown, "reason": reason, "actor": dataclasses.asdict(person.actor())}
+    shown = json.dumps(json.loads(seen)["found_doubts"])
+    actor = json.dumps(dataclasses.asdict(person.actor()))
     try:
-        _made(here, "settle", data, found.batch, name, json.dumps(signed))
-        compared = _made(here, "compare", data, found.batch, name)
+        _made(here, "settle", data, found.batch, name, person.shown, reason, actor, shown)
     except NotUsable as error:
         return _page(found, Refused(f"Nothing was settled: {error}", NOT_NOW))
-    spool.keep(here.ledger(), here.home, _place(found.batch), "compared", [compared])
+    compared = _made(here, "compare", data, found.batch, name)
+    spool.keep(here.ledger(), here.home, spool.export_place(found.batch), "compared", [compared])
     _note(here, person, found.batch, f"settled what {name} proves: {reason}", compared)
     return redirect(url_for("reconcile.page", batch=found.batch), 303)
 
@@ -128,12 +134,13 @@ def _made(here: Site, kind: str, data: bytes, *arguments: str) -> bytes:
         os.close(descriptor)
 
 
-def _place(batch: str) -> str:
-    return f"batch-{re.sub('[^0-9a-z-]', '', batch)}"
+def _mark(compared: bytes | None) -> str:
+    """Name what a page showed, so that nothing else is settled by its form."""
+    return hashlib.sha256(compared or b"").hexdigest()[:16]
 
 
 def _kept(here: Site, batch: str, name: str) -> bytes | None:
-    blocks = spool.kept(here.ledger(), here.home, _place(batch), name)
+    blocks = spool.kept(here.ledger(), here.home, spool.export_place(batch), name)
     return None if blocks is None else b"".join(blocks)
 
 

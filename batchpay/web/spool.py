@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ OPEN_MAX = 20
 """So many uploads may be under way."""
 FREE_BYTES_MIN = 1 << 30
 """With less room on the disk than the file and this, nothing is taken."""
+_EXPORT = "batch-"
 UNFINISHED_S, KEPT_S = 24 * 3600, 30 * 24 * 3600
 """How long an upload that was never finished is kept, and one whose file was checked."""
 
@@ -31,6 +33,16 @@ UNFINISHED_S, KEPT_S = 24 * 3600, 30 * 24 * 3600
 def place(home: Path, file_id: str) -> Path:
     """Name the folder of everything that is kept of a file."""
     return home / "spool" / file_id
+
+
+def export_place(batch: str) -> str:
+    """Name the folder of the export that a batch was compared with, beside those of files."""
+    return f"{_EXPORT}{re.sub('[^0-9a-z-]', '', batch)}"
+
+
+def exports(home: Path) -> Iterator[Path]:
+    """Give the folders of exports."""
+    return (home / "spool").glob(f"{_EXPORT}*")
 
 
 def put_piece(ledger: Ledger, home: Path, file_id: str, number: int, data: bytes) -> None:

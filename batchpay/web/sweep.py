@@ -1,4 +1,4 @@
-"""Removes what is kept no longer: uploads that were never finished, files long done, sessions that are over."""
+"""Removes what is kept no longer: unfinished uploads, files long done, exports of the bank, sessions that are over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SETTLED = ("checked", "refused", "replaced", "failed", "done", "stopped")
 
 
 def sweep(store: Store) -> int:
-    """Remove what is due; gives how many files were emptied. What is left of them in web.db stays."""
+    """Remove what is due; gives how many folders were removed. What is left of files in web.db stays."""
     now, emptied = store.clock(), 0
     with store.write() as db:
         unfinished = db.execute(
@@ -28,9 +28,11 @@ def sweep(store: Store) -> int:
         *SETTLED,
         now - spool.KEPT_S,
     )
-    for found in (*unfinished, *old):
-        if spool.place(store.home, found["id"]).exists():
-            spool.remove(store.home, found["id"])
+    names = [found["id"] for found in (*unfinished, *old)]
+    names += [path.name for path in spool.exports(store.home) if path.stat().st_mtime < now - spool.KEPT_S]
+    for name in names:
+        if spool.place(store.home, name).exists():
+            spool.remove(store.home, name)
             emptied += 1
     return emptied
 

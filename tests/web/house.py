@@ -32,6 +32,7 @@ from batchpay.web.jobs import Supervisor
 from batchpay.web.site import Access, Reader, Site
 from batchpay.web.store import Row, Store
 from batchpay.workflows import run
+from batchpay.workflows.resolve import Proposal, Signature
 from tests.workflows.desk import ACCEPTED, COLUMNS, PLAIN
 
 PASSWORD = "right horse"
@@ -51,6 +52,20 @@ ROWS = (
     {"paymentId": "C", "invoiceNumber": "INV-C", "amount": "30.25", "transactionType": "DEBIT"},
 )
 WRONG = {"paymentId": "W", "invoiceNumber": "INV-W", "amount": "1,5", "achAccountNumber": "648443925"}
+
+
+class Yes:
+    """A person at a terminal who agrees."""
+
+    def show(self, found: Proposal) -> None:
+        """Looks."""
+
+    def sign(self) -> Signature:
+        """Says who and why."""
+        return Signature("Ann", "seen")
+
+    def confirm(self, sent_again: int) -> None:
+        """Agrees."""
 
 
 def csv_of(*rows: dict[str, str]) -> bytes:

@@ -13,25 +13,11 @@ from batchpay.gateway.credentials import Credentials
 from batchpay.payment import Outcome
 from batchpay.settings import Secret
 from batchpay.web import doubts
-from batchpay.workflows.resolve import Proposal, RowDecision, Signature, settle
+from batchpay.workflows.resolve import RowDecision, settle
 from batchpay.workflows.resume import resume
 from batchpay.workflows.run import RunRequest
-from tests.web.house import ROWS, House, words_of
+from tests.web.house import ROWS, House, Yes, words_of
 from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT, Quiet
-
-
-class Yes:
-    """A person at a terminal who agrees."""
-
-    def show(self, found: Proposal) -> None:
-        """Looks."""
-
-    def sign(self) -> Signature:
-        """Says who and why."""
-        return Signature("Ann", "seen")
-
-    def confirm(self, sent_again: int) -> None:
-        """Agrees."""
 
 
 def said(house: House, row: int, decision: str) -> Any:

@@ -6,8 +6,10 @@ import csv
 import dataclasses
 import io
 import json
+import re
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,10 +18,12 @@ import pytest
 from batchpay.payment import Outcome
 from batchpay.text import money
 from batchpay.web import paper_job
-from batchpay.web.spool import place
+from batchpay.web.spool import KEPT_S, place
+from batchpay.web.sweep import sweep
+from batchpay.workflows.resolve import RowDecision, settle
 from batchpay.workflows.status import batch_status
-from tests.web.house import ROWS, SAME_ORIGIN, WRONG, House, words_of
-from tests.workflows.desk import ACCEPTED, IN_DOUBT
+from tests.web.house import ROWS, SAME_ORIGIN, WRONG, House, Yes, words_of
+from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT
 
 TODAY = datetime.now(UTC).date().isoformat()
 EXPORT = f"""invoiceNumber,amount,status,date
@@ -104,7 +108,7 @@ def test_results_are_made_when_they_are_asked_for(house: House) -> None:
 def test_an_export_is_compared_and_settles_what_it_proves(house: House) -> None:
     """Compare changes nothing; settling takes the role, a reason and the password, and leaves the ledger's word."""
     answered(house, "INV-C")
-    batch = house.file(house.sent())["batch"]
+    batch = house.file(file_id := house.sent())["batch"]
     path = f"/batches/{batch}/reconcile"
     house.post("lee", path, 403)
     house.post("maria", path, 400, export=(io.BytesIO(b"no"), "export.pdf"))
@@ -116,11 +120,59 @@ def test_an_export_is_compared_and_settles_what_it_proves(house: House) -> None:
     for stored in place(house.site.home, f"batch-{batch}").iterdir():
         assert b"INV-A" not in stored.read_bytes()
     house.post("daniel", f"/batches/{batch}/settle", 403, reason="in the export", password=True)
-    house.post("sam", f"/batches/{batch}/settle", 401, reason="in the export", password="wrong")
-    house.post("sam", f"/batches/{batch}/settle", reason="in the export", password=True)
+    seen = re.findall(r'name="seen" value="(\w+)"', house.get("sam", path).get_data(as_text=True))
+    form: Any = {"seen": seen, "reason": "in the export"}
+    house.post("sam", f"/batches/{batch}/settle", 401, **form, password="wrong")
+    meanwhile = io.BytesIO(EXPORT.replace(b"declined", b"paid"))
+    house.post("maria", path, export=(meanwhile, "other.csv"))
+    assert "compared anew" in words_of(house.post("sam", f"/batches/{batch}/settle", 409, **form, password=True))
+    assert not house.events("resolved")
+    house.post("maria", path, export=(io.BytesIO(EXPORT), "export.csv"))
+    house.post("sam", f"/batches/{batch}/settle", **form, password=True)
     (event,) = house.events("resolved")
     assert event["who"].startswith("Sam Reyes (sam@")
     assert status_json(house, batch)["declined"] == 1
+    for changed, is_reconciled in ((None, True), (b"paid", False)):  # a later export that differs takes it back
+        if changed:
+            house.post("maria", path, export=(io.BytesIO(EXPORT.replace(b"declined", changed)), "export.csv"))
+        assert ("Reconciled : done" in words_of(house.get("lee", f"/files/{file_id}/run"))) is is_reconciled
+    house.now[0] = time.time() + KEPT_S + 60
+    sweep(house.store)
+    assert not place(house.site.home, f"batch-{batch}").exists(), "an export is removed in time"
+
+
+def test_a_batch_is_shown_as_the_file_that_it_was_sent_from(house: House) -> None:
+    """The same content uploaded again under another name is checked, and takes nothing of the first one's place."""
+    answered(house, "INV-C")
+    sent = house.sent()
+    again = house.upload(name="again.csv")
+    batch = house.file(sent)["batch"]
+    assert house.file(again)["batch"] == batch
+    assert house.get("lee", f"/batches/{batch}", 302).headers["Location"] == f"/files/{sent}"
+    assert f'href="/files/{sent}"' in house.get("lee", "/doubts").get_data(as_text=True)
+    home = house.get("lee", "/").get_data(as_text=True)
+    assert home.count("1 payment in doubt") == 1, "nothing of the second file was ever sent"
+
+
+def test_go_on_is_offered_where_the_ledger_has_something_to_send(house: House) -> None:
+    """A row that the command line made pending waits in a file that had ended: it is no longer called finished."""
+    answered(house, "INV-C")
+    file_id = house.sent()
+    batch, run = house.file(file_id)["batch"], f"/files/{file_id}/run"
+    house.answer = lambda reference: ACCEPTED
+    assert "Go on" not in words_of(house.get("daniel", run))
+    house.post("daniel", f"/files/{file_id}/resume", 409, password=True)
+    settle(batch, [RowDecision(3, "send again")], Yes(), house.site.settings, ANN)
+    page = words_of(house.get("daniel", run))
+    assert "1 payment, 30.25, waits to be sent" in page
+    assert "Go on with 1 payment, 30.25" in page
+    assert "Finished" not in page
+    assert "1 payment waiting" in words_of(house.get("lee", "/"))
+    house.post("daniel", f"/files/{file_id}/resume", password=True)
+    house.post("dora", f"/files/{file_id}/resume", 409, password=True)
+    house.work()
+    assert house.arrived["INV-C"] == 2
+    assert "Finished. Every payment was answered." in words_of(house.get("daniel", run))
 
 
 def test_history_is_taken_away_as_csv(house: House) -> None:
@@ -176,8 +228,9 @@ def test_a_fault_of_a_child_tells_no_row(
 
     batch = house.file(house.sent())["batch"]
     monkeypatch.setitem(paper_job.KINDS, "report", fails)
-    monkeypatch.setattr(sys, "argv", ["paper_job", "report", "-", batch, "report.html"])
-    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(dataclasses.asdict(house.site.settings))))
+    monkeypatch.setattr(sys, "argv", ["paper_job", "report", "-"])
+    asked = {"settings": dataclasses.asdict(house.site.settings), "arguments": [batch, "report.html"]}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(asked)))
     monkeypatch.setattr(paper_job, "keep_memory_private", lambda: None)
     assert paper_job.main() == 1
     assert capfd.readouterr().err == ""

@@ -99,6 +99,17 @@ function sheets(sheet) {
   });
 }
 
+/* A form is sent once, however often its button is pressed; a page that comes back by the back button is asked anew. */
+document.addEventListener("submit", event => {
+  if (event.defaultPrevented) return;
+  if (event.target.dataset.sent) event.preventDefault();
+  else event.target.dataset.sent = "1";
+});
+addEventListener("pageshow", event => {
+  if (event.persisted) location.reload();
+  for (const form of document.forms) delete form.dataset.sent;
+});
+
 const drop = document.getElementById("drop"), sheet = document.getElementById("sheet");
 if (drop) uploads(drop);
 if (sheet) sheets(sheet);
