@@ -83,8 +83,9 @@ campaign-quick: $(VENV)/.test  ## kills, power cuts, faults and sabotages: about
 	@$(BIN)/python -m tests.campaign --quick
 
 .PHONY: campaign
-campaign: $(VENV)/.test  ## the same at every point, 10,000 walks of the model, a year of nights: hours
+campaign: $(VENV)/.test  ## the same at every point, 10,000 walks of the model and 500 over PostgreSQL, a year of nights: hours
 	@$(BIN)/python -m tests.model --walks 10000 --length 14
+	@$(BIN)/python -m tests.model --walks 500 --postgres
 	@$(BIN)/python -m tests.campaign
 	@$(BIN)/python -m tests.campaign.nights
 

@@ -20,6 +20,7 @@ import pytest
 from batchpay.errors import FileRefused
 from batchpay.gateway.credentials import Credentials
 from batchpay.intake import private_copy
+from batchpay.intake.one_content import OneContent
 from batchpay.intake.source import Source, open_source
 from batchpay.intake.xlsx import reader
 from batchpay.ledger.open import open_ledger
@@ -65,6 +66,18 @@ def test_a_file_that_was_rewritten_is_refused(tmp_path: Path, kind: str, amounts
                 amounts_of(source)
         put(tmp_path, kind, ["1.00", "2.00"])
         assert amounts_of(source) == ["1.00", "2.00"]
+
+
+def test_a_reading_that_ends_early_between_two_chunks_is_refused() -> None:
+    """All that it gave is what was read first: only its end tells that the file has lost rows."""
+    content = OneContent("pay.csv")
+    first, shorter = content.reading(), content.reading()
+    for digest in (b"one", b"two"):
+        first.add(digest)
+    first.end()
+    shorter.add(b"one")
+    with pytest.raises(FileRefused, match=r"pay\.csv changed while it was being read"):
+        shorter.end()
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

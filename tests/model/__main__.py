@@ -9,8 +9,10 @@ import argparse
 import sys
 import time
 from collections import Counter
+from contextlib import nullcontext
 
 from tests.model.walk import STEPS_MAX, Runner, Step, steps_of
+from tests.support.postgres import running_server
 
 
 def main() -> int:
@@ -22,8 +24,13 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=5, help="end after so many failures")
     parser.add_argument("--length", type=int, default=STEPS_MAX, help="longer walks meet more, and take longer")
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--postgres", action="store_true", help="with ledgers in a PostgreSQL server of our own")
     options = parser.parse_args()
-    runner = Runner()
+    with running_server() if options.postgres else nullcontext() as server:
+        return _found(Runner(server), options)
+
+
+def _found(runner: Runner, options: argparse.Namespace) -> int:
     try:
         if options.steps:
             found = runner.failure([Step.parse(one) for one in options.steps.split()])

@@ -17,6 +17,7 @@ from tests.model.command import Forks
 from tests.model.gateway import Gateway
 from tests.model.stories import NUMBERS, told
 from tests.model.world import Violation, World
+from tests.support.postgres import Server
 
 STEPS_MAX = 6
 _MEMORY = Path("/dev/shm")  # noqa: S108
@@ -74,8 +75,9 @@ def steps_of(seed: int, most: int = STEPS_MAX) -> list[Step]:
 class Runner:
     """Runs walks, one after the other, in a folder of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: Server | None = None) -> None:
         clock.load_program()
+        self._server = server
         self.gateway = Gateway().start()
         self.forks = Forks()
         self.folder = Path(tempfile.mkdtemp(prefix="walks-", dir=_MEMORY if _MEMORY.is_dir() else None))
@@ -90,7 +92,7 @@ class Runner:
         """A new world, whose clock stands at now."""
         self.count += 1
         clock.offset_s = 0.0
-        return World(self.folder / str(self.count), self.gateway, self.forks)
+        return World(self.folder / str(self.count), self.gateway, self.forks, self._server)
 
     def failure(self, steps: Sequence[Step]) -> tuple[str, list[str]] | None:
         """Run steps; what was found wrong, with the story, or None."""
@@ -102,7 +104,7 @@ class Runner:
         except Violation as found:
             return str(found), world.story
         finally:
-            shutil.rmtree(world.folder, ignore_errors=True)
+            world.close()
         return None
 
     def walk(self, seed: int, *, most: int = STEPS_MAX, shrink: bool = True) -> Failure | None:

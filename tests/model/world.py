@@ -17,6 +17,8 @@ from tests.model.business import Batch, Row
 from tests.model.command import Call, Done, Forks, run_here
 from tests.model.files import write_file
 from tests.model.gateway import Gateway
+from tests.model.ledgers import Ledger, LedgerDatabase, LedgerFile
+from tests.support.postgres import Server
 
 
 class Violation(AssertionError):
@@ -68,10 +70,11 @@ class Command:
 class World:
     """A home with payment files, a ledger, and two gateways."""
 
-    def __init__(self, folder: Path, gateway: Gateway, forks: Forks) -> None:
+    def __init__(self, folder: Path, gateway: Gateway, forks: Forks, server: Server | None = None) -> None:
         self.folder, self.gateway, self.forks = folder, gateway, forks
         self.home = folder / "home"
         self.home.mkdir(parents=True)
+        self.ledger: Ledger = LedgerFile(self.home) if server is None else LedgerDatabase(server)
         gateway.begin()
         self.hours = 0.0
         self.files: list[File] = []
@@ -93,7 +96,7 @@ class World:
         self.story: list[str] = []
         """What was done, for a person who reads about a violation."""
         self.write_settings()
-        self.run("ledger", "init")
+        self.run("ledger", "init", *self.ledger.init)
 
     # The clock
 
@@ -148,6 +151,7 @@ class World:
             "BATCHPAY_WORKERS": "1",
             "BATCHPAY_ENVIRONMENT": "live" if live else "test",
             "BATCHPAY_MACHINE": "machine-one",
+            **self.ledger.environment,
         }
         return Call(tuple(arguments), str(self.home), {**base, **environment})
 
@@ -243,6 +247,11 @@ class World:
             self.gateway.hook = None
         command.killed = done.code < 0
         return self.end(command, done)
+
+    def close(self) -> None:
+        """Remove the home and its ledger."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.ledger.close()
 
     @contextmanager
     def another_home(self, name: str) -> Iterator[Path]:

@@ -1,0 +1,119 @@
+"""Where a walk's ledger lies, and what befalls it behind the program's back: a file, or a database of a server."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tests.support.postgres import Server
+
+if TYPE_CHECKING:
+    from tests.model.world import World
+
+LEDGER = Path(".local/state/batchpay/ledger.db")
+_PENDING, _FINAL = 3, (5, 6)
+"""Codes of states in the ledger's table of rows: what a person sees who opens it by hand."""
+
+
+class Ledger(Protocol):
+    """A walk's ledger."""
+
+    environment: dict[str, str]
+    """What tells the program where it lies."""
+    init: tuple[str, ...]
+    """Options by which it is made."""
+    is_in_home: bool
+    """Whether a copy of the home is a second ledger."""
+    is_purged: bool
+    """Whether the program can erase what is long finished."""
+
+    def back_up(self, world: World) -> str:
+        """Keep a copy; gives its name, or nothing where none could be made."""
+
+    def bring_back(self, copy: str) -> None:
+        """Put a copy in its place."""
+
+    def edited(self, world: World) -> AbstractContextManager[Path | None]:
+        """Make paid rows pending with a database tool for a while; gives the home that has it so, or None."""
+
+    def close(self) -> None:
+        """Remove what is not in the walk's folder."""
+
+
+class LedgerFile:
+    """The file in a home."""
+
+    init: tuple[str, ...] = ()
+    is_in_home = is_purged = True
+
+    def __init__(self, home: Path) -> None:
+        self.environment: dict[str, str] = {}
+        self._path = home / LEDGER
+
+    def back_up(self, world: World) -> str:
+        path = str(world.folder / f"backup-{len(world.commands)}.db")
+        return "" if world.run("ledger", "backup", path).code else path
+
+    def bring_back(self, copy: str) -> None:
+        for left in ("-wal", "-shm"):
+            Path(f"{self._path}{left}").unlink(missing_ok=True)
+        shutil.copyfile(copy, self._path)
+
+    @contextmanager
+    def edited(self, world: World) -> Iterator[Path | None]:
+        with world.another_home("edited") as home:
+            with closing(sqlite3.connect(home / LEDGER)) as connection:
+                statement = "UPDATE row SET state = ? WHERE state IN (?, ?)"
+                changed = connection.execute(statement, (_PENDING, *_FINAL)).rowcount
+                connection.execute("DELETE FROM attempt")
+                connection.commit()
+            yield home if changed else None
+
+    def close(self) -> None:
+        pass
+
+
+class LedgerDatabase:
+    """A database of its own; it is copied and brought back by the server's means."""
+
+    is_in_home = is_purged = False
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._name = server.new_database()
+        self._copies: list[str] = []
+        self.environment = {"BATCHPAY_LEDGER": server.url(self._name)}
+        self.init: tuple[str, ...] = ("--owner-url", server.owner_url(self._name))
+
+    def back_up(self, world: World) -> str:
+        self._copies.append(f"{self._name}_{len(self._copies)}")
+        self._copy(self._name, self._copies[-1])
+        return self._copies[-1]
+
+    def bring_back(self, copy: str) -> None:
+        self._server.drop(self._name)
+        self._copy(copy, self._name)
+
+    @contextmanager
+    def edited(self, world: World) -> Iterator[Path | None]:
+        copy = self.back_up(world)
+        statement = f"UPDATE batchpay.payment SET state = {_PENDING} WHERE state IN {_FINAL} RETURNING row"  # noqa: S608
+        changed = self._server.run(statement, self._name)
+        self._server.run("SET session_replication_role = replica; DELETE FROM batchpay.attempt", self._name)
+        try:
+            with world.another_home("edited") as home:  # the machine's own memory of the ledger is a copy too
+                yield home if changed else None
+        finally:
+            self.bring_back(copy)
+
+    def close(self) -> None:
+        for name in (self._name, *self._copies):
+            self._server.drop(name)
+
+    def _copy(self, name: str, other: str) -> None:
+        self._server.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")  # noqa: S608
+        self._server.run(f"CREATE DATABASE {other} TEMPLATE {name} STRATEGY file_copy")
