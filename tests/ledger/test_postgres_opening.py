@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,7 +46,7 @@ from batchpay.payment import State
 from batchpay.settings import LedgerSettings
 from tests.ledger.batches import ACCEPTED, CANARY, IN_DOUBT, columns, new_batch, register, rejected, states
 from tests.ledger.conftest import LedgerFactory, PostgresFactory
-from tests.support.postgres import Server
+from tests.support.postgres import Server, heard_of
 
 pytestmark = pytest.mark.ledgers("postgres")
 
@@ -114,55 +113,21 @@ def test_another_machine_is_reached_by_verified_tls_alone() -> None:
     assert location(LedgerSettings(url="postgresql://pay@db.example/x")).name == "postgresql://db.example:5432/x"
 
 
-def test_the_servers_certificate_is_verified(
-    used: PostgresFactory, authority: trustme.CA, bundle: str, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("encrypting_server")
+def test_the_servers_certificate_is_verified(used: PostgresFactory, bundle: str, tmp_path: Path) -> None:
     """By whom it was issued, and for which name: over TLS as without all works, and nothing goes to anybody else."""
-    if os.environ.get("BATCHPAY_TEST_POSTGRES"):
-        pytest.skip("certificates are given to a server of our own alone")
-    (folder,) = used.run("SHOW data_directory")[0]
-    own = authority.issue_cert("localhost")
-    for name, blob in (("cert", own.cert_chain_pems[0]), ("key", own.private_key_pem)):
-        path = Path(str(folder)) / f"server.{name}"
-        blob.write_to_path(path)
-        path.chmod(0o600)
-        if os.geteuid() == 0:
-            shutil.chown(path, "nobody")
-        used.run(f"ALTER SYSTEM SET ssl_{name}_file = '{path}'")
-    used.run("ALTER SYSTEM SET ssl = on")
-    used.run("SELECT pg_reload_conf()")
     stranger = tmp_path / "stranger.pem"
     trustme.CA().cert_pem.write_to_path(stranger)
-    try:
-        url = used.settings.url.replace("127.0.0.1", "localhost")
-        used.settings = replace(used.settings, url=f"{url}?sslmode=verify-full&sslrootcert={bundle}")
-        with until_connected(used) as ledger:
-            send_one(ledger)
-            assert used.run(
-                "SELECT 1 FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND usename = 'payer'"
-            )
-        for wrong in (f"{url}?sslmode=verify-full&sslrootcert={stranger}",
-                      f"{url.replace('localhost', '127.0.0.1')}?sslmode=verify-full&sslrootcert={bundle}"):  # fmt: skip
-            used.settings = replace(used.settings, url=wrong)
-            with pytest.raises(LedgerNotUsable, match="its certificate; nothing was sent"):
-                used.open()
-    finally:
-        used.run("ALTER SYSTEM RESET ALL")
-        used.run("SELECT pg_reload_conf()")
-
-
-@contextmanager
-def until_connected(factory: PostgresFactory) -> Iterator[Ledger]:
-    """Open the ledger as soon as the server has heard that it may encrypt; close it afterwards."""
-    for last in [False] * 200 + [True]:
-        try:
-            ledger = factory.open()
-            break
-        except LedgerNotUsable:
-            if last:
-                raise
-    yield ledger
-    factory.close()
+    url = used.settings.url.replace("127.0.0.1", "localhost")
+    used.settings = replace(used.settings, url=f"{url}?sslmode=verify-full&sslrootcert={bundle}")
+    send_one(used.open())
+    assert used.run("SELECT 1 FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND usename = 'payer'")
+    used.close()
+    for wrong in (f"{url}?sslmode=verify-full&sslrootcert={stranger}",
+                  f"{url.replace('localhost', '127.0.0.1')}?sslmode=verify-full&sslrootcert={bundle}"):  # fmt: skip
+        used.settings = replace(used.settings, url=wrong)
+        with pytest.raises(LedgerNotUsable, match="its certificate; nothing was sent"):
+            used.open()
 
 
 SAFE = (150_000, False, "on", "UTF8", 0, "", "on", "on", "off", "off", "7000000000000000001/00000001")
@@ -390,8 +355,8 @@ def test_batchpays_own_login_can_not_change_what_has_happened(used: PostgresFact
         for statement in CHANGES:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement.encode())
-    assert weaknesses(used.settings) == [f"{location(used.settings).name} keeps no data checksums: a damaged page may "
-                                         "be believed"]  # fmt: skip
+    unchecked = f"{location(used.settings).name} keeps no data checksums: a damaged page may be believed"
+    assert weaknesses(used.settings) == [unchecked] * (used.run("SHOW data_checksums") == [("off",)])
     with closing(psycopg.connect(used.server.owner_url(used.database), autocommit=True)) as connection:
         for statement in ("UPDATE batchpay.event SET at = 0", "DELETE FROM batchpay.event",
                           "DELETE FROM batchpay.attempt", "TRUNCATE batchpay.event"):  # fmt: skip
@@ -434,19 +399,12 @@ def test_a_server_that_is_set_to_lose_records_is_refused(used: PostgresFactory, 
     (before,) = used.run(f"SHOW {name}")
     used.run(f"ALTER SYSTEM SET {setting}")
     try:
-        heard_of(used, name, value)
+        heard_of(used.server, name, value)
         with pytest.raises(LedgerNotUsable, match=f"can't keep the ledger: {name} is {value}; nothing was sent"):
             used.open()
     finally:
         used.run(f"ALTER SYSTEM RESET {name}")
-        heard_of(used, name, str(before[0]))
-
-
-def heard_of(factory: PostgresFactory, name: str, value: str) -> None:
-    """Let the server read its settings anew, and wait until it has."""
-    factory.run("SELECT pg_reload_conf()")
-    while factory.run(f"SHOW {name}") != [(value,)]:
-        pass
+        heard_of(used.server, name, str(before[0]))
 
 
 def test_a_database_of_another_encoding_is_refused(postgres_server: Server, tmp_path: Path) -> None:

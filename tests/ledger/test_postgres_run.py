@@ -67,13 +67,15 @@ def run_of(ledger: Ledger, name: str) -> of_run.PostgresRun:
 
 @pytest.mark.parametrize("to_server", [True, False], ids=["asked", "answered"])
 @pytest.mark.parametrize("options", ["", "?sslmode=require"], ids=["plain", "encrypted"])
-def test_a_connection_that_is_cut_costs_no_row(factory: PostgresFactory, options: str, to_server: bool) -> None:
+def test_a_connection_that_is_cut_costs_no_row(
+    factory: PostgresFactory, request: pytest.FixtureRequest, options: str, to_server: bool
+) -> None:
     """Cut within the question nothing stands, cut within the answer all does; either way the run finds out and goes on.
 
     A few bytes of a group's; tests.campaign.servers cuts at every one.
     """
-    if options and factory.run("SHOW ssl") == [("off",)]:
-        pytest.skip("this server does not encrypt")
+    if options:
+        request.getfixturevalue("encrypting_server")
     with through_proxy(factory, options) as proxy:
         ledger = factory.open()
         name = register(ledger, columns(ledger, range(1, 31)))

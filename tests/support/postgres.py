@@ -21,7 +21,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-import trustme
 
 from batchpay.ledger.open import schema_text
 
@@ -29,7 +28,7 @@ PAYER = "payer"
 _TEMPLATE = "batchpay_template"
 _SETTINGS = {
     "max_connections": "60", "shared_buffers": "16MB", "wal_level": "replica", "max_wal_senders": "2",
-    "autovacuum": "off", "listen_addresses": "127.0.0.1", "ssl": "on", "max_wal_size": "128MB", "min_wal_size": "32MB",
+    "autovacuum": "off", "listen_addresses": "127.0.0.1", "max_wal_size": "128MB", "min_wal_size": "32MB",
 }  # fmt: skip
 
 
@@ -87,6 +86,13 @@ class Server:
         self._has_template = True
 
 
+def heard_of(server: Server, name: str, value: str) -> None:
+    """Let the server read its settings anew, and wait until new connections have this one."""
+    server.run("SELECT pg_reload_conf()")
+    while server.run(f"SHOW {name}") != [(value,)]:
+        pass
+
+
 @contextmanager
 def running_server() -> Iterator[Server]:
     """Give a server; skips the test, or fails where BATCHPAY_REQUIRE_POSTGRES says that there must be one."""
@@ -120,11 +126,11 @@ def own_cluster(settings: dict[str, str] | None = None) -> Iterator[Cluster]:
 
 
 def programs_found() -> Path | None:
-    """Find the newest server's programs: beside pg_config, where Debian has them, or on the PATH."""
+    """Find a server's programs: those on the PATH, else the newest where Debian has them."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
     on_path = shutil.which("initdb")
     if on_path:
-        folders.append(Path(on_path).resolve().parent)
+        folders.insert(0, Path(on_path).resolve().parent)
     return next((folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()), None)
 
 
@@ -153,13 +159,6 @@ class Cluster:
         if os.geteuid() == 0:
             shutil.chown(self._folder, "nobody", "nogroup")
         self._run("initdb", "-D", self.data, "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth=trust", "--no-sync")
-        certificate = trustme.CA().issue_cert("localhost")
-        for blob, name in ((certificate.cert_chain_pems[0], "server.crt"), (certificate.private_key_pem, "server.key")):
-            path = self.data / name
-            blob.write_to_path(path)
-            path.chmod(0o600)
-            if os.geteuid() == 0:
-                shutil.chown(path, "nobody", "nogroup")
         self._write_settings()
 
     def _write_settings(self) -> None:
