@@ -1,4 +1,4 @@
-"""A part of the campaigns in every test run: kills at 24 points, races, restores, and whether sabotage is noticed."""
+"""A part of the campaigns in every test run: kills at 18 points, races, restores, and whether sabotage is noticed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @needs_strace
-@pytest.mark.parametrize(("command", "fresh", "number"), [(("resume",), False, 20), (("submit", "a.csv"), True, 4)])
+@pytest.mark.parametrize(("command", "fresh", "number"), [(("resume",), False, 14), (("submit", "a.csv"), True, 4)])
 def test_kills_pay_nothing_twice_and_lose_nothing(
     made: Bench, command: tuple[str, ...], fresh: bool, number: int
 ) -> None:

@@ -424,14 +424,14 @@ def _bill(row: _Row) -> tuple[str, ...] | None:
 
 def _same_bills(rows: list[_Row], *, allowed: bool) -> None:
     """Later rows with the bill of an earlier one fail, or are warned of where each has a paymentId of its own."""
-    seen: dict[tuple[str, ...], list[str | None]] = {}
+    seen: dict[tuple[str, ...], set[str | None]] = {}
     for row in rows:
         bill = _bill(row)
         if bill is None:
             continue
-        payment_id, before = _same(row.cells["paymentId"]), seen.setdefault(bill, [])
+        payment_id, before = _same(row.cells["paymentId"]), seen.setdefault(bill, set())
         if before and None not in before and payment_id is not None and payment_id not in before:
             row.warn(WHOLE_ROW, "same_payment")
         elif before and not allowed:
             row.fail(WHOLE_ROW, "duplicate")
-        before.append(payment_id)
+        before.add(payment_id)
