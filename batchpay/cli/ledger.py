@@ -1,4 +1,4 @@
-"""`batchpay ledger`: make, check, back up or purge the ledger."""
+"""`batchpay ledger`: make, check, move, back up or purge the ledger."""
 
 from __future__ import annotations
 
@@ -98,6 +98,28 @@ def join(context: Context, reason: str | None) -> int:
     from batchpay.workflows.ledger_care import join_ledger
 
     return _print_place(context, join_ledger(context.settings.ledger, reason, actor()))
+
+
+@ledger.command(short_help="Move the ledger from its file to a PostgreSQL database.")
+@option("--to", metavar="URL", required=True, help="The database; it has no ledger yet.")
+@option("--owner-url", metavar="URL", help="The login that makes the tables, where batchpay's own may not.")
+@option("--reason", metavar="TEXT", help="Why; needed, and kept in the ledger's history.")
+@click.pass_obj
+def move(context: Context, to: str, owner_url: str | None, reason: str | None) -> int:
+    """Move the ledger from its file to a PostgreSQL database: batches, rows, history, and what is known of payments.
+
+    Nothing may be under way meanwhile (exit code 9). The copy is checked before the file is closed for good; from then
+    on nothing is sent from it, and only then the database is in force: there are never two ledgers. A move that was cut
+    short is completed by the same command. Key and witness stay on this machine; afterwards let ledger.url name the
+    database, everywhere.
+
+    Example: batchpay ledger move --to postgresql://payer@db.example/payments --reason "second host, ticket 4711"
+    """
+    from batchpay.workflows.ledger_care import move_ledger
+
+    place = move_ledger(context.settings.ledger, to, reason, actor(), owner_url)
+    output.say(context, "moved; from now on let ledger.url (BATCHPAY_LEDGER) name the database, on every machine")
+    return _print_place(context, place)
 
 
 @ledger.command(short_help="Check the whole ledger.")

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+from batchpay.ledger.records import Lookup
+
 _BILL, _PAYMENT_ID = struct.Struct(">q?"), struct.Struct(">q")
 """What follows a digest's first eight bytes: a row's id and, with a bill, whether the row has a paymentId."""
 
@@ -35,3 +37,22 @@ def record_values(records: Sequence[bytes]) -> list[Any]:
     """The values of packed lines of one table, one after the other."""
     layout = ">qq?" if records and len(records[0]) > _PAYMENT_ID.size + 8 else ">qq"
     return list(chain.from_iterable(struct.iter_unpack(layout, b"".join(records))))
+
+
+Key = tuple[int, int, bool, bool]
+"""What is looked up: a digest's number, the row, whether it has a paymentId, whether an invoice number."""
+
+
+def lookup_keys(lookup: Lookup, *, with_older: bool) -> tuple[list[Key], list[Key]]:
+    """Give the keys of paymentIds and of bills; `with_older` also in the form that digests had before version 3."""
+    named = [payment_id is not None for payment_id in lookup.payment_ids]
+    invoiced = lookup.with_invoice or [False] * len(named)
+    by_id: list[Key] = []
+    by_bill: list[Key] = []
+    for payment_ids in (lookup.payment_ids, lookup.older_payment_ids if with_older else ()):
+        given = [(one, row) for one, row in zip(payment_ids, lookup.rows, strict=False) if one is not None]
+        numbers = digest_numbers([one for one, _ in given])
+        by_id += [(number, row, True, False) for number, (_, row) in zip(numbers, given, strict=True)]
+    for fingerprints in (lookup.fingerprints, lookup.older_fingerprints if with_older else ()):
+        by_bill += zip(digest_numbers(fingerprints), lookup.rows, named, invoiced, strict=False)
+    return by_id, by_bill

@@ -6,6 +6,7 @@ Whoever needs a ledger comes in here; no other room knows which database holds i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ from types import ModuleType
 from batchpay.errors import SettingsNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.machine import machine_name
+from batchpay.ledger.moving import Contents
 from batchpay.ledger.records import AcceptedWitness, LedgerPaths
 from batchpay.ledger.sqlite import opening
 from batchpay.settings import LedgerSettings
@@ -102,6 +104,29 @@ def create_ledger(
     if owner_url is not None:
         raise WrongUse("--owner-url is for a ledger in a database server; ledger.url names a file")
     return opening.create_ledger(location(settings), machine_name(settings), who, beside_another)
+
+
+def move(settings: LedgerSettings, to: str, who: str, why: str, *, owner_url: str | None = None) -> LedgerPaths:
+    """Move a ledger from its file to a PostgreSQL database, its key staying where it is; returns where it is now.
+
+    There are never two ledgers in force: the copy begins when the file has ended. A move that was cut short is
+    completed by the next one. `owner_url` is a login that may make the tables. Raises WrongUse, BatchHeld,
+    LedgerNotUsable.
+    """
+    if _is_postgres(settings):
+        raise WrongUse("a ledger in a database server is moved by the database's own means; ledger.url names no file")
+    place = opening.location(settings)
+    target = replace(settings, url=to, key_file=str(place.key))
+    if not _is_postgres(target):
+        raise WrongUse("a ledger moves to a PostgreSQL database: --to postgresql://…")
+    arriving, paths = _postgres(), location(target)
+
+    def hand_over(contents: Contents) -> None:
+        arriving.receive(target, owner_url, contents, who, why)
+
+    moved = opening.move(place, machine_name(settings), paths.name, who, why, hand_over)
+    arriving.begin(target, owner_url, moved)
+    return paths
 
 
 def schema_text() -> str:

@@ -72,6 +72,13 @@ def join_ledger(settings: LedgerSettings, reason: str | None, actor: Actor) -> L
     return door.join(settings, str(actor), require_reason("ledger join", reason))
 
 
+def move_ledger(
+    settings: LedgerSettings, to: str, reason: str | None, actor: Actor, owner_url: str | None = None
+) -> LedgerPaths:
+    """Move a ledger from its file to a database; gives where it is now. Raises WrongUse, BatchHeld."""
+    return door.move(settings, to, str(actor), require_reason("ledger move", reason), owner_url=owner_url)
+
+
 def check_ledger(settings: LedgerSettings, accept: Accept, actor: Actor) -> LedgerCheck:
     """Accept what a person accepts, bring an older ledger up to date, and check all of it; raises WrongUse."""
     who, accepted = str(actor), None

@@ -91,3 +91,22 @@ def test_no_message_names_the_login(call: Caller, postgres_server: Server) -> No
     for arguments in (("status",), ("health",)):
         assert "teller" not in call.text(*arguments)
         assert "hidden" not in call.text(*arguments)
+
+
+def test_a_ledger_moves_to_a_database_and_is_paid_from_there(
+    call: Caller, postgres_server: Server, tmp_path: Path
+) -> None:
+    """What was paid from the file is known, and the file sends nothing any more."""
+    small_file(tmp_path / "a.csv", 5)
+    assert call("submit", "a.csv", "--limit", "3")["accepted"] == 3
+    name = postgres_server.new_database()
+    to = ("ledger", "move", "--to", postgres_server.url(name), "--owner-url", postgres_server.owner_url(name))
+    assert code(call, *to) == 2
+    moved = call(*to, "--reason", "a second host")
+    assert moved["ledger"] == f"postgresql://127.0.0.1:{postgres_server.port}/{name}"
+    assert code(call, "status") == code(call, "submit", "a.csv") == 5
+    call.settings(BATCHPAY_LEDGER=postgres_server.url(name))
+    assert call("submit", "a.csv")["accepted"] == 5
+    assert "in order" in call.text("ledger", "check")
+    assert code(call, *to, "--reason", "once more") == 2
+    postgres_server.drop(name)

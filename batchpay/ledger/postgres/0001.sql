@@ -29,7 +29,9 @@ CREATE TABLE batchpay.ledger (
     registrations bigint NOT NULL DEFAULT 0,
     place text NOT NULL, -- the server and its timeline on which every machine knows that nothing is lost
     epoch integer NOT NULL DEFAULT 1, -- restores that a person accepted, and one
-    behind text -- a machine that knows events which are not here: nobody sends before a person has said so
+    behind text, -- a machine that knows events which are not here: nobody sends before a person has said so
+    has_older_digests boolean NOT NULL DEFAULT false, -- payments that came from a ledger of before version 3
+    is_arriving boolean NOT NULL DEFAULT false -- a copy of a ledger that is in force elsewhere
 ) WITH (fillfactor = 10);
 
 CREATE TABLE batchpay.batch (

@@ -15,6 +15,7 @@ import secrets
 from contextlib import closing
 
 from batchpay.errors import LedgerBehind, LedgerNotUsable, WrongUse
+from batchpay.ledger.moving import ARRIVED
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import LedgerUnreachable
 from batchpay.ledger.postgres.store import Connection, Store, Transaction
@@ -23,7 +24,7 @@ from batchpay.ledger.witness import WitnessRecord
 
 CREATED, JOINED, CONFIRMED = "created", "joined", "confirmed"
 """Kinds of the events in which a machine says that all it knows of is there."""
-_OF_MACHINES = [CREATED, JOINED, CONFIRMED, WITNESS_ACCEPTED, MACHINE_ACCEPTED]
+_OF_MACHINES = [CREATED, ARRIVED, JOINED, CONFIRMED, WITNESS_ACCEPTED, MACHINE_ACCEPTED]
 _BY_ITSELF = "batchpay"
 _WAY_OUT = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
 
@@ -175,6 +176,8 @@ def _machines(connection: Connection) -> dict[str, tuple[str, str]]:
     machines: dict[str, tuple[str, str]] = {}
     for kind, detail in connection.execute(sql.OF_MACHINES, (_OF_MACHINES,)):
         told = json.loads(detail)
+        if "host" not in told:  # of the time when it was a file of one machine
+            continue
         if kind in (WITNESS_ACCEPTED, MACHINE_ACCEPTED):
             machines = {host: known for host, known in machines.items() if known[1] == told["place"]}
         machines[told["host"]] = (told["name"], told["place"])

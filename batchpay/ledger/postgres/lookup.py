@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from batchpay.ledger.encoding import to_datetime, to_ms
-from batchpay.ledger.fingerprints import digest_numbers
+from batchpay.ledger.fingerprints import lookup_keys
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.reading import signed, unsigned
 from batchpay.ledger.postgres.store import Store
@@ -24,7 +24,6 @@ def earlier(
 ) -> list[Earlier]:
     since = to_ms(now - timedelta(days=days)) if days else _NEVER_MS
     others = {"digest": exclude_digest or b"", "environment": environment.value, "since": since}
-    by_id, by_bill = _keys(lookup)
     found: dict[int, Earlier] = {}
     with store.reading() as connection:
         names = {
@@ -35,6 +34,8 @@ def earlier(
         }
         if not names:
             return []
+        (with_older,) = connection.execute(sql.HAS_OLDER_DIGESTS).fetchone() or (False,)
+        by_id, by_bill = lookup_keys(lookup, with_older=with_older)
         for keys, wanted in ((by_bill, sql.EARLIER_BY_BILL), (by_id, sql.EARLIER_BY_PAYMENT_ID)):
             # In the order of the keys, so that the walk through the index goes one way.
             keys.sort()
@@ -51,20 +52,6 @@ def earlier(
                     one = Earlier(row, SamePayment(same), name, earlier_row, place, to_datetime(at))
                     found[row] = one
     return [found[row] for row in sorted(found)]
-
-
-_Key = tuple[int, int, bool, bool]
-
-
-def _keys(lookup: Lookup) -> tuple[list[_Key], list[_Key]]:
-    """Give the keys of paymentIds and of bills: number, row, whether it has a paymentId, whether an invoice number."""
-    named = [payment_id is not None for payment_id in lookup.payment_ids]
-    invoiced = lookup.with_invoice or [False] * len(named)
-    given = [(one, row) for one, row in zip(lookup.payment_ids, lookup.rows, strict=True) if one is not None]
-    numbers = digest_numbers([one for one, _ in given])
-    by_id = [(number, row, True, False) for number, (_, row) in zip(numbers, given, strict=True)]
-    by_bill = list(zip(digest_numbers(lookup.fingerprints), lookup.rows, named, invoiced, strict=True))
-    return by_id, by_bill
 
 
 def payee_facts(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from batchpay.errors import (
@@ -19,14 +20,15 @@ from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
-from batchpay.ledger.postgres import failover, restoring, schema
+from batchpay.ledger.moving import Contents
+from batchpay.ledger.postgres import arrival, failover, restoring, schema
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check_at_opening
-from batchpay.ledger.postgres.connection import LedgerNotPermitted, place_of
+from batchpay.ledger.postgres.connection import LedgerNotPermitted, Place, place_of
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import AcceptedWitness, LedgerPaths
-from batchpay.ledger.witness import witnesses_of_others
+from batchpay.ledger.witness import Witness, witnesses_of_others
 from batchpay.settings import LedgerSettings, config_directory, state_directory
 
 CLOCK_BEHIND_S_MAX = 3600.0
@@ -65,12 +67,38 @@ def print_schema() -> str:
     return "\n".join(["BEGIN;", "", *schema.scripts(), "COMMIT;", ""])
 
 
+def receive(settings: LedgerSettings, owner_url: str | None, contents: Contents, who: str, why: str) -> None:
+    """Copy a ledger that moves here; it is not in force before `begin`."""
+    with _taking_over(settings, owner_url, contents) as store:
+        arrival.receive(store, contents, who, why)
+
+
+def begin(settings: LedgerSettings, owner_url: str | None, contents: Contents) -> None:
+    """Let a ledger that moved be in force here, and give this machine its witness."""
+    with _taking_over(settings, owner_url, contents) as store:
+        arrival.begin(store, contents)
+
+
+@contextmanager
+def _taking_over(settings: LedgerSettings, owner_url: str | None, contents: Contents) -> Iterator[Store]:
+    paths, owner = location(settings), _owner(settings, owner_url)
+    keys = load_keys(paths.key)
+    record = Witness(paths.witness, keys).read()
+    if os.path.lexists(paths.witness) and (record is None or record.ledger_id != contents.ledger_id):
+        raise LedgerNotUsable(
+            f"the witness {paths.witness} remembers another ledger in {paths.name}; nothing was moved"
+        )
+    make_private_directory(paths.ledger.parent)
+    with closing(Store(owner, paths, keys, read_only=False)) as store:
+        try:
+            yield store
+        except LedgerNotPermitted:
+            raise _not_permitted(owner) from None
+
+
 def create_ledger(settings: LedgerSettings, who: str, beside_another: str | None, owner_url: str | None) -> LedgerPaths:
     """See batchpay.ledger.open; the schema may be there already, made by an administrator, but no ledger in it."""
-    place, paths = place_of(settings.url), location(settings)
-    owner = place_of(owner_url) if owner_url else place
-    if owner.name != place.name:
-        raise WrongUse(f"--owner-url names another database ({owner.name}) than ledger.url ({place.name})")
+    paths, owner = location(settings), _owner(settings, owner_url)
     known = load_keys(paths.key) if os.path.lexists(paths.key) else None
     _refuse_others(paths, known, beside_another)
     if known is None:
@@ -83,11 +111,23 @@ def create_ledger(settings: LedgerSettings, who: str, beside_another: str | None
             with store.transaction() as transaction:
                 _write_new(transaction, store, who, beside_another)
         except LedgerNotPermitted:
-            raise LedgerNotUsable(
-                f"this login may not make the ledger's tables in {place.name}: give one that may by --owner-url, or "
-                "hand the administrator what batchpay ledger init --print-sql prints"
-            ) from None
+            raise _not_permitted(owner) from None
     return paths
+
+
+def _owner(settings: LedgerSettings, owner_url: str | None) -> Place:
+    place = place_of(settings.url)
+    owner = place_of(owner_url) if owner_url else place
+    if owner.name != place.name:
+        raise WrongUse(f"--owner-url names another database ({owner.name}) than {place.name}")
+    return owner
+
+
+def _not_permitted(place: Place) -> LedgerNotUsable:
+    return LedgerNotUsable(
+        f"this login may not make the ledger's tables in {place.name}: give one that may by --owner-url, or hand the "
+        "administrator what batchpay ledger init --print-sql prints"
+    )
 
 
 def _write_new(transaction: Transaction, store: Store, who: str, beside_another: str | None) -> None:
@@ -185,10 +225,15 @@ def _open(settings: LedgerSettings, *, read_only: bool = False, checks_witness: 
             last = connection.execute(sql.LAST_EVENT, binary=True).fetchone()
         if found is None:
             raise LedgerMissing(f"there is no ledger in {store.place.name}; a new one is made by: batchpay ledger init")
-        version, store.ledger_id, key_id, store.epoch = found
+        version, store.ledger_id, key_id, store.epoch, is_arriving = found
         if key_id != store.keys.key_id:
             raise LedgerNotUsable(f"the key {store.paths.key} is not the key of the ledger {store.place.name}")
         schema.require_current(version, store.place.name)
+        if is_arriving:
+            raise LedgerNotUsable(
+                f"a ledger is being moved to {store.place.name}, and the move was not completed: run batchpay ledger "
+                "move again, where it was begun"
+            )
         opened_after_s = (now_ms() - last[1]) / 1000 if last else 0.0
         record = store.witness.read()
         is_known = record is not None and record.ledger_id == store.ledger_id and record.machine is not None

@@ -27,7 +27,7 @@ _MASK = "****"
 
 def _summary(connection: Connection, found: tuple[Any, ...]) -> BatchSummary:
     identity, name, digest, file, origin, environment, columns, registered_at, rows, cents, again, options, *run = found
-    started, finished, stopped, end = run
+    started, finished, stopped, end, purged = run
     by_state = dict.fromkeys(State, Totals())
     by_direction = {direction.value: Totals() for direction in Direction}
     apart: dict[State, dict[str, Totals]] = {}
@@ -45,7 +45,7 @@ def _summary(connection: Connection, found: tuple[Any, ...]) -> BatchSummary:
         started_at=maybe_datetime(started), finished_at=maybe_datetime(finished), stopped=stopped,
         columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction, apart=apart,
         again_reason=again, options=json.loads(options),
-        held_back=Totals(*json.loads(end or "{}").get("held back", (0, 0))),
+        held_back=Totals(*json.loads(end or "{}").get("held back", (0, 0))), purged_at=maybe_datetime(purged),
     )  # fmt: skip
 
 
@@ -134,8 +134,11 @@ class _Details:
     def __init__(self, store: Store, connection: Connection, batch: int) -> None:
         self._store, self._connection, self._batch = store, connection, batch
         self._kept: dict[int, dict[int, bytes]] = {}
+        self._purged = connection.execute(sql.IS_PURGED, (batch,)).fetchone() is not None
 
     def read(self, rows: Sequence[int], chunks: Sequence[int]) -> list[bytes]:
+        if self._purged:
+            return [b"{}"] * len(rows)
         found: list[bytes] = []
         for chunk, some in groupby(chunks):  # rows of a chunk follow each other
             first = len(found)

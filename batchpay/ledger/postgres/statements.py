@@ -1,8 +1,8 @@
 # ruff: noqa: S608 - what stands in braces are codes of states and names of tables, our own words
 """Every statement that the PostgreSQL ledger runs, by name, one group of tables after the other.
 
-All but what makes the schema and moves a run's groups (the numbered .sql files beside this one). Values are always
-parameters; every name carries its schema.
+All but what makes the schema and moves a run's groups (the numbered .sql files beside this one), and what takes over a
+whole ledger (arrival_statements.py). Values are always parameters; every name carries its schema.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ WEAKNESSES = (
 )
 HAS_SCHEMA = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'batchpay')"
 LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(7089057378828283247)"
-LEDGER = "SELECT version, ledger_id, key_id, epoch FROM batchpay.ledger"
+LEDGER = "SELECT version, ledger_id, key_id, epoch, is_arriving FROM batchpay.ledger"
+HAS_OLDER_DIGESTS = "SELECT has_older_digests FROM batchpay.ledger"
 ADD_LEDGER = (
     "INSERT INTO batchpay.ledger (id, version, ledger_id, key_id, number, mac, place) VALUES (1, %s, %s, %s, 0, %s, %s)"
 )
@@ -112,10 +113,12 @@ BATCH = (
     "SELECT b.id, b.name, b.digest, b.file, b.origin, b.environment, b.columns, b.registered_at, b.row_count, b.cents,"
     " b.again_reason, b.options, r.started_at, r.finished_at, r.stopped,"
     " (SELECT e.detail FROM batchpay.event e WHERE e.kind = 'finished' AND e.kind <> 'progress' AND e.batch = b.id"
-    " ORDER BY e.seq DESC LIMIT 1)"
+    " ORDER BY e.seq DESC LIMIT 1),"
+    " (SELECT max(e.at) FROM batchpay.event e WHERE e.kind = 'purged' AND e.kind <> 'progress' AND e.batch = b.id)"
     " FROM batchpay.batch b LEFT JOIN batchpay.run r"
     " ON r.id = (SELECT max(l.id) FROM batchpay.run l WHERE l.batch = b.id)"
 )
+IS_PURGED = "SELECT FROM batchpay.event WHERE kind = 'purged' AND kind <> 'progress' AND batch = %s"
 BATCHES = f"{BATCH} ORDER BY b.id DESC"
 BATCH_OF_DIGEST = (
     f"{BATCH} WHERE b.digest = %(digest)s AND b.environment = %(environment)s AND (%(again)s::text IS NULL"
@@ -376,7 +379,8 @@ CHUNKS_UNLIKE_ROWS = (
     " WHERE chunk IS NOT NULL GROUP BY batch, chunk) AS held ON held.batch = c.batch AND held.chunk = c.chunk"
     " WHERE c.open_rows <> coalesce(held.open, -1)"
     " OR (c.open_rows > 0) <> EXISTS (SELECT FROM batchpay.body b WHERE b.batch = c.batch AND b.chunk = c.chunk)"
-    " OR NOT EXISTS (SELECT FROM batchpay.detail d WHERE d.batch = c.batch AND d.chunk = c.chunk)"
+    " OR EXISTS (SELECT FROM batchpay.detail d WHERE d.batch = c.batch AND d.chunk = c.chunk)"
+    " = EXISTS (SELECT FROM batchpay.event e WHERE e.kind = 'purged' AND e.kind <> 'progress' AND e.batch = c.batch)"
 )
 LOST_ROWS = (
     "SELECT (SELECT count(*) FROM batchpay.payment p WHERE NOT EXISTS"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from batchpay.ledger.encoding import ROW_MASK, ROWS_BITS, to_datetime, to_ms
-from batchpay.ledger.fingerprints import digest_numbers
+from batchpay.ledger.fingerprints import lookup_keys
 from batchpay.ledger.records import Earlier, Lookup, SamePayment
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import STATE_CODES
@@ -50,7 +50,7 @@ def earlier(
         if not names:
             return []
         with_older = connection.execute("SELECT 1 FROM meta WHERE name = 'latest batch of version 2'").fetchone()
-        by_id, by_bill = _keys(lookup, with_older=bool(with_older))
+        by_id, by_bill = lookup_keys(lookup, with_older=bool(with_older))
         connection.execute("CREATE TEMP TABLE wanted (key INTEGER, row INTEGER, named INTEGER, invoiced INTEGER)")
         for keys, wanted, parameters in (
             (by_bill, _BY_FINGERPRINT.replace("?1", str(since)), others),
@@ -66,21 +66,3 @@ def earlier(
                     place = place_of(place_word(file), earlier_row, line)
                     found[row] = Earlier(row, SamePayment(rank), batch, earlier_row, place, to_datetime(at))
     return [found[row] for row in sorted(found)]
-
-
-_Key = tuple[int, int, bool, bool]
-
-
-def _keys(lookup: Lookup, *, with_older: bool) -> tuple[list[_Key], list[_Key]]:
-    """Give the keys of paymentIds and of bills: number, row, whether it has a paymentId, whether an invoice number."""
-    named = [payment_id is not None for payment_id in lookup.payment_ids]
-    invoiced = lookup.with_invoice or [False] * len(named)
-    by_id: list[_Key] = []
-    by_bill: list[_Key] = []
-    for payment_ids in (lookup.payment_ids, lookup.older_payment_ids if with_older else ()):
-        given = [(one, row) for one, row in zip(payment_ids, lookup.rows, strict=False) if one is not None]
-        numbers = digest_numbers([one for one, _ in given])
-        by_id += [(number, row, True, False) for number, (_, row) in zip(numbers, given, strict=True)]
-    for fingerprints in (lookup.fingerprints, lookup.older_fingerprints if with_older else ()):
-        by_bill += zip(digest_numbers(fingerprints), lookup.rows, named, invoiced, strict=False)
-    return by_id, by_bill

@@ -7,9 +7,11 @@ import hashlib
 import os
 import secrets
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from batchpay.errors import (
@@ -21,16 +23,19 @@ from batchpay.errors import (
     LedgerNotUsable,
     LedgerOlder,
     LedgerOnAnotherMachine,
+    WrongUse,
 )
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
+from batchpay.ledger.moving import Contents
 from batchpay.ledger.records import AcceptedWitness, LedgerPaths
 from batchpay.ledger.sqlite import restoring, schema
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check_at_opening
 from batchpay.ledger.sqlite.backup import back_up
+from batchpay.ledger.sqlite.departure import contents, depart, moved_to, refuse_moved
 from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.sqlite.preconditions import check_directory, check_file, passing_file_system, translated
 from batchpay.ledger.sqlite.store import LOCK_WAIT_S, FileLock, Store, connect, lock_path
@@ -51,6 +56,10 @@ class Check(Enum):
     WITNESS = "witness"
     MACHINE = "machine"
     CLOCK = "clock"
+    MOVED = "moved"
+
+
+_BY_PERSON = frozenset({Check.WITNESS, Check.MACHINE, Check.CLOCK})
 
 
 def location(settings: LedgerSettings) -> LedgerPaths:
@@ -131,7 +140,7 @@ def create_ledger(place: LedgerPaths, machine: str | None, who: str, beside_anot
 
 
 def accept_witness(place: LedgerPaths, machine: str | None, who: str, why: str) -> AcceptedWitness:
-    with closing(_open(place, machine, unchecked=frozenset(Check))) as ledger:
+    with closing(_open(place, machine, unchecked=_BY_PERSON)) as ledger:
         return restoring.accept_witness(ledger._store, who, why)
 
 
@@ -143,6 +152,25 @@ def accept_machine(place: LedgerPaths, machine: str | None, who: str, why: str) 
 def settle_lost_window(place: LedgerPaths, machine: str | None, who: str, why: str) -> None:
     with closing(_open(place, machine)) as ledger:
         restoring.settle_lost_window(ledger._store, who, why)
+
+
+def move(
+    place: LedgerPaths, machine: str | None, to: str, who: str, why: str, hand_over: Callable[[Contents], None]
+) -> Contents:
+    """Hand a ledger over to another database, unless it was already; gives what it was when it ended.
+
+    Of what is given the tables can't be read any more. Raises WrongUse where it went elsewhere.
+    """
+    look = partial(_open, place, machine, read_only=True, unchecked=frozenset({Check.MOVED}))
+    with closing(look()) as ledger, ledger._store.reading() as connection:
+        known = moved_to(connection)
+    if known not in (None, to):
+        raise WrongUse(f"the ledger {place.ledger} has moved to {known} already; nothing was done")
+    if known is None:
+        with closing(_open(place, machine)) as ledger:
+            depart(ledger, to, who, why, hand_over)
+    with closing(look()) as ledger, ledger._store.reading() as connection:
+        return contents(ledger._store, connection)
 
 
 def _look_before_creation(place: LedgerPaths, beside_another: str | None) -> Keys | None:
@@ -214,6 +242,8 @@ def _open(
         store.ledger_id = meta.get("ledger id", "")
         store.machine = keys.machine_mark(machine) if machine else None
         opened_after_s = (now_ms() - last_at[0]) / 1000 if last_at else 0.0
+        if Check.MOVED not in unchecked:
+            refuse_moved(store)
         if not read_only:
             if Check.WITNESS not in unchecked:
                 check_at_opening(store)

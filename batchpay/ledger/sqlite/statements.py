@@ -286,6 +286,29 @@ TEXTS_OF_PURGED = (
     " WHERE kind = 'purged' AND kind <> 'progress' AND (message IS NOT NULL OR reason IS NOT NULL)"
 )
 
+# A ledger that moves to another database: see moving.Contents
+
+LAST_DETAIL = "SELECT detail FROM event WHERE kind = ? AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
+LAST_MAC_BEFORE = "SELECT number, mac FROM event WHERE kind <> ? ORDER BY number DESC LIMIT 1"
+MOVING_EVENTS = "SELECT number, at, batch, kind, who, why, detail FROM event WHERE number <= ? ORDER BY number"
+MOVING_BATCHES = (
+    "SELECT id, name, digest, file, origin, columns, options, registered_at, again_reason, environment, row_count,"
+    " cents FROM batch ORDER BY id"
+)
+_ID = "{0}.id >> 32, {0}.id & 4294967295"
+MOVING_PAYMENTS = (
+    f"SELECT {_ID.format('row')}, line, amount_cents, direction, row.state, attempts, chunk, payee, account, sent_at,"
+    " reasons FROM row LEFT JOIN attempt ON attempt.id = row.id ORDER BY row.id"
+)
+MOVING_ATTEMPTS = (
+    f"SELECT {_ID.format('attempt')}, attempts, sent_at, attempt.state, finished_at, http_status, response_code,"
+    " message, gateway_reference, reason FROM attempt JOIN row ON row.id = attempt.id ORDER BY attempt.id"
+)
+MOVING_CHUNKS = "SELECT batch, id, open_rows FROM chunk ORDER BY id"
+MOVING_FINGERPRINTS = f"SELECT fingerprint, {_ID.format('fingerprint')}, named FROM fingerprint ORDER BY fingerprint"
+MOVING_PAYMENT_IDS = f"SELECT payment_id, {_ID.format('payment_id')} FROM payment_id ORDER BY payment_id"
+MOVING_PAID = "SELECT payee, account, batch, row_count, cents FROM paid ORDER BY payee, account, batch"
+
 
 def rows_in(states: int) -> str:
     """Rows of a batch with their latest attempts, in so many states."""
@@ -305,3 +328,8 @@ def ids_in(state: int) -> str:
 def payloads(table: str) -> str:
     """All payloads of a kind: `body` or `detail`."""
     return f"SELECT chunk.id, chunk.batch, {table}.sealed FROM {table} JOIN chunk ON chunk.id = {table}.chunk"
+
+
+def moving_payloads(table: str) -> str:
+    """All payloads of a kind: `body` or `detail`; their batch and chunk first."""
+    return f"SELECT chunk.batch, chunk.id, {table}.sealed FROM {table} JOIN chunk ON chunk.id = {table}.chunk"

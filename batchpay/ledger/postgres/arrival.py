@@ -1,0 +1,157 @@
+"""A ledger that comes from another database: all of it is copied, checked, and then in force here.
+
+The copy is one transaction and leaves a ledger that arrives, which nobody can open; a copy that was left like that is
+replaced by the next one. Only when the ledger has ended where it was does this one begin.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from batchpay.errors import LedgerDamaged, LedgerNotUsable
+from batchpay.ledger.encoding import now_ms
+from batchpay.ledger.event_chain import FIRST_MAC, event_text
+from batchpay.ledger.moving import ARRIVED, Contents
+from batchpay.ledger.postgres import arrival_statements as arriving
+from batchpay.ledger.postgres import failover, schema
+from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.audit import check
+from batchpay.ledger.postgres.moves import attempt_seal, rejected_seal, storable
+from batchpay.ledger.postgres.reading import signed
+from batchpay.ledger.postgres.store import Store, Transaction, chained_mac
+from batchpay.ledger.witness import WitnessRecord
+
+
+def receive(store: Store, contents: Contents, who: str, why: str) -> None:
+    """Copy a whole ledger, as one that arrives; raises LedgerNotUsable where another one is here."""
+    store.ledger_id, store.host = contents.ledger_id, failover.new_host()
+    with store.transaction() as transaction:
+        transaction.execute(sql.LOCK_SCHEMA)
+        if (transaction.one(sql.HAS_SCHEMA) or (False,))[0] is False:
+            schema.migrate(transaction, 0)
+        elif (found := transaction.one(arriving.STANDING)) is not None:
+            if found != (contents.ledger_id, True):
+                raise LedgerNotUsable(f"a ledger is in {store.place.name} already; nothing was moved")
+            transaction.connection.execute(arriving.EMPTY.encode(), prepare=False)
+        _copy_all(transaction, store, contents, who, why)
+    with store.transaction() as transaction:
+        transaction.execute("ANALYZE")
+    problems = check(store, arriving=True)
+    if problems:
+        raise LedgerDamaged(f"the copy in {store.place.name} is not what was copied: {problems[0]}; nothing was moved")
+
+
+def begin(store: Store, contents: Contents) -> None:
+    """Let a ledger that arrived be in force here, and this machine know it; does nothing where it is already."""
+    with store.reading() as connection:
+        standing = connection.execute(arriving.STANDING).fetchone()
+        found = connection.execute(arriving.ARRIVED, (ARRIVED,)).fetchone()
+    if standing is None or found is None or standing[0] != contents.ledger_id:
+        raise LedgerNotUsable(f"the ledger that moved to {store.place.name} is not there")
+    seq, mac, detail = found
+    told = json.loads(detail)
+    if (told["number"], told["mac"]) != (contents.number, contents.mac.hex()):
+        raise LedgerNotUsable(f"the ledger in {store.place.name} is not what has moved there")
+    if standing[1]:
+        store.ledger_id = contents.ledger_id
+        store.witness.replace(WitnessRecord(contents.ledger_id, seq, mac, told["host"], store.epoch))
+        with store.transaction() as transaction:
+            transaction.execute(arriving.BEGIN)
+
+
+def _copy_all(transaction: Transaction, store: Store, contents: Contents, who: str, why: str) -> None:
+    keys, version = store.keys, len(schema.scripts())
+    macs: dict[int, bytes] = {}
+    """Of the event that began a run."""
+    head: list[Any] = [contents.number, FIRST_MAC]
+    events = _events(transaction, contents, macs, head)
+    columns = "chain, number, at, batch, kind, who, why, detail, mac"
+    _copy(transaction, "event", columns, events)
+    arrived = {**failover.of_machine(store), "from": contents.place, "number": contents.number}
+    arrived["mac"] = contents.mac.hex()
+    event = (now_ms(), None, ARRIVED, who, why, event_text(arrived))
+    mac = chained_mac(keys, head[1], 0, contents.number + 1, event)
+    _copy(transaction, "event", columns, [(0, contents.number + 1, *event, mac)])
+    values = (contents.ledger_id, keys.key_id, contents.number + 1, mac, store.where)
+    transaction.execute(arriving.ADD_LEDGER, (version, *values, contents.registrations, contents.has_older_digests))
+    _copy(
+        transaction, "batch", "id, name, digest, file, origin, columns, options, registered_at, again_reason,"
+        " environment, row_count, cents", contents.batches(),
+    )  # fmt: skip
+    host = os.uname().nodename
+    runs = ((run, *told, host, os.urandom(16), macs[run], False) for run, *told in contents.runs())
+    _copy(transaction, "run", "id, batch, who, started_at, finished_at, stopped, host, token, mac, is_live", runs)
+    _copy(transaction, "total", "batch, state, direction, row_count, cents", contents.totals())
+    _copy_rows(transaction, contents)
+    for table, rows in (("fingerprint", contents.fingerprints), ("payment_id", contents.payment_ids)):
+        more = ", named" if table == "fingerprint" else ""
+        _copy(transaction, table, f"{table}, batch, row{more}", rows())
+    paid = ((signed(payee), signed(account), *rest) for payee, account, *rest in contents.paid())
+    _copy(transaction, "paid", "payee, account, batch, row_count, cents", paid)
+    for statement in arriving.NUMBER_ON:
+        transaction.execute(statement)
+
+
+def _events(
+    transaction: Transaction, contents: Contents, macs: dict[int, bytes], head: list[Any]
+) -> Iterator[tuple[Any, ...]]:
+    """The old history as the ledger's own chain, authenticated anew; `head` ends as number and mac of the last."""
+    for number, *event in contents.events():
+        mac = chained_mac(transaction.keys, head[1], 0, number, event)
+        head[:] = number, mac
+        if event[2] == "started":
+            macs[json.loads(event[5])["run"]] = mac
+        yield 0, number, *event, mac
+
+
+def _copy_rows(transaction: Transaction, contents: Contents) -> None:
+    keys, spans = transaction.keys, dict[tuple[int, int], tuple[int, int]]()
+
+    def payments() -> Iterator[tuple[Any, ...]]:
+        for (
+            batch,
+            row,
+            line,
+            cents,
+            direction,
+            state,
+            attempts,
+            chunk,
+            payee,
+            account,
+            sent_at,
+            reasons,
+        ) in contents.payments():
+            if chunk is not None:
+                first, last = spans.get((batch, chunk), (row, row))
+                spans[batch, chunk] = min(first, row), max(last, row)
+            seal = None if reasons is None else rejected_seal(keys, batch, row, line, cents, reasons)
+            digests = (None if one is None else signed(one) for one in (payee, account))
+            yield batch, row, line, cents, direction, state, attempts, chunk, *digests, sent_at, reasons, seal
+
+    def attempts() -> Iterator[tuple[Any, ...]]:
+        for batch, row, attempt, sent_at, state, finished_at, status, *texts in contents.attempts():
+            values = (sent_at, state, finished_at, status, *map(storable, texts))
+            yield batch, row, attempt, *values, attempt_seal(keys, batch, row, attempt, values)
+
+    _copy(
+        transaction, "payment", "batch, row, line, amount_cents, direction, state, attempts, chunk, payee, account,"
+        " sent_at, reasons, seal", payments(),
+    )  # fmt: skip
+    _copy(
+        transaction, "attempt", "batch, row, attempt, sent_at, state, finished_at, http_status, response_code,"
+        " message, gateway_reference, reason, seal", attempts(),
+    )  # fmt: skip
+    chunks = ((batch, chunk, left, *spans[batch, chunk]) for batch, chunk, left in contents.chunks())
+    _copy(transaction, "chunk", "batch, chunk, open_rows, first_row, last_row", chunks)
+    _copy(transaction, "body", "batch, chunk, sealed", contents.bodies())
+    _copy(transaction, "detail", "batch, chunk, sealed", contents.details())
+
+
+def _copy(transaction: Transaction, table: str, columns: str, rows: Iterable[tuple[Any, ...]]) -> None:
+    with transaction.connection.cursor().copy(f"COPY batchpay.{table} ({columns}) FROM STDIN") as copying:
+        for row in rows:
+            copying.write_row(row)

@@ -1,0 +1,85 @@
+"""A ledger that moves to another database: nothing is under way, all of it is handed over, and this one has ended.
+
+The move is one transaction here: nothing is written meanwhile, and its only change is the event that says where the
+ledger went. Before that event is durable this ledger is in force, and afterwards it never is again.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from batchpay.errors import LedgerDamaged, LedgerNotUsable
+from batchpay.ledger.moving import MOVED, Contents
+from batchpay.ledger.records import BatchSummary
+from batchpay.ledger.spill import spill_files
+from batchpay.ledger.sqlite import statements as sql
+from batchpay.ledger.sqlite.audit import check
+from batchpay.ledger.sqlite.ledger import SqliteLedger
+from batchpay.ledger.sqlite.store import Store
+from batchpay.payment import State
+
+_REASON = "the ledger moves to another database"
+
+
+def moved_to(connection: sqlite3.Connection) -> str | None:
+    """Tell where a ledger has moved to; None where it is still here."""
+    found = connection.execute(sql.LAST_DETAIL, (MOVED,)).fetchone()
+    return str(json.loads(found[0])["to"]) if found else None
+
+
+def refuse_moved(store: Store) -> None:
+    """Raise LedgerNotUsable where the ledger is not here any more: whatever it says may have changed since."""
+    with store.reading() as connection:
+        to = moved_to(connection)
+    if to is not None:
+        raise LedgerNotUsable(
+            f"the ledger {store.place.ledger} has moved to {to}: let ledger.url (BATCHPAY_LEDGER) name that; nothing "
+            "was sent"
+        )
+
+
+def depart(ledger: SqliteLedger, to: str, who: str, why: str, hand_over: Callable[[Contents], None]) -> None:
+    """Hand everything over, then end here; raises BatchHeld while anything is under way, LedgerNotUsable."""
+    store = ledger._store
+    with ExitStack() as held:
+        for batch in {one.digest: one for one in ledger.batches()}.values():
+            held.enter_context(ledger.lock(batch.digest))
+        for batch in ledger.batches():
+            if _was_interrupted(store, batch):
+                ledger.start(batch.batch, who, _REASON).finish(_REASON)
+        problems = check(store)
+        if problems:
+            raise LedgerDamaged(f"{problems[0]}; nothing was moved (batchpay ledger check says more)")
+        with store.transaction() as transaction:
+            hand_over(contents(store, transaction.connection))
+            transaction.event(MOVED, None, who, why, {"to": to})
+        store.witness.sync()
+
+
+def _was_interrupted(store: Store, batch: BatchSummary) -> bool:
+    return batch.by_state[State.SENDING].rows > 0 or bool(spill_files(store.place.witness, batch.batch))
+
+
+def contents(store: Store, connection: sqlite3.Connection) -> Contents:
+    """Give all of a ledger up to the event that ended it, if there is one."""
+    meta = dict(connection.execute(sql.META))
+    number, mac = connection.execute(sql.LAST_MAC_BEFORE, (MOVED,)).fetchone()
+
+    def table(statement: str, *values: Any) -> Callable[[], Iterator[tuple[Any, ...]]]:
+        return partial(connection.execute, statement, values)
+
+    return Contents(
+        ledger_id=store.ledger_id, place=str(store.place.ledger), number=number, mac=mac,
+        registrations=connection.execute(sql.REGISTRATION_COUNT).fetchone()[0],
+        has_older_digests="latest batch of version 2" in meta,
+        events=table(sql.MOVING_EVENTS, number), batches=table(sql.MOVING_BATCHES), runs=table(sql.ALL_RUNS),
+        totals=table(sql.ALL_TOTALS), payments=table(sql.MOVING_PAYMENTS), attempts=table(sql.MOVING_ATTEMPTS),
+        chunks=table(sql.MOVING_CHUNKS), bodies=table(sql.moving_payloads("body")),
+        details=table(sql.moving_payloads("detail")), fingerprints=table(sql.MOVING_FINGERPRINTS),
+        payment_ids=table(sql.MOVING_PAYMENT_IDS), paid=table(sql.MOVING_PAID),
+    )  # fmt: skip

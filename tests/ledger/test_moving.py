@@ -1,0 +1,226 @@
+"""A ledger moves from its file to a database: all of it, and there are never two that send, wherever it is cut off."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from batchpay.errors import BatchHeld, LedgerDamaged, LedgerNotUsable, WrongUse
+from batchpay.ledger import open as door
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.postgres import arrival
+from batchpay.ledger.records import Decision, Lookup
+from batchpay.ledger.sqlite import opening
+from batchpay.ledger.witness import Witness
+from batchpay.payment import Answer, Environment, Outcome, State
+from batchpay.settings import LedgerSettings
+from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, rejected, release, states
+from tests.ledger.conftest import LedgerFactory
+from tests.support.postgres import Server
+
+pytestmark = pytest.mark.ledgers("sqlite")
+WHY = "a second host, ticket 4711"
+TEST = Environment.TEST
+
+
+class Mover:
+    """A ledger in a file, and an empty database for it."""
+
+    def __init__(self, factory: LedgerFactory, server: Server) -> None:
+        self.factory, self.server = factory, server
+        factory.settings = replace(factory.settings, witness="")
+        self.database = server.new_database()
+        self.url = server.url(self.database)
+        self.there = replace(factory.settings, url=self.url, key_file=str(factory.key))
+
+    def move(self, to: str | None = None) -> None:
+        """What the command does."""
+        door.move(self.factory.settings, to or self.url, "ada", WHY, owner_url=self.server.owner_url(self.database))
+
+    def open(self, settings: LedgerSettings) -> Ledger | None:
+        """Open one of the two to send from it; None where it refuses."""
+        with suppress(LedgerNotUsable):
+            return door.open_ledger(settings)
+        return None
+
+    def in_force(self) -> list[LedgerSettings]:
+        """Those of the two that would send."""
+        found = []
+        for settings in (self.factory.settings, self.there):
+            if (ledger := self.open(settings)) is not None:
+                ledger.close()
+                found.append(settings)
+        return found
+
+
+@pytest.fixture
+def mover(ledger_factory: LedgerFactory, postgres_server: Server, monkeypatch: pytest.MonkeyPatch) -> Mover:
+    monkeypatch.setenv("XDG_STATE_HOME", str(ledger_factory.folder / "home"))
+    return Mover(ledger_factory, postgres_server)
+
+
+def fill(ledger: Ledger) -> str:
+    """Bring rows into every state there is, in every way; gives the name of the batch with rows that wait."""
+    old = register(ledger, columns(ledger, [1, 2], named=[1], salt="old", id_salt="old"), content=b"old")
+    send(ledger, old, {1: ACCEPTED, 2: DECLINED})
+    ledger.purge(datetime.now(UTC) + timedelta(days=1), "ann", "retention rule 7")
+    name = register(ledger, columns(ledger, range(1, 601), named=range(1, 5)), rejected(range(601, 604)))
+    message = Outcome(State.ACCEPTED, "success", Answer(200, "1", "all\0 well", "TX-1"), bytes_sent=900)
+    send(ledger, name, {1: message, 2: DECLINED, 3: IN_DOUBT, 4: IN_DOUBT, 5: NOT_SENT, 6: IN_DOUBT})
+    ledger.resolve(name, [Decision(3, State.ACCEPTED, "BANK-3"), Decision(4, State.PENDING)], "ann", "asked the bank")
+    release(ledger, name, [columns(ledger, [602], salt="late")], "ann", "the account is right")
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.reject([7], "gatewayId.unknown")
+        run.finish("the limit was reached")
+    return name
+
+
+def send(ledger: Ledger, name: str, outcomes: dict[int, Outcome]) -> None:
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit(list(outcomes), [])
+        run.commit([], list(outcomes.items()))
+        run.finish(None)
+
+
+def told(ledger: Ledger) -> dict[str, Any]:
+    """All that a ledger tells the rest of batchpay."""
+    batches = [replace(batch, apart={}) for batch in ledger.batches()]  # which may name states that no row is in
+    found: dict[str, Any] = {"batches": batches, "count": ledger.registration_count()}
+    found["references"] = sorted(ledger.gateway_references(TEST))
+    found["lost"], found["origins"] = ledger.lost_window(), ledger.origins(TEST)
+    payments = columns(ledger, range(1, 10), named=range(1, 5))
+    lookup = Lookup(payments.rows, payments.fingerprints, payments.payment_ids)
+    found["earlier"] = ledger.earlier(lookup, TEST, days=9, now=datetime.now(UTC))
+    found["payees"] = ledger.payee_facts(payments.payees, TEST)
+    found["accounts"] = ledger.last_accounts(payments.payees, TEST)
+    for batch in ledger.batches():
+        found[batch.batch] = [list(ledger.rows(batch.batch)), list(ledger.rejected(batch.batch))]
+    found["events"] = [(one.kind, one.who, one.why, one.batch, one.at) for one in ledger.events()]
+    return found
+
+
+def test_all_of_a_ledger_arrives(mover: Mover) -> None:
+    """And the database goes on with it: what waits is sent, what was paid is known, what was purged stays purged."""
+    before = mover.factory.create()
+    name = fill(before)
+    stood = told(before)
+    assert before.check() == []
+    mover.factory.close()
+    mover.move()
+    with closing(door.open_ledger(mover.there)) as ledger:
+        found = told(ledger)
+        assert [event[:3] for event in found["events"][-1:]] == [("arrived", "ada", WHY)]
+        assert found.pop("events")[:-1] == stood.pop("events")
+        stood[name][0][0] = replace(stood[name][0][0], answer=Answer(200, "1", "all\ufffd well", "TX-1"))
+        assert found == stood
+        assert ledger.check() == []
+        waiting = [row for row, state in states(ledger, name).items() if state is State.PENDING]
+        assert {4, 5, 602} < set(waiting)
+        with ledger.lock(ledger.find(name).digest):
+            run = ledger.start(name, "ben")
+            claimed = run.claim(1000)
+            assert [payment.row for payment in claimed] == waiting
+            run.commit(waiting, [])
+            run.commit([], [(row, ACCEPTED) for row in waiting])
+            run.finish(None)
+        register(ledger, columns(ledger, [1], salt="new"), content=b"new")
+        assert ledger.check() == []
+    mover.move()  # once more does nothing
+    assert mover.in_force() == [mover.there]
+    with pytest.raises(LedgerNotUsable, match=f"has moved to {mover.url.replace('payer@', '')}"):
+        door.open_ledger(mover.factory.settings, read_only=True)
+    with pytest.raises(WrongUse, match="has moved to"):
+        mover.move(mover.url.replace(mover.database, "another"))
+    with pytest.raises(LedgerNotUsable, match="has moved to"):
+        door.accept_witness(mover.factory.settings, "eve", "let me send from it")
+
+
+class Killed(BaseException):
+    """The power went."""
+
+
+POINTS: dict[str, tuple[Any, str, bool]] = {
+    "amid the copy": (arrival, "_copy_rows", False),
+    "before the copy was looked over": (arrival, "check", False),
+    "before the file has ended": (arrival, "check", True),
+    "before the database begins": (opening, "contents", False),
+    "before this machine knows the database": (Witness, "replace", False),
+    "before its last commit": (Witness, "replace", True),
+}
+"""Where the power goes: before a function, or after it."""
+IN_THE_FILE = 3
+"""So many of these leave the file in force."""
+
+
+def test_a_move_that_was_cut_short_leaves_one_ledger_and_is_completed_by_the_next(
+    mover: Mover, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the file has ended it goes on; from then on nothing is sent before the move is completed."""
+    ledger = mover.factory.create()
+    name = register(ledger, columns(ledger, range(1, 9)))
+    send(ledger, name, {1: ACCEPTED, 2: IN_DOUBT})
+    mover.factory.close()
+    known = {1: State.ACCEPTED, 2: State.IN_DOUBT}
+    for number, (place, function, afterwards) in enumerate(POINTS.values()):
+        whole = getattr(place, function)
+
+        def kill(*arguments: Any, **named: Any) -> None:
+            if afterwards:  # noqa: B023
+                whole(*arguments, **named)  # noqa: B023
+            raise Killed
+
+        with monkeypatch.context() as patched, pytest.raises(Killed):
+            patched.setattr(place, function, kill)
+            mover.move()
+        in_the_file = number < IN_THE_FILE
+        assert mover.in_force() == ([mover.factory.settings] if in_the_file else [])
+        if in_the_file:  # payments of the time between are in the file alone
+            with closing(door.open_ledger(mover.factory.settings)) as again:
+                send(again, name, {3 + number: ACCEPTED})
+                known[3 + number] = State.ACCEPTED
+    mover.move()
+    assert mover.in_force() == [mover.there]
+    with closing(door.open_ledger(mover.there)) as moved:
+        assert states(moved, name) == {row: known.get(row, State.PENDING) for row in range(1, 9)}
+        assert moved.check() == []
+
+
+def test_rows_that_a_killed_run_was_sending_arrive_in_doubt(mover: Mover) -> None:
+    ledger = mover.factory.create()
+    name = register(ledger, columns(ledger, [1, 2, 3]))
+    with ledger.lock(ledger.find(name).digest):
+        ledger.start(name, "ada").commit([1, 2], [])
+    mover.factory.close()
+    mover.move()
+    with closing(door.open_ledger(mover.there)) as moved:
+        assert states(moved, name) == {1: State.IN_DOUBT, 2: State.IN_DOUBT, 3: State.PENDING}
+        assert moved.check() == []
+
+
+def test_nothing_moves_while_a_run_is_under_way_or_where_anything_is_wrong(mover: Mover) -> None:
+    ledger = mover.factory.create()
+    name = register(ledger, columns(ledger, [1, 2, 3]))
+    with ledger.lock(ledger.find(name).digest), pytest.raises(BatchHeld):
+        mover.move()
+    with pytest.raises(WrongUse, match="--to postgresql"):
+        mover.move(str(mover.factory.path.with_name("other.db")))
+    send(ledger, name, {1: ACCEPTED})
+    mover.factory.close()
+    other = Mover(LedgerFactory(mover.factory.folder / "other"), mover.server)
+    other.database, other.url = mover.database, mover.url
+    other.factory.create()
+    other.factory.close()
+    other.move()
+    with pytest.raises(LedgerNotUsable, match=r"a ledger is in .* already"):
+        mover.move()
+    assert mover.in_force() == [mover.factory.settings]
+    with closing(door.open_ledger(mover.factory.settings)) as left, pytest.raises(LedgerDamaged):
+        connection = left._store._connection  # type: ignore[attr-defined]
+        connection.execute("UPDATE row SET amount_cents = 5 WHERE state = 5")
+        mover.move()
