@@ -80,7 +80,7 @@ class CircuitBreaker:
             return outcome.stop
         if outcome.state is State.PENDING:
             return outcome.reason
-        if outcome.state is State.IN_DOUBT and not self.ever_recognized:
+        if not self.ever_recognized:
             return f"the first answer left a row in doubt: {outcome.reason}"
         if in_a_row >= self._in_a_row_max:
             return f"{row_count(in_a_row)} in doubt one after another"

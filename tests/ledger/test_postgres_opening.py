@@ -286,6 +286,8 @@ def test_a_restored_database_sends_nothing_on_a_machine_that_knows(used: Postgre
         settle_lost_window(used.settings, "ada", "again")
     ledger = used.open()
     register(ledger, columns(ledger, [7], salt="x"), content=b"two")
+    settled = [(event.who, event.why) for event in ledger.events() if event.kind == "lost window settled"]
+    assert settled == [("ada", "the bank's list was compared")]
 
 
 def test_a_look_is_enough_to_know_a_restored_database(used: PostgresFactory) -> None:

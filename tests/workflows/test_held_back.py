@@ -12,6 +12,7 @@ from batchpay.payment import Outcome, State, Totals
 from batchpay.sending.limits import Limits
 from batchpay.settings import PolicySettings
 from batchpay.workflows import run, still_due
+from batchpay.workflows.held_back import HeldBack
 from batchpay.workflows.status import all_in_doubt, batch_status
 from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk
 
@@ -91,10 +92,20 @@ def test_resume_holds_back_what_is_above_the_limit_of_today(desk: Desk, monkeypa
     """A limit was lowered while a batch waited: `submit` held the row back, `resume` sent it."""
     with monkeypatch.context() as patched:
         stop_before(desk, patched)
-        desk.submit(desk.file("may.csv", ONE, TWO))
-    desk.limit("100.00")
+        desk.submit(desk.file("may.csv", TWO, ONE))
+    desk.limit("10.00")
     done = desk.resume()
     assert (done.exit_code, done.held_back, desk.arrived) == (3, Totals(1, 50_000), {"A-1": 1})
+
+
+def test_what_is_held_back_is_known_by_its_number() -> None:
+    """Rows before, between and after those that are held back are sent."""
+    held = HeldBack()
+    held.add(2, 100)
+    held.add(5, 250)
+    assert [row for row in range(1, 8) if row in held] == [2, 5]
+    assert "2" not in held
+    assert held.totals == Totals(2, 350)
 
 
 def test_resume_of_a_batch_that_nobody_touched_needs_a_person(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
