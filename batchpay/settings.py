@@ -105,6 +105,11 @@ class LedgerSettings:
     machine: str = _setting(
         "", "this machine's identity for the ledger; else `/etc/machine-id`", environment="BATCHPAY_MACHINE"
     )
+    pooler: bool = _setting(
+        False,
+        "`ledger.url` names a pooler that gives each transaction a server of its own (pgbouncer)",
+        environment="BATCHPAY_LEDGER_POOLER",
+    )
 
 
 @dataclass(frozen=True, slots=True)

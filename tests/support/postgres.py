@@ -141,7 +141,7 @@ class Cluster:
         self._programs, self._folder = programs, folder
         self._settings = _SETTINGS | (settings or {})
         self.data = folder / "data"
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -198,7 +198,7 @@ class Cluster:
         """Start the server, and wait until it answers."""
         log = self._folder / "log"
         with log.open("ab") as output:
-            command = [*_as_nobody(), str(self._programs / "postgres"), "-D", str(self.data)]
+            command = [*as_nobody(), str(self._programs / "postgres"), "-D", str(self.data)]
             self._process = subprocess.Popen(command, stdout=output, stderr=output, cwd=self._folder)
         for _ in range(600):
             try:
@@ -218,21 +218,21 @@ class Cluster:
             self._process.wait()
 
     def _run(self, program: str, *arguments: str | Path) -> str:
-        command = [*_as_nobody(), str(self._programs / program), *map(str, arguments)]
+        command = [*as_nobody(), str(self._programs / program), *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._folder)
         if done.returncode:
             raise RuntimeError(f"{program} failed: {done.stderr[-2000:]}")
         return done.stdout
 
 
-def _as_nobody() -> list[str]:
+def as_nobody() -> list[str]:
     """Give what starts a server as root must: no PostgreSQL runs as root. It ends with the tests, however they end."""
     if os.geteuid() == 0:
         return ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--pdeathsig", "INT"]
     return ["setpriv", "--pdeathsig", "INT"] if shutil.which("setpriv") else []
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         return int(listening.getsockname()[1])

@@ -260,7 +260,9 @@ CREATE FUNCTION batchpay.commit_group(
     p_intents integer[], p_rows integer[], p_states smallint[], p_statuses integer[], p_codes text[],
     p_messages text[], p_references text[], p_reasons text[], p_seals bytea[],
     p_at bigint, p_number bigint, p_who text, p_detail text, p_mac bytea
-) RETURNS bigint[] LANGUAGE plpgsql AS $$
+) RETURNS bigint[] LANGUAGE plpgsql
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan -- a pooler knows no settings of a session
+AS $$
 DECLARE
     v_totals bigint[];
     v_group record;

@@ -37,6 +37,8 @@ class Place:
     parameters: dict[str, Any] = field(repr=False)
     name: str
     """Host, port and database, for people: no user, no password."""
+    is_pooled: bool = False
+    """Whether a pooler is asked, whose server may be another one for each transaction."""
 
     @property
     def mark(self) -> str:
@@ -44,7 +46,7 @@ class Place:
         return hashlib.sha256(self.name.encode()).hexdigest()[:8]
 
 
-def place_of(url: str) -> Place:
+def place_of(url: str, *, is_pooled: bool = False) -> Place:
     """Read ledger.url; raises SettingsNotUsable. The text of a URL that can't be read is not shown."""
     try:
         given = {key: value for key, value in conninfo_to_dict(url).items() if value is not None}
@@ -68,7 +70,7 @@ def place_of(url: str) -> Place:
     given.setdefault("application_name", "batchpay")
     given.setdefault("connect_timeout", "10")
     name = f"postgresql://{','.join(hosts)}:{given.get('port', 5432)}/{given['dbname']}"
-    return Place(given, name)
+    return Place(given, name, is_pooled)
 
 
 def _is_local(host: str) -> bool:
@@ -112,19 +114,25 @@ def connect(place: Place, *, writes: bool = False) -> tuple[psycopg.Connection[A
 
     Gives with it where the server is: the name of its files, and the timeline that it writes.
     """
+    # A pooler knows no options of a session, and prepares nothing: transactions bring their own (sql.BEGIN_POOLED).
+    options: dict[str, Any] = {} if place.is_pooled else {"options": _OPTIONS + (_WRITER_OPTIONS if writes else "")}
     try:
         connection = psycopg.connect(
             **place.parameters,
-            options=_OPTIONS + (_WRITER_OPTIONS if writes else ""),
+            **options,
             client_encoding="UTF8",  # else texts of another encoding's database would come as bytes
             autocommit=True,
-            prepare_threshold=0,
+            prepare_threshold=None if place.is_pooled else 0,
             keepalives_idle=5,
             keepalives_interval=2,
             keepalives_count=3,
             tcp_user_timeout=10_000,
         )
-    except psycopg.Error:
+    except psycopg.Error as error:
+        if "startup parameter" in str(error):  # as pgbouncer says it
+            raise LedgerNotUsable(
+                f"{place.name} is a pooler, which shares connections between sessions: set ledger.pooler = true"
+            ) from None
         raise LedgerUnreachable(
             f"the database {place.name} can't be connected to: it does not answer, or it refuses this login, its "
             "password or its certificate; nothing was sent"

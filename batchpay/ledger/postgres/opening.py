@@ -34,9 +34,13 @@ from batchpay.settings import LedgerSettings, config_directory, state_directory
 CLOCK_BEHIND_S_MAX = 3600.0
 
 
+def _place(settings: LedgerSettings) -> Place:
+    return place_of(settings.url, is_pooled=settings.pooler)
+
+
 def location(settings: LedgerSettings) -> LedgerPaths:
     """Tell where key and witness are, and the place beside which this machine keeps what is its own of the ledger."""
-    place = place_of(settings.url)
+    place = _place(settings)
     key = Path(settings.key_file).expanduser().absolute() if settings.key_file else config_directory() / "ledger.key"
     witness = (
         Path(settings.witness).expanduser().absolute()
@@ -116,9 +120,9 @@ def create_ledger(settings: LedgerSettings, who: str, beside_another: str | None
 
 
 def _owner(settings: LedgerSettings, owner_url: str | None) -> Place:
-    place = place_of(settings.url)
+    place = _place(settings)
     owner = place_of(owner_url) if owner_url else place
-    if owner.name != place.name:
+    if owner.name != place.name and not place.is_pooled:
         raise WrongUse(f"--owner-url names another database ({owner.name}) than {place.name}")
     return owner
 
@@ -209,7 +213,7 @@ def settle_lost_window(settings: LedgerSettings, who: str, why: str) -> None:
 
 
 def _store(settings: LedgerSettings, *, read_only: bool) -> Store:
-    place, paths = place_of(settings.url), location(settings)
+    place, paths = _place(settings), location(settings)
     if not os.path.lexists(paths.key):
         raise LedgerNotUsable(
             f"ledger.key_file: {paths.key} is not there; copy it from a machine that works with this ledger"

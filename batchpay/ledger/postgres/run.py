@@ -253,10 +253,9 @@ class PostgresRun:
         while True:
             try:
                 with self._deadline.of(writer.get()):
-                    found = writer.run(sql.COMMIT_GROUP, arguments()).fetchone()
+                    found = writer.run_group(arguments())
                 if not writer.warned():
-                    assert found is not None
-                    return list(found[0])
+                    return found
             except (psycopg.Error, LedgerUnreachable) as error:
                 if isinstance(error, psycopg.Error) and not is_unknown(error):
                     tries += 1

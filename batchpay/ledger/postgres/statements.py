@@ -21,16 +21,25 @@ _COUNTED = ", ".join(str(STATE_CODES[s]) for s in (State.PENDING, State.SENDING,
 # Transactions, the server, and the ledger itself
 
 BEGIN, COMMIT, ROLLBACK = "BEGIN", "COMMIT", "ROLLBACK"
+BEGIN_POOLED = (
+    "BEGIN; SET LOCAL synchronous_commit = on; SET LOCAL statement_timeout = 0; SET LOCAL jit = off;"
+    " SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = '5s';"
+    " SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off"
+)
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
+# The timeline that is written now: the control file names the one before for seconds after a promotion.
+_WHERE = (
+    "(SELECT system_identifier::text FROM pg_catalog.pg_control_system()) || '/' || CASE WHEN pg_is_in_recovery()"
+    " THEN '' ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"
+)
+WHERE = f"SELECT {_WHERE}"
 SERVER = (
     "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('synchronous_commit'),"
     " current_setting('server_encoding'), (SELECT count(*) FROM pg_catalog.pg_stat_replication),"
     " current_setting('synchronous_standby_names'), current_setting('fsync'), current_setting('full_page_writes'),"
     " current_setting('zero_damaged_pages'), current_setting('ignore_checksum_failure'),"
-    # The timeline that is written now: the control file names the one before for seconds after a promotion.
-    " (SELECT system_identifier::text FROM pg_catalog.pg_control_system()) || '/' || CASE WHEN pg_is_in_recovery()"
-    " THEN '' ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"
+    f" {_WHERE}"
 )
 WEAKNESSES = (
     "SELECT current_setting('data_checksums'), pg_has_role(current_user, c.relowner, 'USAGE')"
@@ -174,6 +183,8 @@ COMMIT_GROUP = (
     " %s::int[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::bigint, %s::bigint, %s::text,"
     " %s::text, %s::bytea)"
 )
+COMMIT_GROUP_HERE = f"SELECT CASE WHEN {_WHERE} = %s THEN {COMMIT_GROUP.removeprefix('SELECT ')} END"
+"""Behind a pooler the server may be another one than a moment ago."""
 
 # The pace that all runs share
 

@@ -35,10 +35,15 @@ _OWN_CHAIN = 0
 
 
 class Writer:
-    """The connection that writes, with what it warned of; opened anew where it was lost."""
+    """The connection that writes, with what it warned of; opened anew where it was lost.
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
+    Behind a pooler every transaction may be on another server: each that writes begins with a look where it is.
+    """
+
+    def __init__(self, connect: Callable[[], Connection], pooled: Callable[[], str | None] | None) -> None:
+        """`pooled` gives, where a pooler is asked, the server that is known."""
         self._connect = connect
+        self._pooled = pooled
         self._connection: Connection | None = None
         self._notices: Notices | None = None
 
@@ -62,16 +67,34 @@ class Writer:
         self._notices.clear()
         return connection.execute(statement, parameters, binary=True)
 
+    def run_group(self, parameters: Sequence[Any]) -> list[int]:
+        """Ask for a group of a run: one statement, one transaction."""
+        if self._pooled is None:
+            found = self.run(sql.COMMIT_GROUP, parameters).fetchone()
+        else:
+            found = self.run(sql.COMMIT_GROUP_HERE, (self._pooled(), *parameters)).fetchone()
+        if found is None or found[0] is None:
+            raise psycopg.OperationalError("another server")
+        return list(found[0])
+
     def begin(self) -> Connection:
         """Begin a transaction, on a new connection where the one at hand was lost meanwhile."""
         try:
-            self.run(sql.BEGIN)
+            self._begin()
         except psycopg.Error as error:
             if not is_unknown(error):
                 raise
             self.open()
-            self.run(sql.BEGIN)
+            self._begin()
         return self.get()
+
+    def _begin(self) -> None:
+        if self._pooled is None:
+            self.run(sql.BEGIN)
+            return
+        self.get().execute(sql.BEGIN_POOLED)
+        if self.run(sql.WHERE).fetchone() != (self._pooled(),):
+            raise psycopg.OperationalError("another server")
 
     def warned(self) -> bool:
         """Whether the latest statement came with a warning."""
@@ -107,7 +130,8 @@ class Store:
         self._is_closed = False
         self.is_unsure = False
         """Whether the outcome of some commit is not known."""
-        self.writer = Writer(lambda: self.connect(writes=True))
+        pooled = (lambda: self.where) if place.is_pooled else None
+        self.writer = Writer(lambda: self.connect(writes=True), pooled)
 
     def beside(self) -> Store:
         """Give the same ledger over connections of its own: to another server, or where this store is in use."""
