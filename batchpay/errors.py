@@ -139,6 +139,10 @@ class BatchHeld(BatchpayError):
     exit_code = 9
 
 
+class HeldElsewhere(BatchHeld):
+    """Another machine's run holds the batch: this one could help."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """End a message about an unknown word with the known one that is closest, or with nothing."""
     close = difflib.get_close_matches(word, [name for name in known if name], n=1)

@@ -38,7 +38,7 @@ FLOW = (
 )
 """The rooms in the order in which data passes them. A room imports only rooms that stand before it."""
 
-ANYWHERE = ("batchpay.ledger.contract", "batchpay.ledger.records")
+ANYWHERE = ("batchpay.ledger.contract", "batchpay.ledger.hosts", "batchpay.ledger.records")
 """The ledger's contract names no database: rooms before the ledger speak to it by these alone."""
 
 LEDGER_DOORS = (*ANYWHERE, "batchpay.ledger.open")
@@ -148,6 +148,7 @@ def test_sql_stands_together_by_name() -> None:
         folder / "sqlite" / "duplicate_lookup.py",
         folder / "postgres" / "statements.py",
         folder / "postgres" / "arrival_statements.py",
+        folder / "postgres" / "company_statements.py",
     )
     statement = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE FROM|CREATE)\b")
     for path in set(folder.rglob("*.py")):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from batchpay.errors import LedgerNotUsable
+from batchpay.ledger.hosts import HostRun, Shared
 from batchpay.ledger.records import (
     BatchSummary,
     Decision,
@@ -66,6 +67,10 @@ class Run(Protocol):
     recovered: int
     """Rows found in `sending` at the start, which are in doubt now."""
 
+    @property
+    def company(self) -> Company | None:
+        """The other machines that may work on the batch; None where only one can."""
+
     def claim(self, limit: int) -> list[PendingPayment]:
         """Take the next pending rows in file order that this run has not claimed yet, at most `limit`.
 
@@ -94,6 +99,32 @@ class Run(Protocol):
 
     def close(self) -> None:
         """Give back what the run holds, without a word in the ledger; harmless after `finish`."""
+
+
+class Company(Protocol):
+    """The other machines that may work on a run's batch. The run leads, or it helps the one that does.
+
+    Each shows by its beats that it is alive. One that stands still for long is shut out: what it was sending becomes in
+    doubt, what it had only claimed is free again.
+    """
+
+    leads: bool
+    shared: Shared
+
+    def share(self) -> None:
+        """Let others claim rows, from the next commit or beat on: till then nobody but the leader can."""
+
+    def tell(self, stop: str) -> None:
+        """Let all runs of the batch stop, from the next commit or beat on; the first reason stays."""
+
+    def beat(self, *, is_idle: bool = False) -> None:
+        """Show that this run is alive, and shut out those that stand still; raises LedgerNotUsable like `commit`.
+
+        `is_idle` says that no row is in hand, up to the next claim.
+        """
+
+    def at_work(self) -> bool:
+        """Tell whether others have rows in hand, which may come free yet."""
 
 
 class SharedRate(Protocol):
@@ -191,17 +222,27 @@ class Ledger(Protocol):
 
     # Running
 
-    def lock(self, digest: bytes) -> AbstractContextManager[None]:
-        """Hold a batch's content for one run; raises BatchHeld at once if another process does."""
+    def lock(self, digest: bytes, *, helps: bool = False) -> AbstractContextManager[None]:
+        """Hold a batch's content for one run; raises BatchHeld at once if another process does.
+
+        HeldElsewhere if it is another machine's; whoever only `helps` does not mind.
+        """
 
     def is_held(self, digest: bytes) -> bool:
         """Tell whether a run holds a batch's content now; looking never keeps one from beginning."""
 
-    def start(self, batch: str, who: str, why: str | None = None) -> Run:
-        """Begin a run on a held batch: merge the spill file, make rows found in `sending` in doubt.
+    def start(self, batch: str, who: str, why: str | None = None, *, helps: bool = False) -> Run:
+        """Begin a run on a held batch: merge the spill file, make rows that dead runs left in `sending` in doubt.
 
-        `why` is recorded where a person had to say it.
+        `why` is recorded where a person had to say it. One that `helps` claims rows only when the run that leads the
+        batch has shared it; raises WrongUse where a ledger belongs to one machine.
         """
+
+    def at_work(self, environment: Environment) -> list[BatchSummary]:
+        """Give an environment's batches that runs work on, where several machines can."""
+
+    def runs(self, batch: str) -> list[HostRun]:
+        """Give a batch's runs where several machines can work on it, the first one first."""
 
     def shared_rate(self, gateway: str) -> SharedRate | None:
         """Give what spaces requests to a gateway among all that send over this ledger; None where nothing does."""
@@ -257,7 +298,13 @@ class Ledger(Protocol):
     # Persons
 
     def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
-        """Settle rows in doubt, all or none, as one event; raises WrongUse if one isn't in doubt."""
+        """Settle rows in doubt, all or none, as one event; raises WrongUse if one isn't in doubt.
+
+        Nor is a row sent again while a machine that was shut out, and was not heard of since, may still send it.
+        """
+
+    def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
+        """Record a person's word that machines which were shut out of a batch are off for good; gives their names."""
 
     # Care
 

@@ -71,6 +71,8 @@ MOVES = (
         )
     ),
     Move(State.SENDING, State.IN_DOUBT, "recovered", Need.NOTHING),
+    Move(State.IN_DOUBT, State.ACCEPTED, "heard", Need.ANSWER),
+    Move(State.IN_DOUBT, State.DECLINED, "heard", Need.ANSWER),
     Move(State.IN_DOUBT, State.ACCEPTED, "resolved", Need.PERSON),
     Move(State.IN_DOUBT, State.DECLINED, "resolved", Need.PERSON),
     Move(State.IN_DOUBT, State.PENDING, "resolved", Need.PERSON),

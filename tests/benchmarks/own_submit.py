@@ -75,6 +75,7 @@ class GrantsAtOnce:
     """A run without a ledger: every intent is granted, every outcome forgotten."""
 
     recovered = 0
+    company = None
 
     def __init__(self, bodies: Sequence[bytes]) -> None:
         self._payments = iter([PendingPayment(number, 0, body) for number, body in enumerate(bodies, start=1)])

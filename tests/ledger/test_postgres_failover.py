@@ -16,6 +16,7 @@ import pytest
 from batchpay.errors import LedgerBehind, LedgerNotUsable
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import accept_machine, accept_witness, create_ledger, settle_lost_window
+from batchpay.ledger.postgres import deadline
 from batchpay.ledger.postgres import run as of_run
 from batchpay.ledger.postgres.failover import LedgerUnconfirmed
 from batchpay.payment import State
@@ -94,7 +95,7 @@ def office(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) ->
     """Two machines, one ledger with eight rows to send."""
     tmp_path.chmod(0o700)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(of_run, "RECONNECT_S", 300.0)  # however busy this machine is
+    monkeypatch.setattr(deadline, "RECONNECT_S", 300.0)  # however busy this machine is
     made = Office(LedgerFactory(tmp_path), cluster)
     yield made
     made.close()

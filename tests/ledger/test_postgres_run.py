@@ -12,6 +12,7 @@ import pytest
 from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import create_ledger
+from batchpay.ledger.postgres import deadline
 from batchpay.ledger.postgres import run as of_run
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.ledger import PostgresLedger
@@ -131,14 +132,26 @@ def test_a_lost_commit_that_arrives_late_changes_nothing(factory: PostgresFactor
 def of_group(run: of_run.PostgresRun, intents: Sequence[int]) -> tuple[object, ...]:
     """What the run would ask with now, for these rows."""
     head = (run._id, run._token, run._generation, run._batch, list(intents))
-    return (*head, *[[] for _ in range(8)], 0, run._number + 1, "ada", '{"sending":"2"}', bytes(32))
+    return (
+        *head,
+        *[[] for _ in range(8)],
+        0,
+        False,
+        None,
+        False,
+        0,
+        run._number + 1,
+        "ada",
+        '{"sending":"2"}',
+        bytes(32),
+    )
 
 
 def test_a_database_that_stays_away_stops_the_run_and_keeps_the_answers(
     factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing more is sent; what the gateway answered is in the spill file, and the next start merges it."""
-    monkeypatch.setattr(of_run, "RECONNECT_S", 0.3)
+    monkeypatch.setattr(deadline, "RECONNECT_S", 0.3)
     with through_proxy(factory) as proxy:
         ledger = factory.open()
         name = register(ledger, columns(ledger, [1, 2, 3]))
@@ -166,7 +179,7 @@ def test_a_server_that_is_stopped_at_once_and_started_again_costs_no_row(
     factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a power cut of the database's machine: the run waits for it, finds out what stands, and goes on."""
-    monkeypatch.setattr(of_run, "RECONNECT_S", 300.0)  # however busy this machine is
+    monkeypatch.setattr(deadline, "RECONNECT_S", 300.0)  # however busy this machine is
     with own_cluster() as cluster:
         server = cluster.server()
         factory.settings = replace(factory.settings, url=server.url("payments"))

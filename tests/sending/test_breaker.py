@@ -26,6 +26,7 @@ class _Run:
     """A run that grants every row."""
 
     recovered = 0
+    company = None
 
     def __init__(self, rows: int) -> None:
         self._rows = [PendingPayment(row, 0, b"{}") for row in range(1, rows + 1)]

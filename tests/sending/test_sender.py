@@ -26,6 +26,7 @@ class _Groups:
     """A run that notes what each commit was given, and holds the first one until told."""
 
     recovered = 0
+    company = None
 
     def __init__(self, rows: int = 0) -> None:
         self.outcomes: list[list[int]] = []

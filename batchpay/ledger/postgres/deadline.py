@@ -16,6 +16,8 @@ from typing import Any
 import psycopg
 
 DEADLINE_S = 60.0
+RECONNECT_S = 20.0
+"""So long a run tries to reach its database again; it is less than other machines wait before they call it dead."""
 _LOOK_S = 1.0
 
 

@@ -9,11 +9,12 @@ from batchpay.errors import FileRefused, LedgerNotUsable, WrongUse
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import approvers_of, plan_detail
 from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.company_statements import SENT_BY_UNHEARD
 from batchpay.ledger.postgres.moves import IN_DOUBT, PENDING, Mover
 from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import PLAN_USED, Decision, SignOff
 from batchpay.ledger.states import STATE_CODES, IllegalMove
-from batchpay.payment import Totals
+from batchpay.payment import State, Totals
 
 
 def resolve(store: Store, batch: int, decisions: Sequence[Decision], who: str, why: str) -> int:
@@ -22,6 +23,7 @@ def resolve(store: Store, batch: int, decisions: Sequence[Decision], who: str, w
     at = now_ms()
     with store.transaction() as transaction:
         mover = Mover(transaction, batch, "resolved", who, why)
+        _refuse_rows_of_unheard(transaction, batch, [one.row for one in decisions if one.state is State.PENDING])
         for decision in decisions:
             state = STATE_CODES[decision.state]
             try:
@@ -40,6 +42,17 @@ def resolve(store: Store, batch: int, decisions: Sequence[Decision], who: str, w
         references = {str(one.row): one.gateway_reference for one in decisions if one.gateway_reference}
         mover.finish(**({"references": references} if references else {}))
     return len(decisions)
+
+
+def _refuse_rows_of_unheard(transaction: Transaction, batch: int, rows: Sequence[int]) -> None:
+    """Refuse to send a row again while a machine that was shut out may still send it: it may only be asleep."""
+    found = transaction.one(SENT_BY_UNHEARD, (batch, list(rows)))
+    if found is not None:
+        raise WrongUse(
+            f"row {found[0]} was being sent by {found[1]}, which was shut out and has not been heard of since: if it "
+            "wakes up, it may still send it. Let it wake up, or switch it off for good and say so: batchpay resolve "
+            "with --host-is-gone; nothing was changed"
+        )
 
 
 def move_gateway(store: Store, batches: Sequence[str], origin: str, who: str, why: str) -> None:

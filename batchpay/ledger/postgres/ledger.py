@@ -8,12 +8,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from batchpay.errors import BatchHeld, BatchpayError, WrongUse
+from batchpay.errors import BatchpayError, HeldElsewhere, WrongUse
 from batchpay.ledger.contract import Registering
+from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.keys import BESIDE
 from batchpay.ledger.locks import BatchLocks
-from batchpay.ledger.postgres import audit, batch_writer, decisions, lookup, reading, restoring
+from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, lookup, reading, restoring
 from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.company_statements import BATCHES_AT_WORK, LIVE_RUNS_OF_DIGEST, SENT
 from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.run import PostgresRun
 from batchpay.ledger.postgres.shared_pace import SharedPace
@@ -138,33 +140,39 @@ class PostgresLedger:
         return decisions.approvers(self.store, self._batch(batch))
 
     @contextmanager
-    def lock(self, digest: bytes) -> Iterator[None]:
+    def lock(self, digest: bytes, *, helps: bool = False) -> Iterator[None]:
         """See contract.Ledger: against this machine's processes by a file, against other machines by their runs."""
         self.store.check_process()
         with self._locks.hold(digest):
-            host = self._held_elsewhere(digest)
-            if host is not None:
-                raise BatchHeld(f"a run on {host} is working on this batch")
+            held = None if helps else self._held_elsewhere(digest)
+            if held is not None:
+                raise HeldElsewhere(held)
             yield
 
     def is_held(self, digest: bytes) -> bool:
         return self._locks.is_held(digest) or self._held_elsewhere(digest) is not None
 
     def _held_elsewhere(self, digest: bytes) -> str | None:
-        """Name the machine whose run works on this content; a run that was begun here is held by the lock alone."""
+        """Say which machine works on this content, how far it is; what was begun here is held by the lock alone."""
         marks = RunMarks(self.store.paths.witness)
         with self.store.reading() as connection:
-            for host, token in connection.execute(sql.LIVE_RUNS_OF_DIGEST, (digest,)).fetchall():
+            for host, token, batch, name in connection.execute(LIVE_RUNS_OF_DIGEST, (digest,)).fetchall():
                 if not marks.exists(token):
-                    return str(host)
+                    sent, sendable = connection.execute(SENT, (batch,)).fetchone() or (0, 0)
+                    return f"a run on {host} has sent {sent:,} of {sendable:,}; help with: batchpay work {name}"
         return None
 
-    def start(self, batch: str, who: str, why: str | None = None) -> PostgresRun:
+    def at_work(self, environment: Environment) -> list[BatchSummary]:
+        with self.store.reading() as connection:
+            found = connection.execute(BATCHES_AT_WORK, (environment.value,)).fetchall()
+        return [reading.find(self.store, name, environment) for (name,) in found]
+
+    def start(self, batch: str, who: str, why: str | None = None, *, helps: bool = False) -> PostgresRun:
         number, digest = reading.batch_number(self.store, batch)
         if digest not in self._locks.held:
             raise BatchpayError("a run was started on a batch that is not held")
         audit.check_batch(self.store, number)
-        run = PostgresRun(self.store, number, batch, who, why)
+        run = PostgresRun(self.store, number, batch, who, why, helps=helps)
         self._runs.append(run)
         return run
 
@@ -213,6 +221,12 @@ class PostgresLedger:
 
     def resolve(self, batch: str, decisions_: Sequence[Decision], who: str, why: str) -> int:
         return decisions.resolve(self.store, self._batch(batch), decisions_, who, why)
+
+    def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
+        return fences.say_hosts_gone(self.store, self._batch(batch), who, why)
+
+    def runs(self, batch: str) -> list[HostRun]:
+        return reading.runs(self.store, self._batch(batch))
 
     def lost_window(self) -> LostWindow | None:
         with self.store.reading() as connection:

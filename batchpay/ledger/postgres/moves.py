@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
+from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import write_ranges
 from batchpay.ledger.keys import Keys
+from batchpay.ledger.postgres import company_statements as company_sql
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Transaction
 from batchpay.ledger.states import STATE_CODES, STATES, IllegalMove, require, require_outcome, require_person
@@ -82,6 +84,18 @@ class Mover:
         state, answer = STATE_CODES[outcome.state], outcome.answer
         self.move([row], SENDING, state)
         self._note(row, (answer.http_status, answer.response_code, answer.message), state, at, outcome.reason,
+                   answer.gateway_reference)  # fmt: skip
+        return True
+
+    def end_late(self, row: int, attempt: int, outcome: Outcome, run: int) -> bool:
+        """Move a row in doubt to what its very attempt proved after all; tells whether it still was in doubt."""
+        state, answer = STATE_CODES[outcome.state], outcome.answer
+        require(self._event, IN_DOUBT, state)
+        require_outcome("progress", outcome)
+        if self._transaction.one(company_sql.STILL_IN_DOUBT_OF_RUN, (self._batch, row, attempt, run)) is None:
+            return False
+        self.move([row], IN_DOUBT, state)
+        self._note(row, (answer.http_status, answer.response_code, answer.message), state, now_ms(), outcome.reason,
                    answer.gateway_reference)  # fmt: skip
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from datetime import datetime
@@ -11,8 +12,10 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.encoding import DIRECTIONS, maybe_datetime, to_datetime
+from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.company_statements import ROWS_BY_RUN, RUNS_OF_BATCH
 from batchpay.ledger.postgres.store import Connection, Store, stream
 from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow, RowColumns
 from batchpay.ledger.states import STATE_CODES, STATES
@@ -220,3 +223,22 @@ def latest_event(store: Store, kind: str) -> Event | None:
 def _event(row: tuple[Any, ...]) -> Event:
     number, at, batch, kind, who, why, detail = row
     return Event(number, to_datetime(at), batch, kind, who, why, detail)
+
+
+def runs(store: Store, batch: int) -> list[HostRun]:
+    with store.reading() as connection:
+        rows: dict[int, Counter[State]] = {}
+        for run, state, count in connection.execute(ROWS_BY_RUN, (batch,)):
+            rows.setdefault(run, Counter())[STATES[state]] = count
+        return [
+            _host_run(found, rows.get(found[0], Counter()))
+            for found in connection.execute(RUNS_OF_BATCH, (batch,)).fetchall()
+        ]
+
+
+def _host_run(found: tuple[Any, ...], rows: Counter[State]) -> HostRun:
+    _, host, leads, is_live, started, finished, seen, stopped, is_fenced, heard = found
+    return HostRun(
+        host, leads, is_live, to_datetime(started), maybe_datetime(finished), to_datetime(seen), stopped,
+        is_fenced and heard is None, rows.total(), rows[State.IN_DOUBT],
+    )  # fmt: skip

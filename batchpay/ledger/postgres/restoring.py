@@ -8,8 +8,9 @@ from batchpay.errors import WaitingForPerson, WrongUse
 from batchpay.ledger.encoding import to_datetime
 from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.fences import fence
 from batchpay.ledger.postgres.moves import IN_DOUBT, PENDING, SENDING, Mover
-from batchpay.ledger.postgres.store import Connection, Store, Transaction
+from batchpay.ledger.postgres.store import Connection, Store
 from batchpay.ledger.records import RESTORED_REASON, SETTLED, WITNESS_ACCEPTED, AcceptedWitness, LostWindow
 
 
@@ -41,14 +42,6 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
         transaction.event(WITNESS_ACCEPTED, None, who, why, detail)
         transaction.replaces_witness = True
     return AcceptedWitness(marked_in_doubt, LostWindow(to_datetime(at), last + 1, witnessed))
-
-
-def fence(transaction: Transaction, run: int, batch: int, by: int | None, who: str) -> None:
-    """Shut a run out for good: none of its commits is taken any more, and its chain of events has an end."""
-    found = transaction.one(sql.FENCE, (by, run))
-    if found is not None:
-        detail = {"run": run, "number": found[0], "mac": found[1].hex()}
-        transaction.event("fenced", batch, who, None, detail)
 
 
 def settle_lost_window(store: Store, who: str, why: str) -> None:

@@ -9,37 +9,33 @@ commit is the run's own and later than the lost one, so what it sees is as durab
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 
-from batchpay.errors import BatchHeld, LedgerDamaged, LedgerNotUsable
+from batchpay.errors import HeldElsewhere, LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import event_text, write_ranges
-from batchpay.ledger.payload import place_of, unseal_texts
-from batchpay.ledger.postgres import failover
+from batchpay.ledger.postgres import company_statements as company_sql
+from batchpay.ledger.postgres import deadline, failover
 from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.claims import PAUSE_S_MAX, Claims
+from batchpay.ledger.postgres.company import RunCompany
 from batchpay.ledger.postgres.connection import LedgerUnreachable, is_retried, is_unknown, translate, translated
 from batchpay.ledger.postgres.deadline import Deadline
+from batchpay.ledger.postgres.fences import fence, hear, merge_spilled, take_from
 from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.moves import IN_DOUBT, PENDING, SENDING, Mover, attempt_seal, storable
-from batchpay.ledger.postgres.restoring import fence
 from batchpay.ledger.postgres.store import Store, Transaction, chained_mac
 from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
-from batchpay.ledger.spill import Spill, Spilled, read_spill, spill_files, spill_path
-from batchpay.ledger.states import STATE_CODES, IllegalMove, require, require_outcome
+from batchpay.ledger.spill import Spill, Spilled, spill_files, spill_path
+from batchpay.ledger.states import STATE_CODES, require, require_outcome
 from batchpay.payment import Outcome, State, Totals
 
-RECONNECT_S = 20.0
-"""So long a run tries to reach its database again; it is less than other hosts wait before they call it dead."""
 _TRIES = 3
-_PAUSE_S_MAX = 1.0
-_Found = TypeVar("_Found")
 _TAKEN_OVER = "another run has taken the batch over; this one sends nothing more"
 
 
@@ -50,27 +46,29 @@ class _NotPending(Exception):
 class PostgresRun:
     """See contract.Run. `commit` and `claim` may be called from different threads."""
 
-    def __init__(self, store: Store, batch: int, name: str, who: str, why: str | None = None) -> None:
+    def __init__(
+        self, store: Store, batch: int, name: str, who: str, why: str | None = None, *, helps: bool = False
+    ) -> None:
         self._store = store
         self._batch = batch
+        self._name = name
         self._who = who
         self._dead: str | None = None
+        self._is_shut_out = False
         self._token = os.urandom(16)
         self._generation = 1
         self._number = 0
         self._mac = b""
         self._attempts: dict[int, tuple[int, int]] = {}
         """Number and start of the attempt of each row being sent."""
-        self._claimed: deque[PendingPayment] = deque()
-        self._chunks_read: list[int] = []
-        self._read_turn = threading.Lock()
+        self.company = RunCompany(leads=not helps, beat=self._beat, at_work=lambda: self._claims.others_at_work())
         self._marks = RunMarks(store.paths.witness)
         files = spill_files(store.paths.witness, name)
         # The mark is there before the run is: a run without one is another machine's.
         self._marks.make(self._token)
         try:
             with store.transaction() as transaction:
-                replaced = self._start(transaction, name, why)
+                replaced = self._start(transaction, why)
         except BaseException:
             # Where nobody knows whether the start was committed the mark must stay; a mark too many does no harm.
             if not store.is_unsure:
@@ -81,109 +79,54 @@ class PostgresRun:
         for path in files:
             with suppress(OSError):
                 path.unlink()
-        self._spill = Spill(spill_path(store.paths.witness, name, self._id), store.keys, name)
+        self._spilled = spill_path(store.paths.witness, name, self._id)
+        self._spill = Spill(self._spilled, store.keys, name)
         store.witness.sync()
-        self._reader = store.reader()
+        self._claims = Claims(store, batch, self._id)
         self._deadline = Deadline()
 
-    def _start(self, transaction: Transaction, name: str, why: str | None) -> list[bytes]:
-        """Shut out dead runs, merge what was spilled, put what is still in sending in doubt: one transaction."""
-        at = now_ms()
+    def _start(self, transaction: Transaction, why: str | None) -> list[bytes]:
+        """Shut out dead runs, merge what was spilled, put what they left in sending in doubt: one transaction.
+
+        A run that was begun on this machine is dead: whoever starts one holds the batch here. One that leads a batch
+        must find no other at work on it. Gives the tokens of runs whose marks are needed no more.
+        """
+        at, leads = now_ms(), self.company.leads
         transaction.execute(sql.LOCK_BATCH, (self._batch,))
         live = transaction.execute(sql.LIVE_RUNS_OF_BATCH, (self._batch,)).fetchall()
-        for _, host, _, token in live:
-            if not self._marks.exists(token):
-                raise BatchHeld(f"a run on {host} is working on this batch")
-        found = transaction.one(
-            sql.ADD_RUN, (self._batch, self._who, os.uname().nodename, at, self._token, bytes(32), not live)
-        )
+        ours = [(run, token) for run, _, token in live if self._marks.exists(token)]
+        others = [host for _, host, token in live if not self._marks.exists(token)]
+        if leads and others:
+            raise HeldElsewhere(f"a run on {others[0]} is working on this batch")
+        values = {"batch": self._batch, "who": self._who, "host": os.uname().nodename, "at": at, "leads": leads}
+        found = transaction.one(sql.ADD_RUN, values | {"token": self._token, "mac": bytes(32)})
         assert found is not None
         self._id = int(found[0])
-        for run, *_ in live:
-            fence(transaction, run, self._batch, self._id, self._who)
-        if live:
-            transaction.execute(sql.ENLIVEN_RUN, (self._id,))
-        self._merge_spilled(transaction, name, at)
+        shut_out = transaction.execute(company_sql.SHUT_OUT, (self._batch,)).fetchall()
+        heard = [(run, token) for run, token in shut_out if run != self._id and self._marks.exists(token)]
+        for run, _ in heard:
+            hear(transaction, run, self._batch, self._who, self._name)
+        for run, _ in ours:
+            fence(transaction, run, self._batch, self._id, self._who, heard_at=at)
+        merge_spilled(transaction, self._batch, self._who, self._name, at, {run for run, _ in heard})
         recovering = Mover(transaction, self._batch, "recovered", self._who, RECOVERED_REASON)
-        rows = recovering.move(recovering.rows_in(SENDING), SENDING, IN_DOUBT)
+        left = transaction.execute(company_sql.SENDING_OF_DEAD, (self._batch,)).fetchall()
+        rows = recovering.move([row for (row,) in left], SENDING, IN_DOUBT)
         recovering.note_attempts(rows, IN_DOUBT, RECOVERED_REASON, at=None)
         recovering.finish()
         self.recovered = len(rows)
-        transaction.execute(sql.FREE_CHUNKS, (self._batch,))
-        detail = {"run": self._id, "at": at, "process": os.getpid()}
+        transaction.execute(company_sql.FREE_CHUNKS_OF_DEAD, (self._batch,))
+        if leads:
+            transaction.execute(company_sql.BEGIN_ALONE, (self._batch,))
+        self.company.hear(transaction.one(company_sql.SHARED, (self._batch,)))
+        detail = {"run": self._id, "at": at, "process": os.getpid(), **({} if leads else {"helps": True})}
         self._mac = transaction.event("started", self._batch, self._who, why, detail)
-        transaction.execute(sql.SET_RUN_MAC, (self._mac, self._id))
-        return [token for *_, token in live]
-
-    def _merge_spilled(self, transaction: Transaction, name: str, at: int) -> None:
-        """Take over spilled outcomes whose rows are still in the very attempts they belong to."""
-        merging = Mover(transaction, self._batch, "merged", self._who)
-        unused: list[int] = []
-        for path in spill_files(self._store.paths.witness, name):
-            for spilled in read_spill(path, self._store.keys, name):
-                try:
-                    merged = merging.end(spilled.row, spilled.attempt, spilled.outcome, at)
-                except IllegalMove:
-                    merged = False  # what proves nothing is not merged: the row is in doubt like any other
-                if not merged:
-                    unused.append(spilled.row)
-        merging.finish(**({"unused": unused} if unused else {}))
-
-    # Claims
+        transaction.execute(sql.ENLIVEN_RUN, (self._mac, self._id))
+        return [token for _, token in (*ours, *heard)]
 
     def claim(self, limit: int) -> list[PendingPayment]:
-        """See contract.Run. Whole chunks are taken, so that several machines could share a batch."""
         self._store.check_process()
-        with self._read_turn, translated(self._store.place):
-            while len(self._claimed) < limit and self._dead is None and self._claim_chunks():
-                pass
-            return [self._claimed.popleft() for _ in range(min(limit, len(self._claimed)))]
-
-    def _claim_chunks(self) -> bool:
-        """Take the next chunk in file order, and those that overlap it; tells whether there was one."""
-        place = {"run": self._id, "batch": self._batch}
-        taken = self._reading(lambda: self._reader.execute(sql.CLAIM_CHUNKS, place, binary=True).fetchall())
-        if not taken:
-            return False
-        chunks = [chunk for chunk, *_ in taken]
-        # At once: were the connection lost while they are read, they would be given back, and claimed a second time.
-        self._chunks_read += chunks
-        span = (min(first for _, first, _ in taken), max(last for *_, last in taken))
-        wanted = (self._batch, *span, chunks)
-        rows = self._reading(lambda: self._reader.execute(sql.PENDING_OF_CHUNKS, wanted, binary=True).fetchall())
-        bodies = {chunk: self._bodies(chunk) for chunk in {chunk for *_, chunk in rows}}
-        for row, attempts, chunk in rows:
-            if row not in bodies[chunk]:
-                raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its body is not there")
-            self._claimed.append(PendingPayment(row, attempts, bodies[chunk][row]))
-        return True
-
-    def _bodies(self, chunk: int) -> dict[int, bytes]:
-        found = self._reading(lambda: self._reader.execute(sql.BODY, (self._batch, chunk), binary=True).fetchone())
-        if not found:
-            raise LedgerDamaged(f"the ledger is damaged: rows of chunk {chunk} are pending, and their bodies are gone")
-        return unseal_texts(self._store.keys, place_of("bodies", self._batch, chunk), found[0])
-
-    def _reading(self, read: Callable[[], _Found]) -> _Found:
-        """Ask on the reading connection, opened anew for a while where it is lost."""
-        until, pause_s = time.monotonic() + RECONNECT_S, 0.05
-        while True:
-            try:
-                if self._reader.closed:
-                    self._reader = self._store.reader()
-                    # A claim whose answer was lost may stand: its chunks were not read, so they are given back.
-                    mine = (self._batch, self._id, self._chunks_read)
-                    self._reader.execute(sql.FREE_UNREAD_CHUNKS, mine)
-                return read()
-            except (psycopg.Error, LedgerUnreachable) as error:
-                if isinstance(error, psycopg.Error) and not (is_unknown(error) or is_retried(error)):
-                    raise
-                if time.monotonic() > until or self._dead:
-                    raise
-                if isinstance(error, psycopg.Error) and is_unknown(error):
-                    self._reader.close()
-                time.sleep(pause_s)
-                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+        return self._claims.claim(limit)
 
     # Intents and outcomes
 
@@ -191,22 +134,31 @@ class PostgresRun:
         self._refuse_if_dead()
         self._store.require_writable()
         asked = sorted(set(intents))
+        news = self._news(outcomes)
         try:
             with self._store.alone():
                 while asked or outcomes:
                     try:
-                        self._commit_group(asked, outcomes)
+                        self._commit_group(asked, outcomes, news)
                         break
                     except _NotPending:
                         asked = self._still_pending(asked)
         except BaseException:
             # Outcomes of this group go to the spill file. A later commit could let a row be sent anew, and a spilled
             # outcome of its earlier attempt must never be held against that one: so there is no later commit.
-            self._dead = "a commit of this run failed; nothing more is sent by it"
+            self._die("a commit of this run failed; nothing more is sent by it")
             raise
         return set(asked)
 
-    def _commit_group(self, intents: list[int], outcomes: Sequence[tuple[int, Outcome]]) -> None:
+    def _news(self, outcomes: Sequence[tuple[int, Outcome]]) -> tuple[int, bool, str | None, bool]:
+        """Give what a group tells all runs of the batch: doubts, a recognized answer, a reason to stop, the sharing."""
+        ended = [outcome for _, outcome in outcomes]
+        doubts = sum(outcome.state is State.IN_DOUBT for outcome in ended)
+        return (doubts, any(outcome.recognized for outcome in ended), *self.company.take())
+
+    def _commit_group(
+        self, intents: list[int], outcomes: Sequence[tuple[int, Outcome]], news: tuple[int, bool, str | None, bool]
+    ) -> None:
         """Commit one group, once, whatever becomes of the connection; raises _NotPending, LedgerNotUsable."""
         at, number = now_ms(), self._number + 1
         moved: dict[str, list[int]] = {}
@@ -223,7 +175,7 @@ class PostgresRun:
 
         def arguments() -> tuple[Any, ...]:
             head = (self._id, self._token, self._generation, self._batch, intents)
-            return (*head, *columns, at, number, self._who, detail, mac)
+            return (*head, *columns, *news, at, number, self._who, detail, mac)
 
         *attempts, seq = self._call(arguments, intents, number, mac)
         self._number, self._mac = number, mac
@@ -255,7 +207,8 @@ class PostgresRun:
                 with self._deadline.of(writer.get()):
                     found = writer.run_group(arguments())
                 if not writer.warned():
-                    return found
+                    self._take_shared(*found[-3:])
+                    return found[:-3]
             except (psycopg.Error, LedgerUnreachable) as error:
                 if isinstance(error, psycopg.Error) and not is_unknown(error):
                     tries += 1
@@ -272,7 +225,7 @@ class PostgresRun:
         if error.sqlstate == "BP001":
             raise _NotPending from None
         if error.sqlstate == "BP003":
-            raise LedgerNotUsable(_TAKEN_OVER) from None
+            raise self._taken_over() from None
         if error.sqlstate == "BP006":
             failover.follow(self._store)  # which says what is lost
         if error.sqlstate == "BP004":
@@ -284,7 +237,7 @@ class PostgresRun:
 
         Raises LedgerNotUsable where the database is not reached in time: then nobody knows.
         """
-        writer, until, pause_s = self._store.writer, time.monotonic() + RECONNECT_S, 0.05
+        writer, until, pause_s = self._store.writer, time.monotonic() + deadline.RECONNECT_S, 0.05
         while True:
             try:
                 writer.open()
@@ -292,7 +245,7 @@ class PostgresRun:
                     found = writer.run(sql.RAISE_GENERATION, (self._id, self._token)).fetchone()
                 if not writer.warned():
                     if found is None:
-                        raise LedgerNotUsable(_TAKEN_OVER)
+                        raise self._taken_over()
                     self._generation, stands_at, head = found
                     if stands_at == number - 1:
                         return None
@@ -311,10 +264,10 @@ class PostgresRun:
             if time.monotonic() > until:
                 raise LedgerNotUsable(
                     f"the connection to the database {self._store.place.name} was lost, and did not come back in "
-                    f"{RECONNECT_S:.0f} seconds"
+                    f"{deadline.RECONNECT_S:.0f} seconds"
                 )
             time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     def _still_pending(self, intents: list[int]) -> list[int]:
         """Give those rows that may be asked for again; raises LedgerDamaged where a row contradicts its attempt.
@@ -333,7 +286,7 @@ class PostgresRun:
 
     def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
         self._store.check_process()
-        self._dead = self._dead or "outcomes of this run were spilled; nothing more is sent by it"
+        self._die("outcomes of this run were spilled; nothing more is sent by it")
         self._spill.write(
             [Spilled(row, self._attempts[row][0], outcome) for row, outcome in outcomes if row in self._attempts]
         )
@@ -349,6 +302,62 @@ class PostgresRun:
                     raise LedgerNotUsable(f"row {row} is not pending, so it is not rejected any more")
             mover.finish()
 
+    # Others
+
+    def _beat(self, is_idle: bool) -> None:
+        """See contract.Company.beat."""
+        self._refuse_if_dead()
+        writer, company = self._store.writer, self.company
+        if is_idle:
+            self._claims.idle()
+        try:
+            with self._store.alone():
+                while not self._has_beaten(is_idle):
+                    company.observer.fail()
+                    self._settle_unknown([], self._number, self._mac)
+                stop, shares = company.take()
+                if stop or shares:
+                    writer.run(company_sql.TELL, (stop, shares, self._batch))
+                company.hear(writer.run(company_sql.SHARED, (self._batch,)).fetchone())
+                found = writer.run(company_sql.BEATS_OF_OTHERS, (self._batch, self._id)).fetchall()
+        except (psycopg.Error, LedgerUnreachable) as error:
+            company.observer.fail()
+            if isinstance(error, psycopg.Error) and not (is_unknown(error) or is_retried(error)):
+                raise translate(error, self._store.place) from None
+            return
+        for run, beats in company.observer.look(dict(found)):
+            with self._store.transaction() as transaction:
+                self._lock(transaction)
+                take_from(transaction, run, self._batch, self._id, self._who, beats)
+
+    def _has_beaten(self, is_idle: bool) -> bool:
+        """Show that this run is alive; False where nobody knows whether it was seen."""
+        writer = self._store.writer
+        values = (now_ms(), is_idle, self._id, self._token, self._generation)
+        try:
+            with self._deadline.of(writer.get()):
+                found = writer.run(company_sql.BEAT, values).fetchone()
+        except (psycopg.Error, LedgerUnreachable) as error:
+            if isinstance(error, psycopg.Error) and not is_unknown(error):
+                raise
+            return False
+        if found is None:
+            raise self._taken_over()
+        return not writer.warned()
+
+    def _take_shared(self, in_a_row: int, in_all: int, stops: int) -> None:
+        """Take note of what all runs share; the words of a stop are looked up when there is one."""
+        known = self.company.shared
+        if stops and known.stop is None:
+            with suppress(psycopg.Error, LedgerUnreachable):  # the next commit, or beat, looks again
+                self.company.hear(self._store.writer.run(company_sql.SHARED, (self._batch,)).fetchone())
+        elif (in_a_row, in_all) != (known.in_a_row, known.in_all):
+            self.company.hear((known.stop, in_a_row, in_all))
+
+    def _taken_over(self) -> LedgerNotUsable:
+        self._is_shut_out = True
+        return LedgerNotUsable(_TAKEN_OVER)
+
     # The end
 
     def finish(self, stopped: str | None, held_back: Totals | None = None) -> None:
@@ -357,8 +366,11 @@ class PostgresRun:
                 number, mac = self._lock(transaction)
                 transaction.execute(sql.REMEMBER_PAYEES, (self._batch,))
                 at = now_ms()
-                transaction.execute(sql.END_RUN, (at, stopped, self._id))
-                transaction.execute(sql.FREE_CHUNKS, (self._batch,))
+                transaction.execute(sql.END_RUN, {"at": at, "stopped": stopped, "run": self._id})
+                transaction.execute(company_sql.FREE_CHUNKS_OF_RUN, (self._batch, self._id))
+                told, shares = self.company.take()
+                if stop := told or (stopped if self.company.leads else None):
+                    transaction.execute(company_sql.TELL, (stop, shares, self._batch))
                 detail: dict[str, Any] = {"run": self._id, "at": at, "number": number, "mac": mac.hex()}
                 if held_back is not None and held_back.rows:
                     detail["held back"] = [held_back.rows, held_back.cents]
@@ -370,11 +382,27 @@ class PostgresRun:
 
     def close(self) -> None:
         """Give back the spill file and the reading connection; a run that was not finished can do no more."""
-        self._dead = self._dead or "this run has ended"
+        self._die("this run has ended")
         self._spill.close()
         self._deadline.close()
-        with self._read_turn:
-            self._store.done_reading(self._reader)
+        self._claims.close()
+        if self._is_shut_out:
+            self._is_shut_out = False
+            with suppress(LedgerNotUsable):  # then the next run on this machine says it
+                self._say_ended()
+
+    def _say_ended(self) -> None:
+        """Tell those who shut this run out that it sends nothing any more, and what it has heard since."""
+        with self._store.transaction() as transaction:
+            transaction.execute(sql.LOCK_BATCH, (self._batch,))
+            hear(transaction, self._id, self._batch, self._who, self._name)
+        self._marks.remove(self._token)
+        with suppress(OSError):
+            self._spilled.unlink()
+
+    def _die(self, why: str) -> None:
+        self._dead = self._dead or why
+        self._claims.stop()
 
     def _refuse_if_dead(self) -> None:
         if self._dead:
@@ -385,5 +413,5 @@ class PostgresRun:
         transaction.execute(sql.LOCK_BATCH, (self._batch,))
         found = transaction.one(sql.LOCK_RUN, (self._id, self._token, self._generation))
         if found is None:
-            raise LedgerNotUsable(_TAKEN_OVER)
+            raise self._taken_over()
         return found[0], found[1]

@@ -125,7 +125,7 @@ BATCH = (
     " ORDER BY e.seq DESC LIMIT 1),"
     " (SELECT max(e.at) FROM batchpay.event e WHERE e.kind = 'purged' AND e.kind <> 'progress' AND e.batch = b.id)"
     " FROM batchpay.batch b LEFT JOIN batchpay.run r"
-    " ON r.id = (SELECT max(l.id) FROM batchpay.run l WHERE l.batch = b.id)"
+    " ON r.id = (SELECT max(l.id) FROM batchpay.run l WHERE l.batch = b.id AND l.is_leader)"
 )
 IS_PURGED = "SELECT FROM batchpay.event WHERE kind = 'purged' AND kind <> 'progress' AND batch = %s"
 BATCHES = f"{BATCH} ORDER BY b.id DESC"
@@ -153,18 +153,12 @@ ADD_BATCH = (
 SET_CONTROL_TOTALS = "UPDATE batchpay.batch SET row_count = %s, cents = %s WHERE id = %s"
 LOCK_BATCH = "SELECT id FROM batchpay.batch WHERE id = %s FOR UPDATE"
 ADD_RUN = (
-    "INSERT INTO batchpay.run (batch, who, host, started_at, token, mac, is_live) VALUES (%s, %s, %s, %s, %s, %s, %s)"
-    " RETURNING id"
+    "INSERT INTO batchpay.run (batch, who, host, started_at, seen_at, token, mac, is_leader)"
+    " VALUES (%(batch)s, %(who)s, %(host)s, %(at)s, %(at)s, %(token)s, %(mac)s, %(leads)s) RETURNING id"
 )
-ENLIVEN_RUN = "UPDATE batchpay.run SET is_live = true WHERE id = %s"
-SET_RUN_MAC = "UPDATE batchpay.run SET mac = %s WHERE id = %s"
-LIVE_RUNS_OF_BATCH = "SELECT id, host, started_at, token FROM batchpay.run WHERE batch = %s AND is_live"
-LIVE_RUNS_OF_DIGEST = (
-    "SELECT r.host, r.token FROM batchpay.run r JOIN batchpay.batch b ON b.id = r.batch"
-    " WHERE b.digest = %s AND r.is_live ORDER BY r.id"
-)
-FENCE = "UPDATE batchpay.run SET is_live = false, fenced_by = %s WHERE id = %s AND is_live RETURNING number, mac"
+ENLIVEN_RUN = "UPDATE batchpay.run SET is_live = true, mac = %s WHERE id = %s"
 LIVE_RUNS = "SELECT id, batch FROM batchpay.run WHERE is_live ORDER BY id"
+LIVE_RUNS_OF_BATCH = "SELECT id, host, token FROM batchpay.run WHERE batch = %s AND is_live ORDER BY NOT is_leader, id"
 LOCK_RUN = (
     "SELECT number, mac FROM batchpay.run WHERE id = %s AND token = %s AND generation = %s AND is_live FOR UPDATE"
 )
@@ -172,16 +166,23 @@ RAISE_GENERATION = (
     "UPDATE batchpay.run SET generation = generation + 1, beats = beats + 1 WHERE id = %s AND token = %s AND is_live"
     " RETURNING generation, number, mac"
 )
+END_RUN = (
+    "UPDATE batchpay.run r SET is_live = false, finished_at = %(at)s, stopped = %(stopped)s,"
+    " is_leader = r.is_leader OR NOT EXISTS (SELECT FROM batchpay.run l WHERE l.batch = r.batch AND l.is_live"
+    " AND l.is_leader) WHERE r.id = %(run)s"
+)
+
+# A group of a run
+
 ATTEMPT_NUMBERS = (
     "SELECT attempts FROM batchpay.payment WHERE batch = %s AND row = ANY(%s::int[]) AND state = 4 AND run = %s"
     " ORDER BY row"
 )
 SEQ_OF_EVENT = "SELECT seq FROM batchpay.event WHERE chain = %s AND number = %s"
-END_RUN = "UPDATE batchpay.run SET is_live = false, finished_at = %s, stopped = %s WHERE id = %s"
 COMMIT_GROUP = (
     "SELECT batchpay.commit_group(%s::int, %s::bytea, %s::int, %s::int, %s::int[], %s::int[], %s::smallint[],"
-    " %s::int[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::bigint, %s::bigint, %s::text,"
-    " %s::text, %s::bytea)"
+    " %s::int[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::int, %s::bool, %s::text, %s::bool,"
+    " %s::bigint, %s::bigint, %s::text, %s::text, %s::bytea)"
 )
 COMMIT_GROUP_HERE = f"SELECT CASE WHEN {_WHERE} = %s THEN {COMMIT_GROUP.removeprefix('SELECT ')} END"
 """Behind a pooler the server may be another one than a moment ago."""
@@ -279,6 +280,7 @@ NOTE_ATTEMPT = (
     "INSERT INTO batchpay.attempt (batch, row, attempt, sent_at, state, finished_at, http_status, response_code,"
     " message, gateway_reference, reason, seal) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
     " ON CONFLICT (batch, row, attempt) DO UPDATE SET state = excluded.state, finished_at = excluded.finished_at,"
+    " http_status = excluded.http_status, response_code = excluded.response_code, message = excluded.message,"
     " gateway_reference = excluded.gateway_reference, reason = excluded.reason, seal = excluded.seal"
 )
 REFERENCES = (
@@ -288,15 +290,7 @@ REFERENCES = (
 
 # Chunks and payloads
 
-FREE_CHUNKS = "UPDATE batchpay.chunk SET run = NULL WHERE batch = %s AND run IS NOT NULL"
 FREE_UNREAD_CHUNKS = "UPDATE batchpay.chunk SET run = NULL WHERE batch = %s AND run = %s AND chunk <> ALL(%s::int[])"
-CLAIM_CHUNKS = (
-    "UPDATE batchpay.chunk c SET run = %(run)s WHERE c.batch = %(batch)s AND c.chunk IN ("
-    "SELECT k.chunk FROM batchpay.chunk k WHERE k.batch = %(batch)s AND k.run IS NULL AND k.open_rows > 0"
-    " AND k.first_row <= (SELECT f.last_row FROM batchpay.chunk f WHERE f.batch = %(batch)s AND f.run IS NULL"
-    " AND f.open_rows > 0 ORDER BY f.first_row, f.chunk LIMIT 1) ORDER BY k.first_row, k.chunk FOR UPDATE SKIP LOCKED)"
-    " RETURNING c.chunk, c.first_row, c.last_row"
-)
 PENDING_OF_CHUNKS = (
     "SELECT row, attempts, chunk FROM batchpay.payment WHERE batch = %s AND row BETWEEN %s AND %s"
     f" AND chunk = ANY(%s::int[]) AND state = {_PENDING} ORDER BY row"

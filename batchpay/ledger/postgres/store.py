@@ -286,6 +286,7 @@ class Transaction:
         self._store = store
         self._is_open = True
         self.keys = store.keys
+        self.witness = store.paths.witness
         self.replaces_witness = False
         """Whether the witness forgets what it knew: a person accepted the ledger as it stands."""
         self._last: tuple[int, bytes] | None = None

@@ -8,8 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from batchpay.errors import BatchHeld, BatchpayError
+from batchpay.errors import BatchHeld, BatchpayError, WrongUse
 from batchpay.ledger.contract import Registering
+from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.keys import BESIDE
 from batchpay.ledger.locks import BatchLocks
 from batchpay.ledger.records import (
@@ -48,6 +49,13 @@ from batchpay.ledger.sqlite.pace_file import PaceFile, pace_file
 from batchpay.ledger.sqlite.run import SqliteRun
 from batchpay.ledger.sqlite.store import Store
 from batchpay.payment import Environment, State
+
+_ONE_MACHINE = "a ledger in a file belongs to one machine; several share one in a database: docs/several-machines.md"
+
+
+def _refuse_help(helps: bool) -> None:
+    if helps:
+        raise WrongUse(_ONE_MACHINE)
 
 
 class SqliteLedger:
@@ -132,15 +140,17 @@ class SqliteLedger:
     def approvers(self, batch: str) -> int:
         return plans.approvers(self._store, reading.batch_number(self._store, batch)[0])
 
-    def lock(self, digest: bytes) -> AbstractContextManager[None]:
+    def lock(self, digest: bytes, *, helps: bool = False) -> AbstractContextManager[None]:
         """See contract.Ledger. The kernel gives the lock back when its holder dies."""
+        _refuse_help(helps)
         self._store.check_process()
         return self._locks.hold(digest)
 
     def is_held(self, digest: bytes) -> bool:
         return self._locks.is_held(digest)
 
-    def start(self, batch: str, who: str, why: str | None = None) -> SqliteRun:
+    def start(self, batch: str, who: str, why: str | None = None, *, helps: bool = False) -> SqliteRun:
+        _refuse_help(helps)
         number, digest = reading.batch_number(self._store, batch)
         if digest not in self._locks.held:
             raise BatchpayError("a run was started on a batch that is not held")
@@ -148,6 +158,13 @@ class SqliteLedger:
         run = SqliteRun(self._store, number, batch, who, why)
         self._runs.append(run)
         return run
+
+    def at_work(self, environment: Environment) -> list[BatchSummary]:
+        """Refuse: a file belongs to one machine."""
+        raise WrongUse(_ONE_MACHINE)
+
+    def runs(self, batch: str) -> list[HostRun]:
+        return []
 
     def shared_rate(self, gateway: str) -> PaceFile | None:
         """See contract.Ledger."""
@@ -195,6 +212,10 @@ class SqliteLedger:
 
     def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
         return resolution.resolve(self._store, reading.batch_number(self._store, batch)[0], decisions, who, why)
+
+    def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
+        """Refuse: a file belongs to one machine."""
+        raise WrongUse(_ONE_MACHINE)
 
     def lost_window(self) -> LostWindow | None:
         with self._store.reading() as connection:

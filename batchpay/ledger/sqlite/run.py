@@ -29,6 +29,8 @@ _CHUNKS_KEPT = 4
 class SqliteRun:
     """See contract.Run. `commit` and `claim` may be called from different threads."""
 
+    company = None
+
     def __init__(self, store: Store, batch: int, name: str, who: str, why: str | None = None) -> None:
         self._store = store
         self._batch = batch

@@ -1,0 +1,82 @@
+"""The other runs of a batch, as one of them sees them: its own beats, and who has stood still for too long.
+
+No clock of anybody else's counts, and no time in which this machine could not write itself: what stops everybody, as a
+database that is away does, makes nobody dead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from batchpay.ledger.hosts import Shared
+
+LEASE_S = 30.0
+"""So long a run stands still in another one's eyes before it is shut out."""
+BEAT_S = 5.0
+"""A run that has nothing to commit shows in this distance that it is alive, and looks at the others."""
+
+
+class Observer:
+    """How long other runs have stood still, by this machine's own clock."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._looked_at: float | None = None
+        self._seen: dict[int, tuple[int, float]] = {}
+
+    def look(self, beats: Mapping[int, int]) -> list[tuple[int, int]]:
+        """Take note of others' counters, right after a beat of one's own; gives who is dead, and at which count.
+
+        Of a long time without a look only two distances count: this machine may have been stopped itself.
+        """
+        now = self._clock()
+        passed = 0.0 if self._looked_at is None else min(now - self._looked_at, 2 * BEAT_S)
+        self._looked_at = now
+        before = self._seen
+        self._seen = {
+            run: (count, before[run][1] + passed if run in before and before[run][0] == count else 0.0)
+            for run, count in beats.items()
+        }
+        return [(run, count) for run, (count, stood_s) in self._seen.items() if stood_s >= LEASE_S]
+
+    def fail(self) -> None:
+        """Leave out the time since the latest look: a beat of one's own failed in it."""
+        self._looked_at = None
+
+
+class RunCompany:
+    """See contract.Company: what one run tells the others of its batch, and hears of them."""
+
+    def __init__(self, *, leads: bool, beat: Callable[[bool], None], at_work: Callable[[], bool]) -> None:
+        self.leads = leads
+        self.shared = Shared()
+        self.observer = Observer()
+        self._beat = beat
+        self.at_work = at_work
+        self._stop: str | None = None
+        self._shares = False
+
+    def share(self) -> None:
+        """Let others claim rows, from the next commit or beat on."""
+        self._shares = True
+
+    def tell(self, stop: str) -> None:
+        """Let all runs of the batch stop, from the next commit or beat on."""
+        self._stop = self._stop or stop
+
+    def take(self) -> tuple[str | None, bool]:
+        """Give what is to be told, once."""
+        told = self._stop, self._shares
+        self._stop, self._shares = None, False
+        return told
+
+    def hear(self, shared: tuple[Any, ...] | None) -> None:
+        """Take note of what the batch's row says."""
+        if shared is not None:
+            self.shared = Shared(*shared)
+
+    def beat(self, *, is_idle: bool = False) -> None:
+        """See contract.Company."""
+        self._beat(is_idle)

@@ -1,0 +1,104 @@
+"""Shutting runs out, and what is heard of them afterwards.
+
+A run that was shut out can commit nothing any more, but whether its machine is dead or only slow nobody knows: a
+permission that it holds ends after some seconds, and until it was heard of again, or a person says that its machine is
+gone, none of its rows is sent anew (decisions.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+from batchpay.errors import WrongUse
+from batchpay.ledger.encoding import now_ms
+from batchpay.ledger.postgres import company_statements as sql
+from batchpay.ledger.postgres.moves import IN_DOUBT, SENDING, Mover
+from batchpay.ledger.postgres.store import Store, Transaction
+from batchpay.ledger.records import HOSTS_GONE
+from batchpay.ledger.spill import read_spill, spill_files, spill_path
+from batchpay.ledger.states import IllegalMove
+
+SHUT_OUT_REASON = "its machine was not heard of any more before an answer was recorded"
+
+
+def fence(
+    transaction: Transaction,
+    run: int,
+    batch: int,
+    by: int | None,
+    who: str,
+    *,
+    beats: int | None = None,
+    heard_at: int | None = None,
+) -> bool:
+    """Shut a run out for good: none of its commits is taken any more, and its chain of events has an end.
+
+    `beats` is where its counter was seen to stand still: a run that has moved since is left alone. `heard_at` is given
+    where its process has ended for certain. Tells whether it was shut out.
+    """
+    values = {"by": by, "heard": heard_at, "run": run, "beats": beats}
+    found = transaction.one(sql.FENCE, values)
+    if found is not None:
+        detail = {"run": run, "number": found[0], "mac": found[1].hex()}
+        transaction.event("fenced", batch, who, None, detail)
+    return found is not None
+
+
+def take_from(transaction: Transaction, run: int, batch: int, by: int, who: str, beats: int) -> None:
+    """Shut out a run that stands still, make what it was sending in doubt, and free what it had claimed."""
+    if not fence(transaction, run, batch, by, who, beats=beats):
+        return
+    mover = Mover(transaction, batch, "recovered", who, SHUT_OUT_REASON)
+    found = transaction.execute(sql.SENDING_OF_RUN, (batch, run)).fetchall()
+    rows = mover.move([row for (row,) in found], SENDING, IN_DOUBT)
+    mover.note_attempts(rows, IN_DOUBT, SHUT_OUT_REASON, at=None)
+    mover.finish()
+    transaction.execute(sql.FREE_CHUNKS_OF_RUN, (batch, run))
+
+
+def hear(transaction: Transaction, run: int, batch: int, who: str, name: str) -> None:
+    """Record that a run of this machine which was shut out has ended, with the answers that came too late for it.
+
+    They are evidence: a row in doubt whose very attempt they belong to becomes accepted or declined. None becomes
+    pending by them: a person may have paid it by other means.
+    """
+    is_news = transaction.execute(sql.SET_HEARD, (now_ms(), run)).rowcount > 0
+    spilled = spill_path(transaction.witness, name, run)
+    mover = Mover(transaction, batch, "heard", who)
+    for found in read_spill(spilled, transaction.keys, name) if spilled.exists() else ():
+        with suppress(IllegalMove):
+            mover.end_late(found.row, found.attempt, found.outcome, run)
+    mover.finish(**({"run": run} if is_news else {}))
+
+
+def merge_spilled(transaction: Transaction, batch: int, who: str, name: str, at: int, heard: Collection[int]) -> None:
+    """Take over outcomes that ended runs of this machine have spilled, but for those of runs that were heard already.
+
+    A row must still be in the very attempt that the outcome belongs to.
+    """
+    merging = Mover(transaction, batch, "merged", who)
+    known = {spill_path(transaction.witness, name, run) for run in heard}
+    unused: list[int] = []
+    for path in spill_files(transaction.witness, name):
+        for spilled in read_spill(path, transaction.keys, name) if path not in known else ():
+            try:
+                merged = merging.end(spilled.row, spilled.attempt, spilled.outcome, at)
+            except IllegalMove:
+                merged = False  # what proves nothing is not merged: the row is in doubt like any other
+            if not merged:
+                unused.append(spilled.row)
+    merging.finish(**({"unused": unused} if unused else {}))
+
+
+def say_hosts_gone(store: Store, batch: int, who: str, why: str) -> Sequence[str]:
+    """Record a person's word that machines whose runs were shut out are off for good; gives their names."""
+    if not (who.strip() and why.strip()):
+        raise WrongUse("a machine is gone by the word of a named person, with a reason")
+    with store.transaction() as transaction:
+        found = transaction.execute(sql.HOSTS_ARE_GONE, (now_ms(), batch)).fetchall()
+        hosts = sorted({host for _, host in found})
+        if found:
+            detail = {"runs": sorted(run for run, _ in found), "hosts": hosts}
+            transaction.event(HOSTS_GONE, batch, who, why, detail)
+    return hosts

@@ -1,0 +1,368 @@
+"""Several machines on one batch: who may claim, who is shut out, and what is believed of those who come back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import chain
+
+import pytest
+
+from batchpay.errors import HeldElsewhere, LedgerNotUsable, WrongUse
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.postgres.company import BEAT_S, LEASE_S, Observer
+from batchpay.ledger.postgres.run import PostgresRun
+from batchpay.ledger.records import Decision
+from batchpay.payment import Environment, State
+from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, states
+from tests.ledger.conftest import LedgerFactory, PostgresFactory
+
+pytestmark = pytest.mark.ledgers("postgres")
+
+
+class Machines:
+    """Machines that work on one batch, each with files of its own."""
+
+    def __init__(self, factory: PostgresFactory, rows: int) -> None:
+        self.factory = factory
+        self.ledger = factory.create()
+        self.name = register(self.ledger, columns(self.ledger, range(1, rows + 1)))
+        self.now_s = 1000.0
+        self._others: list[LedgerFactory] = []
+        self._held = ExitStack()
+
+    def start(self, ledger: Ledger | None = None, *, helps: bool = False, who: str = "ada") -> PostgresRun:
+        """Begin a run, on the first machine unless another one's ledger is given."""
+        ledger = ledger or self.ledger
+        self._held.enter_context(ledger.lock(ledger.find(self.name).digest, helps=helps))
+        run = ledger.start(self.name, who, helps=helps)
+        assert isinstance(run, PostgresRun)
+        run.company.observer = Observer(lambda: self.now_s)
+        return run
+
+    def another(self) -> Ledger:
+        """Let one more machine join; gives its ledger."""
+        self._others.append(self.factory.on_another_machine(self.factory.folder / f"other {len(self._others)}"))
+        return self._others[-1].join()
+
+    def pair(self) -> tuple[PostgresRun, PostgresRun]:
+        """A machine that leads and has shared the batch after its first row, and one that helps."""
+        leader, helper = self.start(), self.start(self.another(), helps=True, who="ben")
+        [first] = leader.claim(1)
+        leader.commit([first.row], [])
+        leader.company.share()
+        leader.commit([], [(first.row, ACCEPTED)])
+        return leader, helper
+
+    def let_pass(self, run: PostgresRun, seconds: float) -> None:
+        """Let a run beat, and look at the others, for some time."""
+        for _ in range(int(seconds / BEAT_S) + 1):
+            self.now_s += BEAT_S
+            run.company.beat()
+
+    def close(self) -> None:
+        """Let all of them go."""
+        self._held.close()
+        for other in self._others:
+            other.close()
+
+
+@pytest.fixture
+def machines(ledger_factory: LedgerFactory) -> Iterator[Machines]:
+    assert isinstance(ledger_factory, PostgresFactory)
+    found = Machines(ledger_factory, 600)
+    yield found
+    found.close()
+
+
+def send(run: PostgresRun, rows: int) -> list[int]:
+    """Claim so many rows, and bring them to their end."""
+    claimed = [payment.row for payment in run.claim(rows)]
+    if claimed:
+        run.commit(claimed, [])
+        run.commit([], [(row, ACCEPTED) for row in claimed])
+    return claimed
+
+
+def test_helpers_claim_only_what_the_leader_has_shared(machines: Machines) -> None:
+    """The first row goes alone: before its answer is recognized nobody else gets any. Then each row has one sender."""
+    leader, helper = machines.start(), machines.start(machines.another(), helps=True)
+    assert helper.claim(500) == []
+    assert helper.company.at_work()
+    [first] = leader.claim(1)
+    leader.commit([first.row], [])
+    assert helper.claim(500) == []
+    leader.company.share()
+    leader.commit([], [(first.row, ACCEPTED)])
+    sent = [first.row]
+    while some := send(helper, 50) + send(leader, 200):
+        sent += some
+    assert sorted(sent) == list(range(1, 601))
+    assert not (leader.company.shared.stop or helper.company.shared.stop)
+    helper.finish(None)
+    leader.finish(None)
+    assert set(states(machines.ledger, machines.name).values()) == {State.ACCEPTED}
+    assert [(run.leads, run.rows) for run in machines.ledger.runs(machines.name)] == [(True, 512), (False, 88)]
+    assert machines.ledger.check() == []
+
+
+def test_machines_that_claim_at_once_share_all_chunks(ledger_factory: LedgerFactory) -> None:
+    """Whoever finds the first free chunk locked takes the next one, and none is handed out twice."""
+    assert isinstance(ledger_factory, PostgresFactory)
+    machines = Machines(ledger_factory, 512 * 12)
+    leader, helper = machines.pair()
+    runs = [leader, helper, machines.start(machines.another(), helps=True)]
+    found: list[list[int]] = [[], [], []]
+    start = threading.Barrier(3)
+
+    def claim(number: int) -> None:
+        start.wait()
+        while some := runs[number].claim(512):
+            found[number] += [payment.row for payment in some]
+
+    threads = [threading.Thread(target=claim, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(chain.from_iterable(found)) == list(range(2, 512 * 12 + 1))
+    assert all(found)
+    machines.close()
+
+
+def test_time_in_which_a_machine_could_not_write_itself_makes_nobody_dead() -> None:
+    """Only one's own beats count, and of a pause of one's own two distances: it may have stopped everybody."""
+    now = 0.0
+    observer = Observer(lambda: now)
+    assert observer.look({1: 7}) == []
+    now += 10 * LEASE_S
+    assert observer.look({1: 7}) == [], "this machine slept"
+    for _ in range(3):
+        observer.fail()
+        now += LEASE_S
+        assert observer.look({1: 7}) == [], "the database was away"
+    for _ in range(int(LEASE_S / BEAT_S) - 3):
+        now += BEAT_S
+        assert observer.look({1: 7}) == []
+    now += BEAT_S
+    assert observer.look({1: 8}) == [], "it moved"
+    for _ in range(int(LEASE_S / BEAT_S) - 1):
+        now += BEAT_S
+        assert observer.look({1: 8}) == []
+    now += BEAT_S
+    assert observer.look({1: 8}) == [(1, 8)]
+
+
+def test_a_clock_that_is_set_makes_nobody_dead(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A jump of an hour, on either machine, shuts nobody out: beats are counted, not dated."""
+    leader, helper = machines.pair()
+    monkeypatch.setattr("time.time", lambda: 4_000_000_000.0)
+    monkeypatch.setattr("time.time_ns", lambda: 4_000_000_000_000_000_000)
+    leader.company.beat()
+    monkeypatch.undo()
+    for _ in range(2 * int(LEASE_S / BEAT_S)):
+        helper.company.beat()  # whose own clock stands still
+    assert leader.commit([2], []) == {2}
+
+
+def test_a_machine_that_beats_is_left_alone(machines: Machines) -> None:
+    """Commits and idle beats both count, so two that wait for one another shut nobody out."""
+    leader, helper = machines.pair()
+    for _ in range(3 * int(LEASE_S / BEAT_S)):
+        machines.let_pass(helper, 0)
+        leader.company.beat(is_idle=True)
+    assert all(run.is_live for run in machines.ledger.runs(machines.name))
+    assert helper.company.at_work(), "511 rows that the leader had claimed"
+
+
+def test_a_machine_that_stands_still_is_shut_out(machines: Machines) -> None:
+    """What it was sending is in doubt, what it had claimed is sent by others, and its next commit is refused."""
+    leader, helper = machines.pair()
+    hanging = [payment.row for payment in leader.claim(4)]
+    leader.commit(hanging, [])
+    machines.let_pass(helper, LEASE_S)
+    with pytest.raises(LedgerNotUsable, match="taken the batch over"):
+        leader.commit([10], [(hanging[0], ACCEPTED)])
+    while send(helper, 500):
+        pass
+    assert not helper.company.at_work()
+    helper.finish(None)
+    found = states(machines.ledger, machines.name)
+    assert {row for row, state in found.items() if state is State.IN_DOUBT} == set(hanging)
+    assert set(found.values()) == {State.ACCEPTED, State.IN_DOUBT}
+    shut_out, other = machines.ledger.runs(machines.name)
+    assert (shut_out.is_shut_out, shut_out.is_live, shut_out.in_doubt) == (True, False, 4)
+    assert (other.leads, other.stopped) == (True, None), "the last one finishes the batch"
+    assert machines.ledger.find(machines.name).finished_at is not None
+    assert machines.ledger.check() == []
+
+
+def test_a_machine_that_moves_while_it_is_suspected_is_left_alone(machines: Machines) -> None:
+    """The counter is compared in the very statement that shuts it out."""
+    leader, helper = machines.pair()
+    machines.let_pass(helper, LEASE_S - 2 * BEAT_S)
+    look = helper.company.observer.look
+
+    def look_late(beats: object) -> list[tuple[int, int]]:
+        found = look(beats)  # type: ignore[arg-type]
+        leader.commit([2], [])
+        return found
+
+    helper.company.observer.look = look_late  # type: ignore[method-assign]
+    machines.let_pass(helper, 2 * BEAT_S)
+    assert leader.commit([3], [(2, ACCEPTED)]) == {3}
+
+
+def test_a_run_that_was_shut_out_shuts_nobody_out_and_keeps_no_chunk(machines: Machines) -> None:
+    """It wakes up in the middle of a look, or of a claim: what it takes then is free for all others."""
+    leader, helper = machines.pair()
+    machines.let_pass(helper, LEASE_S)
+    leader.claim(200)
+    machines.now_s += LEASE_S
+    with pytest.raises(LedgerNotUsable):
+        machines.let_pass(leader, LEASE_S)
+    sent = 0
+    while some := send(helper, 500):
+        sent += len(some)
+    assert sent == 599
+
+
+def test_answers_that_come_too_late_are_evidence(machines: Machines) -> None:
+    """A row in doubt becomes what its attempt proved, unless a person has decided; nothing becomes pending by it."""
+    leader, helper = machines.pair()
+    rows = [payment.row for payment in leader.claim(5)]
+    leader.commit(rows, [])
+    machines.let_pass(helper, LEASE_S)
+    helper.finish("a test")
+    machines.close()
+    resolve(machines, rows[4], State.ACCEPTED)
+    late = list(zip(rows, [ACCEPTED, DECLINED, NOT_SENT, IN_DOUBT, DECLINED], strict=True))
+    with pytest.raises(LedgerNotUsable):
+        leader.commit([], late)
+    leader.spill(late)
+    assert machines.ledger.runs(machines.name)[0].is_shut_out, "its workers may be sending yet"
+    leader.close()
+    assert not machines.ledger.runs(machines.name)[0].is_shut_out
+    found = states(machines.ledger, machines.name)
+    assert [found[row] for row in rows] == [
+        State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.IN_DOUBT, State.ACCEPTED,
+    ]  # fmt: skip
+    answers = {row.row: row.answer for row in machines.ledger.rows(machines.name)}
+    assert (answers[rows[0]], answers[rows[1]]) == (ACCEPTED.answer, DECLINED.answer)
+    assert machines.ledger.check() == []
+    assert not list(machines.factory.witness.parent.glob("witness.*.*"))
+
+
+def resolve(machines: Machines, row: int, state: State) -> None:
+    machines.ledger.resolve(machines.name, [Decision(row, state)], "cy", "looked it up")
+
+
+def test_a_row_is_not_sent_again_while_its_machine_may_still_send_it(machines: Machines) -> None:
+    """A prototype paid twice by this: the machine slept with a permission, a person sent again, the machine woke up."""
+    leader, helper = machines.pair()
+    rows = [payment.row for payment in leader.claim(3)]
+    leader.commit(rows, [])
+    machines.let_pass(helper, LEASE_S)
+    helper.finish("a test")
+    machines.close()
+    with pytest.raises(WrongUse, match=f"row {rows[0]} was being sent by .* --host-is-gone"):
+        resolve(machines, rows[0], State.PENDING)
+    resolve(machines, rows[0], State.ACCEPTED)
+    with pytest.raises(WrongUse, match="named person"):
+        machines.ledger.say_hosts_gone(machines.name, "cy", " ")
+    assert len(machines.ledger.say_hosts_gone(machines.name, "cy", "the machine burned")) == 1
+    resolve(machines, rows[1], State.PENDING)
+    said = machines.ledger.latest_event("host gone")
+    assert said is not None and (said.who, said.why) == ("cy", "the machine burned")
+    assert machines.ledger.say_hosts_gone(machines.name, "cy", "again") == []
+    assert machines.ledger.check() == []
+
+
+def test_a_machine_whose_process_ended_has_been_heard_of(machines: Machines) -> None:
+    """It was killed while it was shut out: its next run holds the lock, so nothing of the dead one can send."""
+    leader, helper = machines.pair()
+    rows = [payment.row for payment in leader.claim(2)]
+    leader.commit(rows, [])
+    leader._spill.write([])
+    leader.spill([(rows[0], ACCEPTED)])
+    machines.let_pass(helper, LEASE_S)
+    helper.finish("a test")
+    machines.close()
+    assert machines.ledger.runs(machines.name)[0].is_shut_out
+    again = machines.start()
+    assert again.recovered == 0
+    again.finish("a test")
+    machines.close()
+    assert not machines.ledger.runs(machines.name)[0].is_shut_out
+    assert states(machines.ledger, machines.name)[rows[0]] is State.ACCEPTED
+    resolve(machines, rows[1], State.PENDING)
+    assert machines.ledger.check() == []
+
+
+def test_a_dead_leader_of_this_machine_is_replaced_by_a_helper_at_once(machines: Machines) -> None:
+    """Its restart proves it dead without waiting; machines that are at work keep what they have."""
+    leader, helper = machines.pair()
+    leader.commit([leader.claim(1)[0].row], [])
+    others = [payment.row for payment in helper.claim(3)]
+    helper.commit(others, [])
+    machines.ledger._locks.held.clear()  # type: ignore[attr-defined]
+    machines._held.pop_all().close()
+    again = machines.start(helps=True)
+    assert again.recovered == 1
+    assert helper.commit([], [(row, ACCEPTED) for row in others]) == set()
+    while send(again, 500) + send(helper, 500):
+        pass
+    helper.finish(None)
+    again.finish(None)
+    assert machines.ledger.find(machines.name).by_state[State.ACCEPTED].rows == 599
+    assert machines.ledger.check() == []
+
+
+def test_a_reason_to_stop_and_the_fuse_reach_all(machines: Machines) -> None:
+    """Each machine hears with its next commit, or beat, why another one stopped, and how many rows are in doubt."""
+    leader, helper = machines.pair()
+    rows = [payment.row for payment in helper.claim(4)]
+    helper.commit(rows, [])
+    helper.commit([], [(rows[0], IN_DOUBT), (rows[1], IN_DOUBT)])
+    leader.commit([leader.claim(1)[0].row], [])
+    assert (leader.company.shared.in_a_row, leader.company.shared.in_all) == (2, 2)
+    helper.commit([], [(rows[2], ACCEPTED)])
+    leader.company.beat()
+    assert (leader.company.shared.in_a_row, leader.company.shared.in_all) == (0, 2)
+    helper.company.tell("the gateway refused the key")
+    helper.commit([], [(rows[3], ACCEPTED)])
+    leader.commit([leader.claim(1)[0].row], [])
+    assert leader.company.shared.stop == "the gateway refused the key"
+    helper.finish(None)
+    late = machines.start(machines.another(), helps=True)
+    assert late.company.shared.stop == "the gateway refused the key"
+
+
+def test_what_a_machine_put_back_is_free_when_its_run_has_ended(machines: Machines) -> None:
+    """Rows whose answer said that nothing was applied lie in chunks that were used up."""
+    leader, helper = machines.pair()
+    while some := helper.claim(500):
+        helper.commit([payment.row for payment in some], [])
+        helper.commit([], [(payment.row, NOT_SENT) for payment in some])
+    helper.finish("too many")
+    sent = 0
+    while some_sent := send(leader, 500):
+        sent += len(some_sent)
+    assert sent == 599
+
+
+def test_whoever_comes_second_is_told_who_leads_and_how_to_help(machines: Machines) -> None:
+    """One leads: the other's exit code is 9 unless it helps. On one machine one process works on a batch."""
+    leader, helper = machines.pair()
+    send(leader, 100)
+    third = machines.another()
+    digest = machines.ledger.find(machines.name).digest
+    held = f"has sent 101 of 600; help with: batchpay work {machines.name}"
+    with pytest.raises(HeldElsewhere, match=held), third.lock(digest):
+        pass
+    assert [batch.batch for batch in third.at_work(Environment.TEST)] == [machines.name]
+    assert third.at_work(Environment.LIVE) == []
+    helper.finish(None)
+    leader.finish(None)
+    assert third.at_work(Environment.TEST) == []
