@@ -126,20 +126,31 @@ class Witness:
         return WitnessRecord(words[1], int(words[2]), bytes.fromhex(words[3]), machine, int(epoch) if epoch else None)
 
 
+def witness_of(ledger_id: str, place: LedgerPaths, keys: Keys) -> Path:
+    """Find a ledger's witness where the place has none of its own: the ledger may have been at another address."""
+    if os.path.lexists(place.witness):
+        return place.witness
+    found = [(Witness(path, keys).read(), path) for path in _witnesses(place)]
+    of_ledger = [(record.number, path) for record, path in found if record and record.ledger_id == ledger_id]
+    return max(of_ledger)[1] if of_ledger else place.witness
+
+
 def witnesses_of_others(place: LedgerPaths, keys: Keys | None) -> list[Path]:
     """Find, where key and witness lie, the witnesses of other ledgers that have payments.
 
     Without a key, or under another one, nobody can tell what a witness remembers: it counts.
     """
     found: list[Path] = []
-    for folder in sorted({place.key.parent, place.witness.parent}):
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if path == place.witness or not _is_witness(path):
-                continue
-            record = Witness(path, keys).read() if keys else None
-            if record is None or record.number > 1:
-                found.append(path)
+    for path in _witnesses(place):
+        record = Witness(path, keys).read() if keys else None
+        if path != place.witness and (record is None or record.number > 1):
+            found.append(path)
     return found
+
+
+def _witnesses(place: LedgerPaths) -> list[Path]:
+    folders = [folder for folder in sorted({place.key.parent, place.witness.parent}) if folder.is_dir()]
+    return [path for folder in folders for path in sorted(folder.iterdir()) if _is_witness(path)]
 
 
 def _is_witness(path: Path) -> bool:

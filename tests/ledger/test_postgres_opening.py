@@ -259,6 +259,24 @@ def test_a_further_machine_joins_once(used: PostgresFactory) -> None:
         join(LedgerSettings(url=str(used.folder / "ledger.db")), "ada", "x")
 
 
+def test_a_witness_follows_the_ledger_to_another_address(used: PostgresFactory) -> None:
+    """A second host in ledger.url, another name of the same server: this machine still knows what it knew.
+
+    The witness was looked for under the name of the address, and a machine that found none was told to join anew, which
+    forgets all that it knew.
+    """
+    used.settings = replace(used.settings, witness="")
+    used.witness.rename(location(used.settings).witness)
+    used.settings = replace(used.settings, url=used.settings.url.replace("127.0.0.1", "localhost"))
+    send_one(used.open())
+    used.close()
+    with pytest.raises(WrongUse, match="knows the ledger already"):
+        used.join()
+    used.settings = replace(used.settings, witness=str(used.folder / "keys" / "named"))
+    with pytest.raises(LedgerBehind, match="is not there"):
+        used.open()
+
+
 def test_a_restored_database_sends_nothing_on_a_machine_that_knows(used: PostgresFactory) -> None:
     """A copy from before the last payment: the witness knows an event that is not there any more."""
     copy = f"{used.database}_copy"

@@ -28,7 +28,7 @@ from batchpay.ledger.postgres.connection import LedgerNotPermitted, Place, place
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import AcceptedWitness, LedgerPaths
-from batchpay.ledger.witness import Witness, witnesses_of_others
+from batchpay.ledger.witness import Witness, witness_of, witnesses_of_others
 from batchpay.settings import LedgerSettings, config_directory, state_directory
 
 CLOCK_BEHIND_S_MAX = 3600.0
@@ -238,6 +238,8 @@ def _open(settings: LedgerSettings, *, read_only: bool = False, checks_witness: 
                 f"a ledger is being moved to {store.place.name}, and the move was not completed: run batchpay ledger "
                 "move again, where it was begun"
             )
+        if not settings.witness:
+            store.use_witness(witness_of(store.ledger_id, store.paths, store.keys))
         opened_after_s = (now_ms() - last[1]) / 1000 if last else 0.0
         record = store.witness.read()
         is_known = record is not None and record.ledger_id == store.ledger_id and record.machine is not None

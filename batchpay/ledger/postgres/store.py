@@ -11,6 +11,8 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -151,6 +153,11 @@ class Store:
                 raise
         self.where = where
         return connection
+
+    def use_witness(self, path: Path) -> None:
+        """Use the witness that this machine has of the ledger: it keeps its name where the ledger's address changes."""
+        self.paths = replace(self.paths, witness=path)
+        self.witness = Witness(path, self.keys)
 
     def check_process(self) -> None:
         """Refuse use after a fork: both processes would talk over one connection."""
