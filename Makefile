@@ -88,6 +88,7 @@ campaign: $(VENV)/.test  ## the same at every point, 10,000 walks of the model a
 	@$(BIN)/python -m tests.model --walks 500 --postgres
 	@$(BIN)/python -m tests.campaign
 	@$(BIN)/python -m tests.campaign.nights
+	@$(BIN)/python -m tests.campaign.servers
 
 .PHONY: nights
 nights: $(VENV)/.test  ## 365 nights of 50 rows and 30 of 5,000 on one ledger, with mishaps: a quarter of an hour

@@ -131,7 +131,11 @@ def witness_of(ledger_id: str, place: LedgerPaths, keys: Keys) -> Path:
     if os.path.lexists(place.witness):
         return place.witness
     found = [(Witness(path, keys).read(), path) for path in _witnesses(place)]
-    of_ledger = [(record.number, path) for record, path in found if record and record.ledger_id == ledger_id]
+    of_ledger = [
+        (record.number, path)
+        for record, path in found
+        if record is not None and record.ledger_id == ledger_id and record.epoch is not None
+    ]
     return max(of_ledger)[1] if of_ledger else place.witness
 
 

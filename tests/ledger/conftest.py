@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import psycopg
 import pytest
 import trustme
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import create_ledger, join, open_ledger
 from batchpay.settings import LedgerSettings
-from tests.support.postgres import Server, heard_of
+from tests.support.postgres import Server, encrypt, heard_of
 
 KINDS = ("sqlite", "postgres")
 
@@ -116,20 +114,8 @@ def encrypting_server(postgres_server: Server, authority: trustme.CA) -> Iterato
     """The server with TLS and a certificate for localhost."""
     if os.environ.get("BATCHPAY_TEST_POSTGRES"):
         pytest.skip("certificates are given to a server of our own alone")
-    (folder,) = postgres_server.run("SHOW data_directory")[0]
-    own = authority.issue_cert("localhost")
-    for name, blob in (("cert", own.cert_chain_pems[0]), ("key", own.private_key_pem)):
-        path = Path(str(folder)) / f"server.{name}"
-        blob.write_to_path(path)
-        path.chmod(0o600)
-        if os.geteuid() == 0:
-            shutil.chown(path, "nobody")
-        postgres_server.run(f"ALTER SYSTEM SET ssl_{name}_file = '{path}'")
-    try:
-        postgres_server.run("ALTER SYSTEM SET ssl = on")
-    except psycopg.Error:
+    if not encrypt(postgres_server, authority):
         pytest.skip("this server was built without TLS")
-    heard_of(postgres_server, "ssl", "on")
     yield postgres_server
     postgres_server.run("ALTER SYSTEM RESET ALL")
     heard_of(postgres_server, "ssl", "off")

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import trustme
 
 from batchpay.ledger.open import schema_text
 
@@ -91,6 +92,25 @@ def heard_of(server: Server, name: str, value: str) -> None:
     server.run("SELECT pg_reload_conf()")
     while server.run(f"SHOW {name}") != [(value,)]:
         pass
+
+
+def encrypt(server: Server, authority: trustme.CA) -> bool:
+    """Give a server of our own TLS and a certificate for localhost; False where it was built without."""
+    (folder,) = server.run("SHOW data_directory")[0]
+    own = authority.issue_cert("localhost")
+    for name, blob in (("cert", own.cert_chain_pems[0]), ("key", own.private_key_pem)):
+        path = Path(str(folder)) / f"server.{name}"
+        blob.write_to_path(path)
+        path.chmod(0o600)
+        if os.geteuid() == 0:
+            shutil.chown(path, "nobody")
+        server.run(f"ALTER SYSTEM SET ssl_{name}_file = '{path}'")
+    try:
+        server.run("ALTER SYSTEM SET ssl = on")
+    except psycopg.Error:
+        return False
+    heard_of(server, "ssl", "on")
+    return True
 
 
 @contextmanager
