@@ -109,7 +109,8 @@ class SqliteRegistering:
         directions = [DIRECTION_CODES[word] for word in payments.directions]
         chunks = self._chunks.add(ids, payments)
         columns = (
-            ids, payments.lines, payments.amounts_cents, directions, chunks, payments.payees, payments.accounts,
+            ids, payments.lines, payments.amounts_cents, directions, chunks,
+            *(map(bytearray, digests) for digests in (payments.payees, payments.accounts)),
         )  # fmt: skip
         values: list[Any] = [None] * (len(columns) * len(ids))
         for at, column in enumerate(columns):

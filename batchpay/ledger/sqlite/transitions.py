@@ -94,7 +94,7 @@ class Mover:
         proved = {first | row: outcome for row, outcome in outcomes}
         ended: defaultdict[int, list[int]] = defaultdict(list)
         amounts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-        attempts: list[int | str | bytes | None] = []
+        attempts: list[int | str | bytearray | None] = []
         for identity, cents, direction, chunk, attempt, sent_at in self._group(sql.BEING_SENT, list(proved)):
             outcome = proved[identity]
             require_outcome(self._event, outcome)
@@ -106,7 +106,7 @@ class Mover:
                 state, at, answer.http_status, answer.response_code, answer.message, answer.gateway_reference,
                 outcome.reason,
             )  # fmt: skip
-            attempts += (identity, *end, self._keys.seal_values("attempt", (identity, sent_at, *end)))
+            attempts += (identity, *end, bytearray(self._keys.seal_values("attempt", (identity, sent_at, *end))))
             ended[state].append(identity)
             amounts[state, direction].append(cents)
             if state not in OPEN:
