@@ -228,7 +228,10 @@ def schema_of(name: str, columns: dict[str, pa.Column]) -> pa.DataFrameSchema:
     """Make a pandera schema of columns; those that a rule reads beside them must be in the frame as well."""
     reads = {read for column in columns.values() for rule in _rules_of_column(column) for read in rule.reads}
     outside = {read: pa.Column(pl.String, nullable=True) for read in sorted(reads - columns.keys())}
-    return pa.DataFrameSchema({**columns, **outside}, name=name, strict=False)
+    schema = pa.DataFrameSchema(name=name, strict=False)
+    # Not handed over above: there pandera copies each column with all that its rules hold, which takes 20 ms.
+    schema.columns = {of: column.set_name(of) for of, column in {**columns, **outside}.items()}
+    return schema
 
 
 def rules_of(schema: pa.DataFrameSchema) -> list[Rule]:

@@ -34,7 +34,7 @@ def payment_id_records(payment_ids: Sequence[bytes | None], ids: Sequence[int]) 
 
 
 def record_values(records: Sequence[bytes]) -> list[Any]:
-    """The values of packed lines of one table, one after the other; flags as numbers, which sqlite3 takes as they are."""
+    """Values of packed lines of one table, one after the other; flags as numbers, which sqlite3 binds as they are."""
     layout = ">qqb" if records and len(records[0]) > _PAYMENT_ID.size + 8 else ">qq"
     return list(chain.from_iterable(struct.iter_unpack(layout, b"".join(records))))
 

@@ -16,7 +16,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.machine import machine_name
 from batchpay.ledger.moving import Contents
 from batchpay.ledger.records import AcceptedWitness, LedgerPaths
-from batchpay.ledger.sqlite import opening
+from batchpay.ledger.sqlite import files
 from batchpay.settings import LedgerSettings
 
 _SCHEMES = ("postgresql://", "postgres://")
@@ -42,7 +42,7 @@ def _postgres() -> ModuleType:
 
 def location(settings: LedgerSettings) -> LedgerPaths:
     """Tell where the ledger, its key and its witness are; raises SettingsNotUsable."""
-    found: LedgerPaths = _postgres().location(settings) if _is_postgres(settings) else opening.location(settings)
+    found: LedgerPaths = _postgres().location(settings) if _is_postgres(settings) else files.location(settings)
     return found
 
 
@@ -51,7 +51,7 @@ def weaknesses(settings: LedgerSettings) -> list[str]:
     if _is_postgres(settings):
         of_database: list[str] = _postgres().weaknesses(settings)
         return of_database
-    found = opening.weaknesses(location(settings))
+    found = files.weaknesses(location(settings))
     if machine_name(settings) is None:
         found.append(
             "this machine has no identity (ledger.machine, /etc/machine-id): a copy of the ledger on another machine "
@@ -62,7 +62,7 @@ def weaknesses(settings: LedgerSettings) -> list[str]:
 
 def copies_beside(settings: LedgerSettings) -> list[Path]:
     """Find the copies that were left beside the ledger when a later version brought it up to date."""
-    return [] if _is_postgres(settings) else opening.copies_beside(location(settings))
+    return [] if _is_postgres(settings) else files.copies_beside(location(settings))
 
 
 def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_only: bool = False) -> Ledger:
@@ -74,7 +74,12 @@ def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_
     if _is_postgres(settings):
         found: Ledger = _postgres().open_ledger(settings, read_only=read_only)
         return found
-    return opening.open_ledger(location(settings), machine_name(settings), create_as=create_as, read_only=read_only)
+    place = files.location(settings)
+    if create_as is None:
+        files.check_file(place.ledger)  # where there is none, that is told without loading SQLite
+    from batchpay.ledger.sqlite import opening
+
+    return opening.open_ledger(place, machine_name(settings), create_as=create_as, read_only=read_only)
 
 
 def bring_up_to_date(settings: LedgerSettings) -> None:
@@ -85,8 +90,10 @@ def bring_up_to_date(settings: LedgerSettings) -> None:
     """
     if _is_postgres(settings):
         _postgres().bring_up_to_date(settings)
-    else:
-        opening.bring_up_to_date(location(settings), machine_name(settings))
+        return
+    from batchpay.ledger.sqlite import opening
+
+    opening.bring_up_to_date(location(settings), machine_name(settings))
 
 
 def create_ledger(
@@ -103,6 +110,8 @@ def create_ledger(
         return made
     if owner_url is not None:
         raise WrongUse("--owner-url is for a ledger in a database server; ledger.url names a file")
+    from batchpay.ledger.sqlite import opening
+
     return opening.create_ledger(location(settings), machine_name(settings), who, beside_another)
 
 
@@ -115,7 +124,9 @@ def move(settings: LedgerSettings, to: str, who: str, why: str, *, owner_url: st
     """
     if _is_postgres(settings):
         raise WrongUse("a ledger in a database server is moved by the database's own means; ledger.url names no file")
-    place = opening.location(settings)
+    from batchpay.ledger.sqlite import opening
+
+    place = files.location(settings)
     target = replace(settings, url=to, key_file=str(place.key))
     if not _is_postgres(target):
         raise WrongUse("a ledger moves to a PostgreSQL database: --to postgresql://…")
@@ -151,6 +162,8 @@ def accept_witness(settings: LedgerSettings, who: str, why: str) -> AcceptedWitn
     if _is_postgres(settings):
         accepted: AcceptedWitness = _postgres().accept_witness(settings, who, why)
         return accepted
+    from batchpay.ledger.sqlite import opening
+
     return opening.accept_witness(location(settings), machine_name(settings), who, why)
 
 
@@ -162,6 +175,8 @@ def accept_machine(settings: LedgerSettings, who: str, why: str) -> None:
     if _is_postgres(settings):
         _postgres().accept_machine(settings, who, why)
         return
+    from batchpay.ledger.sqlite import opening
+
     opening.accept_machine(location(settings), machine_name(settings), who, why)
 
 
@@ -169,5 +184,7 @@ def settle_lost_window(settings: LedgerSettings, who: str, why: str) -> None:
     """Record a person's word that what a restored ledger lost is known; raises WrongUse where nothing is open."""
     if _is_postgres(settings):
         _postgres().settle_lost_window(settings, who, why)
-    else:
-        opening.settle_lost_window(location(settings), machine_name(settings), who, why)
+        return
+    from batchpay.ledger.sqlite import opening
+
+    opening.settle_lost_window(location(settings), machine_name(settings), who, why)

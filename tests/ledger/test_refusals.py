@@ -23,8 +23,8 @@ from batchpay.errors import (
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import create_key_file
 from batchpay.ledger.open import accept_witness, create_ledger, location, open_ledger, weaknesses
-from batchpay.ledger.sqlite import opening, preconditions, schema
-from batchpay.ledger.sqlite.preconditions import file_system
+from batchpay.ledger.sqlite import files, opening, schema
+from batchpay.ledger.sqlite.files import file_system
 from batchpay.ledger.sqlite.store import FileLock, lock_path
 from batchpay.payment import State
 from tests.ledger.batches import columns, register
@@ -333,7 +333,7 @@ def test_a_ledger_lies_on_a_disk_of_its_own_machine(
     closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch, kind: str, refused: bool, weak: bool
 ) -> None:
     """A network's locks can't be trusted: refused. Memory and a container's layer are gone one day: a warning."""
-    monkeypatch.setattr(preconditions, "_mounts", lambda: f"1 0 8:1 / / rw - {kind} /dev/root rw\n")
+    monkeypatch.setattr(files, "_mounts", lambda: f"1 0 8:1 / / rw - {kind} /dev/root rw\n")
     if refused:
         with pytest.raises(LedgerNotUsable, match=r"use a local disk$"):
             closed.open()

@@ -9,7 +9,7 @@ from pathlib import Path
 from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.records import BACKED_UP
 from batchpay.ledger.sqlite.audit import check_short
-from batchpay.ledger.sqlite.preconditions import FOREIGN, translate
+from batchpay.ledger.sqlite.failures import FOREIGN, translate
 from batchpay.ledger.sqlite.store import Store, connect
 from batchpay.writing.atomic import sync_directory
 

@@ -19,7 +19,7 @@ from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, pic
 from batchpay.ledger.records import NewBatch, PaymentColumns, RejectedColumns, SignOff
 from batchpay.ledger.sqlite import plans
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.preconditions import translated
+from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.restoring import require_settled
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.states import NEW, STATE_CODES, require, require_person

@@ -1,9 +1,7 @@
-"""Opening and making a ledger: where its files are, and every reason not to build on them."""
+"""Opening and making a ledger, and every reason not to build on it."""
 
 from __future__ import annotations
 
-import glob
-import hashlib
 import os
 import secrets
 import sqlite3
@@ -36,11 +34,11 @@ from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check_at_opening
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.departure import contents, depart, moved_to, refuse_moved
+from batchpay.ledger.sqlite.failures import translated
+from batchpay.ledger.sqlite.files import check_directory, check_file
 from batchpay.ledger.sqlite.ledger import SqliteLedger
-from batchpay.ledger.sqlite.preconditions import check_directory, check_file, passing_file_system, translated
 from batchpay.ledger.sqlite.store import LOCK_WAIT_S, FileLock, Store, connect, lock_path
 from batchpay.ledger.witness import Witness, WitnessRecord, witnesses_of_others
-from batchpay.settings import LedgerSettings, config_directory, state_directory
 from batchpay.writing.atomic import sync_directory
 
 LOOPBACK = "made by itself for a gateway on loopback"
@@ -60,34 +58,6 @@ class Check(Enum):
 
 
 _BY_PERSON = frozenset({Check.WITNESS, Check.MACHINE, Check.CLOCK})
-
-
-def location(settings: LedgerSettings) -> LedgerPaths:
-    """Tell where the ledger, its key and its witness are.
-
-    A ledger at a place of its own has a witness of its own, beside the key: its name carries a digest of the place.
-    """
-    default = state_directory() / "ledger.db"
-    ledger = Path(settings.url).expanduser().absolute() if settings.url else default
-    key = Path(settings.key_file).expanduser().absolute() if settings.key_file else config_directory() / "ledger.key"
-    if settings.witness:
-        witness = Path(settings.witness).expanduser().absolute()
-    elif ledger == default:
-        witness = key.with_name("ledger.witness")
-    else:
-        mark = hashlib.sha256(os.fsencode(ledger.resolve())).hexdigest()[:8]
-        witness = key.with_name(f"ledger-{mark}.witness")
-    return LedgerPaths(ledger, key, witness)
-
-
-def weaknesses(place: LedgerPaths) -> list[str]:
-    folder = place.ledger.parent
-    kind = passing_file_system(folder)
-    return [f"{folder} lies on {kind}: after a restart nobody may know any more what was paid"] if kind else []
-
-
-def copies_beside(place: LedgerPaths) -> list[Path]:
-    return sorted(place.ledger.parent.glob(f"{glob.escape(place.ledger.name)}.version-*"))
 
 
 def open_ledger(

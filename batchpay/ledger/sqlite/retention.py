@@ -20,7 +20,7 @@ from batchpay.ledger.encoding import id_range, to_datetime, to_ms
 from batchpay.ledger.records import PURGE_COMPLETED, PURGED, BatchSummary, OldBatch
 from batchpay.ledger.spill import spill_files
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.preconditions import translated
+from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.reading import batch_number, batches
 from batchpay.ledger.sqlite.restoring import require_settled
 from batchpay.ledger.sqlite.store import Store, Transaction

@@ -16,8 +16,8 @@ from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
 from batchpay.ledger.spill import Spill, Spilled, read_spill, spill_files, spill_path
 from batchpay.ledger.sqlite import statements as sql
+from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.payee_history import remember_payees
-from batchpay.ledger.sqlite.preconditions import translated
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, REJECTED, SENDING, Mover
 from batchpay.ledger.states import IllegalMove

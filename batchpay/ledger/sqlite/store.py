@@ -26,7 +26,7 @@ from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.records import LedgerPaths
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.preconditions import FOREIGN, translate, translated
+from batchpay.ledger.sqlite.failures import FOREIGN, translate, translated
 from batchpay.ledger.totals import TotalsDelta
 from batchpay.ledger.witness import Witness, WitnessRecord
 
@@ -320,8 +320,8 @@ class Transaction:
     def insert(self, into: str, row: str, values: Sequence[Any]) -> None:
         """Insert many rows, their values one after the other, a hundred rows a statement.
 
-        `row` is one row's `(?, ?)`. executemany frees Python's lock for every row. For None, bytes and bool, but not for
-        bytearray, sqlite3 looks for an adapter each time, which takes longer than to bind them: have few.
+        `row` is one row's `(?, ?)`. executemany frees Python's lock for every row. For each None, bytes and bool,
+        but not for a bytearray, sqlite3 looks for an adapter, which takes longer than to bind it: have few.
         """
         step = _ROWS_A_STATEMENT * row.count("?")
         for start in range(0, len(values), step):

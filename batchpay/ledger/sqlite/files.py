@@ -1,19 +1,20 @@
-"""When a ledger is not usable: its file, its directory, its disk; and SQLite's errors in our words.
+"""Where the ledger's files are, and when they can't be built on: a path, its directory, its disk.
 
-PackedTexts name paths and reasons, never data: SQLite's own texts are not passed on.
+No SQLite is loaded: a check of a payment file needs none where there is no ledger.
 """
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import os
 import pwd
-import sqlite3
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from batchpay.errors import BatchpayError, LedgerDamaged, LedgerMissing, LedgerNotUsable
+from batchpay.errors import LedgerMissing, LedgerNotUsable
+from batchpay.ledger.records import LedgerPaths
+from batchpay.settings import LedgerSettings, config_directory, state_directory
 
 _NETWORK = frozenset(
     ("9p", "afs", "autofs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gfs", "gfs2", "gpfs", "lustre",
@@ -22,6 +23,34 @@ _NETWORK = frozenset(
 """File systems on which locks or syncs of another machine can't be trusted. Everything FUSE is refused as well."""
 _PASSING = frozenset(("tmpfs", "ramfs", "overlay"))
 """File systems that are empty again after a restart, or with a new container."""
+
+
+def location(settings: LedgerSettings) -> LedgerPaths:
+    """Tell where the ledger, its key and its witness are.
+
+    A ledger at a place of its own has a witness of its own, beside the key: its name carries a digest of the place.
+    """
+    default = state_directory() / "ledger.db"
+    ledger = Path(settings.url).expanduser().absolute() if settings.url else default
+    key = Path(settings.key_file).expanduser().absolute() if settings.key_file else config_directory() / "ledger.key"
+    if settings.witness:
+        witness = Path(settings.witness).expanduser().absolute()
+    elif ledger == default:
+        witness = key.with_name("ledger.witness")
+    else:
+        mark = hashlib.sha256(os.fsencode(ledger.resolve())).hexdigest()[:8]
+        witness = key.with_name(f"ledger-{mark}.witness")
+    return LedgerPaths(ledger, key, witness)
+
+
+def weaknesses(place: LedgerPaths) -> list[str]:
+    folder = place.ledger.parent
+    kind = _passing_file_system(folder)
+    return [f"{folder} lies on {kind}: after a restart nobody may know any more what was paid"] if kind else []
+
+
+def copies_beside(place: LedgerPaths) -> list[Path]:
+    return sorted(place.ledger.parent.glob(f"{glob.escape(place.ledger.name)}.version-*"))
 
 
 def check_file(path: Path) -> Path:
@@ -78,7 +107,7 @@ def check_directory(directory: Path) -> None:
         )
 
 
-def passing_file_system(directory: Path) -> str | None:
+def _passing_file_system(directory: Path) -> str | None:
     """Name a file system that does not outlive a restart: memory, or the upper layer of a container."""
     kind = file_system(_mounts(), directory.resolve())
     return kind if kind in _PASSING else None
@@ -103,55 +132,3 @@ def file_system(mounts: str, directory: Path) -> str:
         if (directory.is_relative_to(point)) and len(point) >= best_length:
             best_length, best_kind = len(point), kinds[0]
     return best_kind
-
-
-FOREIGN = (sqlite3.Error, OSError, UnicodeDecodeError, MemoryError)
-"""What SQLite raises for a ledger's sake; text or sizes in a damaged file can reach us as the last two."""
-
-
-def translate(error: BaseException, path: Path) -> BatchpayError:
-    """Give our error for one of FOREIGN."""
-    if isinstance(error, UnicodeDecodeError):
-        return LedgerDamaged(f"the ledger {path} is damaged; bring back a backup, nothing was sent")
-    if isinstance(error, MemoryError):
-        return LedgerNotUsable(f"the ledger {path} is not usable: there is no memory left")
-    if isinstance(error, OSError):
-        return LedgerNotUsable(f"the ledger {path} is not usable: {error.strerror or type(error).__name__}")
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is None:
-        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
-            return LedgerDamaged(f"the ledger {path} contains what batchpay did not write")
-        return LedgerNotUsable(f"the ledger {path} is not usable: {type(error).__name__}")
-    return _by_code(code, path)
-
-
-def _by_code(code: int, path: Path) -> BatchpayError:
-    primary = code & 0xFF
-    if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_MISMATCH):
-        return LedgerDamaged(f"the ledger {path} is damaged, or is not a ledger; bring back a backup, nothing was sent")
-    if primary in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_TOOBIG):
-        return LedgerDamaged(f"the ledger {path} lacks what batchpay wrote into it: damaged, or another program's file")
-    words = {
-        sqlite3.SQLITE_BUSY: "another program keeps it locked",
-        sqlite3.SQLITE_LOCKED: "another program keeps it locked",
-        sqlite3.SQLITE_PROTOCOL: "another program keeps it locked",
-        sqlite3.SQLITE_FULL: "its disk is full",
-        sqlite3.SQLITE_READONLY: "it can't be written",
-        sqlite3.SQLITE_PERM: "it may not be opened",
-        sqlite3.SQLITE_AUTH: "it may not be opened",
-        sqlite3.SQLITE_CANTOPEN: "it can't be opened",
-        sqlite3.SQLITE_IOERR: "its disk reports an input/output error",
-        sqlite3.SQLITE_NOMEM: "there is no memory left",
-        sqlite3.SQLITE_NOLFS: "its file system can't hold a file so large",
-        sqlite3.SQLITE_CONSTRAINT: "a record was refused by the ledger's own rules",
-    }.get(primary, "SQLite failed")
-    return LedgerNotUsable(f"the ledger {path} is not usable: {words} (SQLite {code})")
-
-
-@contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's and the system's errors into ours."""
-    try:
-        yield
-    except FOREIGN as error:
-        raise translate(error, path) from None
