@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 from flask import Blueprint, Response, abort, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
+from markupsafe import Markup
 
 from batchpay.errors import WrongUse
 from batchpay.web import spool
@@ -104,6 +106,21 @@ def rows(file_id: str) -> ResponseReturnValue:
         rule, start = request.args.get("rule", ""), request.args.get("from", 0, int)
         columns = _columns(grid, rule, is_wide=request.args.get("columns") == "all")
         return render_template("_rows.html", rows=list(grid.block(rule, start)), columns=columns)
+
+
+@blueprint.app_template_filter("cells")
+def cells(row: GridRow, columns: list[tuple[int, str]]) -> Markup:
+    """Write a row's own cells: escaped together, since one by one they are half of what a block costs."""
+    marks = row.marks()
+    texts = html.escape("\n".join(row.cells[place] or "" for place, _ in columns)).split(
+        "\n"
+    )  # no cell shown has a break
+    written = []
+    for (place, _), text in zip(columns, texts, strict=True):
+        mark = marks.get(place)
+        inner = f"<bdi>{text}</bdi>" if row.cells[place] is not None else "<i>blank</i>" if mark else ""
+        written.append(f'<td class="{mark}">{inner}</td>' if mark else f"<td>{inner}</td>")
+    return Markup("".join(written))  # noqa: S704 - every text in it is escaped
 
 
 @blueprint.get("/files/<file_id>/marked")

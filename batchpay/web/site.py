@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -46,6 +47,7 @@ class Reader:
 
     def __init__(self, settings: LedgerSettings) -> None:
         self._settings = settings
+        self._path: Path | None = None
         self._local = threading.local()
 
     def get(self) -> Ledger:
@@ -70,12 +72,24 @@ class Reader:
 
     def _file(self) -> tuple[int, int] | None:
         with contextlib.suppress(OSError, SettingsNotUsable):
-            status = os.stat(location(self._settings).ledger)  # noqa: PTH116 - its device and number alone
+            if self._path is None:
+                self._path = location(self._settings).ledger
+            status = os.stat(self._path)  # noqa: PTH116 - its device and number alone
             return status.st_dev, status.st_ino
         return None
 
 
 @dataclass(frozen=True, slots=True)
+class Fragment:
+    """A part of a page as it was told a moment ago."""
+
+    at: float
+    row: tuple[object, ...]
+    """What of the file it was made of: with anything else it is made anew."""
+    text: str
+
+
+@dataclass(frozen=True)
 class Site:
     """One running page."""
 
@@ -85,18 +99,20 @@ class Site:
     reader: Reader
     access: Access = field(default_factory=Access)
     clock: Callable[[], float] = time.time
+    fragments: dict[str, Fragment] = field(default_factory=dict)
+    """How far runs under way are, by file."""
 
     @property
     def home(self) -> Path:
         """The folder of everything that is the page's own."""
         return self.store.home
 
-    @property
+    @functools.cached_property
     def environment(self) -> Environment:
         """Whether payments go to a live or a test gateway."""
         return environment_of(self.settings.gateway)
 
-    @property
+    @functools.cached_property
     def gateway_host(self) -> str:
         """Where payments go, as a person knows it."""
         return check_origin(self.settings.gateway.base_url).host

@@ -1,6 +1,6 @@
 """Measures batchpay beside its peers: `make bench`, `make bench-quick`, `make bench-check`.
 
-    python -m tests.benchmarks [--quick] [--check] [--only validate|submit|throttle|pace|ledger|hosts|start]
+    python -m tests.benchmarks [--quick] [--check] [--only validate|submit|throttle|pace|ledger|hosts|start|web]
 
 A run prints what it found and keeps it in build/benchmarks/; without --quick it is written into RESULTS.md as well.
 """
@@ -21,6 +21,7 @@ from tests.benchmarks.pace import measure_pace
 from tests.benchmarks.process import CORES, PEERS_PYTHON, ROOT
 from tests.benchmarks.submit import measure_limits, measure_submission
 from tests.benchmarks.validate import measure_validation
+from tests.benchmarks.web import measure_web
 
 PARTS = {
     "validate": measure_validation,
@@ -30,6 +31,7 @@ PARTS = {
     "ledger": measure_ledger,
     "hosts": measure_hosts,
     "start": measure_start,
+    "web": measure_web,
 }
 
 

@@ -51,7 +51,7 @@ function uploads(drop) {
 
 /* The sheet: a hundred rows at a time, fetched when they come near and let go when they are far. */
 function sheets(sheet) {
-  const ROW = 44, { rows, block, count, columns } = sheet.dataset, bodies = [...sheet.querySelectorAll("tbody")];
+  const ROW = 44, STEP = 20, { rows, block, count, columns } = sheet.dataset, bodies = [...sheet.querySelectorAll("tbody")];
   const heightOf = at => ROW * Math.min(block, count - at * block);
   const letGo = (body, height) => {
     const cell = document.createElement("td"), row = document.createElement("tr");
@@ -64,17 +64,45 @@ function sheets(sheet) {
     const url = new URL(rows, location.href);
     url.searchParams.set("from", body.dataset.from);
     const answer = await fetch(url).catch(() => null);
-    delete body.dataset.asked;
-    if (answer?.ok && body.dataset.near) { body.innerHTML = await answer.text(); body.dataset.here = ""; }
+    if (answer?.ok && !answer.redirected) await fill(body, await answer.text());
     else if (answer?.redirected) location.reload();
+    delete body.dataset.asked;
   };
+  /* Some rows a frame, so that scrolling never waits for a hundred; the hole below them shrinks as they come. */
+  const fill = async (body, text) => {
+    const parsed = document.createElement("template"), hole = body.rows[0];
+    parsed.innerHTML = text;
+    for (const rows = [...parsed.content.children]; rows.length;) {
+      if (!body.dataset.near) return letGo(body, heightOf(bodies.indexOf(body)));
+      hole.before(...rows.splice(0, STEP));
+      hole.style.height = `${ROW * rows.length}px`;
+      if (rows.length) await new Promise(requestAnimationFrame);
+    }
+    hole.remove(); body.dataset.here = "";
+  };
+  /* Columns keep the width that the first rows gave them: a block that comes in lays out itself alone. */
+  const table = sheet.querySelector("table"), heads = [...table.tHead.rows[0].cells];
+  const fix = () => {
+    for (const one of [table, ...heads]) one.style.width = "";
+    table.style.tableLayout = "auto";
+    const widths = heads.map(head => head.offsetWidth);
+    heads.forEach((head, at) => { head.style.width = `${widths[at]}px`; });
+    table.style.width = `${widths.reduce((sum, width) => sum + width, 0)}px`;
+    table.style.tableLayout = "fixed";
+  };
+  fix();
+  addEventListener("resize", fix);
+  /* Cells that stick cost a third of every frame: they do only where there is something to stick to. */
+  const level = () => sheet.classList.toggle("level", !sheet.scrollLeft);
+  level();
+  sheet.addEventListener("scroll", level, { passive: true });
   bodies.forEach((body, at) => { if (!("here" in body.dataset)) letGo(body, heightOf(at)); });
   const watch = new IntersectionObserver(seen => {
     for (const { target, isIntersecting } of seen) {
       if (isIntersecting) { target.dataset.near = "1"; fetchRows(target); }
       else { delete target.dataset.near; if ("here" in target.dataset) letGo(target, target.offsetHeight); }
     }
-  }, { root: sheet, rootMargin: "1500px 0px" });
+  }, { root: sheet, rootMargin: "1200px 0px" });
   bodies.forEach(body => watch.observe(body));
 
   let current = null;

@@ -1,0 +1,130 @@
+"""The page as a service, for tests that are its people: a browser without a window, a server, its children."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import secrets
+import subprocess
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.command import Home
+
+DEADLINE_S = 90.0
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+"""Real browsers, by the names of their programs."""
+_FOLDER = "page"
+
+
+class Browser:
+    """One person's browser, without a window: forms, a cookie, no redirect followed."""
+
+    def __init__(self, url: str, name: str = "", password: str = "", *, cookie: str = "") -> None:
+        self._at = urllib.parse.urlsplit(url)
+        self.cookie = cookie
+        self.password = password
+        if name:
+            self.post("/sign-in", name=name, password=password)
+
+    def ask(self, method: str, path: str, body: bytes = b"", kind: str = "") -> tuple[int, str, str]:
+        """Give the status, where it leads, and the page."""
+        connection = http.client.HTTPConnection(self._at.netloc, timeout=60)
+        headers = {"Sec-Fetch-Site": "same-origin", "Cookie": self.cookie, "Content-Type": kind}
+        connection.request(method, path, body, {name: value for name, value in headers.items() if value})
+        answer = connection.getresponse()
+        page = answer.read().decode()
+        connection.close()
+        self.cookie = (answer.getheader("Set-Cookie") or self.cookie).partition(";")[0]
+        return answer.status, answer.getheader("Location") or "", page
+
+    def get(self, path: str) -> str:
+        """Open a page."""
+        status, leads, page = self.ask("GET", path)
+        assert status in (200, 286), (status, leads, page)
+        return page
+
+    def post(self, path: str, **form: str) -> str:
+        """Send a form; gives where it leads."""
+        data = urllib.parse.urlencode(form).encode()
+        status, leads, page = self.ask("POST", path, data, "application/x-www-form-urlencoded")
+        assert status == 303, (status, page)
+        return leads
+
+    def upload(self, path: Path) -> str:
+        """Upload a file by the plain form; gives where its page is."""
+        mark = secrets.token_hex(16)
+        head = f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="{path.name}"\r\n\r\n'
+        body = head.encode() + path.read_bytes() + f"\r\n--{mark}--\r\n".encode()
+        status, leads, page = self.ask("POST", "/files", body, f"multipart/form-data; boundary={mark}")
+        assert status == 303, (status, page)
+        return leads
+
+    def upload_in_pieces(self, path: Path) -> str:
+        """Upload a file of any size as the page's script does; gives where its page is."""
+        content = path.read_bytes()
+        about = urllib.parse.urlencode({"name": path.name, "size": len(content)}).encode()
+        status, _, page = self.ask("POST", "/files", about, "application/x-www-form-urlencoded")
+        assert status == 200, (status, page)
+        begun = json.loads(page)
+        for number, at in enumerate(range(0, len(content), begun["piece"])):
+            status, _, page = self.ask("PUT", f"{begun['to']}/pieces/{number}", content[at : at + begun["piece"]])
+            assert status == 200, (status, page)
+        return str(begun["to"])
+
+    def checked(self, file: str) -> None:
+        """Wait until a file is checked."""
+        until(lambda: self.ask("GET", file)[1].endswith("/check"))
+
+    def ended(self, file: str) -> None:
+        """Wait until every payment of a file was answered."""
+        until(lambda: "Finished." in self.get(f"{file}/run"))
+
+    def approve(self, file: str) -> None:
+        """Sign for what was asked, by the seal that the page shows."""
+        (seal,) = re.findall(r'name="seal" value="([0-9A-F]{12})"', self.get(f"{file}/approve"))
+        self.post(f"{file}/decide", decision="approve", seal=seal, password=self.password)
+
+
+def added(home: Home, name: str, role: str) -> str:
+    """Add a person; gives the password."""
+    done = home.run("web", "--home", _FOLDER, "user", "add", name, "--no-code", "--role", role, "--json")
+    password: str = json.loads(done.stdout)["password"]
+    return password
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for what another process does."""
+    ends = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < ends, "it never came"
+        time.sleep(0.05)
+
+
+@contextmanager
+def serving(home: Home) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run the page on a free port; it is killed at the end, and gives its process and address."""
+    command = home.command("web", "--listen", "127.0.0.1:0", "--home", str(home.path / _FOLDER))
+    with subprocess.Popen(command, env=home.environment, cwd=home.path, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield server, server.stdout.readline().rsplit(" ", 1)[1].strip()
+        finally:
+            server.kill()
+
+
+def child_of(home: Home) -> int | None:
+    """Find the process of the page's child by its folder."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            try:
+                words = (process / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"batchpay.web.job" in words and str(home.path / _FOLDER).encode() in words:
+                return int(process.name)
+    return None
