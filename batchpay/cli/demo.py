@@ -7,12 +7,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
 
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.demo_database import PAYER, running_database
 from batchpay.errors import BatchpayError
 
 _MARK = ".made-by-batchpay-demo"
@@ -22,32 +23,45 @@ _EXPECTED_EXIT_CODE = 7  # the sample holds two rows whose answers get lost
 
 @click.command(cls=Command, short_help="Sandbox, sample file, submission: no credentials needed.")
 @option("--out", metavar="DIR", default="demo", show_default=True, help="Folder for everything that the demo makes.")
+@option("--postgres", is_flag=True, help="Keep the ledger in a PostgreSQL server, made for the demo and thrown away.")
 @click.pass_obj
-def demo(context: Context, out: str) -> int:
+def demo(context: Context, out: str, postgres: bool) -> int:
     """Start the sandbox on loopback, test the connection, submit the sample file, show where its rows went.
+
+    With --postgres the ledger lies in a PostgreSQL server, started in a temporary folder where one is installed.
 
     Example: batchpay demo
     """
     folder = Path(out)
-    empty_folder(folder)
-    shutil.copyfile(sample_file(), folder / "payments.csv")
-    with running_sandbox() as origin:
+    with ExitStack() as running:
+        database = running.enter_context(running_database()) if postgres else None
+        empty_folder(folder)
+        shutil.copyfile(sample_file(), folder / "payments.csv")
+        origin = running.enter_context(running_sandbox())
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("BATCHPAY_")},
             "BATCHPAY_BASE_URL": origin,
             "BATCHPAY_API_ID": "sandbox",
             "BATCHPAY_API_KEY": "sandbox-key",
-            "BATCHPAY_LEDGER": str(folder / "ledger.db"),
+            "BATCHPAY_LEDGER": database.url(PAYER) if database else str(folder / "ledger.db"),
             "BATCHPAY_LEDGER_KEY_FILE": str(folder / "ledger.key"),
         }
         settings = folder / "batchpay.toml"
         settings.write_text('# What the demo was run with.\n[submit]\nrate = "500"\n', "utf-8")
         _show(environment, settings, "test-connection", expected=0)
+        if database:
+            environment["XDG_STATE_HOME"] = str(folder / "state")
+            _show(environment, settings, "ledger", "init", "--owner-url", database.url(), expected=0)
+            database.let_in()
         _show(environment, settings, "submit", str(folder / "payments.csv"), expected=_EXPECTED_EXIT_CODE)
+        if database:
+            _show(environment, settings, "ledger", "check", expected=0)
     click.echo(
         f"\nThe submission ended with exit code {_EXPECTED_EXIT_CODE}: two answers were lost on purpose, and a person\n"
         f"must look whether those payments were made. Everything is in {folder}/: open the results and the rejects."
     )
+    if database:
+        click.echo("The database went with its server; docs/several-machines.md sets up one that stays.")
     return 0
 
 
