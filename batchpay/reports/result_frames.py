@@ -66,14 +66,7 @@ def _numbers(numbers: Sequence[int | None]) -> pl.Series:
 
 def _amounts(amounts_cents: Sequence[int]) -> pl.Series:
     """Write amounts as `batchpay.payment.format_cents` does."""
-    cents = pl.Series("cents", amounts_cents, dtype=pl.Int64)
-    digits = cents.abs()
-    sign = pl.when(pl.col("cents") < 0).then(pl.lit("-")).otherwise(pl.lit(""))
-    return (
-        cents.to_frame()
-        .select(pl.concat_str(sign, digits // 100, pl.lit("."), (digits % 100).cast(pl.String).str.zfill(2)))
-        .to_series()
-    )
+    return (pl.Series(amounts_cents, dtype=pl.Int64).cast(pl.Decimal(38, 2)) / 100).cast(pl.String)
 
 
 def _instants(moments: Sequence[datetime | None]) -> pl.Series:
