@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import argparse
 import compileall
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.benchmarks import results as written
 from tests.benchmarks.hosts import measure_hosts
 from tests.benchmarks.ledger import measure_ledger, measure_start
 from tests.benchmarks.pace import measure_pace
-from tests.benchmarks.process import CORES, PEERS_PYTHON, ROOT
+from tests.benchmarks.process import CORES, PEERS_PYTHON, ROOT, BenchmarkFailed
 from tests.benchmarks.submit import measure_limits, measure_submission
 from tests.benchmarks.validate import measure_validation
 from tests.benchmarks.web import measure_web
@@ -33,6 +36,24 @@ PARTS = {
     "start": measure_start,
     "web": measure_web,
 }
+
+_PART_S_MAX = {True: 600, False: 3600}
+"""A part that takes so long, quick or not, hangs: the longest takes a tenth of it."""
+
+
+@contextmanager
+def at_most(seconds: int, name: str) -> Iterator[None]:
+    """End what hangs in the block; raises BenchmarkFailed."""
+
+    def give_up(*_: object) -> None:
+        raise BenchmarkFailed(f"{name} was not done in {seconds // 60} minutes")
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
 
 
 def main() -> int:
@@ -57,7 +78,8 @@ def main() -> int:
         for name in chosen:
             print(f"{time.monotonic() - started:5.0f} s  {name}", file=sys.stderr, flush=True)
             found = written.Results()
-            PARTS[name](found, Path(temporary) / name, quick=arguments.quick)
+            with at_most(_PART_S_MAX[arguments.quick], name):
+                PARTS[name](found, Path(temporary) / name, quick=arguments.quick)
             written.keep(found, kept / f"{name}.json")
     took_s, words = time.monotonic() - started, "".join(f" {word}" for word in sys.argv[1:])
     results = written.merge([kept / f"{name}.json" for name in chosen])

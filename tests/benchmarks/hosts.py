@@ -31,7 +31,7 @@ from tests.benchmarks.process import (
 )
 from tests.benchmarks.results import Results
 from tests.benchmarks.server import running_server
-from tests.benchmarks.submit import cpu_us_a_row, free_port, rows_a_second, worst_second
+from tests.benchmarks.submit import cpu_us_a_row, ended, free_port, rows_a_second, worst_second
 from tests.benchmarks.validate import File
 from tests.support.postgres import Cluster, Server, programs_found
 
@@ -255,7 +255,7 @@ def _together(
         stopped_at = time.time()
         time.sleep(2.0)
         runs[0].send_signal(signal.SIGCONT)
-        codes = [process.wait() for process in runs]
+        codes = ended(runs)
         taken = sorted(server.statistics()["taken"])
     rows = sum(limit * seconds // hosts + more for more in range(hosts))
     if any(codes) or len(taken) != rows:

@@ -103,7 +103,11 @@ def run(
             command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=complaints, env=environment,
             preexec_fn=pin,
         )  # fmt: skip
-        _, status, usage = os.wait4(process.pid, 0)
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:  # it took too long, or nobody wants to know any more
+            process.kill()
+            raise
         wall_s = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)

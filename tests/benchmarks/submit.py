@@ -302,7 +302,7 @@ def _together(results: Results, folder: Path, limit: int, seconds: int) -> tuple
                 command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             ))  # fmt: skip
             time.sleep(1.0)
-        codes = [process.wait() for process in runs]
+        codes = ended(runs)
         found = server.statistics()
     taken, refused = sorted(found["taken"]), found["refused"]
     if any(codes) or len(taken) != limit * seconds // 2 * 2 + 1:
@@ -313,6 +313,15 @@ def _together(results: Results, folder: Path, limit: int, seconds: int) -> tuple
     figures["limits.together_used"] = min(used, figures.get("limits.together_used", 2))
     figures["limits.together_refused"] = max(len(refused) / len(taken), figures.get("limits.together_refused", 0))
     return f"{limit:,}", f"{used:.1%}", str(len(refused)), str(worst_second(sorted([*taken, *refused])))
+
+
+def ended(runs: Sequence[subprocess.Popen[bytes]]) -> list[int]:
+    """Wait for all and give their exit codes; whatever comes between ends them."""
+    try:
+        return [process.wait() for process in runs]
+    finally:
+        for process in runs:
+            process.kill()
 
 
 def worst_second(times: Sequence[float]) -> int:

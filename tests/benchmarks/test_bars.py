@@ -5,8 +5,12 @@ Part of no other run of the tests: `make test T=tests/benchmarks/test_bars.py`.
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
+from tests.benchmarks.__main__ import at_most
+from tests.benchmarks.process import BenchmarkFailed
 from tests.benchmarks.results import Bar, fallen, read_bars, toothless
 
 BARS = read_bars()
@@ -46,3 +50,9 @@ def test_a_bar_that_can_not_fail_is_found() -> None:
 
     assert toothless({"blunt": 1.0}, [Blunt("blunt", "", at_least=0.5)]) == ["blunt"]
     assert toothless({bar.name: _limit(bar) for bar in BARS}, BARS) == []
+
+
+def test_a_part_that_hangs_ends_in_words() -> None:
+    """A run without anybody before it ends, however long a program that it measures would take."""
+    with pytest.raises(BenchmarkFailed, match="sending was not done in 10 minutes"), at_most(600, "sending"):
+        signal.raise_signal(signal.SIGALRM)
