@@ -7,7 +7,7 @@ sabotage must be written anew for the code as it stands.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -196,16 +196,21 @@ SABOTAGES = (
 )
 
 
-def caught(sabotage: Sabotage, folder: Path) -> str | None:
-    """Apply a sabotage to a copy of the program; gives what the trials found wrong first, or None."""
-    program = folder / "program"
+def broken(sabotage: str, changes: Iterable[tuple[str, str, str]], program: Path) -> Path:
+    """Copy the program and break the copy."""
     shutil.copytree(ROOT / "batchpay", program / "batchpay")
-    for name, text, other in sabotage.changes:
+    for name, text, other in changes:
         file = program / "batchpay" / name
         content = file.read_text("utf-8")
         if content.count(text) != 1:
-            raise LookupError(f"'{sabotage.name}': the text to change stands {content.count(text)} times in {name}")
+            raise LookupError(f"'{sabotage}': the text to change stands {content.count(text)} times in {name}")
         file.write_text(content.replace(text, other), "utf-8")
+    return program
+
+
+def caught(sabotage: Sabotage, folder: Path) -> str | None:
+    """Apply a sabotage to a copy of the program; gives what the trials found wrong first, or None."""
+    program = broken(sabotage.name, sabotage.changes, folder / "program")
     with bench(folder / "bench", program, *sabotage.oracle_options) as made:
         for found in sabotage.trials(made):
             if found.wrong:

@@ -3,7 +3,8 @@
 First a group's commit is cut at every byte that goes either way, in clear and encrypted. Then cycles of two machines
 that pay over one ledger, as real processes against a gateway that counts: in the middle of a run the server is stopped
 and started, a synchronous standby takes over, a standby takes over that had lost what was recorded last, or the machine
-that pays is killed at that very moment. Never may a row arrive twice, be lost, or be called what it is not.
+that pays is killed at that very moment. Never may a row arrive twice, be lost, or be called what it is not. At last the
+program is broken on purpose, one promise at a time, and a test must notice each.
 Ends with 1 if anything was wrong.
 """
 
@@ -31,6 +32,7 @@ from batchpay.ledger.open import create_ledger, open_ledger
 from batchpay.payment import State
 from batchpay.settings import LedgerSettings
 from tests.campaign.__main__ import gather
+from tests.campaign.sabotages import ROOT, broken
 from tests.campaign.trial import ROWS, Bench, Findings, finish_and_check
 from tests.ledger.batches import ACCEPTED, columns, register
 from tests.support.command import Home, small_file
@@ -266,31 +268,113 @@ def cycles(office: Office, story: Callable[[Office, int, int], Findings], number
         yield found
 
 
+# Sabotages
+
+_RUN, _FAILOVER = "tests/ledger/test_postgres_run.py", "tests/ledger/test_postgres_failover.py"
+SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
+    (
+        "takes a commit that warns for done",
+        (
+            "ledger/postgres/run.py",
+            "                if not writer.warned():\n                    self._take_shared(",
+            "                if writer:\n                    self._take_shared(",
+        ),
+        f"{_RUN}::test_a_commit_that_warns_is_not_taken_for_done",
+    ),
+    (
+        "reads what became of a lost commit, instead of shutting it out",
+        (
+            "ledger/postgres/statements.py",
+            '"UPDATE batchpay.run SET generation = generation + 1, beats = beats + 1 WHERE id = %s AND token = %s AND'
+            ' is_live"\n    " RETURNING generation, number, mac"',
+            '"SELECT generation, number, mac FROM batchpay.run WHERE id = %s AND token = %s AND is_live"',
+        ),
+        f"{_RUN}::test_a_lost_commit_that_arrives_late_changes_nothing",
+    ),
+    (
+        "does not look at synchronous_commit",
+        ("ledger/postgres/0001.sql", "NOT IN ('on', 'remote_apply') THEN", "IS NULL THEN"),
+        f"{_RUN}::test_a_commit_that_would_not_be_durable_grants_nothing",
+    ),
+    (
+        "reads the timeline from the control file",
+        (
+            "ledger/postgres/statements.py",
+            "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)",
+            "(SELECT lpad(to_hex(timeline_id), 8, '0') FROM pg_control_checkpoint())",
+        ),
+        f"{_FAILOVER}::test_a_standby_that_took_over_too_late_sends_nothing_anywhere",
+    ),
+    (
+        "does not hold the database against the witness",
+        (
+            "ledger/postgres/failover.py",
+            "    return record.epoch != epoch or found is None or found[0] != record.mac\n",
+            "    return found is record\n",
+        ),
+        f"{_FAILOVER}::test_files_that_were_put_back_send_nothing_once_a_machine_looks_that_knows",
+    ),
+    (
+        "waits for no other machine after a failover",
+        (
+            "ledger/postgres/failover.py",
+            "for host, (name, place) in _machines(connection).items() if place != where}",
+            "for host, (name, place) in _machines(connection).items() if place is where}",
+        ),
+        f"{_FAILOVER}::test_a_standby_that_took_over_too_late_sends_nothing_anywhere",
+    ),
+    (
+        "does not stop when another machine knows more",
+        ("ledger/postgres/0001.sql", "WHERE l.id = 1) IS NOT NULL THEN", "WHERE l.id = 1) = '' THEN"),
+        f"{_FAILOVER}::test_files_that_were_put_back_send_nothing_once_a_machine_looks_that_knows",
+    ),
+)
+"""What is broken, how, and the test that must notice."""
+
+
+def unnoticed(folder: Path) -> Iterator[str]:
+    """Break the program in each way, and run the test that must notice; gives those that did not."""
+    for number, (name, change, test) in enumerate(SABOTAGES):
+        program = broken(name, [change], folder / f"program{number}")
+        for part in ("tests", "schemas", "samples"):
+            shutil.copytree(ROOT / part, program / part, symlinks=True)
+        shutil.copy2(ROOT / "pyproject.toml", program)
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test],
+            cwd=program, capture_output=True, text=True, timeout=900, check=False,
+        )  # fmt: skip
+        failed = [line for line in done.stdout.splitlines() if line.startswith("E  ")]
+        print(f"sabotage '{name}': {failed[0][1:].strip() if failed else 'NOT NOTICED'}", flush=True)
+        if done.returncode != 1:
+            yield name
+
+
 def main() -> int:
     """Run all of it; gives the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cycles", type=int, default=10, help="of each story")
     parser.add_argument("--seed", type=int, default=20261123)
     parser.add_argument("--bytes", type=int, default=1, help="cut at every n-th byte")
-    parser.add_argument("--only", choices=("cuts", "cycles"))
+    parser.add_argument("--only", choices=("cuts", "cycles", "sabotages"))
     options = parser.parse_args()
     total = Findings()
     with tempfile.TemporaryDirectory() as folder, own_cluster() as cluster:
-        if options.only != "cycles":
+        if options.only in (None, "cuts"):
             encrypts = encrypt(cluster.server(), trustme.CA())
             for way, to_server in itertools.product(("", "?sslmode=require") if encrypts else ("",), (True, False)):
                 name = f"cut {'to' if to_server else 'from'} the server, {'encrypted' if way else 'in clear'}"
                 place = Path(folder) / f"cuts{len(way)}{to_server}"
                 place.mkdir(mode=0o700)
                 gather(name, cuts(cluster, place, way, to_server, options.bytes), total)
-        if options.only != "cuts":
+        if options.only in (None, "cycles"):
             with running_oracle(Path(folder) / "oracle.log") as oracle:
                 office = Office(cluster, Bench(Path(folder), oracle, Path(folder) / "none"))
                 for story in STORIES:
                     name = story.__name__.replace("_", " ")
                     gather(name, cycles(office, story, options.cycles, options.seed), total)
-    print(total.line("in all"), flush=True)
-    return int(bool(total.wrong))
+        missed = list(unnoticed(Path(folder))) if options.only in (None, "sabotages") else []
+    print(total.line("in all"), f"; {len(missed)} sabotages were not noticed", flush=True)
+    return int(bool(total.wrong or missed))
 
 
 if __name__ == "__main__":

@@ -121,9 +121,9 @@ def test_a_lost_commit_that_arrives_late_changes_nothing(factory: PostgresFactor
             proxy.cut = None
             lost._connection = None  # the run takes it for lost; its bytes are still under way
             assert run._settle_unknown([2], 2, b"") is None
-            assert run.commit([3], []) == {3}
             proxy.release()
             asking.join()
+            assert run.commit([3], []) == {3}
             connection.close()
         assert [getattr(error, "sqlstate", None) for error in late] == ["BP003"]
         assert states(ledger, name) == {1: State.SENDING, 2: State.PENDING, 3: State.SENDING}
@@ -215,6 +215,20 @@ def test_a_server_that_is_stopped_at_once_and_started_again_costs_no_row(
         assert set(states(ledger, name).values()) == {State.ACCEPTED}
         assert ledger.check() == []
         factory.close()
+
+
+def test_a_commit_that_would_not_be_durable_grants_nothing(factory: PostgresFactory) -> None:
+    """Asked within the transaction: a pooler's session may be set to anything, whatever it was set to before."""
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1]))
+    with ledger.lock(ledger.find(name).digest):
+        run = run_of(ledger, name)
+        for level in ("off", "local", "remote_write"):
+            run._store.writer.get().execute(f"SET synchronous_commit = {level}".encode())
+            with pytest.raises(LedgerNotUsable, match="commits are not durable"):
+                run.commit([1], [])
+            run._dead = None
+    assert states(ledger, name) == {1: State.PENDING}
 
 
 def test_claims_go_on_over_a_cut_connection(factory: PostgresFactory) -> None:
