@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sqlite3
 from contextlib import closing
@@ -328,6 +329,30 @@ def test_a_spilled_outcome_counts_for_its_own_attempt_only(ledger_factory: Ledge
         assert run.recovered == 2
         assert run.claim(1) == []
         run.finish(None)
+    merged = [json.loads(event.detail) for event in ledger.events(name) if event.kind == "merged"]
+    assert merged == [{"pending": "1"}, {"unused": [1]}], "what came back is told"
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("DELETE FROM attempt", "row 1 was being sent, and its attempt is not recorded"),
+        ("DELETE FROM body", "row 2 is pending, and its body is not there"),
+    ],
+)
+def test_what_is_lost_under_a_run_ends_it(ledger_factory: LedgerFactory, statement: str, told: str) -> None:
+    """Somebody's hand in the database while a run goes on: it stops, and names the row."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, [1, 2]))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.commit([1], [])
+        with closing(sqlite3.connect(ledger_factory.path)) as connection:
+            connection.execute(statement)
+            connection.commit()
+        with pytest.raises(LedgerDamaged, match=told):
+            run.commit([], [(1, ACCEPTED)]) if "attempt" in statement else run.claim(10)
+        run.close()
 
 
 def test_a_forged_or_torn_spill_line_is_passed_over(ledger_factory: LedgerFactory) -> None:

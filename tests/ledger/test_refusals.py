@@ -24,6 +24,7 @@ from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import create_key_file
 from batchpay.ledger.open import accept_witness, create_ledger, location, open_ledger, weaknesses
 from batchpay.ledger.sqlite import files, opening, schema
+from batchpay.ledger.sqlite.failures import translate
 from batchpay.ledger.sqlite.files import file_system
 from batchpay.ledger.sqlite.store import FileLock, lock_path
 from batchpay.payment import State
@@ -59,7 +60,7 @@ def test_a_link_to_nothing_is_a_missing_ledger(closed: LedgerFactory) -> None:
     """A dangling symbolic link is refused."""
     closed.path.rename(closed.path.with_name("moved.db"))
     closed.path.symlink_to("nowhere.db")
-    with pytest.raises(LedgerMissing):
+    with pytest.raises(LedgerMissing, match="link to a missing file"):
         closed.open()
 
 
@@ -342,6 +343,34 @@ def test_a_ledger_lies_on_a_disk_of_its_own_machine(
     assert any("after a restart" in line for line in weaknesses(closed.settings)) is weak
 
 
+def test_a_system_without_mounts_to_read_is_taken_as_it_is(
+    closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No Linux: there is nothing to ask."""
+    read_text = Path.read_text
+
+    def without_mounts(path: Path, *arguments: str) -> str:
+        if path == Path("/proc/self/mountinfo"):
+            raise FileNotFoundError
+        return read_text(path, *arguments)
+
+    monkeypatch.setattr(Path, "read_text", without_mounts)
+    assert len(closed.open().batches()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (sqlite3.DatabaseError("x"), LedgerDamaged),
+        (sqlite3.OperationalError("x"), LedgerNotUsable),
+        (sqlite3.InterfaceError("x"), LedgerNotUsable),
+    ],
+)
+def test_an_error_of_the_library_alone_is_told_in_our_words(error: Exception, kind: type[Exception]) -> None:
+    """Python's own part of SQLite gives no code: what it can't read is damage, what it can't do is not."""
+    assert type(translate(error, Path("ledger.db"))) is kind
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_another_user_is_refused_before_a_file_is_left(
     closed: LedgerFactory, monkeypatch: pytest.MonkeyPatch, read_only: bool
@@ -450,15 +479,22 @@ def test_each_place_has_a_witness_of_its_own(tmp_path: Path, monkeypatch: pytest
 def test_a_forked_process_can_not_use_the_ledger(ledger_factory: LedgerFactory) -> None:
     """SQLite's locks do not survive a fork, so the child is refused and the parent goes on."""
     ledger = ledger_factory.create()
-    child = os.fork()
-    if child == 0:
-        try:
-            ledger.registration_count()
-        except LedgerNotUsable:
-            os._exit(7)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    assert ledger.registration_count() == 0
+    name = register(ledger, columns(ledger, [1]))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for use in (ledger.registration_count, lambda: run.claim(1), lambda: run.spill([])):
+                try:
+                    use()
+                except LedgerNotUsable:
+                    refused += 1
+            os._exit(refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        assert [payment.row for payment in run.claim(1)] == [1]
+        run.finish(None)
+    assert ledger.registration_count() == 1
 
 
 def test_a_restored_backup_is_refused_until_a_person_accepts_it(closed: LedgerFactory, tmp_path: Path) -> None:
