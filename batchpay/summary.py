@@ -78,6 +78,11 @@ class Summary:
         return sum((self.of(state) for state in SENDABLE), Totals())
 
     @property
+    def waiting(self) -> int:
+        """How many rows are still to be sent."""
+        return self.of(State.PENDING).rows + self.of(State.SENDING).rows - self.held_back.rows
+
+    @property
     def seconds(self) -> float:
         """How long it took, as far as both ends are known."""
         if self.started_at is None or self.finished_at is None:
@@ -89,8 +94,7 @@ class Summary:
         """CONTRACT's exit code: of several that hold, the first of 7, 6, 3."""
         if self.of(State.IN_DOUBT).rows or self.in_doubt_elsewhere:
             return 7
-        waiting = self.of(State.PENDING).rows + self.of(State.SENDING).rows - self.held_back.rows
-        if self.stopped or (waiting and not self.checked_only):
+        if self.stopped or (self.waiting and not self.checked_only):
             return 6
         return 3 if self.of(State.REJECTED).rows + self.of(State.DECLINED).rows + self.held_back.rows else 0
 

@@ -12,6 +12,7 @@ COMMANDS = {
     "submit": ("batchpay.cli.submit", "Check payment files, send what is right, write results and rejects."),
     "approve": ("batchpay.cli.approve", "Add a person's approval to a plan."),
     "resume": ("batchpay.cli.resume", "Go on with a batch's pending rows; the file is no longer needed."),
+    "work": ("batchpay.cli.work", "Help with a batch that another machine leads."),
     "status": ("batchpay.cli.status", "Show all batches, or one: states, counts, cents."),
     "results": ("batchpay.cli.results", "Write a batch's results file again, from the ledger."),
     "resolve": ("batchpay.cli.resolve", "List rows in doubt, or settle them."),
@@ -34,7 +35,7 @@ COMMANDS = {
 DECISIONS = frozenset(
     {
         "accept_machine", "accept_suggestions", "accept_witness", "again", "allow_duplicates", "beside_another",
-        "lost_window_settled", "paid_elsewhere_checked", "reason", "release", "settle", "stale", "yes",
+        "host_is_gone", "lost_window_settled", "paid_elsewhere_checked", "reason", "release", "settle", "stale", "yes",
     }
 )  # fmt: skip
 """Options by which a person decides: they count on the command line alone, never out of a file or the environment."""

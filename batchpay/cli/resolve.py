@@ -50,6 +50,7 @@ _EXIT_IN_DOUBT = 7
 @option("--reference", metavar="TEXT", help="The gateway's own id of the payment, if you found it.")
 @option("--reason", metavar="TEXT", help="How you know; it is recorded. No account numbers.")
 @option("--name", metavar="NAME", help="Who decides; it is recorded.")
+@option("--host-is-gone", is_flag=True, help="Machines shut out of the batch are off for good; say why in --reason.")
 @option("--yes", is_flag=True, help="Do not ask before settling.")
 @click.pass_obj
 def resolve(context: Context, /, batch: str, **options: Any) -> int:
@@ -67,6 +68,8 @@ def resolve(context: Context, /, batch: str, **options: Any) -> int:
         raise click.UsageError("--reference goes with --row and --decision")
     if sum((single, bool(options["from_"]), bool(options["export"]))) > 1:
         raise click.UsageError("--export, --from and --row exclude one another")
+    if options["host_is_gone"] and not (single or options["from_"]):
+        raise click.UsageError("--host-is-gone goes with --row or --from: it lets rows be sent again")
     if not (single or options["from_"]):
         return _list(context, batch, options["export"])
     from batchpay.workflows.resolve import RowDecision, settle
@@ -75,7 +78,8 @@ def resolve(context: Context, /, batch: str, **options: Any) -> int:
     chosen = options["from_"]
     if single:
         chosen = [RowDecision(options["row"], options["decision"].lower(), _stripped(options["reference"]))]
-    return _finish(context, settle(batch, chosen, _TerminalDecider(context, options), context.settings, actor()))
+    decider, gone = _TerminalDecider(context, options), options["host_is_gone"]
+    return _finish(context, settle(batch, chosen, decider, context.settings, actor(), hosts_are_gone=gone))
 
 
 def check_signature(options: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import zoneinfo
 from typing import Any
@@ -56,10 +57,15 @@ class Rate(click.ParamType[str]):
         return str(value)
 
 
-sending_options = declared(
+pace_options = declared(
     option("--rate", type=Rate(), metavar="N", help="Most requests per second, or auto."),
     option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Requests in flight at once."),
     option("--max-in-doubt", type=click.IntRange(1), metavar="N", help="Stop after this many rows in doubt."),
+)
+"""Give a command the options that every way of sending has."""
+
+sending_options = declared(
+    pace_options,
     option("--until", type=Until(), metavar="HH:MM", help="Start no row after this time (zone may follow)."),
     option("--limit", type=click.IntRange(1), metavar="N", help="Start at most N rows, across all files."),
     option("--preflight/--no-preflight", default=None, help="Check the connection and the accounts before sending."),
@@ -69,15 +75,8 @@ sending_options = declared(
 
 
 def send_options(options: dict[str, Any]) -> SendOptions:
-    """Read how a run sends off the command line."""
-    return SendOptions(
-        rate=options["rate"],
-        workers=options["workers"],
-        max_in_doubt=options["max_in_doubt"],
-        until=options["until"],
-        limit=options["limit"],
-        preflight=options["preflight"],
-    )
+    """Read how a run sends off the command line; a command need not have all of the options."""
+    return SendOptions(**{field.name: options.get(field.name) for field in dataclasses.fields(SendOptions)})
 
 
 def log_targets(context: Context, settings: Settings) -> None:

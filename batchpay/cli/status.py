@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context
 from batchpay.payment import State
 from batchpay.text import money
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from batchpay.ledger.hosts import HostRun
 
 
 @click.command(cls=Command, short_help="Show all batches, or one: states, counts, cents.")
@@ -19,14 +26,18 @@ def status(context: Context, batch: str | None) -> int:
     Example: batchpay status
     """
     from batchpay.text import instant, sum_word
-    from batchpay.workflows.status import all_batches, batch_status
+    from batchpay.workflows.status import all_batches, batch_status, runs_of_batch
 
     if batch is not None:
         summary = batch_status(batch, context.settings)
+        runs = runs_of_batch(str(summary.batch), context.settings)
         if context.json:
-            output.print_json(context, summary.as_json())
+            told = {"runs": [run.as_json() for run in runs]} if runs else {}
+            output.print_json(context, summary.as_json() | told)
         else:
             output.print_summary(context, summary, sent=True)
+            if runs:
+                _print_runs(runs)
         return summary.exit_code
     summaries = all_batches(context.settings)
     if context.json:
@@ -49,3 +60,23 @@ def status(context: Context, batch: str | None) -> int:
     ]
     output.print_table(header, rows, right=frozenset(header[2:-1]))
     return 0
+
+
+def _print_runs(runs: Sequence[HostRun]) -> None:
+    """Print which machines worked on a batch, and how they stand."""
+    from batchpay.text import instant
+
+    click.echo()
+    rows = [
+        [
+            run.host,
+            "leads" if run.leads else "helps",
+            f"{run.rows:,}",
+            f"{run.in_doubt:,}",
+            (instant(run.seen_at) or "")[:19].replace("T", " "),
+            run.standing,
+        ]
+        for run in runs
+    ]
+    header = ["machine", "role", "rows", "in doubt", "last heard of (UTC)", "now"]
+    output.print_table(header, rows, right=frozenset(header[2:4]))

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 @option(
     "--release", is_flag=True, help="Send rows of this batch that were rejected and are valid now (needs --reason)."
 )
+@option("--join", is_flag=True, help="Help where another machine leads the batch of this file.")
 @option("--paid-elsewhere-checked", is_flag=True, help="Submit even though results of a batch unknown here exist.")
 @option("--reason", metavar="TEXT", help="Why, for each option that needs a reason; it is recorded.")
 @sending_options
@@ -160,6 +161,7 @@ def _submit_one(
         dataclasses.replace(run, results=results),
         decisions=decisions_of(options),
         plan=read_plan(options["from_plan"]) if options["from_plan"] else None,
+        joins=options["join"],
     )
     with progress_for(context, settings, ask=not options["yes"]) as progress:
         summary, verdict = flow.submit(request, submission, settings, credentials, actor(), progress)

@@ -110,6 +110,8 @@ class Company(Protocol):
 
     leads: bool
     shared: Shared
+    beat_every_s: float
+    """A run that has nothing to commit beats in this distance."""
 
     def share(self) -> None:
         """Let others claim rows, from the next commit or beat on: till then nobody but the leader can."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+
+from batchpay.text import instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +37,27 @@ class HostRun:
     rows: int
     """Rows that it brought to an end, or left in doubt."""
     in_doubt: int
+
+    @property
+    def standing(self) -> str:
+        """How the run stands, in words."""
+        if self.is_live:
+            return "at work"
+        if self.is_shut_out:
+            return "shut out, not heard of since"
+        if self.finished_at is None:
+            return "shut out"
+        return f"stopped: {self.stopped}" if self.stopped else "ended"
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the run as `--json` shows it."""
+        return {
+            "host": self.host,
+            "role": "leads" if self.leads else "helps",
+            "rows": self.rows,
+            "in_doubt": self.in_doubt,
+            "started_at": instant(self.started_at),
+            "last_heard_of": instant(self.seen_at),
+            "finished_at": instant(self.finished_at),
+            "standing": self.standing,
+        }

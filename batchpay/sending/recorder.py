@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
+from collections.abc import Callable
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.ledger.contract import Run
+from batchpay.ledger.contract import Company, Run
 from batchpay.payment import Outcome
 from batchpay.sending.limits import StopRequest
 
@@ -31,16 +33,32 @@ class _Intent:
         self.error: LedgerNotUsable | None = None
 
 
-_Item = _Intent | tuple[int, Outcome] | None
-"""What the recorder is handed: an intent, an outcome, or the end."""
+class _Rest:
+    """A wait until the other machines know that nothing is in hand here."""
+
+    __slots__ = ("done",)
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+
+
+_Item = _Intent | tuple[int, Outcome] | _Rest | None
+"""What the recorder is handed: an intent, an outcome, the word that nothing is in hand, or the end."""
 
 
 class Recorder:
-    """Commits what workers hand over in groups (group commit), in a thread of its own."""
+    """Commits what workers hand over in groups (group commit), in a thread of its own.
 
-    def __init__(self, run: Run, stop: StopRequest) -> None:
+    The beats by which other machines know that this one is alive go the same way: a recorder that hangs looks dead.
+    `hear` is called after each commit and beat: what all machines share may have changed.
+    """
+
+    def __init__(self, run: Run, stop: StopRequest, hear: Callable[[], None] = lambda: None) -> None:
         self._run = run
         self._stop = stop
+        self._company = run.company
+        self._hear = hear
+        self._beat_at_s = 0.0
         self._waiting: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._failed: LedgerNotUsable | None = None
         self._thread = threading.Thread(target=self._loop, name="recorder", daemon=True)
@@ -60,6 +78,12 @@ class Recorder:
         """Hand over an outcome; it is durable when `close` has returned, or before."""
         self._waiting.put((row, outcome))
 
+    def rest(self) -> None:
+        """Return once what was handed over is durable, and the other machines know that nothing is in hand here."""
+        rest = _Rest()
+        self._waiting.put(rest)
+        rest.done.wait()
+
     def close(self) -> None:
         """Write what waits and end; raises LedgerNotUsable if the ledger failed on the way."""
         self._waiting.put(None)
@@ -75,11 +99,17 @@ class Recorder:
             intents = [item for item in group if isinstance(item, _Intent)]
             outcomes = [item for item in group if isinstance(item, tuple)]
             self._commit(intents, outcomes)
+            if self._company is not None:
+                self._keep_company(self._company, [item for item in group if isinstance(item, _Rest)])
 
     def _next_group(self) -> list[_Item]:
-        """Take all that waits. Nobody waits for an outcome's commit: one alone waits a moment for company."""
-        group = [self._waiting.get()]
+        """Take all that waits, or nothing when a beat is due.
+
+        Nobody waits for an outcome's commit: one alone waits a moment for company.
+        """
+        group: list[_Item] = []
         try:
+            group.append(self._waiting.get(timeout=None if self._company is None else self._company.beat_every_s))
             if isinstance(group[0], tuple):
                 group.append(self._waiting.get(timeout=_COMPANY_S))
             while True:
@@ -103,6 +133,21 @@ class Recorder:
             intent.granted = intent.row in granted
             intent.error = self._failed
             intent.done.release()
+
+    def _keep_company(self, company: Company, rests: list[_Rest]) -> None:
+        """Beat where it is time to, and hear what the others say."""
+        now_s = time.monotonic()
+        if self._failed is None and (rests or now_s >= self._beat_at_s):
+            self._beat_at_s = now_s + company.beat_every_s
+            try:
+                company.beat(is_idle=bool(rests))
+            except LedgerNotUsable as error:
+                self._fail(error)
+            except Exception as error:
+                self._fail(LedgerNotUsable(f"the ledger failed with {type(error).__name__}"))
+        self._hear()
+        for rest in rests:
+            rest.done.set()
 
     def _fail(self, error: LedgerNotUsable) -> None:
         self._failed = error

@@ -57,7 +57,6 @@ class Sender:
         self._attempts = attempts
         self._settings = settings
         self._stop = stop
-        self._recorder = Recorder(run, stop)
         self._limits = Limits()
         self._turn = threading.Lock()
         self._payments: Iterator[PendingPayment] = iter(())
@@ -66,6 +65,10 @@ class Sender:
         self._failed: Exception | None = None
         self._lock = threading.Lock()
         self._breaker = CircuitBreaker(settings)
+        self._judged: str | None = None
+        """Why the gateway's answers say that no machine must go on."""
+        self._begun = self._ended = 0
+        self._recorder = Recorder(run, stop, self._hear)
         self.tally = Tally()
 
     def send_all(
@@ -73,22 +76,26 @@ class Sender:
         limits: Limits,
         progress: Callable[[Tally], None] = lambda tally: None,
         held_back: Container[int] = frozenset(),
+        *,
+        shares: bool = True,
     ) -> None:
         """Send pending rows in file order until none is left or the run must stop; `stop.reason` tells why.
 
-        Rows of `held_back` stay pending.
+        Rows of `held_back` stay pending. A run that leads lets other machines help after its first row, if it `shares`.
 
         Raises LedgerNotUsable if the ledger failed: then nothing was sent that it does not know of.
         """
         workers: list[threading.Thread] = []
         self._limits, self._payments = limits, self._pending(held_back)
         try:
+            self._hear()
             if (first := self._next_payment()) is not None:
-                self._send_canary(first)
+                self._send_canary(first, shares=shares)
                 workers = self._start_workers()
             for worker in workers:
                 while worker.is_alive():
                     worker.join(_TICK_S)
+                    self._tell()
                     progress(self.tally)
         finally:
             self._no_more = True
@@ -103,14 +110,43 @@ class Sender:
 
     def _pending(self, held_back: Container[int]) -> Iterator[PendingPayment]:
         """Rows to send, in file order. A row that an answer put back is repeated by its worker, not given again."""
-        while payments := self._run.claim(_CLAIM_ROWS):
+        while (payments := self._run.claim(_CLAIM_ROWS)) or self._more_may_come():
             yield from (payment for payment in payments if payment.row not in held_back)
 
-    def _send_canary(self, payment: PendingPayment) -> None:
-        """Send the first row alone: while its answer is not recognized, no other row is begun."""
+    def _more_may_come(self) -> bool:
+        """Wait a moment where rows that other machines have in hand may come free; False where none can."""
+        company = self._run.company
+        if company is None or self._no_more:
+            return False
+        if self._begun == self._ended:  # nobody takes a row meanwhile: whoever wants one waits for this thread
+            self._recorder.rest()
+        return company.at_work() and not self._stop.event.wait(_TICK_S)
+
+    def _send_canary(self, payment: PendingPayment, *, shares: bool) -> None:
+        """Send the first row alone: while its answer is not recognized, no other row is begun, on any machine."""
         self._send(payment)
         if not self._breaker.ever_recognized:
             self._stop.ask("the first row got no recognized answer")
+        elif shares and self._run.company is not None and self._run.company.leads:
+            self._run.company.share()
+
+    def _hear(self) -> None:
+        """Stop where another machine did, or where too much is in doubt on all of them together."""
+        if self._run.company is not None:
+            shared = self._run.company.shared
+            reason = shared.stop or self._breaker.too_many(shared.in_a_row, shared.in_all)
+            if reason is not None:
+                self._stop.ask(reason)
+                self._tell()
+
+    def _tell(self) -> None:
+        """Let all machines stop where the one that leads does, or the gateway's answers say so.
+
+        One that only helps may leave; and what keeps it from its very first answer may be its own affair.
+        """
+        company, reason = self._run.company, self._stop.reason
+        if company is not None and reason is not None and (company.leads or reason == self._judged):
+            company.tell(reason)
 
     def _start_workers(self) -> list[threading.Thread]:
         """Start as many workers as there are rows for, each with its first row."""
@@ -146,6 +182,7 @@ class Sender:
             if payment is not None and not self._limits.allow_row():
                 self._no_more = self._limit_reached = True
                 return None
+            self._begun += payment is not None
             return payment
 
     def _send(self, payment: PendingPayment) -> None:
@@ -155,8 +192,10 @@ class Sender:
         except (ClaimRefused, LedgerNotUsable):
             # Nothing of the row was sent: another run has it, or the ledger failed (the recorder says so).
             self._stop.ask("the ledger did not grant a row to this run")
-            return
-        self._judge(outcome)
+        else:
+            self._judge(outcome)
+        with self._lock:
+            self._ended += 1
 
     def _attempt(self, payment: PendingPayment) -> Outcome:
         """Wait for a slot, then one exchange; what it proved goes to the ledger before anything else is done."""
@@ -201,4 +240,7 @@ class Sender:
             self.tally.outcomes[outcome.state] += 1
         reason = self._breaker.reason_to_stop(outcome)
         if reason is not None:
+            if self._breaker.ever_recognized:
+                self._judged = reason
             self._stop.ask(reason)
+            self._tell()

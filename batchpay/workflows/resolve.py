@@ -122,8 +122,14 @@ def settle(
     decider: Decider[Proposal],
     settings: Settings,
     actor: Actor,
+    *,
+    hosts_are_gone: bool = False,
 ) -> InDoubt:
-    """Settle some rows, or what the filled-in sheet at a path decides; gives what was settled and what is left."""
+    """Settle some rows, or what the filled-in sheet at a path decides; gives what was settled and what is left.
+
+    `hosts_are_gone` is the person's word that machines which were shut out of the batch are off for good: only then, or
+    when they were heard of again, are rows sent again that they were sending.
+    """
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(reference)
         with ledger.lock(found.digest):
@@ -132,7 +138,7 @@ def settle(
             proposal, notes = _proposal(chosen, found, {doubt.row: doubt for doubt in doubts})
             decider.show(proposal)
             if proposal.decisions:
-                _record(ledger, found.batch, proposal, notes, decider, actor)
+                _record(ledger, found.batch, proposal, notes, decider, actor, hosts_are_gone=hosts_are_gone)
         found = ledger.find(found.batch)
         left = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
     settled = {word: proposal.effect.get(state, Totals()) for word, state in DECISIONS.items()}
@@ -158,8 +164,12 @@ def _record(
     notes: Sequence[tuple[int, str]],
     decider: Decider[Proposal],
     actor: Actor,
+    *,
+    hosts_are_gone: bool,
 ) -> None:
     signature = decider.sign()
     who = signature.recorded(actor, list(proposal.doubts.values()))
     decider.confirm(proposal.effect.get(State.PENDING, Totals()).rows)
+    if hosts_are_gone:
+        ledger.say_hosts_gone(batch, who, signature.reason)
     ledger.resolve(batch, proposal.decisions, who, reason_with_notes(signature.reason, notes))

@@ -43,14 +43,14 @@ def resume(
         request = replace(request, results=output_path(found), why=stale_reason, fails=fails_today(found, settings))
         with ledger.lock(found.digest):
             if stale_reason is None:
-                _refuse_stale(ledger, ledger.find(found.batch), settings.policy.stale_days)
+                refuse_stale(ledger, ledger.find(found.batch), settings.policy.stale_days)
             finished = run_batch(ledger, found, settings, credentials, request, actor, progress)
         summary = summary_of_batch(finished)
         summary.in_doubt_elsewhere = in_doubt(ledger, finished.environment, but=finished.batch)
     return summary
 
 
-def _refuse_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> None:
+def refuse_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> None:
     """Refuse to send what nobody has touched for long: the payments may have been made in another way since."""
     pending = batch.by_state[State.PENDING].rows
     if pending and is_stale(ledger, batch.batch, stale_days):

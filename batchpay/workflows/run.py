@@ -89,6 +89,8 @@ class RunRequest:
     """Which pending rows fail today's rules and are held back; None where none can."""
     why: str | None = None
     """Why this run was asked for, where a person had to say it."""
+    helps: bool = False
+    """Whether another machine leads the batch: this one sends what is left to it, and nothing else."""
 
 
 def run_batch(
@@ -112,7 +114,7 @@ def run_batch(
     stop, sending = request.stop, False
     _warn_of_clock(ledger, settings, progress)
     with request.owner.running(stop):
-        run = ledger.start(batch.batch, str(actor), request.why)
+        run = ledger.start(batch.batch, str(actor), request.why, helps=request.helps)
         if run.recovered:
             progress.say(f"{row_count(run.recovered)} being sent when an earlier run ended: now in doubt")
         log("run started", batch=batch.batch, environment=str(batch.environment), file=batch.file)
@@ -248,7 +250,9 @@ def _send_pending(
         attempts = Attempts(settings.submit, stop.event)
         sender = Sender(run, client.pay, throttle, attempts, settings.submit, stop)
         try:
-            sender.send_all(request.limits, lambda tally: progress.update(tally, throttle), held_back)
+            # Another machine would not know how many rows are enough, nor which ones are held back here.
+            shares = request.limits.rows_max is None and not held_back.totals.rows
+            sender.send_all(request.limits, lambda tally: progress.update(tally, throttle), held_back, shares=shares)
         finally:
             if shared is not None:
                 shared.close()

@@ -7,6 +7,7 @@ from contextlib import closing
 from batchpay.errors import LedgerMissing
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
+from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Environment, State, Totals
 from batchpay.settings import Settings
@@ -17,6 +18,12 @@ def batch_status(reference: str, settings: Settings) -> Summary:
     """Give one batch's summary; `reference` is its name or the unique beginning of it."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         return summary_of_batch(ledger.find(reference))
+
+
+def runs_of_batch(batch: str, settings: Settings) -> list[HostRun]:
+    """Give a batch's runs where several machines may work on it, the first one first."""
+    with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
+        return ledger.runs(batch)
 
 
 def in_doubt(ledger: Ledger, environment: Environment, *, but: str | None = None) -> dict[str, dict[str, Totals]]:

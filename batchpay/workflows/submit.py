@@ -16,7 +16,7 @@ import polars as pl
 
 from batchpay.approval.approvals import Policy
 from batchpay.approval.plan import Plan, PlanText
-from batchpay.errors import LedgerNotUsable
+from batchpay.errors import BatchHeld, HeldElsewhere, LedgerNotUsable
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.intake.prefetch import ahead
@@ -56,6 +56,8 @@ class SubmitRequest:
     decisions: Decisions = field(default_factory=Decisions)
     plan: PlanText | None = None
     """A plan that what is sent is compared with, or None."""
+    joins: bool = False
+    """Whether to help where another machine leads the batch."""
 
 
 def submit(
@@ -96,24 +98,50 @@ def submit(
             _log_check(checked)
             if plan is None:  # a plan that differs in this is refused with all that differs
                 refuse_release_of_nothing(checked, submission.decisions)
-            with ledger.lock(checked.digest):
-                try:
+            try:
+                with ledger.lock(checked.digest):
                     found = _register(ledger, request, submission, settings, checked, plan, actor)
-                except RegisteredMeanwhile:
-                    continue  # rows were added in between: they must be looked up as well
-                if found.is_new:
-                    log("registered", batch=found.batch.batch, file=found.batch.file, rows=found.batch.total.rows)
-                if found.released.rows:
-                    progress.say(f"rejected before and released now: {row_count(found.released.rows)}")
-                fails = None if found.is_new else _fails_today(checked.verdict)
-                run = replace(submission.run, approvals=found.approvals, fails=fails)
-                finished = run_batch(ledger, found.batch, settings, credentials, run, actor, progress)
-                summary = _summary_of_run(request, submission, checked, finished)
-                summary.seal = plan.seal if plan else None
-                summary.released = found.released
-                summary.in_doubt_elsewhere = in_doubt(ledger, environment, but=finished.batch)
-                return summary, checked.verdict
+                    if found.is_new:
+                        log("registered", batch=found.batch.batch, file=found.batch.file, rows=found.batch.total.rows)
+                    if found.released.rows:
+                        progress.say(f"rejected before and released now: {row_count(found.released.rows)}")
+                    fails = None if found.is_new else _fails_today(checked.verdict)
+                    run = replace(submission.run, approvals=found.approvals, fails=fails)
+                    finished = run_batch(ledger, found.batch, settings, credentials, run, actor, progress)
+            except RegisteredMeanwhile:
+                continue  # rows were added in between: they must be looked up as well
+            except HeldElsewhere as error:
+                if not submission.joins:
+                    raise
+                progress.say(f"{checked.source.name}: {error}: helping")
+                return _help(ledger, submission, settings, checked, credentials, actor, progress), checked.verdict
+            summary = _summary_of_run(request, submission, checked, finished)
+            summary.seal = plan.seal if plan else None
+            summary.released = found.released
+            summary.in_doubt_elsewhere = in_doubt(ledger, environment, but=finished.batch)
+            return summary, checked.verdict
     raise LedgerNotUsable("other files keep being registered in this ledger; run the command again")
+
+
+def _help(
+    ledger: Ledger,
+    submission: SubmitRequest,
+    settings: Settings,
+    checked: FileCheck,
+    credentials: Credentials,
+    actor: Actor,
+    progress: Progress,
+) -> Summary:
+    """Help the machine that leads the batch of this content; raises BatchHeld where this machine does so already."""
+    from batchpay.workflows.work import help_with
+
+    batch = batch_to_go_on_with(ledger, checked.digest, environment_of(settings.gateway), submission.decisions)
+    found = None
+    if batch is not None:
+        found = help_with(ledger, batch, submission.run, settings, credentials, actor, progress)
+    if found is None:
+        raise BatchHeld("another run is working on this batch")
+    return found
 
 
 def _log_check(checked: FileCheck) -> None:

@@ -89,7 +89,7 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     call("gateway", "update", number, *ACCOUNT)
     call("gateway", "default", number, "--yes")
     call("gateway", "delete", number, "--yes")
-    of_databases = {"ledger-join", "ledger-move"}  # tests/cli/test_postgres.py
+    of_databases = {"ledger-join", "ledger-move", "work"}  # tests/cli/test_postgres.py
     assert call.seen == commands_with_object() - of_databases
     lines = (tmp_path / "run.log").read_text().splitlines()
     assert {"row in doubt", "refused", "registered"} <= {json.loads(line)["event"] for line in lines}

@@ -52,6 +52,7 @@ class RunCompany:
     def __init__(self, *, leads: bool, beat: Callable[[bool], None], at_work: Callable[[], bool]) -> None:
         self.leads = leads
         self.shared = Shared()
+        self.beat_every_s = BEAT_S
         self.observer = Observer()
         self._beat = beat
         self.at_work = at_work

@@ -166,10 +166,11 @@ RAISE_GENERATION = (
     "UPDATE batchpay.run SET generation = generation + 1, beats = beats + 1 WHERE id = %s AND token = %s AND is_live"
     " RETURNING generation, number, mac"
 )
+# Whoever ends a batch whose leader died ends it as its leader.
 END_RUN = (
     "UPDATE batchpay.run r SET is_live = false, finished_at = %(at)s, stopped = %(stopped)s,"
-    " is_leader = r.is_leader OR NOT EXISTS (SELECT FROM batchpay.run l WHERE l.batch = r.batch AND l.is_live"
-    " AND l.is_leader) WHERE r.id = %(run)s"
+    " is_leader = r.is_leader OR (SELECT NOT l.is_live AND l.finished_at IS NULL FROM batchpay.run l"
+    " WHERE l.batch = r.batch AND l.is_leader ORDER BY l.id DESC LIMIT 1) WHERE r.id = %(run)s"
 )
 
 # A group of a run
