@@ -5,8 +5,6 @@ And how soon commands answer.
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -143,9 +141,9 @@ def _first_byte_s(place: Path, port: int) -> float:
                     return float(arrived[0]) - started
                 time.sleep(0.02)
         finally:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-    raise BenchmarkFailed("resume sent nothing")
+            process.kill()
+            code = process.wait()
+    raise BenchmarkFailed(f"resume sent nothing and ended with {code}")
 
 
 # Start
