@@ -123,10 +123,10 @@ def test_the_servers_certificate_is_verified(used: PostgresFactory, bundle: str,
     send_one(used.open())
     assert used.run("SELECT 1 FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND usename = 'payer'")
     used.close()
-    for wrong in (f"{url}?sslmode=verify-full&sslrootcert={stranger}",
-                  f"{url.replace('localhost', '127.0.0.1')}?sslmode=verify-full&sslrootcert={bundle}"):  # fmt: skip
-        used.settings = replace(used.settings, url=wrong)
-        with pytest.raises(LedgerNotUsable, match="its certificate; nothing was sent"):
+    by_number = url.replace("localhost", "127.0.0.1")
+    for wrong, authority in ((url, stranger), (url, "/nothing"), (by_number, bundle)):
+        used.settings = replace(used.settings, url=f"{wrong}?sslmode=verify-full&sslrootcert={authority}")
+        with pytest.raises(LedgerNotUsable, match=r"its certificate is|no certificate to verify its own by"):
             used.open()
 
 
@@ -181,10 +181,25 @@ def test_what_a_login_is_set_to_does_not_weaken_a_commit(used: PostgresFactory) 
         used.open()
 
 
-def test_a_server_that_is_not_there_is_said_in_our_words(used: PostgresFactory) -> None:
-    """Libpq's own text may hold what was given to it."""
-    used.settings = replace(used.settings, url="postgresql://payer@127.0.0.1:1/nothing")
-    with pytest.raises(LedgerNotUsable, match=r"postgresql://127.0.0.1:1/nothing can't be connected to"):
+@pytest.mark.parametrize(
+    ("of_url", "other", "words"),
+    [
+        (":PORT/", ":1/", "nobody answers at that address"),
+        ("payer@", "nobody-known@", "there is no such login"),
+        ("DATABASE", "nothing", "there is no such database"),
+        ("127.0.0.1", "no-such-host.invalid", "its name is not known here"),
+        ("DATABASE", "DATABASE?sslmode=require", "it has no TLS"),
+    ],
+)
+def test_why_a_server_can_not_be_connected_to_is_said_in_our_words(
+    used: PostgresFactory, of_url: str, other: str, words: str
+) -> None:
+    """A stranger was told three reasons where one was known; libpq's own text may hold what was given to it."""
+    given = {"PORT": str(used.server.port), "DATABASE": used.database}
+    for word, value in given.items():
+        of_url, other = of_url.replace(word, value), other.replace(word, value)
+    used.settings = replace(used.settings, url=used.settings.url.replace(of_url, other))
+    with pytest.raises(LedgerNotUsable, match=f"can't be connected to: .*{words}.*; nothing was sent"):
         used.open()
 
 

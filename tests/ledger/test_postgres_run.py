@@ -284,6 +284,44 @@ def test_a_commit_that_warns_is_not_taken_for_done(factory: PostgresFactory, end
     assert ledger.check() == []
 
 
+def test_a_wait_for_a_standby_that_does_not_come_ends(
+    factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a failover whose new primary has no standby yet: no server's timeout ends that, and no run hangs in it.
+
+    Nobody knows whether the commit stands, so nothing is sent by it; all of it goes on when a standby is there.
+    """
+    monkeypatch.setattr(deadline, "DEADLINE_S", 0.3)
+    monkeypatch.setattr(deadline, "_LOOK_S", 0.05)
+    monkeypatch.setattr(deadline, "RECONNECT_S", 0.1)
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1, 2]))
+    with ledger.lock(ledger.find(name).digest):
+        run = run_of(ledger, name)
+        assert run.commit([1], []) == {1}
+        factory.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        factory.run("SELECT pg_reload_conf()")
+        try:
+            wait_until_commits_wait(factory, "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+            with pytest.raises(LedgerNotUsable, match="was lost"):
+                run.claim(2)
+            with pytest.raises(LedgerNotUsable, match="was lost, and did not come back"):
+                run.commit([2], [(1, ACCEPTED)])
+            run.spill([(1, ACCEPTED)])
+            run.close()
+            with pytest.raises(LedgerNotUsable, match=r"the connection to the database .* was lost"):
+                register(ledger, columns(ledger, [3], salt="x"), content=b"two")
+        finally:
+            factory.run("ALTER SYSTEM RESET synchronous_standby_names")
+            factory.run("SELECT pg_reload_conf()")
+    ledger.close()
+    again = factory.open()
+    with again.lock(again.find(name).digest):
+        run_of(again, name).finish(None)
+    assert states(again, name)[2] in (State.PENDING, State.IN_DOUBT), "whether its commit stood or not: it was not sent"
+    assert again.check() == []
+
+
 def wait_until_commits_wait(factory: PostgresFactory, waiting: str) -> None:
     """Write until a write waits for the standby that is not there: the server takes its time to hear of it."""
     seen = threading.Event()

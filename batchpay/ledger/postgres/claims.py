@@ -37,6 +37,7 @@ class Claims:
         self._is_closed = False
         self._may_be_idle = False
         self._reader = store.reader()
+        self._deadline = deadline.Deadline()
 
     def claim(self, limit: int) -> list[PendingPayment]:
         """See contract.Run."""
@@ -67,6 +68,7 @@ class Claims:
     def close(self) -> None:
         """Give back the connection; nothing is claimed any more."""
         self.stop()
+        self._deadline.close()
         with self._turn:
             self._store.done_reading(self._reader)
 
@@ -107,7 +109,8 @@ class Claims:
                     # A claim whose answer was lost may stand: its chunks were not read, so they are given back.
                     mine: tuple[Any, ...] = (self._batch, self._run, self._chunks_read)
                     self._reader.execute(sql.FREE_UNREAD_CHUNKS, mine)
-                return read()
+                with self._deadline.of(self._reader):
+                    return read()
             except (psycopg.Error, LedgerUnreachable) as error:
                 if isinstance(error, psycopg.Error) and not (is_unknown(error) or is_retried(error)):
                     raise

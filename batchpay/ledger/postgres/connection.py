@@ -69,7 +69,10 @@ def place_of(url: str, *, is_pooled: bool = False) -> Place:
     given.setdefault("target_session_attrs", "read-write")
     given.setdefault("application_name", "batchpay")
     given.setdefault("connect_timeout", "10")
-    name = f"postgresql://{','.join(hosts)}:{given.get('port', 5432)}/{given['dbname']}"
+    ports = str(given.get("port", "")).split(",")
+    ports = ports if len(ports) == len(hosts) else ports[:1] * len(hosts)
+    servers = ",".join(f"{host}:{port or 5432}" for host, port in zip(hosts, ports, strict=True))
+    name = f"postgresql://{servers}/{given['dbname']}"
     return Place(given, name, is_pooled)
 
 
@@ -134,8 +137,7 @@ def connect(place: Place, *, writes: bool = False) -> tuple[psycopg.Connection[A
                 f"{place.name} is a pooler, which shares connections between sessions: set ledger.pooler = true"
             ) from None
         raise LedgerUnreachable(
-            f"the database {place.name} can't be connected to: it does not answer, or it refuses this login, its "
-            "password or its certificate; nothing was sent"
+            f"the database {place.name} can't be connected to: {_why_not_connected(str(error))}; nothing was sent"
         ) from None
     try:
         with translated(place):
@@ -144,6 +146,32 @@ def connect(place: Place, *, writes: bool = False) -> tuple[psycopg.Connection[A
         connection.close()
         raise
     return connection, where
+
+
+_NOT_CONNECTED = {
+    "no password supplied": "it asks for a password, and .pgpass (passfile=…) has none for it",
+    "password authentication failed": "it refuses this login's password",
+    "pg_hba.conf": "it lets this login in neither from here nor in this way",
+    "root certificate file": "there is no certificate to verify its own by: name one by sslrootcert=…",
+    "certificate verify failed": "its certificate is none that sslrootcert, or this system, vouches for",
+    "does not match host name": "its certificate is for another name",
+    "does not support SSL": "it has no TLS",
+    "could not translate host name": "its name is not known here",
+    "failed to resolve host": "its name is not known here",
+    "Connection refused": "nobody answers at that address",
+    "timeout expired": "it did not answer in time",
+    "is read-only": "it is a standby",
+    "is in hot standby": "it is a standby",
+    'FATAL:  database "': "there is no such database",
+    'FATAL:  role "': "there is no such login",
+}
+"""What stands in a message of libpq's, and what it means: its own texts may hold what was in the connection string."""
+
+
+def _why_not_connected(message: str) -> str:
+    """Give the reasons that are known in libpq's message, which has one for each server that was tried."""
+    found = [words for text, words in _NOT_CONNECTED.items() if text in message]
+    return " / ".join(dict.fromkeys(found)) or "it does not answer, or it refuses this login, or its certificate"
 
 
 def _refuse_unsafe(place: Place, connection: psycopg.Connection[Any]) -> str:

@@ -24,8 +24,8 @@ _LOOK_S = 1.0
 class Deadline:
     """Watches one statement at a time, from a thread of its own."""
 
-    def __init__(self, seconds: float = DEADLINE_S) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds = DEADLINE_S if seconds is None else seconds
         self._watched: tuple[float, int] | None = None
         self._turn = threading.Lock()
         self._ended = threading.Event()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from batchpay.ledger.event_chain import event_mac, event_text
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import Notices, Place, connect, is_unknown, translate, translated
+from batchpay.ledger.postgres.deadline import Deadline
 from batchpay.ledger.records import LedgerPaths
 from batchpay.ledger.totals import TotalsDelta
 from batchpay.ledger.witness import Witness, WitnessRecord
@@ -339,7 +340,8 @@ class Transaction:
         """Make it durable, then tell the witness; raises LedgerNotUsable where nobody knows whether it stands."""
         store = self._store
         try:
-            with translated(store.place):
+            deadline = Deadline()
+            with translated(store.place), closing(deadline), deadline.of(self.connection):
                 done = store.writer.run(sql.COMMIT)
                 if done.statusmessage != "COMMIT" or store.writer.warned():
                     raise LedgerNotUsable(
