@@ -105,6 +105,21 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """What is known of a gateway's limit, to be shown and to begin with the next time."""
+
+    rate: float
+    """Requests a second that it takes."""
+    window_s: float | None = None
+    """Where it is a quota: seconds of its window."""
+
+    def __str__(self) -> str:
+        if self.window_s is None:
+            return f"{self.rate:,.3g} a second"
+        return f"{self.rate * self.window_s:,.0f} in {self.window_s:,.0f} s"
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What one attempt proved (CONTRACT.md, 'What an answer means').
 

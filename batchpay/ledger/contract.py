@@ -38,7 +38,7 @@ from batchpay.ledger.records import (
     RowColumns,
     SignOff,
 )
-from batchpay.payment import Environment, Outcome, State, Totals
+from batchpay.payment import Environment, Finding, Outcome, State, Totals
 
 
 class RegisteredMeanwhile(LedgerNotUsable):
@@ -131,6 +131,12 @@ class Company(Protocol):
 
 class SharedRate(Protocol):
     """One gateway's rate, shared by all that send to it over one ledger."""
+
+    def found(self) -> Finding | None:
+        """What an earlier run found of the gateway's limit: where the next one begins, to be found out anew."""
+
+    def remember(self, finding: Finding) -> None:
+        """Keep what this run found."""
 
     def lease(self, rate: float, paused_s: float) -> Lease | None:
         """Lease the next moments to send; None where nobody can be asked now.

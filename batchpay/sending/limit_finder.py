@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 
+from batchpay.payment import Finding
 from batchpay.settings import RATE_LEAST, RATE_MOST
 
 SEEK_RATE = 20.0
@@ -64,21 +64,6 @@ WINDOWS_S = (10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3
 ASK_AGAIN_S = 1.0
 CLOSED_SHARE = 0.25
 """While a quota is used up, one request asks again after this share of the time it has been so, or so many seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What is known of a gateway's limit, to be shown and to begin with the next time."""
-
-    rate: float
-    """Requests a second that it takes."""
-    window_s: float | None = None
-    """Where it is a quota: seconds of its window."""
-
-    def __str__(self) -> str:
-        if self.window_s is None:
-            return f"{self.rate:,.3g} a second"
-        return f"{self.rate * self.window_s:,.0f} in {self.window_s:,.0f} s"
 
 
 class LimitFinder:

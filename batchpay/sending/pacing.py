@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from batchpay.payment import Pace
-from batchpay.sending.limit_finder import Finding, LimitFinder
+from batchpay.payment import Finding, Pace
+from batchpay.sending.limit_finder import LimitFinder
 from batchpay.settings import SubmitSettings, parse_rate
 
 CATCH_UP_S = 0.05

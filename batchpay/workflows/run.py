@@ -19,13 +19,10 @@ from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.preflight import Preflight
 from batchpay.ledger.contract import Ledger, Run
-from batchpay.ledger.open import location
 from batchpay.ledger.records import BatchSummary
 from batchpay.operations.logs import is_logging, log
-from batchpay.payment import Actor, State, Totals
+from batchpay.payment import Actor, Finding, State, Totals
 from batchpay.reports.results import write_results
-from batchpay.sending.known_limits import known_limit, remember_limit
-from batchpay.sending.limit_finder import Finding
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.one_core import on_one_core as on_one_core  # for the owner of a process
 from batchpay.sending.pacing import Throttle
@@ -238,14 +235,14 @@ def _send_pending(
     progress: Progress,
 ) -> Finding | None:
     """Send under the throttle until nothing is left or the run must stop; gives the gateway's limit, if it was met."""
-    folder, gateway = location(settings.ledger).ledger.parent, f"{batch.environment} {batch.origin}"
+    gateway = f"{batch.environment} {batch.origin}"
     stop, workers = request.stop, settings.submit.workers
     with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, request.owner.sending(workers):
-        known, shared = known_limit(folder, gateway), ledger.shared_rate(gateway)
+        shared = ledger.shared_rate(gateway)
         throttle = (
-            Throttle.from_settings(settings.submit, stop.event, known)
+            Throttle.from_settings(settings.submit, stop.event)
             if shared is None
-            else SharedThrottle.over(shared, settings.submit, stop.event, known)
+            else SharedThrottle.over(shared, settings.submit, stop.event, shared.found())
         )
         attempts = Attempts(settings.submit, stop.event)
         sender = Sender(run, client.pay, throttle, attempts, settings.submit, stop)
@@ -254,11 +251,12 @@ def _send_pending(
             shares = request.limits.rows_max is None and not held_back.totals.rows
             sender.send_all(request.limits, lambda tally: progress.update(tally, throttle), held_back, shares=shares)
         finally:
-            if shared is not None:
-                shared.close()
             if (found := throttle.finding()) is not None:
-                remember_limit(folder, gateway, found)
                 log("limit found", batch=batch.batch, rate=str(found))
+            if shared is not None:
+                if found is not None:
+                    shared.remember(found)
+                shared.close()
     return found
 
 

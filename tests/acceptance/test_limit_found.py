@@ -6,7 +6,6 @@ import json
 
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import running
-from batchpay.sending.known_limits import FILE_NAME
 from tests.support.command import Home, small_file
 
 
@@ -18,7 +17,7 @@ def test_what_a_run_found_is_told_and_kept(home: Home) -> None:
         assert found["accepted"] == 14
         assert 0 < found["rate_found"] < 12
         assert any("a second" in note for note in found["notes"])
-    (kept,) = home.path.rglob(FILE_NAME)
+    (kept,) = home.path.rglob("limits.json")
     limits = json.loads(kept.read_text())
     assert list(limits) == [f"test {home.origin}"]
     assert limits[f"test {home.origin}"]["rate"] > 0

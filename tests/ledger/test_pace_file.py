@@ -23,7 +23,7 @@ class Machine:
         self.runs: list[PaceFile] = []
 
     def run(self) -> PaceFile:
-        self.runs.append(PaceFile(self.path, lambda: self.now))
+        self.runs.append(PaceFile(self.path, "", lambda: self.now))
         return self.runs[-1]
 
     def moments(self, run: PaceFile, rate: float, paused_s: float = 0.0) -> list[float]:

@@ -17,6 +17,7 @@ from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.shared_pace import SharedPace
 from batchpay.ledger.sqlite import pace_file
 from batchpay.ledger.sqlite.pace_file import PaceFile
+from batchpay.payment import Finding
 from tests.ledger.conftest import LedgerFactory, PostgresFactory
 
 GATEWAY = "test http://127.0.0.1:1"
@@ -55,7 +56,9 @@ def world(ledger_factory: LedgerFactory, tmp_path: Path) -> Iterator[World]:
         yield from _in_database(ledger_factory)
     else:
         made = World(
-            lambda: PaceFile(tmp_path / "gateway.pace", lambda: made.now), pace_file.JOINING_S, lambda now: None
+            lambda: PaceFile(tmp_path / "gateway.pace", GATEWAY, lambda: made.now),
+            pace_file.JOINING_S,
+            lambda now: None,
         )
         yield made
         for run in made.runs:
@@ -229,3 +232,25 @@ def test_a_ledger_that_can_not_be_asked_for_good_is_said_at_once(ledger: Ledger,
     with pytest.raises(LedgerNotUsable, match="no right"):
         run.lease(10, 0)
     run.close()
+
+
+def test_what_was_found_of_a_limit_is_known_to_the_next_run_wherever_it_is(
+    ledger_factory: LedgerFactory, tmp_path: Path
+) -> None:
+    """Each gateway has its own; the latest finding stands."""
+    ledger = ledger_factory.create()
+    other = ledger
+    if isinstance(ledger_factory, PostgresFactory):
+        other = ledger_factory.on_another_machine(tmp_path / "other").join()
+    run, later, elsewhere = (one.shared_rate(gateway) for one, gateway in (
+        (ledger, GATEWAY), (other, GATEWAY), (other, "live https://pay.example")
+    ))  # fmt: skip
+    assert run is not None and later is not None and elsewhere is not None
+    assert run.lease(10, 0) is not None
+    for finding in (Finding(97.5), Finding(5.0, 60.0)):
+        run.remember(finding)
+        assert later.found() == finding
+    assert elsewhere.found() is None
+    for one in (run, later, elsewhere):
+        one.close()
+    other.close()

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from batchpay.payment import Pace
-from batchpay.sending.limit_finder import Finding, LimitFinder, _Quota
+from batchpay.payment import Finding, Pace
+from batchpay.sending.limit_finder import LimitFinder, _Quota
 from batchpay.sending.pacing import Throttle
 from tests.support.pace_world import LIMITERS, Bucket, ClockWindow, Concurrent, Limiter, Shared, SlidingSecond, World
 from tests.support.pace_world import used_least as least

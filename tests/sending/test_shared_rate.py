@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from batchpay.ledger.records import Lease
-from batchpay.payment import Pace
+from batchpay.payment import Finding, Pace
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.shared_rate import ASK_AGAIN_S, SharedThrottle
 from batchpay.settings import RATE_MOST
@@ -23,6 +23,12 @@ class Source:
     def __init__(self, *leases: Lease | None) -> None:
         self._leases = list(leases)
         self.asked: list[tuple[float, float]] = []
+
+    def found(self) -> None:
+        pass
+
+    def remember(self, finding: Finding) -> None:
+        pass
 
     def lease(self, rate: float, paused_s: float) -> Lease | None:
         self.asked.append((rate, paused_s))

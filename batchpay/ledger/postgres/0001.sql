@@ -239,6 +239,13 @@ CREATE UNLOGGED TABLE batchpay.pace (
     free_at double precision NOT NULL
 ) WITH (fillfactor = 10);
 
+-- What was found of gateways' limits, on whichever machine: where the next run begins.
+CREATE TABLE batchpay.known_limit (
+    gateway text PRIMARY KEY,
+    rate double precision NOT NULL,
+    window_s double precision
+);
+
 CREATE UNLOGGED TABLE batchpay.pacer (
     gateway text NOT NULL,
     name bytea NOT NULL,
@@ -460,5 +467,5 @@ GRANT UPDATE (row_count, cents) ON batchpay.total TO batchpay_app;
 GRANT UPDATE (row_count, cents) ON batchpay.paid TO batchpay_app;
 GRANT DELETE ON batchpay.body TO batchpay_app;
 GRANT EXECUTE ON FUNCTION batchpay.commit_group TO batchpay_app;
-GRANT INSERT, UPDATE, DELETE ON batchpay.pace, batchpay.pacer TO batchpay_app;
+GRANT INSERT, UPDATE, DELETE ON batchpay.pace, batchpay.pacer, batchpay.known_limit TO batchpay_app;
 GRANT EXECUTE ON FUNCTION batchpay.lease_pace TO batchpay_app;

@@ -20,6 +20,7 @@ from batchpay.ledger.postgres.connection import LedgerUnreachable, is_retried, i
 from batchpay.ledger.postgres.deadline import Deadline
 from batchpay.ledger.postgres.store import Connection, Store
 from batchpay.ledger.records import Lease
+from batchpay.payment import Finding
 
 LOOK_S = 0.1
 """A run that is alone looks so often whether it still is."""
@@ -50,6 +51,19 @@ class SharedPace:
         self._connection: Connection | None = None
         self._deadline = Deadline(_ANSWER_S)
         self._lost_at: float | None = None
+
+    def found(self) -> Finding | None:
+        """See contract.SharedRate; raises LedgerNotUsable."""
+        with self._store.reading() as connection:
+            found = connection.execute(sql.KNOWN_LIMIT, (self._asked["gateway"],)).fetchone()
+        return Finding(*found) if found else None
+
+    def remember(self, finding: Finding) -> None:
+        """See contract.SharedRate. What can't be kept costs the next run a few refusals."""
+        connection = self._connection
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.execute(sql.REMEMBER_LIMIT, (self._asked["gateway"], finding.rate, finding.window_s))
 
     def lease(self, rate: float, paused_s: float) -> Lease | None:
         """See contract.SharedRate. Raises LedgerNotUsable where the database stays away: no run waits for ever."""

@@ -195,6 +195,11 @@ LEASE_PACE = (
     " %(look_s)s::float8, %(joining_s)s::float8, %(heard_s)s::float8, %(leased_s)s::float8, %(catch_up_s)s::float8,"
     " %(spread)s::float8)"
 )
+KNOWN_LIMIT = "SELECT rate, window_s FROM batchpay.known_limit WHERE gateway = %s"
+REMEMBER_LIMIT = (
+    "INSERT INTO batchpay.known_limit (gateway, rate, window_s) VALUES (%s, %s, %s)"
+    " ON CONFLICT (gateway) DO UPDATE SET rate = excluded.rate, window_s = excluded.window_s"
+)
 LEAVE_PACE = "UPDATE batchpay.pacer SET counts_until = 0 WHERE gateway = %s AND name = %s"
 
 # Control totals

@@ -21,6 +21,8 @@ from typing import Any
 
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.records import Lease
+from batchpay.ledger.sqlite.known_limits import known_limit, remember_limit
+from batchpay.payment import Finding
 from batchpay.settings import RATE_LEAST, RATE_MOST
 
 LOOK_S = 0.01
@@ -53,7 +55,7 @@ def pace_file(folder: Path, gateway: str) -> PaceFile | None:
     """Open the file of a gateway; None where that can't be."""
     try:
         make_private_directory(folder)
-        return PaceFile(folder / f"{hashlib.sha256(gateway.encode()).hexdigest()[:32]}.pace")
+        return PaceFile(folder / f"{hashlib.sha256(gateway.encode()).hexdigest()[:32]}.pace", gateway)
     except Exception:
         return None
 
@@ -61,15 +63,24 @@ def pace_file(folder: Path, gateway: str) -> PaceFile | None:
 class PaceFile:
     """See contract.SharedRate."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path, gateway: str = "", clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` is the same for all processes of the machine."""
         self._clock = clock
+        self._gateway, self._beside = gateway, path.parent.parent
         self._start_of_machine = _start_of_machine()
         self._name = os.urandom(8)
         self._line = 0
         self._tries_left = _TRIES
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o600)
+
+    def found(self) -> Finding | None:
+        """See contract.SharedRate."""
+        return known_limit(self._beside, self._gateway)
+
+    def remember(self, finding: Finding) -> None:
+        """See contract.SharedRate."""
+        remember_limit(self._beside, self._gateway, finding)
 
     def lease(self, rate: float, paused_s: float) -> Lease | None:
         """See contract.SharedRate. Who can't use the file keeps to its own pace: no run may wait for it for ever."""
