@@ -73,10 +73,10 @@ def refused(act: str, person: Person, file: Columns, approvers: Collection[str] 
         return Refused("You chose how this file is read, so another person must approve it.", MAY_NOT)
     if asked.only_makers and person.name not in (file["uploaded_by"], file["asked_by"]):
         return Refused("Only whoever uploaded the file or asked can withdraw the request.", MAY_NOT)
-    if asked.not_twice and person.name in approvers:
-        return Refused("You approved this already; another person must approve it as well.", MAY_NOT)
     if file["state"] not in asked.states:
         return Refused("Meanwhile this file stands elsewhere. Nothing was done; look again.", NOT_NOW)
+    if asked.not_twice and person.name in approvers:
+        return Refused("You approved this already; another person must approve it as well.", MAY_NOT)
     if act == "go_on" and not approvers:
         return Refused("Nobody approved this, so there is nothing to go on with.", NOT_NOW)
     return None

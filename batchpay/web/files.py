@@ -213,9 +213,7 @@ def _refuse(here: Site, name: str, size: int) -> None:
     if not name.lower().endswith(ENDINGS):
         raise WrongUse("only workbooks (.xlsx), CSV and Parquet files are taken")
     if not 0 < size <= spool.FILE_BYTES_MAX:
-        raise WrongUse(
-            "the file is empty" if size <= 0 else f"more than {spool.FILE_BYTES_MAX >> 20} MiB are not taken"
-        )
+        raise WrongUse("the file is empty" if size <= 0 else f"it has more than {spool.FILE_BYTES_MAX >> 20} MiB")
     if here.store.count("SELECT count(*) FROM file WHERE state = 'receiving'") >= spool.OPEN_MAX:
         raise WrongUse("too many uploads are under way, try again in a minute")
     if not spool.has_room(here.home, size):

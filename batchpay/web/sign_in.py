@@ -7,6 +7,7 @@ import hashlib
 import secrets
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
+from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, abort, g, make_response, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
@@ -88,7 +89,8 @@ def know_person() -> ResponseReturnValue | None:
     if header is not None:
         abort(403)
     if request.headers.get("HX-Request"):
-        return Response(status=204, headers={"HX-Redirect": url_for("sign_in.page")})
+        then = urlsplit(request.headers.get("HX-Current-URL", "")).path
+        return Response(status=204, headers={"HX-Redirect": url_for("sign_in.page", next=then or None)})
     if request.method not in ("GET", "HEAD"):
         abort(401)
     return redirect(url_for("sign_in.page", next=request.full_path.rstrip("?") if request.path != "/" else None))

@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.campaign import durability, kills, persons, phases, races, restores
+from tests.campaign import durability, kills, page, persons, phases, races, restores
 from tests.campaign.sabotages import SABOTAGES, caught
 from tests.campaign.trial import Bench, Findings, bench
 from tests.support.fault_kinds import FAULTS
 
-_QUICK_KILLS = {"resume": 280, "submit": 140, "again": 50, "resolve": 30}
-_QUICK_ERRORS = 100
+_QUICK_KILLS = {"resume": 280, "submit": 140, "again": 50, "resolve": 30, "page": 60}
+_QUICK_ERRORS, _QUICK_PAGE_ERRORS = 100, 20
 _COMMANDS: dict[str, tuple[tuple[str, ...], bool]] = {
     "resume": (("resume",), False),
     "submit": (("submit", "a.csv"), True),
@@ -76,6 +76,9 @@ def main() -> int:
             found = kills.errors_of(kills.points(made, ("resume",), fresh=False))
             points = kills.chosen(found, _QUICK_ERRORS if quick else None, seed)
             gather("errors", (kills.hit(made, point, ("resume",), fresh=False) for point in points), total)
+            number = _QUICK_KILLS["page"] if quick else None
+            hits = page.kills_and_errors(made, number, _QUICK_PAGE_ERRORS if quick else None, seed)
+            gather("the page's child", hits, total)
             gather("order of calls", [durability.sending_after_sync(made)], total)
         if durability.can_cut_power():
             cuts = range(seed, seed + options.power_cuts)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
 
 from tests.campaign.trial import Bench, Findings, finish_and_check, run_with
+from tests.support.command import Home
 
 STRACE = shutil.which("strace")
 _CALLS = (
@@ -46,8 +49,15 @@ class Point:
 def points(made: Bench, command: tuple[str, ...], *, fresh: bool, codes: tuple[int, ...] = (0, 3)) -> list[Point]:
     """Find every point of a command: how often any one thread makes each call in a run that nothing disturbs."""
     home = made.empty_home() if fresh else made.home()
+    found = points_of(home, lambda prefix: run_with(home, prefix, *command), codes)
+    shutil.rmtree(home.path)
+    return found
+
+
+def points_of(home: Home, run: Callable[[list[str]], CompletedProcess[Any]], codes: tuple[int, ...]) -> list[Point]:
+    """Find every point of whatever runs under a prefix in a home."""
     trace = home.path / "trace"
-    done = run_with(home, [str(STRACE), "-ff", "-qq", "-o", str(trace), "-e", f"trace={','.join(_CALLS)}"], *command)
+    done = run([str(STRACE), "-ff", "-qq", "-o", str(trace), "-e", f"trace={','.join(_CALLS)}"])
     assert done.returncode in codes, done.stderr
     most: dict[str, int] = {}
     for file in home.path.glob("trace.*"):
@@ -56,7 +66,6 @@ def points(made: Bench, command: tuple[str, ...], *, fresh: bool, codes: tuple[i
             counts[call] = counts.get(call, 0) + 1
         for call, count in counts.items():
             most[call] = max(most.get(call, 0), count)
-    shutil.rmtree(home.path)
     return [Point(call, when) for call, count in sorted(most.items()) for when in range(1, count + 1)]
 
 

@@ -67,7 +67,7 @@ class Bench:
         self.count += 1
         path = self.folder / f"trial-{self.count}"
         shutil.copytree(self.template, path, symlinks=True)
-        return self._home_at(path)
+        return self.home_at(path)
 
     def empty_home(self) -> Home:
         """Give a home with the payment file alone."""
@@ -75,9 +75,10 @@ class Bench:
         path = self.folder / f"trial-{self.count}"
         path.mkdir()
         small_file(path / "a.csv", ROWS)
-        return self._home_at(path)
+        return self.home_at(path)
 
-    def _home_at(self, path: Path) -> Home:
+    def home_at(self, path: Path) -> Home:
+        """Give what runs in a folder."""
         extra = {"BATCHPAY_WORKERS": str(self.workers)}
         if self.program is not None:
             extra["PYTHONPATH"] = str(self.program)
@@ -91,7 +92,7 @@ def bench(folder: Path, program: Path | None = None, *oracle_options: str) -> It
     with running_oracle(folder / "oracle.log", *oracle_options) as oracle:
         made = Bench(folder, oracle, folder / "template", program)
         made.template.mkdir()
-        home = made._home_at(made.template)
+        home = made.home_at(made.template)
         small_file(home.path / "a.csv", ROWS)
         past = datetime.datetime.now() - datetime.timedelta(minutes=2)  # noqa: DTZ005 - the clock on the wall
         done = home.run("submit", "a.csv", "--until", past.strftime("%H:%M"))

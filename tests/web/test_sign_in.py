@@ -179,3 +179,15 @@ def test_where_others_reach_the_page_an_act_on_money_needs_a_code(house: House) 
         answer = client.post(f"/files/{file_id}/decide", data=form, headers=SAME_ORIGIN, base_url="https://localhost")
     assert sign_in.NO_CODE in words_of(answer)
     assert house.file(file_id)["state"] == "asked"
+
+
+def test_whoever_was_signed_out_comes_back_to_the_same_file(house: House) -> None:
+    """By a form that came too late, and by a page that asks by itself; nothing was done meanwhile."""
+    file_id = house.ask()
+    nobody = house.app.test_client()
+    answer = nobody.post(f"/files/{file_id}/decide", headers=SAME_ORIGIN)
+    assert answer.status_code == 401
+    assert f'href="/sign-in?next=/files/{file_id}"' in answer.get_data(as_text=True)
+    asked = {"HX-Request": "true", "HX-Current-URL": f"http://localhost/files/{file_id}/run"}
+    moved = nobody.get(f"/files/{file_id}/run/now", headers=asked).headers["HX-Redirect"]
+    assert moved == f"/sign-in?next=/files/{file_id}/run"

@@ -113,7 +113,7 @@ def test_a_swapped_upload_is_not_checked_again(house: House) -> None:
     [
         ({"name": "letter.docx"}, "only workbooks"),
         ({"size": 0}, "is empty"),
-        ({"size": spool.FILE_BYTES_MAX + 1}, "MiB are not taken"),
+        ({"size": spool.FILE_BYTES_MAX + 1}, "it has more than 512 MiB"),
         ({"expect_rows": "many"}, "whole number"),
         ({"expect_total": "1.2.3"}, "written like 12,345.67"),
         ({"before": "0" * 16}, "gone on meanwhile"),

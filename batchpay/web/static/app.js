@@ -85,7 +85,7 @@ function sheets(sheet) {
   const fix = () => {
     for (const one of [table, ...heads]) one.style.width = "";
     table.style.tableLayout = "auto";
-    const widths = heads.map(head => head.offsetWidth);
+    const widths = heads.map(head => Math.ceil(head.getBoundingClientRect().width) + 1);
     heads.forEach((head, at) => { head.style.width = `${widths[at]}px`; });
     table.style.width = `${widths.reduce((sum, width) => sum + width, 0)}px`;
     table.style.tableLayout = "fixed";
@@ -137,6 +137,13 @@ addEventListener("pageshow", event => {
   if (event.persisted) location.reload();
   for (const form of document.forms) delete form.dataset.sent;
 });
+
+/* Nobody looks at old numbers without knowing it: what asks by itself says when it gets no answer. */
+const lost = document.createElement("p");
+lost.className = "said bad"; lost.role = "status";
+lost.textContent = "batchpay can’t be reached at the moment. What is under way goes on; this page tries again.";
+for (const kind of ["htmx:sendError", "htmx:responseError"]) document.addEventListener(kind, () => document.getElementById("main").prepend(lost));
+document.addEventListener("htmx:afterSwap", () => lost.remove());
 
 const drop = document.getElementById("drop"), sheet = document.getElementById("sheet");
 if (drop) uploads(drop);
