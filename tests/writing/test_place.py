@@ -8,6 +8,7 @@ import pytest
 
 from batchpay.reports.results import is_results_of
 from batchpay.writing.atomic import PendingFile
+from batchpay.writing import place as place_module
 from batchpay.writing.place import first_row, is_output_name, place
 from batchpay.writing.table import TABLE_ENDINGS, write_table
 
@@ -88,3 +89,13 @@ def test_names_of_ours(name: str) -> None:
     """With a number or without."""
     assert is_output_name(name)
     assert not is_output_name(name.replace(".re", "_re").replace(".RE", "_RE"))
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".xlsx"])
+def test_nothing_is_loaded_to_read_a_file_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """Every check over rejects of an earlier one looked for results beside them, and loaded all of openpyxl for it."""
+    for reader in ("_csv_rows", "_parquet_rows", "_xlsx_rows"):
+        monkeypatch.setattr(place_module, reader, lambda path: pytest.fail(f"{path} is not there"))
+    assert first_row(tmp_path / f"payments.results{ending}") is None
