@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from batchpay.reports.results import is_results_of
-from batchpay.writing.atomic import PendingFile
 from batchpay.writing import place as place_module
+from batchpay.writing.atomic import PendingFile
 from batchpay.writing.place import first_row, is_output_name, place
 from batchpay.writing.table import TABLE_ENDINGS, write_table
 
