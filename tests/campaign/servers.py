@@ -40,8 +40,9 @@ from tests.support.cutting_proxy import Cut, CuttingProxy
 from tests.support.oracle import running_oracle
 from tests.support.postgres import Cluster, encrypt, own_cluster
 
-_RATE = "20"
 _NAME = "payments"
+_SHARED_ROWS = 1_600
+"""Rows of a batch that two machines send: they share it by some hundred."""
 
 
 # Cuts
@@ -100,17 +101,17 @@ def _release_after(cut: Cut, proxy: CuttingProxy) -> None:
 class Office:
     """Two machines and a server that may fail, set up once and copied for each cycle."""
 
-    def __init__(self, cluster: Cluster, bench: Bench) -> None:
-        self.cluster, self.bench = cluster, bench
+    def __init__(self, cluster: Cluster, bench: Bench, rows: int, rate: int) -> None:
+        self.cluster, self.bench, self.rows, self._rate = cluster, bench, rows, str(rate)
         self._numbers = itertools.count()
         server = cluster.server()
         database = server.new_database()
         server.run(f"ALTER DATABASE {database} RENAME TO {_NAME}")
-        self.folder = bench.folder / "office"
+        self.folder = bench.folder / f"office of {rows} rows"
         self.folder.mkdir()
         owner = server.owner_url(_NAME)
         first, second = (self.machine(self.folder / name, cluster.port) for name in ("first", "second"))
-        small_file(first.path / "a.csv", ROWS)
+        small_file(first.path / "a.csv", rows)
         _expect(first, 0, "ledger", "init", "--owner-url", owner)
         key = Path(".config") / "batchpay" / "ledger.key"
         (second.path / key).parent.mkdir(parents=True, mode=0o700)
@@ -125,7 +126,7 @@ class Office:
         path.mkdir(exist_ok=True, parents=True)
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         url = f"postgresql://payer@{hosts}/{_NAME}"
-        extra = {"BATCHPAY_LEDGER": url, "BATCHPAY_WORKERS": str(self.bench.workers), "BATCHPAY_RATE": _RATE}
+        extra = {"BATCHPAY_LEDGER": url, "BATCHPAY_WORKERS": str(self.bench.workers), "BATCHPAY_RATE": self._rate}
         if self.bench.program is not None:
             extra["PYTHONPATH"] = str(self.bench.program)
         return Home(path, self.bench.oracle.origin, extra)
@@ -135,7 +136,7 @@ class Office:
         """Give the two servers and the two machines of a cycle."""
         number = next(self._numbers)
         one, two = self.cluster.copy(f"one{number}"), self.cluster.copy(f"two{number}")
-        folder = self.bench.folder / f"cycle{number}"
+        folder = self.bench.folder / f"cycle {number} of {self.rows} rows"
         shutil.copytree(self.folder, folder, symlinks=True)
         machines = [self.machine(folder / name, one.port, two.port) for name in ("first", "second")]
         one.start()
@@ -153,18 +154,28 @@ def _expect(home: Home, code: int, *arguments: str) -> None:
 
 
 @contextmanager
-def _running(office: Office, home: Home, rows: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Let a machine pay until so many rows have arrived; what happens then is the block's."""
+def _running(office: Office, home: Home, rows: int, helper: Home | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """Let a machine pay, and another help it, until so many rows have arrived; what happens then is the block's."""
     oracle = office.bench.oracle
     since = oracle.log.stat().st_size
-    process = subprocess.Popen(
-        home.command("resume"), env=home.environment, cwd=home.path, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=(home.path / "said").open("wb"),
-    )  # fmt: skip
-    while process.poll() is None and len(oracle.entries(since)) < rows:
+    processes: list[subprocess.Popen[bytes]] = []
+    for at, command, before in ((home, "resume", 0), (helper, "work", 20)):
+        if at is None:
+            continue
+        while processes and processes[0].poll() is None and len(oracle.entries(since)) < before:
+            time.sleep(0.005)
+        with (at.path / "said").open("wb") as said:
+            processes.append(
+                subprocess.Popen(
+                    at.command(command), env=at.environment, cwd=at.path, stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL, stderr=said,
+                )
+            )  # fmt: skip
+    while processes[0].poll() is None and len(oracle.entries(since)) < rows:
         time.sleep(0.005)
-    yield process
-    process.wait(timeout=120)
+    yield processes[0]
+    for process in processes:
+        process.wait(timeout=120)
 
 
 def _attach(one: Cluster, two: Cluster) -> None:
@@ -216,6 +227,21 @@ def killed_and_taken_over(office: Office, number: int, rows: int) -> Findings:
         return finish_and_check(office.bench, first, since, f"killed and taken over ({number})", ("resume",))
 
 
+def taken_over_together(office: Office, number: int, rows: int) -> Findings:
+    """A synchronous standby takes over while two machines send the batch: both go on, nothing is in doubt."""
+    since, story = office.bench.oracle.log.stat().st_size, f"taken over together ({number})"
+    with office.cycle() as (one, two, first, second):
+        _attach(one, two)
+        with _running(office, first, rows, second):
+            one.stop()
+            _promote(two)
+        helped = two.server().run("SELECT count(DISTINCT run) FROM batchpay.attempt", _NAME)
+        found = finish_and_check(office.bench, first, since, story, ("resume",), in_doubt_max=0, rows=office.rows)
+        if helped != [(2,)]:
+            found.wrong.append(f"{story}: {helped} machines sent something")
+        return found
+
+
 def taken_over_too_late(office: Office, number: int, rows: int) -> Findings:
     """A standby takes over that lost what was recorded: no machine sends anything more, also when it is asked to."""
     oracle, story = office.bench.oracle, f"taken over too late ({number})"
@@ -251,19 +277,43 @@ def taken_over_too_late(office: Office, number: int, rows: int) -> Findings:
     return found
 
 
-STORIES: tuple[Callable[[Office, int, int], Findings], ...] = (
-    restarted,
-    taken_over,
-    killed_and_taken_over,
-    taken_over_too_late,
-)
+def taken_over_too_late_together(office: Office, number: int, rows: int) -> Findings:
+    """A standby that lost what was recorded takes over while two machines send: both stop, and go on no more."""
+    oracle, story = office.bench.oracle, f"taken over too late together ({number})"
+    found = Findings(trials=1, fired=1)
+    with office.cycle() as (one, two, first, second):
+        two.follows(one, "second")
+        since = oracle.log.stat().st_size
+        with _running(office, first, rows, second):
+            one.stop()
+            permitted = len(oracle.entries(since)) + 2 * office.bench.workers
+            two.start()
+            _promote(two)
+        for machine, command in ((second, "work"), (first, "resume"), (second, "resume")):
+            done = machine.run(command)
+            if done.returncode not in (5, 9):
+                found.wrong.append(f"{story}: {command} ended with {done.returncode}: {done.stderr}")
+        sent = [entry["reference"] for entry in oracle.entries(since)]
+        if len(sent) > permitted or len(sent) != len(set(sent)):
+            found.wrong.append(
+                f"{story}: {len(sent)} rows were sent, {len(set(sent))} of them once; at most {permitted}"
+            )
+        if not found.wrong:
+            shutil.rmtree(first.path.parent)
+    return found
 
 
-def cycles(office: Office, story: Callable[[Office, int, int], Findings], number: int, seed: int) -> Iterator[Findings]:
+Story = Callable[[Office, int, int], Findings]
+STORIES: tuple[Story, ...] = (restarted, taken_over, killed_and_taken_over, taken_over_too_late)
+STORIES_OF_TWO: tuple[Story, ...] = (taken_over_together, taken_over_too_late_together)
+
+
+def cycles(office: Office, story: Story, number: int, seed: int) -> Iterator[Findings]:
     """Live through so many cycles of a story, each at a moment of its own."""
     dice = random.Random(f"{story.__name__} {seed}")
+    first, last = (1, office.rows - 2) if office.rows == ROWS else (600, office.rows - 400)
     for at in range(number):
-        found = story(office, at, dice.randrange(1, ROWS - 1))
+        found = story(office, at, dice.randrange(first, last))
         found.fired = 1
         yield found
 
@@ -367,11 +417,13 @@ def main() -> int:
                 place.mkdir(mode=0o700)
                 gather(name, cuts(cluster, place, way, to_server, options.bytes), total)
         if options.only in (None, "cycles"):
-            with running_oracle(Path(folder) / "oracle.log") as oracle:
-                office = Office(cluster, Bench(Path(folder), oracle, Path(folder) / "none"))
-                for story in STORIES:
-                    name = story.__name__.replace("_", " ")
-                    gather(name, cycles(office, story, options.cycles, options.seed), total)
+            with running_oracle(Path(folder) / "oracle.log") as oracle, own_cluster() as larger:
+                made = Bench(Path(folder), oracle, Path(folder) / "none")
+                small, large = Office(cluster, made, ROWS, 20), Office(larger, made, _SHARED_ROWS, 400)
+                for office, stories in ((small, STORIES), (large, STORIES_OF_TWO)):
+                    for story in stories:
+                        name = story.__name__.replace("_", " ")
+                        gather(name, cycles(office, story, options.cycles, options.seed), total)
         missed = list(unnoticed(Path(folder))) if options.only in (None, "sabotages") else []
     print(total.line("in all"), f"; {len(missed)} sabotages were not noticed", flush=True)
     return int(bool(total.wrong or missed))

@@ -116,7 +116,14 @@ def run_with(home: Home, prefix: list[str], *arguments: str) -> subprocess.Compl
 
 
 def finish_and_check(
-    made: Bench, home: Home, since: int, story: str, command: tuple[str, ...], *, in_doubt_max: int | None = None
+    made: Bench,
+    home: Home,
+    since: int,
+    story: str,
+    command: tuple[str, ...],
+    *,
+    in_doubt_max: int | None = None,
+    rows: int = ROWS,
 ) -> Findings:
     """Run the command to its end and hold its results against what arrived.
 
@@ -136,7 +143,7 @@ def finish_and_check(
     with Path(home.path / summary["results"]).open(encoding="utf-8", newline="") as file:
         states = {row["invoiceNumber"]: row["state"] for row in csv.DictReader(file)}
     found.in_doubt = found.in_doubt_most = summary["in_doubt"]
-    found.wrong += [f"{story}: {wrong}" for wrong in _contradictions(summary, states, arrived)]
+    found.wrong += [f"{story}: {wrong}" for wrong in _contradictions(summary, states, arrived, rows)]
     most = made.workers if in_doubt_max is None else in_doubt_max
     if summary["in_doubt"] > most:
         found.wrong.append(f"{story}: {summary['in_doubt']} rows in doubt, at most {most} were expected")
@@ -145,10 +152,12 @@ def finish_and_check(
     return found
 
 
-def _contradictions(summary: dict[str, int], states: dict[str, str], arrived: list[dict[str, str]]) -> Iterator[str]:
+def _contradictions(
+    summary: dict[str, int], states: dict[str, str], arrived: list[dict[str, str]], rows: int
+) -> Iterator[str]:
     """Tell where what batchpay states is not what happened."""
-    if len(states) != ROWS or summary["rows"] != ROWS:
-        yield f"{len(states)} of {ROWS} rows are left"
+    if len(states) != rows or summary["rows"] != rows:
+        yield f"{len(states)} of {rows} rows are left"
     for reference, count in Counter(entry["reference"] for entry in arrived).items():
         if count > 1:
             yield f"{reference} arrived {count} times"
