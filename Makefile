@@ -89,6 +89,7 @@ campaign: $(VENV)/.test  ## the same at every point, 10,000 walks of the model a
 	@$(BIN)/python -m tests.campaign
 	@$(BIN)/python -m tests.campaign.nights
 	@$(BIN)/python -m tests.campaign.servers
+	@$(BIN)/python -m tests.campaign.hosts
 
 .PHONY: nights
 nights: $(VENV)/.test  ## 365 nights of 50 rows and 30 of 5,000 on one ledger, with mishaps: a quarter of an hour

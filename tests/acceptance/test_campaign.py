@@ -13,6 +13,7 @@ from tests.campaign import durability, kills, races, restores
 from tests.campaign.nights import Night, report
 from tests.campaign.sabotages import SABOTAGES, Sabotage, caught
 from tests.campaign.trial import Bench, Findings, bench
+from tests.support.postgres import programs_found
 
 needs_strace = pytest.mark.skipif(kills.STRACE is None, reason="strace is not installed")
 
@@ -121,3 +122,12 @@ def test_nights_with_mishaps_are_reported_as_they_were() -> None:
     command = [sys.executable, "-m", "tests.campaign.nights", "--nights", "4", "--rows", "20"]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.count("every report was right")) == (0, 1), done.stdout + done.stderr
+
+
+def test_three_machines_live_through_chaos() -> None:
+    """One of three sleeps until the others have shut it out and done its work: every row arrives once all the same."""
+    if programs_found() is None:
+        pytest.skip("no PostgreSQL")
+    command = [sys.executable, "-m", "tests.campaign.hosts", "--cycles", "1", "--rows", "40", "--seed", "4"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.count("WRONG")) == (0, 0), done.stdout + done.stderr

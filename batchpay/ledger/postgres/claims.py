@@ -50,9 +50,9 @@ class Claims:
                 pass
             return [self._claimed.popleft() for _ in range(min(limit, len(self._claimed)))]
 
-    def idle(self) -> None:
-        """Take note that the ledger is told that nothing is in hand: the next claim takes it back first."""
-        self._may_be_idle = True
+    def idle(self, is_idle: bool) -> None:
+        """Take note where the ledger is told that nothing is in hand: the next claim takes it back first."""
+        self._may_be_idle = self._may_be_idle or is_idle
 
     def others_at_work(self) -> bool:
         """See contract.Company.at_work."""

@@ -21,7 +21,7 @@ BEAT_S = 5.0
 class Observer:
     """How long other runs have stood still, by this machine's own clock."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock
         self._looked_at: float | None = None
         self._seen: dict[int, tuple[int, float]] = {}
@@ -31,7 +31,7 @@ class Observer:
 
         Of a long time without a look only two distances count: this machine may have been stopped itself.
         """
-        now = self._clock()
+        now = time.monotonic() if self._clock is None else self._clock()
         passed = 0.0 if self._looked_at is None else min(now - self._looked_at, 2 * BEAT_S)
         self._looked_at = now
         before = self._seen

@@ -307,9 +307,8 @@ class PostgresRun:
     def _beat(self, is_idle: bool) -> None:
         """See contract.Company.beat."""
         self._refuse_if_dead()
+        self._claims.idle(is_idle)
         writer, company = self._store.writer, self.company
-        if is_idle:
-            self._claims.idle()
         try:
             with self._store.alone():
                 while not self._has_beaten(is_idle):
@@ -326,9 +325,13 @@ class PostgresRun:
                 raise translate(error, self._store.place) from None
             return
         for run, beats in company.observer.look(dict(found)):
-            with self._store.transaction() as transaction:
-                self._lock(transaction)
-                take_from(transaction, run, self._batch, self._id, self._who, beats)
+            try:
+                with self._store.transaction() as transaction:
+                    self._lock(transaction)
+                    take_from(transaction, run, self._batch, self._id, self._who, beats)
+            except LedgerNotUsable:
+                if self._is_shut_out:  # else a later look tries again
+                    raise
 
     def _has_beaten(self, is_idle: bool) -> bool:
         """Show that this run is alive; False where nobody knows whether it was seen."""
