@@ -59,6 +59,7 @@ def test_a_registered_batch_is_found_with_its_totals(ledger: Ledger) -> None:
     batch = ledger.find(name)
     assert batch == ledger.find(None) == ledger.find(name[:5]) == ledger.find_digest(batch.digest, Environment.TEST)
     assert name == batch.digest.hex()[:12]
+    assert ledger.find_digest(bytes(32), Environment.TEST) is None
     assert batch.columns == ("memo", "Größe")
     assert batch.total == Totals(12, sum(row * 100 + 1 for row in range(1, 13)))
     assert batch.by_state[State.PENDING].rows == 10

@@ -69,6 +69,17 @@ def test_a_run_claims_rows_of_its_own_batch_alone(ledger: Ledger) -> None:
         run.finish(None)
 
 
+def test_what_is_known_of_a_payee_is_of_that_one_alone(ledger: Ledger) -> None:
+    """Neither of others, nor what a batch that does not count paid to it later."""
+    first = register(ledger, columns(ledger, [1, 2]))
+    later = register(ledger, columns(ledger, [1], salt="2"), content=b"two")
+    accept_all(ledger, first, [1, 2])
+    accept_all(ledger, later, [1])
+    asked, but = columns(ledger, [1]).payees, ledger.find(later).digest
+    assert ledger.payee_facts(asked, Environment.TEST).keys() == set(asked)
+    assert ledger.last_accounts(asked, Environment.TEST, exclude_digest=but) == {asked[0]: "****6789"}
+
+
 def test_rejected_rows_are_those_of_one_batch(ledger: Ledger) -> None:
     """The batch before it and the one behind it have some as well."""
     names = [

@@ -11,7 +11,7 @@ import pytest
 from batchpay.errors import LedgerNotUsable
 from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.ledger.records import PendingPayment
-from batchpay.payment import Outcome, State, Totals
+from batchpay.payment import Answer, Outcome, Pace, State, Totals
 from batchpay.sending.limits import CircuitBreaker, Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.recorder import Recorder
@@ -97,6 +97,69 @@ def test_after_a_commit_that_failed_nothing_is_granted_any_more() -> None:
     assert (commits, spilled, stop.reason) == ([[1]], [3], "the ledger can't be written: no space left")
 
 
+def test_whatever_a_commit_fails_with_ends_the_run_in_words_of_ours() -> None:
+    """Its own text may hold a row. Where nothing can be spilled either, the next start calls the row in doubt."""
+
+    class Failing(_Groups):
+        def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
+            raise ValueError("account 4929871003216789")
+
+        def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
+            spilled.extend(row for row, _ in outcomes)
+            raise OSError
+
+    spilled: list[int] = []
+    stop = StopRequest()
+    recorder = Recorder(Failing(), stop)
+    recorder.record(1, ACCEPTED)
+    with pytest.raises(LedgerNotUsable, match=r"^the ledger failed with ValueError$"):
+        recorder.close()
+    assert (spilled, stop.reason) == ([1], "the ledger can't be written: the ledger failed with ValueError")
+
+
+@pytest.mark.parametrize("granted", [True, False])
+def test_a_fault_of_ours_is_a_doubt_only_once_the_row_may_have_left(granted: bool) -> None:
+    """Before its commit no byte can have gone: the row stays pending, and the ledger hears nothing of it."""
+    run, stop, settings = _Groups(rows=5), StopRequest(), SubmitSettings(rate="1000", workers=1)
+    run.go_on.set()
+
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
+        if granted:
+            before_first_byte()
+        raise ZeroDivisionError
+
+    throttle = Throttle.from_settings(settings, stop.event)
+    sender = Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
+    sender.send_all(Limits())
+    state = State.IN_DOUBT if granted else State.PENDING
+    assert {state: count for state, count in sender.tally.outcomes.items() if count} == {state: 1}
+    assert [row for group in run.outcomes for row in group] == [1] * granted
+    assert (sender.tally.attempts, stop.reason) == (1, "internal error: ZeroDivisionError")
+
+
+def test_the_pace_hears_every_answer_and_nothing_else() -> None:
+    """Where nothing came back the gateway has said nothing of its limit."""
+    run, stop, settings = _Groups(rows=4), StopRequest(), SubmitSettings(rate="1000", workers=1)
+    run.go_on.set()
+    paces, heard = [Pace(retry_after_s=0.5), None, Pace(refused=True)], []
+    answers = [Outcome(State.ACCEPTED, "success", Answer(200), pace=pace) for pace in paces]
+    answers.append(Outcome(State.IN_DOUBT, "silence"))
+
+    class Hearing(Throttle):
+        def learn(self, pace: Pace | None, sent_at: float) -> None:
+            heard.append(pace)
+
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
+        before_first_byte()
+        return answers[len(heard)]
+
+    throttle = Hearing.from_settings(settings, stop.event)
+    sender = Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
+    sender.send_all(Limits())
+    assert heard == paces
+    assert (sender.tally.attempts, sender.tally.finished) == (4, 4)
+
+
 def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves() -> None:
     """What the ledger's commit held up is spread again before the first byte: bunched, it is more than the rate."""
     steps: list[str] = []
@@ -147,6 +210,24 @@ def test_until_is_held_by_rows_that_wait_already() -> None:
     Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop).send_all(limits)
     assert 5 <= paid <= 5 + settings.workers
     assert stop.reason == "the time given by --until is reached"
+
+
+def test_the_time_may_be_over_when_a_slot_comes() -> None:
+    """At a low rate a row waits for it for a while."""
+    run, stop, settings = _Groups(rows=5), StopRequest(), SubmitSettings(rate="1000", workers=1)
+    limits = Limits(until=time.time() + 3600)
+
+    class Slow(Throttle):
+        def acquire(self) -> bool:
+            limits.until = 0.0
+            return True
+
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
+        raise AssertionError("nothing may be sent")
+
+    throttle = Slow.from_settings(settings, stop.event)
+    Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop).send_all(limits)
+    assert (run.outcomes, stop.reason) == ([], "the time given by --until is reached")
 
 
 @pytest.mark.parametrize(("rows_max", "reason"), [(3, "the limit of 3 rows was reached"), (None, "Ctrl-C")])
