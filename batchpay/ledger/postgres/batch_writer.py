@@ -14,9 +14,8 @@ import psycopg
 
 from batchpay.errors import BatchpayError
 from batchpay.ledger.contract import RegisteredMeanwhile
-from batchpay.ledger.encoding import DIRECTION_CODES, now_ms, row_id
+from batchpay.ledger.encoding import DIRECTION_CODES, now_ms
 from batchpay.ledger.event_chain import write_ranges
-from batchpay.ledger.fingerprints import bill_records, payment_id_records
 from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, pick, place_of, seal_texts
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import translated
@@ -38,13 +37,13 @@ _COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_END = b"\xff\xff"
 _NULL = b"\xff\xff\xff\xff"
 # A whole row packed at once: field by field takes a hundred times as long. Each value follows its length.
-_PAYMENT = struct.Struct(">H iq iq iq ii ii").pack
-_PAYMENT_REST = struct.Struct(">ii ih ih").pack
+_PAYMENT = struct.Struct(">H iq iq iq ii ii ii ii ih ih").pack
+_PAYMENT_WITHOUT_LINE = struct.Struct(">H iq iq iq ii ii i ii ih ih").pack
 _CHUNK = struct.Struct(">H ii ii ii ii ii").pack
 _SEALED = struct.Struct(">H ii ii i").pack
 _INT4 = struct.Struct(">ii").pack
-_BILL_HEAD, _ID_HEAD = struct.pack(">Hi", 4, 8), struct.pack(">Hi", 3, 8)
-_FOUR, _ONE = struct.pack(">i", 4), struct.pack(">i", 1)
+_BILL = struct.Struct(">H i8s ii ii i?").pack  # of a digest the first eight bytes
+_PAYMENT_ID = struct.Struct(">H i8s ii ii").pack
 
 
 def _copy(transaction: Transaction, statement: str, lines: Iterable[bytes]) -> None:
@@ -96,28 +95,29 @@ class ChunkWriter:
         _copy(self._transaction, sql.COPY_BODIES, sealed_bodies)
         _copy(self._transaction, sql.COPY_DETAILS, sealed_details)
         named = [payment_id is not None for payment_id in payments.payment_ids]
-        first = row_id(self._batch, 0)
-        ids = [first | row for row in payments.rows]
-        self._fingerprints += bill_records(payments.fingerprints, ids, named)
-        self._payment_ids += payment_id_records(payments.payment_ids, ids)
+        batch = self._batch
+        self._fingerprints += [
+            _BILL(4, 8, digest, 4, batch, 4, row, 1, is_named)
+            for digest, row, is_named in zip(payments.fingerprints, payments.rows, named, strict=True)
+        ]
+        self._payment_ids += [
+            _PAYMENT_ID(3, 8, digest, 4, batch, 4, row)
+            for digest, row in zip(payments.payment_ids, payments.rows, strict=True)
+            if digest is not None
+        ]
         if len(self._fingerprints) >= _IDENTITIES_MAX:
             self.write_identities()
         return chunks
 
     def write_identities(self) -> None:
         """Write the gathered digests in their own order: an index that grows at its end is several times faster."""
-        self._fingerprints.sort()
-        self._payment_ids.sort()
-        # A packed line is the digest's number, batch and row, and whether the row has a paymentId.
-        bills = (
-            b"".join((_BILL_HEAD, one[:8], _FOUR, one[8:12], _FOUR, one[12:16], _ONE, one[16:]))
-            for one in self._fingerprints
-        )
-        _copy(self._transaction, sql.COPY_FINGERPRINTS, bills)
-        ids = (b"".join((_ID_HEAD, one[:8], _FOUR, one[8:12], _FOUR, one[12:])) for one in self._payment_ids)
-        _copy(self._transaction, sql.COPY_PAYMENT_IDS, ids)
-        self._fingerprints.clear()
-        self._payment_ids.clear()
+        for statement, lines in (
+            (sql.COPY_FINGERPRINTS, self._fingerprints),
+            (sql.COPY_PAYMENT_IDS, self._payment_ids),
+        ):
+            lines.sort()  # their heads are all the same
+            _copy(self._transaction, statement, lines)
+            lines.clear()
 
 
 class PostgresRegistering:
@@ -149,10 +149,15 @@ class PostgresRegistering:
             payments.amounts_cents, map(signed, payments.payees), map(signed, payments.accounts),
             payments.rows, payments.lines, chunks, directions, strict=True,
         )  # fmt: skip
+        batch = self._id
         lines = (
-            _PAYMENT(9, 8, cents, 8, payee, 8, account, 4, self._id, 4, row)
-            + _number(line)
-            + _PAYMENT_REST(4, chunk, 2, PENDING, 2, direction)
+            _PAYMENT_WITHOUT_LINE(
+                9, 8, cents, 8, payee, 8, account, 4, batch, 4, row, -1, 4, chunk, 2, PENDING, 2, direction
+            )
+            if line is None
+            else _PAYMENT(
+                9, 8, cents, 8, payee, 8, account, 4, batch, 4, row, 4, line, 4, chunk, 2, PENDING, 2, direction
+            )
             for cents, payee, account, row, line, chunk, direction in columns
         )
         _copy(self._transaction, sql.COPY_PAYMENTS, lines)
