@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import os
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,7 +32,7 @@ _PEOPLE = (
 _DECLINED = ("990001", "990002", "990003", "990012", "990014", "990016", "990020", "990029")
 _NEVER_MADE = ("990005", "990008")
 """How account numbers end of which the sandbox declines the payment, or never makes it (sandbox --list-magic)."""
-_EXPORTED = ("invoiceNumber", "amount", "transactionType", "status", "date")
+_EXPORTED = ("invoiceNumber", "amount", "account", "status", "date")
 
 
 def demo(listen: str, on_stop: Callable[[Callable[[], None]], None]) -> None:
@@ -37,11 +40,15 @@ def demo(listen: str, on_stop: Callable[[Callable[[], None]], None]) -> None:
     from batchpay.web.server import Listen, serve
 
     empty_folder(FOLDER)
-    shutil.copyfile(sample_file(), FOLDER / "payments.csv")
-    _write_export(FOLDER / "payments.csv", FOLDER / "bank-export.csv")
+    payments = FOLDER / "payments.csv"
+    shutil.copyfile(sample_file(), payments)
     with running_sandbox() as origin:
         settings = _settings(origin)
-        passwords = _add_people(settings)
+        with TemporaryDirectory() as folder:
+            rejects = Path(folder) / "rejects.csv"
+            with _check(payments, rejects):
+                passwords = _add_people(settings)
+            _write_export(payments, rejects, FOLDER / "bank-export.csv")
 
         def ready(url: str) -> None:
             click.echo(f"\nOpen {url} in a browser, best in one window a person:\n")
@@ -81,13 +88,25 @@ def _add_people(settings: Settings) -> dict[str, str]:
         }
 
 
-def _write_export(payments: Path, target: Path) -> None:
-    """Write what a bank would say of these payments once they were sent."""
+def _check(payments: Path, rejects: Path) -> subprocess.Popen[bytes]:
+    """Begin to check the file, without anybody's settings; its rows to correct are then in a file."""
+    settings = rejects.with_name("batchpay.toml")
+    settings.touch()
+    command = [sys.executable, "-m", "batchpay", "validate", str(payments), "--rejects", str(rejects)]
+    quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([*command, "--config", str(settings)], **quiet)  # noqa: S603 - this program itself
+
+
+def _write_export(payments: Path, rejects: Path, target: Path) -> None:
+    """Write what a bank would say of the right rows of these payments once they were sent."""
+    with rejects.open(encoding="utf-8", newline="") as file:
+        rejected = {int(row["_row"]) for row in csv.DictReader(file)}
     with payments.open(encoding="utf-8", newline="") as file, target.open("w", encoding="utf-8", newline="") as out:
         writer, today = csv.writer(out), datetime.now(UTC).date().isoformat()
         writer.writerow(_EXPORTED)
-        for row in csv.DictReader(file):
+        for number, row in enumerate(csv.DictReader(file), 1):
             account = row["achAccountNumber"]
-            if row["invoiceNumber"] and not account.endswith(_NEVER_MADE):
-                status = "declined" if account.endswith(_DECLINED) else "paid"
-                writer.writerow([*(row[name] for name in _EXPORTED[:3]), status, today])
+            status = "declined" if account.endswith(_DECLINED) else "paid"
+            was_made = not account.endswith(_NEVER_MADE) and (row["invoiceNumber"] or status == "paid")
+            if number not in rejected and was_made:
+                writer.writerow([row["invoiceNumber"], row["amount"], f"****{account[-4:]}", status, today])

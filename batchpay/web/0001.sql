@@ -36,8 +36,8 @@ CREATE INDEX decision_of_file ON decision (file);
 
 -- Rows in doubt that somebody wants to be sent again: a second person must agree. Each is about one attempt of its row.
 CREATE TABLE again (
-    id INTEGER PRIMARY KEY, batch TEXT NOT NULL, row INTEGER NOT NULL, attempt TEXT NOT NULL, who TEXT NOT NULL,
-    at REAL NOT NULL, reason TEXT NOT NULL, state TEXT NOT NULL
+    id INTEGER PRIMARY KEY, batch TEXT NOT NULL, row INTEGER NOT NULL, place TEXT NOT NULL, attempt TEXT NOT NULL,
+    who TEXT NOT NULL, at REAL NOT NULL, reason TEXT NOT NULL, state TEXT NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX again_asked ON again (batch, row) WHERE state = 'asked';
 

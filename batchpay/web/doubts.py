@@ -191,14 +191,16 @@ def _record(
     try:
         doubts = _doubts(here, batch)
         signed.signature.recorded(person.actor(), list(doubts.values()))
-        for row in later:
-            signed.require_same(row, doubts.get(row))
+        for one in chosen:
+            signed.require_same(one.row, doubts.get(one.row))
+        places = _places(here, batch, doubts)
         if now:
-            _settle(here, batch, now, signed, person)
+            said = ", ".join(f"{places[one.row]} {one.decision}" for one in now)
+            _settle(here, batch, now, signed, person, f"settled {said}")
     except (WrongUse, BatchHeld) as error:
         return _page(Refused(f"{_sentence(error)} Nothing was done.", NOT_NOW), batch)
     if later:
-        _ask_to_send_again(here, batch, [doubts[row] for row in later], signed.signature.reason, person)
+        _ask_to_send_again(here, batch, [doubts[row] for row in later], signed.signature.reason, person, places)
     return redirect(url_for("doubts.page", _anchor=f"batch-{batch}"), 303)
 
 
@@ -233,7 +235,8 @@ def second(batch: str) -> ResponseReturnValue:
     if not _close(here, asked, "agreed"):
         return _page(Refused(_OVER, NOT_NOW), batch)
     try:
-        _settle(here, batch, [RowDecision(one["row"], SEND_AGAIN) for one in asked], signed, person)
+        did = f"agreed that {', '.join(one['place'] for one in asked)} is sent again"
+        _settle(here, batch, [RowDecision(one["row"], SEND_AGAIN) for one in asked], signed, person, did)
     except (WrongUse, BatchHeld) as error:
         with here.store.write() as db:  # it waits again, unless it was asked for anew
             db.executemany("UPDATE OR IGNORE again SET state = 'asked' WHERE id = ?", [(one["id"],) for one in asked])
@@ -262,12 +265,17 @@ def _attempts() -> dict[int, str]:
     return {int(row): said for (kind, _, row), said in fields if kind == "attempt" and row.isdecimal()}
 
 
-def _settle(here: Site, batch: str, chosen: Sequence[RowDecision], signed: _Signed, person: Person) -> None:
+def _places(here: Site, batch: str, doubts: Mapping[int, Doubt]) -> dict[int, str]:
+    """Name rows as their file has them, `line 5`."""
+    word = place_word(here.ledger().find(batch).file)
+    return {row: place_of(word, row, doubt.line) for row, doubt in doubts.items()}
+
+
+def _settle(here: Site, batch: str, chosen: Sequence[RowDecision], signed: _Signed, person: Person, did: str) -> None:
     """Record decisions, all or none; a request to send one of these rows again is answered by it."""
     settle(batch, chosen, signed, here.settings, person.actor())
-    said = ", ".join(f"row {one.row} {one.decision}" for one in chosen)
     with here.store.write() as db:
-        what = f"settled {said}: {signed.signature.reason}"
+        what = f"{did}: {signed.signature.reason}"
         here.store.note(db, person.name, file_of(here, batch), what, person.how)
         for one in chosen:
             db.execute(
@@ -275,7 +283,9 @@ def _settle(here: Site, batch: str, chosen: Sequence[RowDecision], signed: _Sign
             )
 
 
-def _ask_to_send_again(here: Site, batch: str, doubts: Sequence[Doubt], reason: str, person: Person) -> None:
+def _ask_to_send_again(
+    here: Site, batch: str, doubts: Sequence[Doubt], reason: str, person: Person, places: Mapping[int, str]
+) -> None:
     """Ask a second person; whoever asked first about an attempt stays the one who asked."""
     with here.store.write() as db:
         for doubt in doubts:
@@ -284,11 +294,11 @@ def _ask_to_send_again(here: Site, batch: str, doubts: Sequence[Doubt], reason: 
                 (batch, doubt.row, doubt.attempt),
             )
             db.execute(
-                "INSERT OR IGNORE INTO again (batch, row, attempt, who, at, reason, state)"
-                " VALUES (?, ?, ?, ?, ?, ?, 'asked')",
-                (batch, doubt.row, doubt.attempt, person.name, here.clock(), reason),
+                "INSERT OR IGNORE INTO again (batch, row, place, attempt, who, at, reason, state)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, 'asked')",
+                (batch, doubt.row, places[doubt.row], doubt.attempt, person.name, here.clock(), reason),
             )
-        what = f"wants row {', '.join(str(doubt.row) for doubt in doubts)} of {batch} to be sent again: {reason}"
+        what = f"wants {', '.join(places[doubt.row] for doubt in doubts)} of {batch} to be sent again: {reason}"
         here.store.note(db, person.name, file_of(here, batch), what, person.how)
 
 
@@ -301,8 +311,8 @@ def _close(here: Site, asked: Sequence[Row], state: str, who: str = "", what: st
             ).rowcount:
                 raise _Over
         if what:
-            batch, rows = asked[0]["batch"], ", ".join(str(one["row"]) for one in asked)
-            here.store.note(db, who, file_of(here, batch), f"{what} row {rows} of {batch}", how)
+            batch, places = asked[0]["batch"], ", ".join(one["place"] for one in asked)
+            here.store.note(db, who, file_of(here, batch), f"{what} {places} of {batch}", how)
         return True
     return False
 
@@ -326,7 +336,8 @@ class _Signed:
     def require_same(self, row: int, doubt: Doubt | None) -> None:
         """Raise WrongUse unless what is in doubt is the attempt that the person saw."""
         if doubt is None or self._attempts.get(row) != doubt.attempt:
-            raise WrongUse(f"row {row} is not in doubt any more, or was sent again meanwhile: look at it again")
+            what = "one of these payments" if doubt is None or not doubt.reference else doubt.reference
+            raise WrongUse(f"{what} is not in doubt any more, or was sent again meanwhile: look at it again")
 
     def show(self, found: Proposal) -> None:
         """They saw it on the page: hold the attempts that they saw against those in doubt, under the batch's lock."""

@@ -99,7 +99,9 @@ def test_to_send_again_takes_a_second_person(doubtful: tuple[House, str, str]) -
     assert event["who"].startswith("Sam Reyes, agreed to by Daniel Osei (daniel@")
     house.work()
     assert house.arrived["INV-E"] == 1
-    assert "1 payment, 50.00, waits to be sent" in words_of(house.get("daniel", f"/files/{file_id}/run"))
+    page = words_of(house.get("daniel", f"/files/{file_id}/run"))
+    assert "1 payment, 50.00, waits to be sent" in page
+    assert "Daniel Osei agreed that line 5 is sent again: never came" in page
     house.post("daniel", f"/files/{file_id}/resume", password=True)
     house.work()
     assert house.arrived == {"INV-A": 1, "INV-B": 1, "INV-C": 1, "INV-E": 2}
