@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -239,3 +240,20 @@ def test_two_who_approve_at_once_are_both_counted(house: House, monkeypatch: pyt
     house.approve(file_id)
     house.work()
     assert house.arrived.total() == 3
+
+
+@pytest.mark.parametrize("changed", ["gateway", "rule"])
+def test_what_was_approved_is_sent_there_and_by_those_rules_alone(house: House, changed: str) -> None:
+    """Another gateway in the settings, or another way to read the file in web.db, after approval: nothing is sent."""
+    file_id = house.ask(*ROWS, {**WRONG, "amount": "1,250.00"}, partial="yes")
+    house.approve(file_id)
+    if changed == "gateway":
+        gateway = replace(house.site.settings.gateway, base_url="http://127.0.0.1:10")
+        object.__setattr__(house.site, "settings", replace(house.site.settings, gateway=gateway))
+    else:
+        with house.store.write() as db:
+            db.execute("UPDATE file SET options = ?", (json.dumps({"accept": ["amount.format"]}),))
+    house.work()
+    assert not house.arrived
+    assert house.file(file_id)["state"] == "checked"
+    assert "Nothing was sent" in house.file(file_id)["told"]

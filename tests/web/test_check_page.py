@@ -34,15 +34,6 @@ def check_page(house: House, file_id: str, by: str = "maria", query: str = "") -
     return house.get(by, f"/files/{file_id}/check{query}").get_data(as_text=True)
 
 
-@pytest.fixture
-def call(house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Caller:
-    """The command line over the same ledger."""
-    found = Caller(tmp_path, house.site.settings.gateway.base_url, monkeypatch)
-    ledger = house.site.settings.ledger
-    found.settings(BATCHPAY_LEDGER=ledger.url, BATCHPAY_LEDGER_KEY_FILE=ledger.key_file)
-    return found
-
-
 def numbers_in(value: Any) -> set[str]:
     """Every number of a JSON object as a page writes it, those in its texts and names too."""
     if isinstance(value, dict):

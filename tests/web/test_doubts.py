@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from typing import Any
 
 import openpyxl
@@ -214,6 +215,24 @@ def test_one_who_refuses_and_one_who_agrees_are_not_both_heard(
         patched.setattr(doubts, "prove_again", meanwhile)
         house.post("daniel", second, 409, request=one, decision="agree")
     assert not house.events("resolved")
+
+
+def test_what_others_wrote_is_text(house: House) -> None:
+    """A word to the approver, a payee, what the gateway answered, a reason: markup in them stays what it is."""
+    evil = "<img src=x onerror=alert(1)>"
+    house.answer = lambda reference: replace(IN_DOUBT, reason=evil)
+    file_id = house.ask({**ROWS[0], "achNameOnCheck": "A <b hx-get=/> B"}, note=evil)
+    asked = house.get("daniel", f"/files/{file_id}/approve").get_data(as_text=True)
+    house.approve(file_id)
+    house.work()
+    batch = house.file(file_id)["batch"]
+    house.post("sam", f"/doubts/{batch}", **said(house, 1, "send again"), reason=evil, password=True)
+    pages = [
+        house.get("daniel", path).get_data(as_text=True) for path in ("/doubts", "/audit", f"/files/{file_id}/run")
+    ]
+    for page in (asked, *pages):
+        assert "<img" not in page and "<b hx-get" not in page
+    assert evil.replace("<", "&lt;").replace(">", "&gt;") in asked
 
 
 def test_a_filled_in_sheet_decides_as_the_form_does(doubtful: tuple[House, str, str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -22,16 +21,6 @@ REAL_HASH = people._HASH
 def cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real one takes half a second."""
     monkeypatch.setattr(people, "_HASH", "scrypt:1024:8:1")
-
-
-@pytest.fixture
-def call(house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Caller:
-    """The command line over the house's ledger and home."""
-    found, ledger = Caller(tmp_path, house.site.settings.gateway.base_url, monkeypatch), house.site.settings.ledger
-    found.settings(
-        BATCHPAY_LEDGER=ledger.url, BATCHPAY_LEDGER_KEY_FILE=ledger.key_file, BATCHPAY_WEB_HOME=str(house.site.home)
-    )
-    return found
 
 
 def test_a_person_is_added_reset_and_switched_off(house: House, call: Caller) -> None:

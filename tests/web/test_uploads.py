@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flask import request
 
 from batchpay.errors import LedgerDamaged, NotUsable
 from batchpay.web import files, spool, sweep
@@ -170,3 +171,12 @@ def test_what_is_due_is_swept_away(house: House) -> None:
     page = words_of(house.get("lee", f"/files/{checked}/check"))
     assert "60.75" in page, "what the check found is still there"
     assert files.left_of(house.site, house.file(checked)) == (0, 0)
+
+
+def test_no_temporary_file_sees_an_upload(house: House) -> None:
+    """Whole by a form, above the size at which werkzeug would write it to a disk: in memory until it is sealed."""
+    head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="pay.csv"\r\n\r\n'
+    body, kind = head + CONTENT * 2000 + b"\r\n--x--\r\n", "multipart/form-data; boundary=x"
+    with house.app.test_request_context("/files", method="POST", data=body, content_type=kind):
+        given = request.files["file"].stream
+    assert isinstance(given, io.BytesIO)

@@ -1,0 +1,92 @@
+"""Whatever a page shows equals `--json` of the command line: doubts, reconciliations, lists, batches of others."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from batchpay.text import money
+from tests.support.in_process import Caller
+from tests.web.house import ROWS, WRONG, House, csv_of, words_of
+from tests.web.test_doubts import CREDIT
+from tests.workflows.desk import ACCEPTED, IN_DOUBT
+
+
+def shown(amount: str) -> str:
+    """An amount of our JSON as a page writes it."""
+    return money(round(float(amount) * 100))
+
+
+@pytest.fixture
+def sent(house: House) -> tuple[House, str, str]:
+    """A house with a batch of which one row was left out and two are in doubt: its file, its batch."""
+    house.answer = lambda reference: IN_DOUBT if reference in ("INV-C", "INV-E") else ACCEPTED
+    file_id = house.sent(*ROWS, CREDIT, WRONG, partial="yes")
+    return house, file_id, house.file(file_id)["batch"]
+
+
+def test_in_doubt(sent: tuple[House, str, str], call: Caller) -> None:
+    """Each row with its reference, place, amount, payee and account, in the command line's order; their sum above."""
+    house, _, batch = sent
+    found = call("resolve", batch, "--json")
+    page = words_of(house.get("lee", "/doubts"))
+    total = shown(found["amount"]["in_doubt"])
+    assert f"{found['in_doubt']} payments, {total}; batch {batch}" in page
+    at = 0
+    for one in found["rows_in_doubt"]:
+        row = f"{one['invoiceNumber']} line {one['line']} {shown(one['amount'])} {one['direction'].lower()}"
+        assert page.index(row) > at
+        at = page.index(row)
+        assert f"{one['name']} account {one['account']}" in page[at:]
+        assert one["why"] in page[at:]
+
+
+def test_reconciled(sent: tuple[House, str, str], call: Caller) -> None:
+    """Every verdict with rows and amounts of both sides, their sums, and what becomes of rows in doubt."""
+    house, _, batch = sent
+    lines = ["invoiceNumber,amount,status,date", "INV-A,10.00,paid,2099-01-01", "INV-B,20.05,paid,2099-01-01"]
+    lines += ["INV-C,30.25,paid,2099-01-01", "INV-X,7.77,paid,2099-01-01"]
+    content = "\n".join(lines).encode() + b"\n"
+    (house.site.home / "bank.csv").write_bytes(content)
+    house.post("maria", f"/batches/{batch}/reconcile", export=(io.BytesIO(content), "bank.csv"))
+    found = call("reconcile", batch, "--against", str(house.site.home / "bank.csv"), "--json")["reconciliation"]
+    page = words_of(house.get("lee", f"/batches/{batch}/reconcile"))
+
+    def both(sides: dict[str, Any]) -> str:
+        return " ".join(f"{sides[side]['rows']} {shown(sides[side]['amount'])}" for side in ("here", "there"))
+
+    told = {name: sides for name, sides in found["verdicts"].items() if sides["here"]["rows"] or sides["there"]["rows"]}
+    assert len(told) >= 4
+    for name, sides in told.items():
+        assert f"{name.replace('_', ' ')} {both(sides)}" in page
+    assert f"all {both(found)}" in page
+
+
+def test_lists(sent: tuple[House, str, str], call: Caller) -> None:
+    """Files, what waits for approval, and history have the numbers of `status` and of a dry run."""
+    house, _, batch = sent
+    found = call("status", batch, "--json")
+    home = words_of(house.get("lee", "/"))
+    assert f"pay.csv 2 payments in doubt finished {found['valid']} {shown(found['amount']['valid'])}" in home
+    history = words_of(house.get("lee", "/history"))
+    accepted = f"{found['valid']} {found['accepted']} {shown(found['amount']['accepted'])}"
+    assert f"{batch} {found['in_doubt']} payments in doubt {accepted}" in history
+    other = {"paymentId": "Z", "invoiceNumber": "INV-Z", "amount": "1234.56"}
+    (house.site.home / "z.csv").write_bytes(csv_of(other))
+    dry = call("submit", str(house.site.home / "z.csv"), "--dry-run", "--json")["to_send"]["total"]
+    house.ask(other)
+    waiting = words_of(house.get("daniel", "/to-approve"))
+    assert f"{dry['rows']} {shown(dry['amount'])}" in waiting
+
+
+def test_a_batch_of_the_command_line(house: House, call: Caller) -> None:
+    """What was never uploaded has a page as well, with the same states."""
+    (house.site.home / "cron.csv").write_bytes(csv_of(*ROWS))
+    sent = call("submit", str(house.site.home / "cron.csv"), "--yes", "--json")
+    found = call("status", sent["batch"], "--json")
+    page = words_of(house.get("lee", f"/batches/{sent['batch']}"))
+    for state, name in (("accepted", "accepted"), ("pending", "waiting")):
+        assert f"{name} {found[state]} {shown(found['amount'][state])}" in page
+    assert f"the file {found['rows']} {shown(found['amount']['total'])}" in page
