@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import pytest
 import trustme
 
 from batchpay.errors import (
+    BatchHeld,
     LedgerBehind,
     LedgerBesideAnother,
     LedgerDamaged,
@@ -26,6 +28,7 @@ from batchpay.errors import (
     LedgerNewer,
     LedgerNotUsable,
     LedgerOlder,
+    LedgerOnAnotherMachine,
     SettingsNotUsable,
     WaitingForPerson,
     WrongUse,
@@ -272,6 +275,29 @@ def test_a_further_machine_joins_once(used: PostgresFactory) -> None:
     assert used.open().check() == []
     with pytest.raises(WrongUse):
         join(LedgerSettings(url=str(used.folder / "ledger.db")), "ada", "x")
+
+
+def test_a_cloned_machine_speaks_for_itself_alone(factory: PostgresFactory) -> None:
+    """A clone of a home has its witness and the marks of its runs: it took a batch over whose run was alive elsewhere.
+
+    It sends nothing before it has joined, and knows then that the run is not its own.
+    """
+    factory.settings = replace(factory.settings, machine="one")
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1, 2]))
+    with ledger.lock(ledger.find(name).digest):
+        ledger.start(name, "ada").commit([1], [])
+        clone = LedgerFactory(factory.folder / "clone", factory.settings.url)
+        shutil.copytree(factory.key.parent, clone.key.parent)
+        clone.settings = replace(clone.settings, machine="two")
+        assert states(clone.open(read_only=True), name)[1] is State.SENDING
+        with pytest.raises(LedgerOnAnotherMachine, match="was copied here from another machine"):
+            clone.open()
+        of_clone = clone.join()
+        with pytest.raises(BatchHeld), of_clone.lock(of_clone.find(name).digest):
+            pass
+        assert len(list(factory.key.parent.glob("witness.run.*"))) == 1
+    clone.close()
 
 
 def test_a_witness_follows_the_ledger_to_another_address(used: PostgresFactory) -> None:

@@ -27,7 +27,7 @@ from batchpay.ledger.witness import WitnessRecord
 
 def receive(store: Store, contents: Contents, who: str, why: str) -> None:
     """Copy a whole ledger, as one that arrives; raises LedgerNotUsable where another one is here."""
-    store.ledger_id, store.host = contents.ledger_id, failover.new_host()
+    store.ledger_id, store.host = contents.ledger_id, failover.new_host(store.mark)
     with store.transaction() as transaction:
         transaction.execute(sql.LOCK_SCHEMA)
         if (transaction.one(sql.HAS_SCHEMA) or (False,))[0] is False:

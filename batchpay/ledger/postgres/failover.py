@@ -14,7 +14,7 @@ import os
 import secrets
 from contextlib import closing
 
-from batchpay.errors import LedgerBehind, LedgerNotUsable, WrongUse
+from batchpay.errors import LedgerBehind, LedgerNotUsable, LedgerOnAnotherMachine, WrongUse
 from batchpay.ledger.moving import ARRIVED
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import LedgerUnreachable
@@ -33,9 +33,15 @@ class LedgerUnconfirmed(LedgerUnreachable):
     """The database moved, and not every machine has confirmed yet that nothing is lost: it may go on later."""
 
 
-def new_host() -> str:
-    """Make the name by which a ledger knows a machine: names of hosts and ids of machines are copied with them."""
-    return secrets.token_hex(8)
+def new_host(mark: str | None) -> str:
+    """Make the name by which a ledger knows a machine: drawn at random, with the machine's mark if it has one."""
+    return f"{secrets.token_hex(8)}.{mark}" if mark else secrets.token_hex(8)
+
+
+def is_copy(store: Store, record: WitnessRecord) -> bool:
+    """Whether a witness is another machine's: where a home was cloned, neither may speak for the other."""
+    mark = (record.machine or "").partition(".")[2]
+    return bool(mark and store.mark and mark != store.mark)
 
 
 def of_machine(store: Store) -> dict[str, str | None]:
@@ -54,6 +60,12 @@ def problem(store: Store, connection: Connection, record: WitnessRecord | None) 
         )
     if record.ledger_id != store.ledger_id:
         return LedgerBehind(f"the witness {path} belongs to another ledger; {_WAY_OUT}")
+    if is_copy(store, record):
+        return LedgerOnAnotherMachine(
+            f"this machine's witness of the ledger, {path}, was copied here from another machine, or this one's "
+            "identity (ledger.machine, else /etc/machine-id) has changed; nothing was sent now; to work with the "
+            'ledger here: batchpay ledger join --reason "…"'
+        )
     place, epoch, behind = _standing(connection)
     if _knows_more(connection, record, epoch):
         return LedgerBehind(
@@ -76,9 +88,10 @@ def problem(store: Store, connection: Connection, record: WitnessRecord | None) 
         )
     missing = _missing(connection, store.where)
     return LedgerUnconfirmed(
-        f"a standby took over, or the database was brought back: {', '.join(sorted(missing.values()))} must look "
-        "whether anything is lost (any command there, such as batchpay status); nothing was sent now; if that machine "
-        'is gone, and nothing is lost: batchpay ledger check --accept-machine --reason "…"'
+        "a standby took over, or the database was brought back; before anything is sent every machine looks whether "
+        "anything is lost, by any command such as batchpay status; these have not yet: "
+        f"{', '.join(sorted(missing.values()))}; nothing was sent now; where one is gone for good, and nothing is "
+        'lost: batchpay ledger check --accept-machine --reason "…"'
     )
 
 
@@ -95,7 +108,7 @@ def require_whole(store: Store, *, joins: bool) -> None:
         )
     if found is None and is_listed:
         return
-    if record is not None and record.ledger_id == store.ledger_id:
+    if record is not None and record.ledger_id == store.ledger_id and not is_copy(store, record):
         _tell(store, record)
         with store.reading() as connection:
             found = problem(store, connection, store.witness.read())

@@ -40,6 +40,11 @@ class RunMarks:
         with suppress(OSError):
             self._path(token).unlink()
 
+    def forget(self) -> None:
+        """Remove all that were copied here from another machine: none of its runs was begun here."""
+        for path in self._witness.parent.glob(f"{self._witness.name}.run.*"):
+            path.unlink(missing_ok=True)
+
     def _path(self, token: bytes) -> Path:
         # The token itself permits to write in the run's name: its file does not say it.
         return self._witness.with_name(f"{self._witness.name}.run.{hashlib.sha256(token).hexdigest()[:24]}")

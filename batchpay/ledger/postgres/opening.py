@@ -20,12 +20,14 @@ from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
+from batchpay.ledger.machine import machine_name
 from batchpay.ledger.moving import Contents
 from batchpay.ledger.postgres import arrival, failover, restoring, schema
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check_at_opening
 from batchpay.ledger.postgres.connection import LedgerNotPermitted, Place, place_of
 from batchpay.ledger.postgres.ledger import PostgresLedger
+from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import AcceptedWitness, LedgerPaths
 from batchpay.ledger.witness import Witness, witness_of, witnesses_of_others
@@ -94,6 +96,7 @@ def _taking_over(settings: LedgerSettings, owner_url: str | None, contents: Cont
         )
     make_private_directory(paths.ledger.parent)
     with closing(Store(owner, paths, keys, read_only=False)) as store:
+        store.mark = _mark(settings, keys)
         try:
             yield store
         except LedgerNotPermitted:
@@ -110,7 +113,8 @@ def create_ledger(settings: LedgerSettings, who: str, beside_another: str | None
     keys = load_keys(paths.key)
     make_private_directory(paths.ledger.parent)
     with closing(Store(owner, paths, keys, read_only=False)) as store:
-        store.ledger_id, store.host = secrets.token_hex(16), failover.new_host()
+        store.mark = _mark(settings, keys)
+        store.ledger_id, store.host = secrets.token_hex(16), failover.new_host(store.mark)
         try:
             with store.transaction() as transaction:
                 _write_new(transaction, store, who, beside_another)
@@ -188,11 +192,14 @@ def join(settings: LedgerSettings, who: str, why: str) -> LedgerPaths:
     paths = location(settings)
     with closing(_open(settings, checks_witness=False)) as ledger:
         store = ledger.store
-        if store.witness.read() is not None:
-            raise WrongUse(f"this machine knows the ledger already: {paths.witness}")
+        record = store.witness.read()
+        if record is not None and not failover.is_copy(store, record):
+            raise WrongUse(f"this machine knows the ledger already: {store.witness.path}")
         with store.transaction() as transaction:
             transaction.event(failover.JOINED, None, who, why, failover.of_machine(store))
             transaction.replaces_witness = True
+        if record is not None:
+            RunMarks(store.paths.witness).forget()
         make_private_directory(paths.ledger.parent)
     return paths
 
@@ -218,7 +225,14 @@ def _store(settings: LedgerSettings, *, read_only: bool) -> Store:
         raise LedgerNotUsable(
             f"ledger.key_file: {paths.key} is not there; copy it from a machine that works with this ledger"
         )
-    return Store(place, paths, load_keys(paths.key), read_only=read_only)
+    store = Store(place, paths, load_keys(paths.key), read_only=read_only)
+    store.mark = _mark(settings, store.keys)
+    return store
+
+
+def _mark(settings: LedgerSettings, keys: Keys) -> str | None:
+    machine = machine_name(settings)
+    return keys.machine_mark(machine) if machine else None
 
 
 def _open(settings: LedgerSettings, *, read_only: bool = False, checks_witness: bool = True) -> PostgresLedger:
@@ -242,8 +256,8 @@ def _open(settings: LedgerSettings, *, read_only: bool = False, checks_witness: 
             store.use_witness(witness_of(store.ledger_id, store.paths, store.keys))
         opened_after_s = (now_ms() - last[1]) / 1000 if last else 0.0
         record = store.witness.read()
-        is_known = record is not None and record.ledger_id == store.ledger_id and record.machine is not None
-        store.host = record.machine if record is not None and is_known and record.machine else failover.new_host()
+        is_known = record is not None and record.ledger_id == store.ledger_id and not failover.is_copy(store, record)
+        store.host = record.machine if record and is_known and record.machine else failover.new_host(store.mark)
         store.follow = lambda: failover.follow(store)
         if read_only:
             _note_what_is_there(store)

@@ -121,6 +121,8 @@ class Store:
         self.ledger_id = ""
         self.host = ""
         """The name by which the ledger knows this machine."""
+        self.mark: str | None = None
+        """Keyed digest of this machine's identity; None where it has none."""
         self.epoch = 1
         self.where: str | None = None
         """The server and timeline that was found first; no connection is made to another before `follow` allows it."""
@@ -139,7 +141,7 @@ class Store:
     def beside(self) -> Store:
         """Give the same ledger over connections of its own: to another server, or where this store is in use."""
         store = Store(self.place, self.paths, self.keys, read_only=False)
-        store.ledger_id, store.host, store.epoch = self.ledger_id, self.host, self.epoch
+        store.ledger_id, store.host, store.mark, store.epoch = self.ledger_id, self.host, self.mark, self.epoch
         return store
 
     def connect(self, *, writes: bool = False) -> Connection:
