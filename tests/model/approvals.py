@@ -45,6 +45,8 @@ def plan(world: World, a: int, b: int, c: int) -> None:
     forbidden = "" if enough and meanwhile != 2 else "the plan was not approved by enough others, or is of another file"
     if meanwhile == 1 and world.approvals:
         forbidden = "its approvals are too old"
+    if meanwhile != 2 and not made["would_send"]:
+        forbidden = ""  # where nothing would go nobody needs to agree
     odd = world.gateway.odd_answers
     sent = _send(world, File(file.name, list(rows)), [*options, "--from-plan", path], forbidden)
     if sent and sent != made["would_send"] and world.gateway.odd_answers == odd:
