@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +17,7 @@ from batchpay.ledger.open import schema_text
 from batchpay.ledger.postgres import shared_pace
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.shared_pace import SharedPace
+from batchpay.ledger.records import Lease
 from batchpay.ledger.sqlite import pace_file
 from batchpay.ledger.sqlite.pace_file import PaceFile
 from batchpay.payment import Finding
@@ -254,3 +257,28 @@ def test_what_was_found_of_a_limit_is_known_to_the_next_run_wherever_it_is(
     for one in (run, later, elsewhere):
         one.close()
     other.close()
+
+
+@pytest.mark.ledgers("postgres")
+def test_no_moment_is_leased_twice_however_many_ask_at_once(ledger: Ledger, ledger_factory: LedgerFactory) -> None:
+    """By the server's own clock: what all were leased lies side by side before the next free moment."""
+    assert isinstance(ledger_factory, PostgresFactory) and isinstance(ledger, PostgresLedger)
+    runs = [SharedPace(ledger.store, GATEWAY) for _ in range(4)]
+    leases: list[Lease] = []
+
+    def ask(run: SharedRate) -> None:
+        for _ in range(20):
+            leases.append(run.lease(1000, 0) or Lease(0.0, 0.0, 0, 0))
+
+    began_at = time.time()
+    threads = [threading.Thread(target=ask, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for run in runs:
+        run.close()
+    ((free_at,),) = ledger_factory.run("SELECT free_at FROM batchpay.pace")
+    assert isinstance(free_at, float)
+    assert len(leases) == 80
+    assert free_at - began_at >= sum(lease.slots * lease.every_s for lease in leases if lease.slots) - 0.02
