@@ -112,6 +112,8 @@ class Company(Protocol):
     shared: Shared
     beat_every_s: float
     """A run that has nothing to commit beats in this distance."""
+    others_busy: bool
+    """Whether others had rows in hand at the latest beat, or may be dead: idle, and not seen to move since this is."""
 
     def share(self) -> None:
         """Let others claim rows, from the next commit or beat on: till then nobody but the leader can."""
@@ -126,7 +128,7 @@ class Company(Protocol):
         """
 
     def at_work(self) -> bool:
-        """Tell whether others have rows in hand, which may come free yet."""
+        """Tell whether others have rows in hand, which may come free yet; asked right after an idle beat."""
 
 
 class SharedRate(Protocol):

@@ -100,7 +100,7 @@ class Recorder:
             outcomes = [item for item in group if isinstance(item, tuple)]
             self._commit(intents, outcomes)
             if self._company is not None:
-                self._keep_company(self._company, [item for item in group if isinstance(item, _Rest)])
+                self._keep_company(self._company, [item for item in group if isinstance(item, _Rest)], last=ended)
 
     def _next_group(self) -> list[_Item]:
         """Take all that waits, or nothing when a beat is due.
@@ -134,10 +134,10 @@ class Recorder:
             intent.error = self._failed
             intent.done.release()
 
-    def _keep_company(self, company: Company, rests: list[_Rest]) -> None:
-        """Beat where it is time to, and hear what the others say."""
+    def _keep_company(self, company: Company, rests: list[_Rest], *, last: bool) -> None:
+        """Beat where it is time to, or to tell the others something, and hear what they say."""
         now_s = time.monotonic()
-        if self._failed is None and (rests or now_s >= self._beat_at_s):
+        if self._failed is None and (rests or last or now_s >= self._beat_at_s):
             self._beat_at_s = now_s + company.beat_every_s
             try:
                 company.beat(is_idle=bool(rests))

@@ -105,6 +105,7 @@ class Sender:
             progress(self.tally)
         if self._failed is not None:
             raise self._failed
+        self._see_others_out()
         if self._limit_reached:  # only now: rows that were taken before the limit are sent
             self._stop.ask(f"the limit of {row_count(limits.rows_max or 0)} was reached")
 
@@ -120,7 +121,9 @@ class Sender:
             return False
         if self._begun == self._ended:  # nobody takes a row meanwhile: whoever wants one waits for this thread
             self._recorder.rest()
-        return company.at_work() and not self._stop.event.wait(_TICK_S)
+            if not company.at_work():
+                return False
+        return not self._stop.event.wait(min(_TICK_S, company.beat_every_s))
 
     def _send_canary(self, payment: PendingPayment, *, shares: bool) -> None:
         """Send the first row alone: while its answer is not recognized, no other row is begun, on any machine."""
@@ -129,6 +132,20 @@ class Sender:
             self._stop.ask("the first row got no recognized answer")
         elif shares and self._run.company is not None and self._run.company.leads:
             self._run.company.share()
+
+    def _see_others_out(self) -> None:
+        """Where all machines stop, stay until the others have ended, or are shut out: one may have died meanwhile.
+
+        Else it would hold the batch, and nobody would look at it; and the leader's results would lack its last rows.
+        """
+        company = self._run.company
+        if company is None or self._stop.reason is None:
+            return
+        self._tell()
+        company.beat(is_idle=True)
+        while company.others_busy and (company.leads or company.shared.stop == self._stop.reason):
+            time.sleep(min(_TICK_S, company.beat_every_s))
+            company.beat(is_idle=True)
 
     def _hear(self) -> None:
         """Stop where another machine did, or where too much is in doubt on all of them together."""

@@ -11,6 +11,7 @@ import pytest
 
 from batchpay.errors import HeldElsewhere, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
+from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.company import BEAT_S, LEASE_S, Observer
 from batchpay.ledger.postgres.run import PostgresRun
 from batchpay.ledger.records import Decision
@@ -188,6 +189,7 @@ def test_a_machine_that_stands_still_is_shut_out(machines: Machines) -> None:
         leader.commit([10], [(hanging[0], ACCEPTED)])
     while send(helper, 500):
         pass
+    helper.company.beat(is_idle=True)
     assert not helper.company.at_work()
     helper.finish(None)
     found = states(machines.ledger, machines.name)
@@ -198,6 +200,22 @@ def test_a_machine_that_stands_still_is_shut_out(machines: Machines) -> None:
     assert (other.leads, other.stopped) == (True, None), "the last one finishes the batch"
     assert machines.ledger.find(machines.name).finished_at is not None
     assert machines.ledger.check() == []
+
+
+def test_an_idle_machine_that_may_be_dead_is_waited_for(machines: Machines) -> None:
+    """It died with nothing in hand: were it left alone it would hold the batch, and nobody would look at it again."""
+    leader, helper = machines.pair()
+    leader.company.beat(is_idle=True)
+    helper.company.beat(is_idle=True)
+    assert helper.company.others_busy
+    leader.company.beat(is_idle=True)
+    helper.company.beat(is_idle=True)
+    assert not helper.company.others_busy, "it has moved"
+    helper.company.beat()
+    machines.let_pass(helper, LEASE_S)
+    helper.company.beat(is_idle=True)
+    assert not helper.company.others_busy
+    assert not machines.ledger.runs(machines.name)[0].is_live
 
 
 def test_a_machine_that_moves_while_it_is_suspected_is_left_alone(machines: Machines) -> None:
@@ -216,6 +234,20 @@ def test_a_machine_that_moves_while_it_is_suspected_is_left_alone(machines: Mach
     machines.let_pass(helper, 2 * BEAT_S)
     assert suspected == [{2}]
     assert leader.commit([3], [(2, ACCEPTED)]) == {3}
+
+
+def test_a_machine_that_sleeps_in_a_transaction_keeps_its_locks_for_a_while_only(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the campaign: it was stopped with the batch locked, and nobody could shut it out, nor go on."""
+    monkeypatch.setattr(sql, "LOCK_BATCH", sql.LOCK_BATCH.replace("60s", "100ms"))
+    leader, helper = machines.pair()
+    with leader._store.transaction() as asleep:
+        leader._lock(asleep)
+        machines.let_pass(helper, LEASE_S)
+        assert not machines.ledger.runs(machines.name)[0].is_live
+        asleep.rollback()
+        asleep.commit = lambda: None  # type: ignore[method-assign]
 
 
 def test_a_run_that_was_shut_out_shuts_nobody_out_and_keeps_no_chunk(machines: Machines) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+import psycopg
 import pytest
 
 from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import create_ledger
-from batchpay.ledger.postgres import deadline
+from batchpay.ledger.postgres import connection, deadline
 from batchpay.ledger.postgres import run as of_run
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.ledger import PostgresLedger
@@ -95,6 +96,31 @@ def test_a_connection_that_is_cut_costs_no_row(
         assert ledger.check() == []
 
 
+def test_a_connection_that_is_cut_again_while_it_is_made_costs_no_row(
+    factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the campaign: the new connection was lost while its server was looked at, and the run gave up at once.
+
+    Its rows stayed in sending, and the batch was held.
+    """
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1, 2]))
+    look, cut = connection._refuse_unsafe, [psycopg.OperationalError("cut again"), psycopg.errors.AdminShutdown()]
+
+    def look_or_lose(*arguments: object) -> str:
+        if cut:
+            raise cut.pop()
+        return look(*arguments)  # type: ignore[arg-type]
+
+    with ledger.lock(ledger.find(name).digest):
+        run = run_of(ledger, name)
+        run.commit([1], [])
+        monkeypatch.setattr(connection, "_refuse_unsafe", look_or_lose)
+        run._store.writer.get().close()
+        assert run.commit([2], [(1, ACCEPTED)]) == {2}
+        run.finish(None)
+
+
 def test_a_lost_commit_that_arrives_late_changes_nothing(factory: PostgresFactory) -> None:
     """Its bytes may lie in a buffer for minutes: after the run has raised its generation they are refused."""
     with through_proxy(factory) as proxy:
@@ -105,13 +131,13 @@ def test_a_lost_commit_that_arrives_late_changes_nothing(factory: PostgresFactor
             held = Cut(after_bytes=10, to_server=True, hold=True)
             assert run.commit([1], []) == {1}
             lost = run._store.writer
-            connection = lost.get()
+            lost_one = lost.get()
             proxy.count_from_now(held)
             late: list[BaseException] = []
 
             def ask() -> None:
                 try:
-                    connection.execute(sql.COMMIT_GROUP, of_group(run, [2]), binary=True)
+                    lost_one.execute(sql.COMMIT_GROUP, of_group(run, [2]), binary=True)
                 except BaseException as error:
                     late.append(error)
 
@@ -124,7 +150,7 @@ def test_a_lost_commit_that_arrives_late_changes_nothing(factory: PostgresFactor
             proxy.release()
             asking.join()
             assert run.commit([3], []) == {3}
-            connection.close()
+            lost_one.close()
         assert [getattr(error, "sqlstate", None) for error in late] == ["BP003"]
         assert states(ledger, name) == {1: State.SENDING, 2: State.PENDING, 3: State.SENDING}
 

@@ -192,6 +192,34 @@ def test_what_stops_one_machine_stops_all(machines: Machines) -> None:
     assert (again[0].stopped, again[0].exit_code) == (REFUSED.stop, 6)
 
 
+def test_a_leader_that_stops_all_and_dies_does_not_hold_the_batch(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the campaign: those that help left at its word, nobody saw that it was dead, and nobody could lead."""
+    monkeypatch.setattr("batchpay.ledger.postgres.company.LEASE_S", 0.2)
+    monkeypatch.setattr("batchpay.ledger.postgres.company.BEAT_S", 0.05)
+    machines.desk.answer = lambda reference: ACCEPTED if len(machines.desk.arrived) < 3 else REFUSED
+    monkeypatch.setattr("batchpay.ledger.postgres.run.PostgresRun.finish", die)
+    with pytest.raises(KeyboardInterrupt):
+        machines.submit(machines.one)
+    monkeypatch.undo()
+    monkeypatch.setattr("batchpay.ledger.postgres.company.LEASE_S", 0.2)
+    monkeypatch.setattr("batchpay.ledger.postgres.company.BEAT_S", 0.05)
+    with closing(open_ledger(machines.one.ledger, read_only=True)) as ledger:
+        batch = ledger.find(None).batch
+    with pytest.raises(HeldElsewhere):
+        machines.submit(machines.two)
+    arrived = len(machines.desk.arrived)
+    assert [one.stopped for one in machines.help(batch)] == [REFUSED.stop]
+    assert len(machines.desk.arrived) == arrived
+    assert [run.is_live for run in runs_of_batch(batch, machines.one)] == [False, False]
+
+
+def die(*_: object) -> None:
+    """End as a process that is killed before it has said a word."""
+    raise KeyboardInterrupt
+
+
 def test_a_leader_with_a_limit_keeps_its_rows(machines: Machines) -> None:
     """Another machine would not know how many rows are enough."""
     helped: list[Summary] = []

@@ -7,7 +7,7 @@ database that is away does, makes nobody dead.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from batchpay.ledger.hosts import Shared
@@ -53,9 +53,12 @@ class RunCompany:
         self.leads = leads
         self.shared = Shared()
         self.beat_every_s = BEAT_S
+        self.others_busy = True
         self.observer = Observer()
         self._beat = beat
-        self.at_work = at_work
+        self._at_work = at_work
+        self._when_idle: dict[int, int] = {}
+        """Where the others' counters stood when this run had nothing in hand any more."""
         self._stop: str | None = None
         self._shares = False
 
@@ -72,6 +75,22 @@ class RunCompany:
         told = self._stop, self._shares
         self._stop, self._shares = None, False
         return told
+
+    def at_work(self) -> bool:
+        """See contract.Company."""
+        return self.others_busy or self._at_work()
+
+    def look(self, others: Sequence[tuple[int, int, bool]], *, is_idle: bool) -> list[tuple[int, int]]:
+        """Take note of the others' counters, and whether they are idle; gives who is dead, and at which count.
+
+        One that is idle counts as busy until it has moved since this run is idle too: it may be dead.
+        """
+        if not is_idle:
+            self._when_idle.clear()
+        for run, beats, _ in others:
+            self._when_idle.setdefault(run, beats)
+        self.others_busy = any(not idle or beats == self._when_idle[run] for run, beats, idle in others)
+        return self.observer.look({run: beats for run, beats, _ in others})
 
     def hear(self, shared: tuple[Any, ...] | None) -> None:
         """Take note of what the batch's row says."""

@@ -20,7 +20,7 @@ BEAT = (
 )
 TELL = "UPDATE batchpay.batch SET stop = coalesce(stop, %s), is_shared = is_shared OR %s WHERE id = %s"
 SHARED = "SELECT stop, in_a_row, in_all FROM batchpay.batch WHERE id = %s"
-BEATS_OF_OTHERS = "SELECT id, beats FROM batchpay.run WHERE batch = %s AND is_live AND id <> %s"
+BEATS_OF_OTHERS = "SELECT id, beats, is_idle FROM batchpay.run WHERE batch = %s AND is_live AND id <> %s"
 WAKE = "UPDATE batchpay.run SET is_idle = false WHERE id = %s AND is_live AND is_idle"
 OTHERS_AT_WORK = (
     "SELECT EXISTS (SELECT FROM batchpay.run r WHERE r.batch = %(batch)s AND r.is_live AND NOT r.is_idle"

@@ -86,7 +86,7 @@ def _is_local(host: str) -> bool:
 
 
 class LedgerUnreachable(LedgerNotUsable):
-    """No connection to the database came about, this time."""
+    """No connection to the database came about, this time, or it was lost."""
 
 
 class LedgerNotPermitted(LedgerNotUsable):
@@ -239,7 +239,7 @@ def translate(error: BaseException, place: Place) -> BatchpayError:
     if state in _NO_LEDGER:
         return LedgerMissing(f"there is no ledger in {place.name}; a new one is made by: batchpay ledger init")
     if is_unknown(error):
-        return LedgerNotUsable(f"the connection to the database {place.name} was lost")
+        return LedgerUnreachable(f"the connection to the database {place.name} was lost")
     if state.startswith("23"):
         return LedgerNotUsable(f"the ledger {place.name}: a record was refused by the ledger's own rules ({state})")
     if state == "42501":

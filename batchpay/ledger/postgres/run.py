@@ -324,7 +324,7 @@ class PostgresRun:
             if isinstance(error, psycopg.Error) and not (is_unknown(error) or is_retried(error)):
                 raise translate(error, self._store.place) from None
             return
-        for run, beats in company.observer.look(dict(found)):
+        for run, beats in company.look(found, is_idle=is_idle):
             try:
                 with self._store.transaction() as transaction:
                     self._lock(transaction)

@@ -151,7 +151,11 @@ ADD_BATCH = (
     " environment) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id"
 )
 SET_CONTROL_TOTALS = "UPDATE batchpay.batch SET row_count = %s, cents = %s WHERE id = %s"
-LOCK_BATCH = "SELECT id FROM batchpay.batch WHERE id = %s FOR UPDATE"
+# A machine that sleeps in the middle of such a transaction keeps its locks for so long, and no longer.
+LOCK_BATCH = (
+    "SELECT id, set_config('idle_in_transaction_session_timeout', '60s', true) FROM batchpay.batch"
+    " WHERE id = %s FOR UPDATE"
+)
 ADD_RUN = (
     "INSERT INTO batchpay.run (batch, who, host, started_at, seen_at, token, mac, is_leader)"
     " VALUES (%(batch)s, %(who)s, %(host)s, %(at)s, %(at)s, %(token)s, %(mac)s, %(leads)s) RETURNING id"
