@@ -10,21 +10,19 @@ import hashlib
 import os
 import re
 import secrets
-import shutil
 import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
 from tests.benchmarks.process import OWN_PYTHON, ROOT, BenchmarkFailed, run
 from tests.benchmarks.results import Results
 from tests.benchmarks.server import running_server
 from tests.benchmarks.validate import File
 from tests.support.command import Home
-from tests.support.page import BROWSERS, Browser, added, serving, until
+from tests.support.page import Browser, added, serving, until
+from tests.support.real_browser import real_browser
 
 _PEOPLE = (("maria", "prepare"), ("daniel", "approve"), ("nina", "look"))
 _SESSIONS, _WATCHERS, _WATCH_S = 21, 50, 6
@@ -169,18 +167,15 @@ def _weight_kb(page: Page, check: str) -> float:
 
 def _longest_frame_ms(page: Page, cookie: str, file: str) -> float | None:
     """Scroll the sheet in a real browser, three times; the longest frame of the best time. None without a browser."""
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        return None
     name, _, token = cookie.partition("=")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    with real_browser() as browser:
+        if browser is None:
+            return None
         context = browser.new_context(viewport={"width": 1280, "height": 860})
         context.add_cookies([{"name": name, "value": token, "url": page.url}])
         tab = context.new_page()
         tab.goto(f"{page.url.rstrip('/')}{file}/check")
         found = [max(tab.evaluate(_FRAMES)) for _ in range(3)]
-        browser.close()
     return float(min(found))
 
 

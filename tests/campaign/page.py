@@ -82,11 +82,12 @@ class Pages:
     def _finish(self, home: Home, since: int, story: str, in_doubt_max: int | None = None) -> Findings:
         """Start the child again as long as it is wanted, let a stopped run go on, and look at what came of it."""
         for _ in range(_STARTS_MAX):
-            if _is_wanted(home):
+            if _is_wanted(home):  # also again, where the dead one's lock was not free yet
                 child(home, [])
-            if _state(home) != "stopped":
+            elif _state(home) == "stopped":
+                _let_go_on(home)
+            else:
                 break
-            _let_go_on(home)
         found = finish_and_check(self._made, home, since, story, ("resume",), in_doubt_max=in_doubt_max)
         if home.path.exists() and (state := _state(home)) != "done":
             found.wrong.append(f"{story}: the page says {state}")

@@ -16,8 +16,6 @@ from pathlib import Path
 from tests.support.command import Home
 
 DEADLINE_S = 90.0
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-"""Real browsers, by the names of their programs."""
 _FOLDER = "page"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,19 +20,14 @@ from typing import Any
 import openpyxl
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from tests.support.command import Home
-from tests.support.page import BROWSERS
+from tests.support.real_browser import real_browser
 from tests.workflows.desk import COLUMNS, PLAIN
 
 pytestmark = pytest.mark.browser
 
-CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "pictures"
 PAYMENTS, RATE, WAIT_MS = 90, "45", 60_000
 LOST = ("64844990004", "64955990004")
@@ -86,24 +80,22 @@ def running(command: list[str], home: Home) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     """Sandbox, page and three people; a browser."""
-    if CHROMIUM is None:
-        missing = "no Chromium was found, so the page is not tried in a browser"
-        pytest.fail(missing) if os.environ.get("BATCHPAY_REQUIRE_BROWSER") else pytest.skip(missing)
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    home = Home(tmp_path_factory.mktemp("office"), extra={"BATCHPAY_RATE": RATE})
-    with running([sys.executable, "-m", "batchpay", "sandbox", "--port", "0"], home) as home.origin:
-        passwords = {}
-        for name, (shown, roles) in PEOPLE.items():
-            asked = [word for role in roles for word in ("--role", role)]
-            done = home.run("web", "--home", "page", "user", "add", name, "--shown", shown, "--no-code", *asked)
-            (passwords[name],) = re.findall(r"password +(\S+)", done.stdout)
-        with (
-            running(home.command("web", "--listen", "127.0.0.1:0", "--home", "page"), home) as url,
-            sync_playwright() as playwright,
-        ):
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-            yield Office(url, home.path, passwords, browser)
-            browser.close()
+    with real_browser() as browser:
+        if browser is None:
+            missing = "no Chromium was found, so the page is not tried in a browser"
+            if os.environ.get("BATCHPAY_REQUIRE_BROWSER"):
+                pytest.fail(missing)
+            pytest.skip(missing)
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        home = Home(tmp_path_factory.mktemp("office"), extra={"BATCHPAY_RATE": RATE})
+        with running([sys.executable, "-m", "batchpay", "sandbox", "--port", "0"], home) as home.origin:
+            passwords = {}
+            for name, (shown, roles) in PEOPLE.items():
+                asked = [word for role in roles for word in ("--role", role)]
+                done = home.run("web", "--home", "page", "user", "add", name, "--shown", shown, "--no-code", *asked)
+                (passwords[name],) = re.findall(r"password +(\S+)", done.stdout)
+            with running(home.command("web", "--listen", "127.0.0.1:0", "--home", "page"), home) as url:
+                yield Office(url, home.path, passwords, browser)
 
 
 def workbook(path: Path, *, is_right: bool) -> Path:
