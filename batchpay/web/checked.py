@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from batchpay.errors import WrongUse
 from batchpay.web import spool
-from batchpay.web.files import REPLACEABLE, expected, facts_of, file_or_404, people_by_name
+from batchpay.web.files import REPLACEABLE, expected, facts_of, file_or_404, is_reconciled, people_by_name
 from batchpay.web.grid import BLOCK, Grid, GridRow
 from batchpay.web.names import rejects_name
 from batchpay.web.sealed_file import MARKED
@@ -91,6 +91,7 @@ def page_context(file: Row, facts: dict[str, Any] | None) -> dict[str, Any]:
         "sheets": json.loads(file["sheets"]) if file["sheets"] else [],
         "newer": newer["id"] if newer else None,
         "replaceable": file["state"] in REPLACEABLE,
+        "reconciled": is_reconciled(here, file),
         "trail": here.store.all("SELECT * FROM event WHERE file = ? ORDER BY number", file["id"]),
         "names": people_by_name(here),
     }

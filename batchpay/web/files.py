@@ -35,6 +35,9 @@ REPLACEABLE = ("checked", "refused")
 """States in which a new version of a file may take its place."""
 SENT = ("approved", "sending", "stopped", "failed", "done")
 """States of a file that was approved: its batch is the one that it was sent as, and not one that it only repeats."""
+RECONCILED = "found every payment in the export, and nothing else"
+"""What the history says of a batch that agrees with its export."""
+WENT_ON = "let it go on"
 
 
 def file_or_404(file_id: str) -> Row:
@@ -59,6 +62,16 @@ def totals_of(file: Row) -> dict[str, Any] | None:
 def people_by_name(here: Site) -> dict[str, str]:
     """Give the names that people are shown by."""
     return {found["name"]: found["shown"] for found in here.store.all("SELECT name, shown FROM user")}
+
+
+def is_reconciled(here: Site, file: Row) -> bool:
+    """Whether the latest comparison with an export found no difference, and nothing was sent since."""
+    latest = here.store.one(
+        "SELECT what FROM event WHERE file = ? AND (what IN (?, ?) OR what LIKE 'compared %')"
+        " ORDER BY number DESC LIMIT 1",
+        file["id"], RECONCILED, WENT_ON,
+    )  # fmt: skip
+    return latest is not None and latest["what"] == RECONCILED
 
 
 @blueprint.get("/")

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from pathlib import Path
 from batchpay.errors import place_of
 from batchpay.settings import Settings, load_settings
 from batchpay.web import check_job, run_job
-from batchpay.web.jobs import lock_file
+from batchpay.web.jobs import RUNS, lock_file
 from batchpay.web.store import Store
 from batchpay.web.task import Task
 from batchpay.writing.no_core import keep_memory_private
@@ -27,6 +28,8 @@ KINDS: dict[str, Callable[[Task], int]] = {"check": check_job.check, "submit": r
 """What a child can do; each gives an exit code as the command line would."""
 _DATA_BYTES_MIN = 4 << 30
 """A check of a million rows takes a tenth of it."""
+_CHECK_S_MAX = 1800
+"""A check that has not ended by then is killed: the next file waits for it. A run may take days."""
 _LOCK_TRIES, _LOCK_WAIT_S = 20, 0.05
 
 
@@ -71,7 +74,9 @@ def do(store: Store, settings: Settings, number: int) -> None:
     file = None if job is None else store.file(job["file"])
     if job is None or file is None:
         return
+    signal.alarm(0 if job["kind"] in RUNS else _CHECK_S_MAX)
     code = KINDS[job["kind"]](Task(store, settings, job, file))
+    signal.alarm(0)
     with store.write() as db:
         db.execute("UPDATE job SET wanted = 0, ended_at = ?, exit_code = ? WHERE id = ?", (store.clock(), code, number))
 

@@ -20,8 +20,9 @@ from batchpay.ledger.records import BatchSummary
 from batchpay.text import printable
 from batchpay.web import papers, spool
 from batchpay.web.acts import NOT_NOW, Refused
+from batchpay.web.files import RECONCILED
 from batchpay.web.people import Person
-from batchpay.web.runs import RECONCILED, file_of
+from batchpay.web.runs import file_of
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, site
 

@@ -16,7 +16,7 @@ from batchpay.web import papers, spool
 from batchpay.web.acts import NOT_NOW, Refused, over_limit, refused
 from batchpay.web.approval import approvers_of, plan_view
 from batchpay.web.checked import page_context
-from batchpay.web.files import SENT, facts_of, file_or_404, people_by_name
+from batchpay.web.files import SENT, WENT_ON, facts_of, file_or_404, people_by_name
 from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, prove_again
 from batchpay.web.site import Fragment, Site, site
@@ -28,12 +28,9 @@ blueprint = Blueprint("runs", __name__)
 ENDS_POLLING = 286
 """The status by which htmx asks no more."""
 UNDER_WAY = ("approved", "sending")
-RECONCILED = "found every payment in the export, and nothing else"
-"""What the history says of a batch that agrees with its export."""
 _FRESH_S = 0.5
 _TOLD_OF = "id, state, told, stop_by, seal, batch, asked_at"
 """Columns of a file that how far its run is depends on; the others hold what its check found, which may be much."""
-WENT_ON = "let it go on"
 _ORDER = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.SENDING, State.PENDING, State.REJECTED)
 _NAMES = {
     State.ACCEPTED: "accepted",
@@ -136,7 +133,6 @@ def _context(file: Row) -> dict[str, Any]:
         **page_context(file, facts_of(file)),
         "run": run,
         "approvers": approvers_of(here, file),
-        "reconciled": _is_reconciled(here, file),
         "under_way": file["state"] in UNDER_WAY,
         "may_stop": refused("stop", person, file) is None and not file["stop_by"],
         "is_left": _is_left(file, run),
@@ -161,16 +157,6 @@ def _go_on_refused(here: Site, person: Person, file: Row, run: Standing) -> Refu
     if problem is None and not _is_left(file, run):
         problem = Refused("Nothing of this file waits to be sent. Nothing was done.", NOT_NOW)
     return problem
-
-
-def _is_reconciled(here: Site, file: Row) -> bool:
-    """Whether the latest comparison with an export found no difference, and nothing was sent since."""
-    latest = here.store.one(
-        "SELECT what FROM event WHERE file = ? AND (what IN (?, ?) OR what LIKE 'compared %')"
-        " ORDER BY number DESC LIMIT 1",
-        file["id"], RECONCILED, WENT_ON,
-    )  # fmt: skip
-    return latest is not None and latest["what"] == RECONCILED
 
 
 @blueprint.get("/files/<file_id>/run")

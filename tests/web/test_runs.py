@@ -135,7 +135,8 @@ def test_an_export_is_compared_and_settles_what_it_proves(house: House) -> None:
     for changed, is_reconciled in ((None, True), (b"paid", False)):  # a later export that differs takes it back
         if changed:
             house.post("maria", path, export=(io.BytesIO(EXPORT.replace(b"declined", changed)), "export.csv"))
-        assert ("Reconciled : done" in words_of(house.get("lee", f"/files/{file_id}/run"))) is is_reconciled
+        for page in ("run", "check"):
+            assert ("Reconciled : done" in words_of(house.get("lee", f"/files/{file_id}/{page}"))) is is_reconciled
     house.now[0] = time.time() + KEPT_S + 60
     sweep(house.store)
     assert not place(house.site.home, f"batch-{batch}").exists(), "an export is removed in time"

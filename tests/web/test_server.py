@@ -7,6 +7,7 @@ import http.client
 import io
 import json
 import os
+import signal
 import socket
 import stat
 import subprocess
@@ -20,9 +21,10 @@ import pytest
 from batchpay.errors import BatchHeld, NotUsable, WrongUse
 from batchpay.payment import Actor
 from batchpay.settings import GatewaySettings, LedgerSettings, Settings, load_settings
-from batchpay.web import jobs
+from batchpay.web import job, jobs
 from batchpay.web.server import Listen, Server
 from batchpay.web.store import Store
+from batchpay.web.task import Task
 from tests.web.house import House
 
 LOOPBACK = Listen("127.0.0.1:0")
@@ -191,6 +193,22 @@ def test_work_that_ends_without_a_word_is_given_up(house: House, children: list[
     assert "ended without a word several times" in str(house.file("f1")["told"])
     house.site.jobs.look()
     assert len(children) == 2 * jobs.STARTS_MAX
+
+
+def test_a_check_has_a_deadline_and_a_run_has_none(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that never comes to an end holds up the others for half an hour, a run may take days."""
+    left: dict[str, float] = {}
+
+    def work(task: Task) -> int:
+        left[task.job["kind"]] = signal.getitimer(signal.ITIMER_REAL)[0]
+        return 0
+
+    want(house, "check", "submit")
+    for kind in ("check", "submit"):
+        monkeypatch.setitem(job.KINDS, kind, work)
+    house.work()
+    assert left == {"check": pytest.approx(1800, abs=60), "submit": 0.0}
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
 
 
 def test_web_db_is_ours_and_of_this_version(tmp_path: Path) -> None:
