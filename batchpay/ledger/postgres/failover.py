@@ -18,7 +18,7 @@ from batchpay.errors import LedgerBehind, LedgerNotUsable, LedgerOnAnotherMachin
 from batchpay.ledger.moving import ARRIVED
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import LedgerUnreachable
-from batchpay.ledger.postgres.store import Connection, Store, Transaction
+from batchpay.ledger.postgres.store import Connection, Store
 from batchpay.ledger.records import MACHINE_ACCEPTED, WITNESS_ACCEPTED
 from batchpay.ledger.witness import WitnessRecord
 
@@ -27,6 +27,10 @@ CREATED, JOINED, CONFIRMED = "created", "joined", "confirmed"
 _OF_MACHINES = [CREATED, ARRIVED, JOINED, CONFIRMED, WITNESS_ACCEPTED, MACHINE_ACCEPTED]
 _BY_ITSELF = "batchpay"
 _WAY_OUT = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
+
+
+class LedgerElsewhere(LedgerBehind):
+    """The database lies in another server than before."""
 
 
 class LedgerUnconfirmed(LedgerUnreachable):
@@ -81,7 +85,7 @@ def problem(store: Store, connection: Connection, record: WitnessRecord | None) 
     if place == store.where:
         return None
     if _server(place) != _server(store.where):
-        return LedgerBehind(
+        return LedgerElsewhere(
             "the ledger lies in another server than before: a copy of it was loaded there, and the first may have gone "
             "on; nothing was sent now; if it is off, and nothing is lost: batchpay ledger check --accept-machine "
             f'--reason "…"; else {_WAY_OUT}'
@@ -146,24 +150,12 @@ def accept_machine(store: Store, who: str, why: str) -> None:
     with store.transaction() as transaction:
         transaction.registrations()
         found = problem(store, transaction.connection, record)
-        place, *_ = _standing(transaction.connection)
         if found is None:
             raise WrongUse("the ledger lies where it lay before; there is nothing to accept")
-        if place == store.where or not _agrees(transaction, store, record):
+        if not isinstance(found, LedgerElsewhere | LedgerUnconfirmed):
             raise found
         transaction.event(MACHINE_ACCEPTED, None, who, why, of_machine(store))
         transaction.execute(sql.SET_PLACE, (store.where,))
-
-
-def _agrees(transaction: Transaction, store: Store, record: WitnessRecord | None) -> bool:
-    """Whether no machine knows of anything that is not there."""
-    _, epoch, behind = _standing(transaction.connection)
-    return (
-        record is not None
-        and record.ledger_id == store.ledger_id
-        and behind is None
-        and not _knows_more(transaction.connection, record, epoch)
-    )
 
 
 def _standing(connection: Connection) -> tuple[str, int, str | None]:
