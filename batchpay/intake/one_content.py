@@ -35,6 +35,8 @@ class Reading:
     def __init__(self, content: OneContent) -> None:
         self._content = content
         self._digests: list[bytes] = []
+        self.is_again = content.digests is not None
+        """Whether all of it was read before: then it gives what it gave, or ends."""
 
     def add(self, digest: bytes) -> None:
         """Take the digest of everything up to the end of a chunk that is about to be given; raises FileRefused."""

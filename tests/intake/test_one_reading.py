@@ -20,11 +20,13 @@ import pytest
 from batchpay.errors import FileRefused
 from batchpay.gateway.credentials import Credentials
 from batchpay.intake import private_copy
+from batchpay.intake.csv.reader import CsvReader
 from batchpay.intake.one_content import OneContent
 from batchpay.intake.source import Source, open_source
 from batchpay.intake.xlsx import reader
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
+from batchpay.schemas.columns import PLAIN_ROW
 from batchpay.schemas.options import RuleOptions
 from batchpay.settings import GatewaySettings, LedgerSettings, Secret, Settings
 from batchpay.validation.check import all_rows
@@ -276,3 +278,23 @@ def test_a_signal_is_heeded_whichever_thread_gets_it(monkeypatch: pytest.MonkeyP
         end_of_input.join()
         os.close(reading)
     os.close(writing)
+
+
+HARD_CELLS = ('"a, b"', '"say ""no"""', '""', "", " x", "\u202eb")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("odd", [None, '"a\nb"', 'a"b'])
+def test_a_reading_again_gives_the_same_without_another_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: str | None, end: str
+) -> None:
+    """The same bytes are split as they were; where a row was odd, what is around it is proven each time."""
+    cells = HARD_CELLS if odd is None else (*HARD_CELLS, odd)
+    rows = [line(billingFirstName=cell).rstrip("\n") for cell in cells]
+    with open_source(write(tmp_path, end.join([",".join(HEADER), *rows, ""]))) as source:
+        first = pl.concat(source.chunks(), how="diagonal")
+        if odd is None:
+            monkeypatch.setattr(CsvReader, "_is_faithful", lambda *_: pytest.fail("this was proven before"))
+        again = pl.concat(source.chunks(), how="diagonal")
+    assert again.drop(PLAIN_ROW, strict=False).equals(first.drop(PLAIN_ROW, strict=False))
+    assert [cell or "" for cell in again["billingFirstName"]][:3] == ["a, b", 'say "no"', ""]

@@ -92,7 +92,7 @@ class CsvReader:
         left = b""
         for octets, is_last in self._blocks(reading):
             octets = Octets(left + octets.block, self._separator) if left else octets
-            whole, left = self._split(octets, line, is_last)
+            whole, left = self._split(octets, line, is_last, is_proven=reading.is_again)
             line += octets.break_count - left.count(b"\n")
             if is_last and self._is_unfinished:
                 self.end.unfinished_line = line - 1
@@ -143,14 +143,17 @@ class CsvReader:
         reading.add(digest.digest())
         yield Octets(b"".join(pieces), self._separator), True
 
-    def _split(self, octets: Octets, line: int, is_last: bool) -> tuple[pl.DataFrame, bytes]:
-        """Split a block into cells by place, with `_line`; what follows an open quotation mark is left."""
+    def _split(self, octets: Octets, line: int, is_last: bool, *, is_proven: bool) -> tuple[pl.DataFrame, bytes]:
+        """Split a block into cells by place, with `_line`; what follows an open quotation mark is left.
+
+        `is_proven` tells that an earlier reading was given the same bytes: if no row of it was odd, none is now.
+        """
         block = octets.block
         at = block.find(b"\0")
         if at >= 0:
             line += block.count(b"\n", 0, at)
             raise FileRefused(f"{self._name}: line {line} contains a NUL byte")
-        fast = None if self._has_odd_rows else self._fast(octets, line)
+        fast = None if self._has_odd_rows else self._fast(octets, line, is_proven=is_proven)
         if fast is not None:
             return fast, b""
         self._has_odd_rows = True
@@ -196,7 +199,7 @@ class CsvReader:
                 return pl.concat([fast, self._slow(odd)], how="diagonal").sort("_line") if odd.cells else fast
         return self._slow(lines.records())
 
-    def _fast(self, octets: Octets, line: int) -> pl.DataFrame | None:
+    def _fast(self, octets: Octets, line: int, *, is_proven: bool = False) -> pl.DataFrame | None:
         """Let polars split the block; None where it can't be proven that every cell is where it should be."""
         block = octets.block
         if not block:
@@ -209,16 +212,10 @@ class CsvReader:
             )
         except pl.exceptions.PolarsError:
             return None
-        rows, width, breaks = frame.height, len(self._places), octets.break_count
-        if octets.return_count and not (octets.return_count == rows and octets.returns_end_lines()):
-            return None
         lengths = frame.select(pl.all().str.len_bytes())
-        beside = octets.mark_count + octets.return_count + width * rows  # after each cell a separator or a line's end
-        missing = sum(lengths.sum().row(0)) + beside - len(block)
-        if missing and not (octets.mark_count and breaks == rows and self._doubled_quotes(block, frame) == missing):
+        if not (is_proven or self._is_faithful(octets, frame, lengths)):
             return None
-        if not octets.marks_at_borders():
-            return None  # polars drops a mark inside a quoted cell without a word
+        rows, breaks = frame.height, octets.break_count
         if breaks == rows:
             lines = pl.int_range(line, line + rows, dtype=pl.UInt32)
         else:
@@ -230,9 +227,25 @@ class CsvReader:
             least = lengths.min().row(0)
             empty = [place for place, count in zip(self._places, least, strict=True) if count == 0]
             frame = frame.with_columns(pl.when(pl.col(place) != "").then(pl.col(place)) for place in empty)
-        if breaks != rows or octets.separator < BLANK:  # a separator that is itself no plain character
-            return frame.with_columns(lines.alias("_line"))
-        return frame.with_columns(lines.alias("_line"), plain_rows(octets, lengths).alias(PLAIN_ROW))
+        frame = frame.with_columns(lines.alias("_line"))
+        # Whoever reads again asks the rules of few rows; and a separator below a blank is itself no plain character.
+        if is_proven or breaks != rows or octets.separator < BLANK:
+            return frame
+        return frame.with_columns(plain_rows(octets, lengths).alias(PLAIN_ROW))
+
+    def _is_faithful(self, octets: Octets, frame: pl.DataFrame, lengths: pl.DataFrame) -> bool:
+        """Tell whether it is proven that polars put every cell of a block where it should be."""
+        rows = frame.height
+        if octets.return_count and not (octets.return_count == rows and octets.returns_end_lines()):
+            return False
+        # After each cell stands a separator or a line's end.
+        beside = octets.mark_count + octets.return_count + len(self._places) * rows
+        missing = sum(lengths.sum().row(0)) + beside - len(octets.block)
+        if missing:
+            may_be_doubled = octets.mark_count and octets.break_count == rows
+            if not may_be_doubled or self._doubled_quotes(octets.block, frame) != missing:
+                return False
+        return octets.marks_at_borders()  # polars drops a mark inside a quoted cell without a word
 
     def _empty(self) -> pl.DataFrame:
         return pl.DataFrame(schema={**self._schema, "_line": pl.UInt32})
