@@ -111,6 +111,8 @@ def test_no_truncated_ledger_is_used(used: LedgerFactory) -> None:
         "UPDATE batch SET cents = cents + 1",
         "UPDATE batch SET origin = 'https://elsewhere'",
         "UPDATE batch SET file = 'other.csv'",
+        "UPDATE run SET who = 'eve'",
+        "UPDATE run SET stopped = 'by hand'",
         "UPDATE chunk SET open_rows = 0",
         "DELETE FROM body",
         "DELETE FROM detail",

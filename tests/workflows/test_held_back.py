@@ -14,7 +14,7 @@ from batchpay.settings import PolicySettings
 from batchpay.workflows import run, still_due
 from batchpay.workflows.held_back import HeldBack
 from batchpay.workflows.status import all_in_doubt, batch_status
-from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk
+from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk, Quiet
 
 TODAY = datetime.now().astimezone().date()
 ONE = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00"}
@@ -94,8 +94,11 @@ def test_resume_holds_back_what_is_above_the_limit_of_today(desk: Desk, monkeypa
         stop_before(desk, patched)
         desk.submit(desk.file("may.csv", TWO, ONE))
     desk.limit("10.00")
+    begun: list[Totals] = []
+    monkeypatch.setattr(Quiet, "begin", lambda self, batch, to_send: begun.append(to_send))
     done = desk.resume()
     assert (done.exit_code, done.held_back, desk.arrived) == (3, Totals(1, 50_000), {"A-1": 1})
+    assert begun == [Totals(1, 1_000)], "what is shown is what goes"
 
 
 def test_what_is_held_back_is_known_by_its_number() -> None:
