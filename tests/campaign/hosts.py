@@ -177,9 +177,8 @@ class Cycle:
             raise AssertionError(f"{sorted(self.running)} never ended")
         self._finish(1)
         self._want_again(1)
-        for number in self.stopped:
-            os.kill(self.running[number][0], signal.SIGCONT)
-        self.stopped.clear()
+        for number in sorted(self.stopped):
+            self._wake(number)
         self._wait_until(lambda: not self.running)
         self._settle()
 
@@ -235,8 +234,12 @@ class Cycle:
             if self.dice.random() < 0.4:
                 until = time.monotonic() + LEASE_S * 1.5
                 self._wait_until(lambda: time.monotonic() > until)
-                os.kill(self.running[number][0], signal.SIGCONT)
-                self.stopped.discard(number)
+                self._wake(number)
+
+    def _wake(self, number: int) -> None:
+        self.stopped.discard(number)
+        if number in self.running:  # it may have ended right before it was stopped
+            os.kill(self.running[number][0], signal.SIGCONT)
 
     def cut(self) -> None:
         """Cut some of the connections to the server."""
