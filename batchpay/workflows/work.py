@@ -64,12 +64,10 @@ def work(
 ) -> list[Summary]:
     """Help with one batch, or with every one that is worked on now; ends when nothing is left for this machine."""
     with closing(open_ledger(settings.ledger)) as ledger:
-        batches = _at_work(ledger, settings) if reference is None else [ledger.find(reference)]
         found = []
-        for batch in batches:
+        for batch in _at_work(ledger, settings) if reference is None else [ledger.find(reference)]:
             if not request.stop:
-                of_batch = replace(request, stop=StopRequest(), owner=_Owner(request.owner, request.stop))
-                found.append(help_with(ledger, batch, of_batch, settings, credentials, actor, progress))
+                found.append(help_with(ledger, batch, _for_one(request), settings, credentials, actor, progress))
         return [summary for summary in found if summary is not None]
 
 
@@ -86,9 +84,8 @@ def work_forever(
                 for batch in found:
                     if batch.batch in refused or request.stop:
                         continue
-                    of_batch = replace(request, stop=StopRequest(), owner=_Owner(request.owner, request.stop))
                     try:
-                        summary = help_with(ledger, batch, of_batch, settings, credentials, actor, progress)
+                        summary = help_with(ledger, batch, _for_one(request), settings, credentials, actor, progress)
                     except LedgerNotUsable:
                         raise
                     except BatchpayError as error:
@@ -99,6 +96,11 @@ def work_forever(
                     if summary is not None:
                         yield summary
             request.stop.event.wait(LOOK_EVERY_S)
+
+
+def _for_one(request: RunRequest) -> RunRequest:
+    """Give the request for one of the batches, which ends by itself or with the call."""
+    return replace(request, stop=StopRequest(), owner=_Owner(request.owner, request.stop))
 
 
 def _at_work(ledger: Ledger, settings: Settings) -> list[BatchSummary]:

@@ -164,6 +164,7 @@ class Cycle:
     def live(self) -> None:
         """Let them work, break something now and then, and bring the batch to its end."""
         self.begin(0, "resume", self.batch)
+        self._wait_until(lambda: self.arrived() > 0)  # while others are at work nobody can begin to lead
         for number in (1, 2):
             self.begin(number, "work", self.batch)
         moments = sorted(self.dice.sample(range(2, self.site.rows - 5), self.dice.choice((1, 1, 2, 3))))
