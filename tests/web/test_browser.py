@@ -86,6 +86,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
             if os.environ.get("BATCHPAY_REQUIRE_BROWSER"):
                 pytest.fail(missing)
             pytest.skip(missing)
+        expect.set_options(timeout=WAIT_MS)
         PICTURES.mkdir(parents=True, exist_ok=True)
         home = Home(tmp_path_factory.mktemp("office"), extra={"BATCHPAY_RATE": RATE})
         with running([sys.executable, "-m", "batchpay", "sandbox", "--port", "0"], home) as home.origin:

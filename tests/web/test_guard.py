@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from werkzeug.routing import Rule
+from werkzeug.test import TestResponse
 
 from batchpay.web.guard import CONTENT_SECURITY_POLICY
 from tests.web.house import PEOPLE, ROWS, WRONG, House
@@ -44,8 +45,24 @@ def lived_in(house: House) -> tuple[House, list[str], list[str]]:
     return house, [sent, checked, refused], [str(house.file(sent)["batch"])]
 
 
+def require_told(answer: TestResponse, address: str) -> None:
+    """Every answer tells the browser what it may do: nothing is kept, and no page needs an exception."""
+    assert answer.headers["Content-Security-Policy"] == CONTENT_SECURITY_POLICY, address
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert "unsafe" not in CONTENT_SECURITY_POLICY
+    is_page = "attachment" not in answer.headers.get("Content-Disposition", "")
+    if is_page and answer.mimetype == "text/html":
+        found = INLINE.search(answer.get_data(as_text=True))
+        assert found is None, (address, found)
+
+
 def test_no_page_shows_a_whole_account_number(lived_in: tuple[House, list[str], list[str]]) -> None:
-    """Each page as each person: only who prepares sees whole numbers, and only in rows to correct."""
+    """Each page as each person: only who prepares sees whole numbers, and only in rows to correct.
+
+    Each of these answers also tells the browser what it may do.
+    """
     house, files, batches = lived_in
     shown: set[tuple[str, str]] = set()
     for name in PEOPLE:
@@ -54,6 +71,7 @@ def test_no_page_shows_a_whole_account_number(lived_in: tuple[House, list[str], 
                 continue  # dear, and the same for everybody
             answer = house.as_(name).get(address)
             assert answer.status_code < 500, (name, address)
+            require_told(answer, address)
             if any(number.encode() in answer.data for number in SECRET_NUMBERS):
                 shown.add((name, re.sub(r"/files/[0-9a-f]+", "", address)))
     assert shown, "the rows to correct show whole numbers to their person"
@@ -62,20 +80,10 @@ def test_no_page_shows_a_whole_account_number(lived_in: tuple[House, list[str], 
         assert not any(number.encode() in path.read_bytes() for number in SECRET_NUMBERS), path
 
 
-def test_every_answer_tells_the_browser_what_it_may_do(lived_in: tuple[House, list[str], list[str]]) -> None:
-    """The policy stands on every page, nothing is kept, and not one page needs an exception from it."""
-    house, files, batches = lived_in
-    for address in ("/sign-in", "/nowhere", *addresses(house, files, batches)):
-        answer = (house.app.test_client() if address == "/sign-in" else house.as_("pia")).get(address)
-        assert answer.headers["Content-Security-Policy"] == CONTENT_SECURITY_POLICY, address
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
-        assert answer.headers["Cache-Control"] == "no-store"
-        assert answer.headers["Referrer-Policy"] == "no-referrer"
-        assert "unsafe" not in CONTENT_SECURITY_POLICY
-        is_page = "attachment" not in answer.headers.get("Content-Disposition", "")
-        if is_page and answer.mimetype == "text/html":
-            found = INLINE.search(answer.get_data(as_text=True))
-            assert found is None, (address, found)
+def test_strangers_are_told_the_same(house: House) -> None:
+    """The door and what is nowhere."""
+    require_told(house.app.test_client().get("/sign-in"), "/sign-in")
+    require_told(house.as_("pia").get("/nowhere"), "/nowhere")
 
 
 @pytest.mark.parametrize(
