@@ -148,12 +148,9 @@ def _is_left(file: Row, run: Standing) -> bool:
 def _go_on_refused(here: Site, person: Person, file: Row, run: Standing) -> Refused | None:
     """Say why a person can't let a run go on; what would be sent must be within their limit."""
     problem = refused("go_on", person, file, approvers_of(here, file))
-    if problem is not None or person.limit_cents is None:
-        pass
-    elif run.summary:
-        problem = over_limit(person, run.waiting.cents)
-    else:
-        problem = over_limit(person, plan_view(here, file).plan.batch_cents)
+    if problem is None and person.limit_cents is not None:
+        cents = run.waiting.cents if run.summary else plan_view(here, file).plan.batch_cents
+        problem = over_limit(person, cents)
     if problem is None and not _is_left(file, run):
         problem = Refused("Nothing of this file waits to be sent. Nothing was done.", NOT_NOW)
     return problem

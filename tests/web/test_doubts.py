@@ -79,6 +79,9 @@ def test_one_person_settles_with_a_reason_and_a_password(doubtful: tuple[House, 
     assert event["who"].startswith("Sam Reyes (sam@")
     assert event["why"] == "seen in the portal"
     assert "No payment is in doubt" in words_of(house.get("sam", "/doubts"))
+    again = words_of(house.post("sam", f"/doubts/{batch}", 409, **form, reason="seen in the portal", password=True))
+    assert "is not in doubt any more" in again, "also where nothing else of the batch is listed"
+    assert len(house.events("resolved")) == 1
 
 
 def test_to_send_again_takes_a_second_person(doubtful: tuple[House, str, str]) -> None:
