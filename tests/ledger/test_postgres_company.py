@@ -20,6 +20,7 @@ from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns
 from tests.ledger.conftest import LedgerFactory, PostgresFactory
 
 pytestmark = pytest.mark.ledgers("postgres")
+CHUNK_ROWS = 64
 
 
 class Machines:
@@ -69,10 +70,15 @@ class Machines:
             other.close()
 
 
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("batchpay.ledger.postgres.batch_writer.CHUNK_ROWS", CHUNK_ROWS)
+
+
 @pytest.fixture
 def machines(ledger_factory: LedgerFactory) -> Iterator[Machines]:
     assert isinstance(ledger_factory, PostgresFactory)
-    found = Machines(ledger_factory, 600)
+    found = Machines(ledger_factory, 75)
     yield found
     found.close()
 
@@ -97,21 +103,21 @@ def test_helpers_claim_only_what_the_leader_has_shared(machines: Machines) -> No
     leader.company.share()
     leader.commit([], [(first.row, ACCEPTED)])
     sent = [first.row]
-    while some := send(helper, 50) + send(leader, 200):
+    while some := send(helper, 5) + send(leader, 20):
         sent += some
-    assert sorted(sent) == list(range(1, 601))
+    assert sorted(sent) == list(range(1, 76))
     assert not (leader.company.shared.stop or helper.company.shared.stop)
     helper.finish(None)
     leader.finish(None)
     assert set(states(machines.ledger, machines.name).values()) == {State.ACCEPTED}
-    assert [(run.leads, run.rows) for run in machines.ledger.runs(machines.name)] == [(True, 512), (False, 88)]
+    assert [(run.leads, run.rows) for run in machines.ledger.runs(machines.name)] == [(True, 64), (False, 11)]
     assert machines.ledger.check() == []
 
 
 def test_machines_that_claim_at_once_share_all_chunks(ledger_factory: LedgerFactory) -> None:
     """Whoever finds the first free chunk locked takes the next one, and none is handed out twice."""
     assert isinstance(ledger_factory, PostgresFactory)
-    machines = Machines(ledger_factory, 512 * 12)
+    machines = Machines(ledger_factory, CHUNK_ROWS * 12)
     leader, helper = machines.pair()
     runs = [leader, helper, machines.start(machines.another(), helps=True)]
     found: list[list[int]] = [[], [], []]
@@ -119,7 +125,7 @@ def test_machines_that_claim_at_once_share_all_chunks(ledger_factory: LedgerFact
 
     def claim(number: int) -> None:
         start.wait()
-        while some := runs[number].claim(512):
+        while some := runs[number].claim(CHUNK_ROWS):
             found[number] += [payment.row for payment in some]
 
     threads = [threading.Thread(target=claim, args=(number,)) for number in range(3)]
@@ -127,7 +133,7 @@ def test_machines_that_claim_at_once_share_all_chunks(ledger_factory: LedgerFact
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(chain.from_iterable(found)) == list(range(2, 512 * 12 + 1))
+    assert sorted(chain.from_iterable(found)) == list(range(2, CHUNK_ROWS * 12 + 1))
     assert all(found)
     machines.close()
 
@@ -176,7 +182,7 @@ def test_a_machine_that_beats_is_left_alone(machines: Machines) -> None:
         machines.let_pass(helper, 0)
         leader.company.beat(is_idle=True)
     assert all(run.is_live for run in machines.ledger.runs(machines.name))
-    assert helper.company.at_work(), "511 rows that the leader had claimed"
+    assert helper.company.at_work(), "63 rows that the leader had claimed"
 
 
 def test_a_machine_that_stands_still_is_shut_out(machines: Machines) -> None:
@@ -261,7 +267,7 @@ def test_a_run_that_was_shut_out_shuts_nobody_out_and_keeps_no_chunk(machines: M
     sent = 0
     while some := send(helper, 500):
         sent += len(some)
-    assert sent == 599
+    assert sent == 74
 
 
 def test_answers_that_come_too_late_are_evidence(machines: Machines) -> None:
@@ -351,7 +357,7 @@ def test_a_dead_leader_of_this_machine_is_replaced_by_a_helper_at_once(machines:
         pass
     helper.finish(None)
     again.finish(None)
-    assert machines.ledger.find(machines.name).by_state[State.ACCEPTED].rows == 599
+    assert machines.ledger.find(machines.name).by_state[State.ACCEPTED].rows == 74
     assert machines.ledger.check() == []
 
 
@@ -385,16 +391,16 @@ def test_what_a_machine_put_back_is_free_when_its_run_has_ended(machines: Machin
     sent = 0
     while some_sent := send(leader, 500):
         sent += len(some_sent)
-    assert sent == 599
+    assert sent == 74
 
 
 def test_whoever_comes_second_is_told_who_leads_and_how_to_help(machines: Machines) -> None:
     """One leads: the other's exit code is 9 unless it helps. On one machine one process works on a batch."""
     leader, helper = machines.pair()
-    send(leader, 100)
+    send(leader, 30)
     third = machines.another()
     digest = machines.ledger.find(machines.name).digest
-    held = f"has sent 101 of 600; help with: batchpay work {machines.name}"
+    held = f"has sent 31 of 75; help with: batchpay work {machines.name}"
     with pytest.raises(HeldElsewhere, match=held), third.lock(digest):
         pass
     assert [batch.batch for batch in third.at_work(Environment.TEST)] == [machines.name]
