@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 T ?= tests
-# About half of the tests by the time they take; all the others are the other half.
-HALF := tests/acceptance tests/validation tests/ledger tests/sandbox
+# The tests run in three parts at once, even by the time they take: two cores are busy while some test waits.
+PART_1 := tests/acceptance tests/workflows
+PART_2 := tests/ledger tests/validation tests/sandbox tests/model
 
 .DEFAULT_GOAL := help
 
@@ -46,14 +47,14 @@ demo: $(VENV)/.run  ## sandbox, sample file, submission, results and rejects: no
 .PHONY: test
 test: $(VENV)/.test  ## run the tests (T=path for some of them)
 ifeq ($(T),tests)
-	@# Two halves at once, a core each; the output of the other one follows at the end.
-	@log=$$(mktemp); \
-	$(BIN)/python -m pytest tests $(HALF:%=--ignore=%) >"$$log" 2>&1 & other=$$!; \
-	trap 'kill $$other' INT TERM; \
-	half_code=0; $(BIN)/python -m pytest $(HALF) || half_code=$$?; \
-	other_code=0; wait $$other || other_code=$$?; \
-	cat "$$log"; rm -f "$$log"; \
-	[ $$half_code -eq 0 ] && [ $$other_code -eq 0 ]
+	@# The first part is shown as it goes; the output of the others follows at the end.
+	@logs=$$(mktemp -d); \
+	$(BIN)/python -m pytest $(PART_2) >"$$logs/2" 2>&1 & second=$$!; \
+	$(BIN)/python -m pytest tests $(PART_1:%=--ignore=%) $(PART_2:%=--ignore=%) >"$$logs/3" 2>&1 & third=$$!; \
+	trap 'kill $$second $$third' INT TERM; \
+	code=0; $(BIN)/python -m pytest $(PART_1) || code=$$?; \
+	wait $$second || code=$$?; wait $$third || code=$$?; \
+	cat "$$logs/2" "$$logs/3"; rm -rf "$$logs"; exit $$code
 else
 	@$(BIN)/python -m pytest $(T)
 endif
