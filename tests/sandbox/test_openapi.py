@@ -35,7 +35,7 @@ schema = schemathesis.openapi.from_dict(raw_description(), config=SchemathesisCo
 
 @schema.parametrize()
 @hypothesis.settings(
-    max_examples=8,
+    max_examples=5,
     derandomize=True,
     deadline=None,
     database=None,

@@ -109,9 +109,9 @@ def test_every_rule_has_a_mutation() -> None:
     assert listed == set(MUTATIONS) | _BEYOND_A_ROW
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_program_and_checker_agree(seed: int) -> None:
-    """Of 40,000 rows, valid and mutated, the program finds the same codes of the same columns as the checker."""
+    """Of 20,000 rows, valid and mutated, the program finds the same codes of the same columns as the checker."""
     _assert_alike(mutated_rows(seed, count=8_000), rows_at_once=3_000)
     _assert_alike(valid_rows(seed, count=2_000))
 
@@ -131,7 +131,7 @@ def test_program_and_checker_agree(seed: int) -> None:
 )
 def test_options_agree(options: RuleOptions, checker_options: Options) -> None:
     """Each option changes the program's findings as it changes the checker's."""
-    _assert_alike(mutated_rows(seed=21, count=5_000), options=options, checker_options=checker_options)
+    _assert_alike(mutated_rows(seed=21, count=2_500), options=options, checker_options=checker_options)
 
 
 def test_closed_lists_agree() -> None:
@@ -186,7 +186,7 @@ def _some_rows(draw: st.DrawFn) -> list[Row]:
     return rows
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=_some_rows(), rows_at_once=st.integers(1, 4))
 def test_program_and_checker_agree_on_any_cells(rows: list[Row], rows_at_once: int) -> None:
     """Whatever stands in the cells, and however the rows fall into chunks, the findings are the checker's."""
