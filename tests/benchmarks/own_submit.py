@@ -53,8 +53,11 @@ def settings_for(folder: Path, origin: str, rate: str, workers: int) -> Settings
 def ledger_settings(folder: Path) -> LedgerSettings:
     """Settings of the ledger in a folder, or of the one in a database that the folder's file `url` names."""
     keys, of_database = folder / "keys", folder / "url"
-    url = of_database.read_text() if of_database.exists() else str(folder / "state" / "ledger.db")
-    return LedgerSettings(url=url, key_file=str(keys / "ledger.key"), witness=str(keys / "witness"))
+    if of_database.exists():
+        return LedgerSettings(
+            url=of_database.read_text(), key_file=str(keys / "ledger.key"), witness=str(keys / "witness")
+        )
+    return LedgerSettings(url=str(folder / "state" / "ledger.db"), key_file=str(keys / "ledger.key"))
 
 
 class Quiet:
