@@ -131,7 +131,6 @@ def test_nights_with_mishaps_are_reported_as_they_were() -> None:
     assert (done.returncode, done.stdout.count("every report was right")) == (0, 1), done.stdout + done.stderr
 
 
-@pytest.mark.skip(reason="two machines may wait for ever; python -m tests.campaign.hosts --seed 77")
 def test_three_machines_live_through_chaos() -> None:
     """One of three sleeps until the others have shut it out and done its work: every row arrives once all the same."""
     if programs_found() is None:

@@ -217,11 +217,22 @@ def test_an_idle_machine_that_may_be_dead_is_waited_for(machines: Machines) -> N
     leader.company.beat(is_idle=True)
     helper.company.beat(is_idle=True)
     assert not helper.company.others_busy, "it has moved"
-    helper.company.beat()
+    send(helper, 1)
+    helper.company.beat(is_idle=True)
+    assert helper.company.others_busy, "it has not moved since this run had work again"
     machines.let_pass(helper, LEASE_S)
     helper.company.beat(is_idle=True)
     assert not helper.company.others_busy
     assert not machines.ledger.runs(machines.name)[0].is_live
+
+
+def test_two_idle_machines_end_whatever_else_they_beat(machines: Machines) -> None:
+    """Found by the campaign: a beat of the timer between two rests made each begin to wait for the other anew."""
+    leader, helper = machines.pair()
+    for run in (leader, helper) * 3:
+        run.company.beat()
+        run.company.beat(is_idle=True)
+    assert not (leader.company.others_busy or helper.company.others_busy)
 
 
 def test_a_machine_that_moves_while_it_is_suspected_is_left_alone(machines: Machines) -> None:

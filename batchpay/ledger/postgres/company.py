@@ -58,7 +58,7 @@ class RunCompany:
         self._beat = beat
         self._at_work = at_work
         self._when_idle: dict[int, int] = {}
-        """Where the others' counters stood when this run had nothing in hand any more."""
+        """Where the counters of others that are idle stood when this run had nothing in hand any more."""
         self._stop: str | None = None
         self._shares = False
 
@@ -80,16 +80,20 @@ class RunCompany:
         """See contract.Company."""
         return self.others_busy or self._at_work()
 
+    def work(self) -> None:
+        """Take note that rows are in hand again: others that are idle must move anew before this run leaves them."""
+        self._when_idle.clear()
+
     def look(self, others: Sequence[tuple[int, int, bool]], *, is_idle: bool) -> list[tuple[int, int]]:
         """Take note of the others' counters, and whether they are idle; gives who is dead, and at which count.
 
-        One that is idle counts as busy until it has moved since this run is idle too: it may be dead.
+        One that is idle counts as busy until it has moved while this run was idle too: it may be dead.
         """
-        if not is_idle:
-            self._when_idle.clear()
-        for run, beats, _ in others:
-            self._when_idle.setdefault(run, beats)
-        self.others_busy = any(not idle or beats == self._when_idle[run] for run, beats, idle in others)
+        known = self._when_idle
+        self._when_idle = {
+            run: known.get(run, beats) for run, beats, idle in others if idle and (is_idle or run in known)
+        }
+        self.others_busy = any(beats == self._when_idle.get(run, beats) for run, beats, _ in others)
         return self.observer.look({run: beats for run, beats, _ in others})
 
     def hear(self, shared: tuple[Any, ...] | None) -> None:

@@ -134,6 +134,8 @@ class PostgresRun:
         self._refuse_if_dead()
         self._store.require_writable()
         asked = sorted(set(intents))
+        if asked:
+            self.company.work()
         news = self._news(outcomes)
         try:
             with self._store.alone():
