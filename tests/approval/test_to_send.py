@@ -12,8 +12,10 @@ from batchpay.approval.to_send_count import ToSendCount, with_cents
 from batchpay.errors import BatchpayError
 from batchpay.payment import Totals
 
+Row = tuple[int, str, str, str]
 
-def frame(*rows: tuple[int, str, str, str]) -> pl.DataFrame:
+
+def frame(*rows: Row) -> pl.DataFrame:
     schema = {"_row": pl.UInt32, "gatewayId": pl.String, "transactionType": pl.String, "amount": pl.String}
     return with_cents(pl.DataFrame(list(rows), schema=schema, orient="row"))
 
@@ -51,15 +53,16 @@ def test_the_size_of_the_chunks_does_not_matter() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        [(Origin.NEW, frame(ONE, (5, *TWO[1:])))],
-        [(Origin.NEW, frame(ONE)), (Origin.RELEASED, frame(TWO))],
-        [(Origin.PENDING, frame(ONE, TWO))],
+        [(Origin.NEW, [ONE, (5, *TWO[1:])])],
+        [(Origin.NEW, [ONE]), (Origin.RELEASED, [TWO])],
+        [(Origin.PENDING, [ONE, TWO])],
     ],
     ids=["another row of the same amount", "one of them released", "registered meanwhile"],
 )
-def test_other_rows_of_equal_totals_are_told_apart(other: list[tuple[Origin, pl.DataFrame]]) -> None:
+def test_other_rows_of_equal_totals_are_told_apart(other: list[tuple[Origin, list[Row]]]) -> None:
     """Equal sums are not enough: which rows go, and why, is part of what was approved."""
-    first, second = count((Origin.NEW, frame(ONE, TWO))), count(*other)
+    first = count((Origin.NEW, frame(ONE, TWO)))
+    second = count(*((origin, frame(*rows)) for origin, rows in other))
     assert first.total == second.total
     assert first.rows_digest != second.rows_digest
 

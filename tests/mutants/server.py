@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +32,7 @@ class Server:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self._items = {item.nodeid: item for item in session.items}
-        self._tell(tests=list(self._items))
+        self._tell(tests=list(self._items), can_fork=not _has_pool())
         with os.fdopen(self._requests, "r", encoding="utf-8", closefd=False) as requests:
             for line in requests:
                 process = os.fork()
@@ -80,6 +82,12 @@ class Server:
 
     def _tell(self, **answer: object) -> None:
         os.write(self._answers, f"{json.dumps(answer)}\n".encode())
+
+
+def _has_pool() -> bool:
+    """Whether a test computed with polars while it was loaded: its threads are in no fork, which waits for them."""
+    names = (task.joinpath("comm").read_text() for task in Path("/proc/self/task").iterdir())
+    return any(re.fullmatch(r"polars-[0-9]+\n", name) for name in names)
 
 
 if __name__ == "__main__":

@@ -96,6 +96,8 @@ class Tree:
         loaded = self._answer(_START_S)
         if loaded is None:
             raise RuntimeError("the tests can't be loaded")
+        if not loaded["can_fork"]:
+            raise RuntimeError("a test uses polars while it is loaded: make its frames when it runs")
         self._tests: list[str] = loaded["tests"]
 
     def close(self) -> None:
