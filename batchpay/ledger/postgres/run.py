@@ -50,14 +50,11 @@ class PostgresRun:
         self, store: Store, batch: int, name: str, who: str, why: str | None = None, *, helps: bool = False
     ) -> None:
         self._store = store
-        self._batch = batch
-        self._name = name
-        self._who = who
+        self._batch, self._name, self._who = batch, name, who
         self._dead: str | None = None
         self._is_shut_out = False
         self._token = os.urandom(16)
-        self._generation = 1
-        self._number = 0
+        self._generation, self._number = 1, 0
         self._mac = b""
         self._attempts: dict[int, tuple[int, int]] = {}
         """Number and start of the attempt of each row being sent."""
