@@ -67,8 +67,8 @@ def lose_witness(world: World, a: int, b: int, c: int) -> None:
     for path in (world.home / _CONFIG).glob("*.witness"):
         path.unlink()
     world.story.append("delete the witness")
-    if world.gateway.arrivals:
-        world.forbidden = world.forbidden or "the ledger has no witness"
+    world.forbidden = world.forbidden or "the ledger has no witness"
+    world.window_lost = True
 
 
 def accept(world: World, a: int, b: int, c: int) -> None:
