@@ -80,9 +80,10 @@ class RunCompany:
         """See contract.Company."""
         return self.others_busy or self._at_work()
 
-    def work(self) -> None:
-        """Take note that rows are in hand again: others that are idle must move anew before this run leaves them."""
-        self._when_idle.clear()
+    def work(self, rows: Sequence[int]) -> None:
+        """Take note of rows in hand: others that are idle must move anew before this run leaves them."""
+        if rows:
+            self._when_idle.clear()
 
     def look(self, others: Sequence[tuple[int, int, bool]], *, is_idle: bool) -> list[tuple[int, int]]:
         """Take note of the others' counters, and whether they are idle; gives who is dead, and at which count.

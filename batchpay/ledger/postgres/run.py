@@ -25,7 +25,6 @@ from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.claims import PAUSE_S_MAX, Claims
 from batchpay.ledger.postgres.company import RunCompany
 from batchpay.ledger.postgres.connection import LedgerUnreachable, is_retried, is_unknown, translate, translated
-from batchpay.ledger.postgres.deadline import Deadline
 from batchpay.ledger.postgres.fences import fence, hear, merge_spilled, take_from
 from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.moves import IN_DOUBT, PENDING, SENDING, Mover, attempt_seal, storable
@@ -80,7 +79,7 @@ class PostgresRun:
         self._spill = Spill(self._spilled, store.keys, name)
         store.witness.sync()
         self._claims = Claims(store, batch, self._id)
-        self._deadline = Deadline()
+        self._deadline = deadline.Deadline()
 
     def _start(self, transaction: Transaction, why: str | None) -> list[bytes]:
         """Shut out dead runs, merge what was spilled, put what they left in sending in doubt: one transaction.
@@ -131,8 +130,7 @@ class PostgresRun:
         self._refuse_if_dead()
         self._store.require_writable()
         asked = sorted(set(intents))
-        if asked:
-            self.company.work()
+        self.company.work(asked)
         news = self._news(outcomes)
         try:
             with self._store.alone():
