@@ -43,6 +43,8 @@ WORKERS = 4
 NAMES = ("a", "b", "c")
 LEASE_S, BEAT_S = 1.5, 0.2
 _PATIENCE_S = 60.0
+_HELD = 9
+"""The exit code where another machine is at work on the batch."""
 _DATABASE, _TEMPLATE = "chaos", "chaos_template"
 _SHUT_OUT = "SELECT count(*) FROM batchpay.run WHERE fenced_by IS NOT NULL"
 _KEY = Path(".config") / "batchpay" / "ledger.key"
@@ -199,7 +201,8 @@ class Cycle:
                 ended, status = os.waitpid(process, os.WNOHANG)
                 if ended:
                     del self.running[number]
-                    error = Path(f"{call.environment['HOME']}/sandbox.err").read_text("utf-8", "replace")
+                    said = Path(f"{call.environment['HOME']}/sandbox.err")
+                    error = said.read_text("utf-8", "replace") if said.exists() else ""
                     self.ended.append(f"{NAMES[number]}: {os.waitstatus_to_exitcode(status)} {error.strip()[-300:]}")
             if not self.running.keys() - self.stopped and not done():
                 return False
@@ -302,6 +305,9 @@ class Cycle:
                     Decision(row, State.ACCEPTED if reference_of(row) in answers else State.PENDING) for row in doubts
                 ], "ann", "the portal")  # fmt: skip
         done = self.site.run(self.homes[2], "resume", self.batch)
+        if done.code == _HELD:  # a machine was killed at its end, when the others had seen it idle and had left
+            self.site.run(self.homes[2], "work", self.batch)
+            done = self.site.run(self.homes[2], "resume", self.batch)
         self.site.oracle.settle()
         if done.code or len(self._compare()) != self.site.rows:
             self.wrong(f"it ended with {done.code}, {len(self._compare())} rows arrived: {done.err[-300:]}")
