@@ -122,7 +122,7 @@ def differences(approved: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
 def _difference(name: str, approved: Any, found: Any) -> list[str]:
     if approved == found:
         return []
-    if isinstance(approved, dict) and isinstance(found, dict) and set(approved) != {"rows", "amount"}:
+    if isinstance(approved, dict) and set(approved) != {"rows", "amount"}:
         lines = (
             _difference(f"{name}: {key}", approved.get(key), found.get(key))
             for key in sorted(approved.keys() | found.keys())

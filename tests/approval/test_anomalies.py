@@ -74,6 +74,14 @@ def test_a_changed_account_and_an_unusual_amount_are_both_said() -> None:
     assert found[1].message == "over 3 times the usual 100.00 of this payee, look again"
 
 
+def test_a_changed_account_is_said_where_the_last_one_was_purged() -> None:
+    """The look must not end in an error because the old account's details were erased: the warning stands without."""
+    history = Remembered({BOB: PayeeFacts(10_000, frozenset({FIRST}))})
+    (found,) = variances(history, PayeeColumns([1], [BOB], [OTHER], [500]), Environment.LIVE)
+    assert found.code == "changed_account"
+    assert "known payee, ask" in found.message
+
+
 @pytest.mark.parametrize(("cents", "times"), [(30_001, 3), (40_000, 3), (40_001, 4), (1_000_001, 100)])
 def test_the_multiple_is_never_overstated(cents: int, times: int) -> None:
     """`over N times` is true to the cent."""

@@ -38,7 +38,7 @@ def test_who_prepared_it_is_known_under_any_spelling(name: str, host: str) -> No
     """Case, width, blanks, invisible characters, a domain or another machine make nobody another person."""
     again = Actor(name, host)
     assert counted(approval(again)) == []
-    with pytest.raises(WaitingForPerson, match="prepared this"):
+    with pytest.raises(WaitingForPerson, match="prepared this; another person must approve it"):
         POLICY.require_other(again, [], ANN)
 
 
@@ -69,6 +69,15 @@ def test_the_shared_account_itself_is_no_other_person() -> None:
     assert [one.who for one in POLICY.counted([approval(ben), approval(eve)], ann, SEAL, NOW)] == [ben, eve]
 
 
+def test_a_login_is_one_person_under_any_account() -> None:
+    """Ann prepared a plan as `payments` and approved it so, and as `backup`: her login tells that it was she."""
+    ann = Actor.by_login("ann", "pc1", "payments")
+    for again in (ann, Actor.by_login("Ann", "pc2", "backup"), Actor("ann", "pc2")):
+        assert POLICY.counted([approval(again)], ann, SEAL, NOW) == []
+        with pytest.raises(WaitingForPerson, match="prepared this; another person must approve it"):
+            POLICY.require_other(again, [], ann)
+
+
 @pytest.mark.parametrize("name", ["", " ", "\u200b", "@corp.example"])
 def test_nobody_is_no_person(name: str) -> None:
     """A name of nothing visible approves nothing."""
@@ -97,7 +106,8 @@ def test_small_totals_need_none(cents: int, needed: int) -> None:
         if given >= needed:
             POLICY.require("pay.csv", cents, given)
         else:
-            with pytest.raises(WaitingForPerson, match=r"pay\.csv: .* needs approval") as waiting:
+            others = "2 other people" if given == 0 else "another person"
+            with pytest.raises(WaitingForPerson, match=rf"pay\.csv: .* needs approval by {others}") as waiting:
                 POLICY.require("pay.csv", cents, given)
             assert waiting.value.exit_code == 8
 

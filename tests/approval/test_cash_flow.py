@@ -142,6 +142,13 @@ def test_what_lies_in_the_past_is_counted_apart() -> None:
     assert schedule.overdue.rows == (AS_OF - date(1, 1, 1)).days + 2
 
 
+def test_what_is_due_today_moves_today() -> None:
+    """A monthly payment of this very day stands on the page's first day, and not among what was due before."""
+    schedule = schedule_of([recurring(7, date(2026, 10, 23), "MONTHLY", 3)])
+    assert schedule.overdue.rows == 1
+    assert days_of(schedule) == {AS_OF: (1, 7), date(2026, 12, 23): (1, 7)}
+
+
 def test_the_calendar_has_an_end() -> None:
     """Dates at the end of Python's calendar are counted, not crashed on."""
     rows = [recurring(100, date(9999, 12, 31), "MONTHLY", 99_999, "Y"), recurring(1, date(9999, 1, 1), "DAILY", 0)]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from batchpay.approval.plan import Plan, PlanText
-from batchpay.approval.proposal import Proposal, rules_json
+from batchpay.approval.proposal import Proposal, differences, rules_json
 from batchpay.approval.to_send import ToSend
 from batchpay.errors import FileRefused
 from batchpay.ledger.contract import Ledger
@@ -27,6 +27,19 @@ MORNING = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     with ledger_in_folder(tmp_path) as opened:
         yield opened
+
+
+EARLIER = """{
+  "plan": 2, "id": "0123456789abcdef", "seal": "5EA15EA15EA1",
+  "prepared_by": {"name": "ann", "host": "pc1", "authenticated_by": ""}, "created_at": "2026-11-23T09:30:00.000Z",
+  "content": {"file": "pay.csv"},
+  "code": "bbdcc2d32f46dde0526805efe18714d6a0b3dd3f40882985e411e1176dc90038",
+  "approvals": [{
+    "who": {"name": "ben", "host": "pc2", "authenticated_by": ""}, "at": "2026-11-23T09:30:00.000Z",
+    "seal": "5EA15EA15EA1", "code": "39a8833fb60af71033afbea2733bb619c48e3d9c9c1b5af2b6e1710e39c1a74d"
+  }]
+}"""
+"""A plan and its approval, written under the key of 5e 5e 5e ... in November 2026."""
 
 
 def make(ledger: Ledger, of: Proposal = PROPOSAL) -> Plan:
@@ -43,6 +56,23 @@ def test_a_plan_comes_back_as_it_was_written(ledger: Ledger, tmp_path: Path) -> 
     assert plan.content["rules"]["rules_off"] == ["amount.range", "row.ragged"]
     assert plan.totals("total") == VALID
     assert plan.by_account() == TO_SEND.by_account
+
+
+def test_a_plan_of_an_earlier_release_still_counts(tmp_path: Path) -> None:
+    """Two people take days to approve; a program that was updated meanwhile must know their plan and their word."""
+    key = tmp_path / "keys" / "ledger.key"
+    key.parent.mkdir(mode=0o700)
+    key.write_text("5e" * 32)
+    key.chmod(0o600)
+    with ledger_in_folder(tmp_path) as ledger:
+        plan = Plan.parse(PlanText("plan.json", EARLIER), ledger)
+    assert (plan.seal, plan.prepared_by, plan.created_at) == ("5EA15EA15EA1", ANN, MORNING)
+    assert [one.who for one in plan.approvals] == [BEN]
+
+
+def test_a_plan_is_in_no_trace() -> None:
+    """Whoever looks at a program that ended with an error sees the plan's name, and not who is paid what."""
+    assert "Kim" not in repr(PlanText("plan.json", json.dumps({"reason": "asked by Kim"})))
 
 
 MEMBERS: list[dict[str, Any]] = [
@@ -183,6 +213,13 @@ NOT_SEALED = {"sheet", "column_map", "warnings", "notes", "file"}
 """Names, and what follows from the content and the ledger."""
 
 
+def test_what_only_one_of_the_two_says_is_a_difference() -> None:
+    """A plan of a version that asked for more, or for less, is not what this one would send."""
+    more = {**PROPOSAL.as_json(), "ceiling": "5.00"}
+    assert differences(more, PROPOSAL.as_json()) == ["ceiling is none, approved was 5.00"]
+    assert differences(PROPOSAL.as_json(), more) == ["ceiling is 5.00, approved was none"]
+
+
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Proposal) if field.name != "file"])
 def test_anything_else_is_refused(ledger: Ledger, field: str) -> None:
     """Whatever differs of a proposal is refused and named, and breaks the seal where it is content, totals or rules."""
@@ -202,8 +239,9 @@ def test_anything_else_is_refused(ledger: Ledger, field: str) -> None:
         {"held_back": Totals(1, 1)},
         {"by_direction": {"DEBIT": VALID}},
         {"by_account": {"7": VALID}},
+        {"by_account": {**TO_SEND.by_account, "12": Totals(), "13": Totals(1, 2_000)}},
     ],
-    ids=["registered meanwhile", "released", "held back", "direction", "account"],
+    ids=["registered meanwhile", "released", "held back", "direction", "account", "account that nobody approved"],
 )
 def test_other_payments_of_equal_sums_are_refused(ledger: Ledger, change: dict[str, Any]) -> None:
     """The total alone is not what was approved."""

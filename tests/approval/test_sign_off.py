@@ -70,10 +70,24 @@ def test_a_sum_of_debits_and_credits_is_a_control_total(ledger: Ledger) -> None:
 
 def test_the_page_leaves_out_what_there_is_none_of() -> None:
     """No heading without figures; of equally frequent reasons the first of the alphabet leads, on every page alike."""
-    assert not any("recurring" in line for line in page())
+    empty = page(proposal(unreadable_amounts=0))
+    for words in ("recurring", "can't be read", "cells corrected", "by gateway", "why rows are rejected"):
+        assert not any(words in line for line in empty), words
     lines = sign_off_lines(PROPOSAL, schedule_of([]), {"memo.length": 2, "amount.format": 2, "row.ragged": 3}, "5EA1")
     reasons = [line.split()[1] for line in lines if line.endswith((".length", ".format", ".ragged"))]
     assert reasons == ["row.ragged", "amount.format", "memo.length"]
+
+
+@pytest.mark.parametrize(("kinds", "others"), [(20, []), (21, ["1"]), (25, ["5"])])
+def test_of_many_reasons_and_warnings_the_rest_is_one_line(kinds: int, others: list[str]) -> None:
+    """Nothing is lost of a file with faults of every kind, and where nothing is left there is no line of a zero."""
+    counts = {f"column{number:02}.format": 1 for number in range(kinds)}
+    for lines, rest in (
+        (sign_off_lines(proposal(warnings={}), schedule_of([]), counts), "other reasons"),
+        (page(proposal(warnings=counts)), "other warnings"),
+    ):
+        assert [line.split()[0] for line in lines if line.endswith(rest)] == others
+        assert sum(line.endswith(".format") for line in lines) == 20
 
 
 def test_the_approver_sees_the_same(ledger: Ledger) -> None:
@@ -85,6 +99,16 @@ def test_the_approver_sees_the_same(ledger: Ledger) -> None:
             assert any(in_order(line, words) for line in lines), words
     for words in (["by ann@pc1"], ["  7", "1", "5.00"], ["  12", "1", "20.00"]):
         assert any(in_order(line, words) for line in lines), words
+
+
+def test_the_approver_sees_the_sum_of_the_accounts_that_are_not_listed(ledger: Ledger) -> None:
+    """Of twenty-two accounts two would have gone by unseen: what is listed must add up to what would be sent."""
+    accounts = {str(number): Totals(1, 100) for number in range(1, 23)}
+    sent = Totals(22, 2_200)
+    lines = plan_page(ledger, proposal(to_send=ToSend(sent, by_direction={"DEBIT": sent}, by_account=accounts)))
+    listed = lines[next(place for place, line in enumerate(lines) if line.startswith("by gateway account")) + 1 : -2]
+    assert sum(int(line.split()[-2]) for line in listed) == 22
+    assert in_order(listed[-1], ["2 more", "2", "2.00"])
 
 
 def test_changed_accounts_come_first() -> None:
@@ -143,7 +167,8 @@ def test_the_page_stays_in_its_width_whatever_the_figures(ledger: Ledger) -> Non
         reason="r" * 300,
     )
     lines = sign_off_lines(of, schedule, {f"column{number}.{'x' * 90}": 10**9 for number in range(60)})
-    for line in lines + plan_page(ledger, of):
+    long_id = page(schedule=schedule_of([single(1, gateway_id="9" * 60)]))
+    for line in lines + long_id + plan_page(ledger, of):
         assert len(line) <= 80
         assert "\n" not in line
     assert any(in_order(line, ["20 more", "20", "0.20"]) for line in lines)
