@@ -13,15 +13,14 @@ from typing import Any
 
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.records import PLAN_USED, PURGED, SignOff
-from batchpay.ledger.states import STATE_CODES, befores
-from batchpay.payment import State, Totals
+from batchpay.ledger.states import OPEN, STATE_CODES, befores
+from batchpay.payment import Totals
 from batchpay.text import instant
 
 FIRST_MAC = bytes(32)
 """What the first event is chained to."""
 _ORIGIN, _ABOUT_BEFORE_VERSION_3 = 1, 6
 """Where the origin stands in what an event says about its batch, and how much events said of it at first."""
-_OPEN = frozenset(STATE_CODES[state] for state in (State.PENDING, State.SENDING, State.IN_DOUBT))
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _CODES_BY_WORD = {state.value: code for state, code in STATE_CODES.items()}
 
@@ -113,7 +112,7 @@ class Replay:
             self.registered[batch]["about"][_ORIGIN] = detail["to"]
         states = self.states.setdefault(batch, bytearray())
         if kind == PURGED:
-            if batch in self.purged or _OPEN.intersection(states):
+            if batch in self.purged or not set(OPEN).isdisjoint(states):
                 return "a batch can't be purged twice, nor before all its rows are final"
             self.purged.add(batch)
         return self._move(batch, states, kind, detail)

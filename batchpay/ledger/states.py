@@ -16,16 +16,19 @@ from batchpay.payment import Outcome, State
 
 NEW = 0
 """In place of a state's code: the row is not in the ledger yet."""
-STATE_CODES = {
-    State.REJECTED: 2,
-    State.PENDING: 3,
-    State.SENDING: 4,
-    State.ACCEPTED: 5,
-    State.DECLINED: 6,
-    State.IN_DOUBT: 7,
-}
+REJECTED, PENDING, SENDING, ACCEPTED, DECLINED, IN_DOUBT = range(2, 8)
 """How a state is written in a ledger's tables, whatever database holds them."""
+STATE_CODES = {
+    State.REJECTED: REJECTED,
+    State.PENDING: PENDING,
+    State.SENDING: SENDING,
+    State.ACCEPTED: ACCEPTED,
+    State.DECLINED: DECLINED,
+    State.IN_DOUBT: IN_DOUBT,
+}
 STATES = {code: state for state, code in STATE_CODES.items()}
+OPEN = (PENDING, SENDING, IN_DOUBT)
+"""States from which a row may still be sent: its body is kept."""
 
 
 class IllegalMove(LedgerNotUsable):
@@ -111,7 +114,7 @@ def require_outcome(event: str, outcome: Outcome) -> None:
     """Raise IllegalMove unless a row in `sending` may go where this outcome says, with the proof that it needs."""
     need = _NEEDS.get((State.SENDING, outcome.state, event))
     if need is None:
-        require(event, STATE_CODES[State.SENDING], STATE_CODES[outcome.state])
+        require(event, SENDING, STATE_CODES[outcome.state])
     answered = outcome.answer.http_status is not None
     if not answered and (need is Need.ANSWER or (need is Need.PROOF and outcome.bytes_sent)):
         raise IllegalMove(f"a row can't go from sending to {outcome.state} without {need}")

@@ -20,9 +20,8 @@ from batchpay.ledger.moving import ARRIVED
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
-from batchpay.ledger.postgres.moves import PENDING
 from batchpay.ledger.postgres.store import Connection, Store, chained_mac, stream
-from batchpay.ledger.states import STATES
+from batchpay.ledger.states import PENDING, STATES
 
 _EVENTS_AT_OPENING = 50
 _ROWS_AT_ONCE = 4096

@@ -20,12 +20,12 @@ from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, pic
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import translated
 from batchpay.ledger.postgres.decisions import use_plan
-from batchpay.ledger.postgres.moves import PENDING, REJECTED, rejected_seal, storable
+from batchpay.ledger.postgres.moves import rejected_seal, storable
 from batchpay.ledger.postgres.reading import signed
 from batchpay.ledger.postgres.restoring import require_settled
 from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import NewBatch, PaymentColumns, RejectedColumns, SignOff
-from batchpay.ledger.states import NEW, require, require_person
+from batchpay.ledger.states import NEW, PENDING, REJECTED, require, require_person
 from batchpay.ledger.totals import TotalsDelta
 from batchpay.ledger.writing_aside import WritingAside
 from batchpay.payment import Totals

@@ -3,12 +3,7 @@
 
 from __future__ import annotations
 
-from batchpay.ledger.states import STATE_CODES
-from batchpay.payment import State
-
-_REJECTED = STATE_CODES[State.REJECTED]
-_SENDING = STATE_CODES[State.SENDING]
-_IN_DOUBT = STATE_CODES[State.IN_DOUBT]
+from batchpay.ledger.states import IN_DOUBT, REJECTED, SENDING
 
 BEGIN_ALONE = (
     "UPDATE batchpay.batch SET is_shared = false, stop = NULL, in_a_row = 0, in_all = 0 WHERE id = %s"
@@ -42,9 +37,9 @@ SENT_BY_UNHEARD = (
     "SELECT p.row, r.host FROM batchpay.payment p JOIN batchpay.run r ON r.id = p.run WHERE p.batch = %s"
     " AND p.row = ANY(%s::int[]) AND r.fenced_by IS NOT NULL AND r.heard_at IS NULL ORDER BY p.row LIMIT 1"
 )
-SENDING_OF_RUN = f"SELECT row FROM batchpay.payment WHERE batch = %s AND state = {_SENDING} AND run = %s ORDER BY row"
+SENDING_OF_RUN = f"SELECT row FROM batchpay.payment WHERE batch = %s AND state = {SENDING} AND run = %s ORDER BY row"
 SENDING_OF_DEAD = (
-    f"SELECT p.row FROM batchpay.payment p WHERE p.batch = %s AND p.state = {_SENDING}"
+    f"SELECT p.row FROM batchpay.payment p WHERE p.batch = %s AND p.state = {SENDING}"
     " AND NOT coalesce((SELECT r.is_live FROM batchpay.run r WHERE r.id = p.run), false) ORDER BY p.row"
 )
 FREE_CHUNKS_OF_RUN = "UPDATE batchpay.chunk SET run = NULL WHERE batch = %s AND run = %s"
@@ -53,7 +48,7 @@ FREE_CHUNKS_OF_DEAD = (
     " AND NOT (SELECT r.is_live FROM batchpay.run r WHERE r.id = c.run)"
 )
 STILL_IN_DOUBT_OF_RUN = (
-    f"SELECT 1 FROM batchpay.payment WHERE batch = %s AND row = %s AND state = {_IN_DOUBT} AND attempts = %s"
+    f"SELECT 1 FROM batchpay.payment WHERE batch = %s AND row = %s AND state = {IN_DOUBT} AND attempts = %s"
     " AND run = %s FOR UPDATE"
 )
 # A chunk that nobody has, or whose run was shut out between its claim and its next commit. The first one that no other
@@ -75,8 +70,8 @@ LIVE_RUNS_OF_DIGEST = (
     " WHERE b.digest = %s AND r.is_live ORDER BY NOT r.is_leader, r.id"
 )
 SENT = (
-    f"SELECT coalesce(sum(row_count) FILTER (WHERE state > {_SENDING}), 0)::bigint, coalesce(sum(row_count), 0)::bigint"
-    f" FROM batchpay.control_total WHERE batch = %s AND state <> {_REJECTED}"
+    f"SELECT coalesce(sum(row_count) FILTER (WHERE state > {SENDING}), 0)::bigint, coalesce(sum(row_count), 0)::bigint"
+    f" FROM batchpay.control_total WHERE batch = %s AND state <> {REJECTED}"
 )
 BATCHES_AT_WORK = (
     "SELECT b.name FROM batchpay.batch b WHERE b.environment = %s AND b.stop IS NULL AND EXISTS"
@@ -88,5 +83,5 @@ RUNS_OF_BATCH = (
 )
 ROWS_BY_RUN = (
     "SELECT run, state, count(*) FROM batchpay.payment WHERE batch = %s AND run IS NOT NULL"
-    f" AND state > {_SENDING} GROUP BY run, state"
+    f" AND state > {SENDING} GROUP BY run, state"
 )

@@ -10,10 +10,10 @@ from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import approvers_of, plan_detail
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.company_statements import SENT_BY_UNHEARD
-from batchpay.ledger.postgres.moves import IN_DOUBT, PENDING, Mover
+from batchpay.ledger.postgres.moves import Mover
 from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import PLAN_USED, Decision, SignOff
-from batchpay.ledger.states import STATE_CODES, IllegalMove
+from batchpay.ledger.states import IN_DOUBT, PENDING, STATE_CODES, IllegalMove
 from batchpay.payment import State, Totals
 
 

@@ -13,11 +13,11 @@ from contextlib import suppress
 from batchpay.errors import WrongUse
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.postgres import company_statements as sql
-from batchpay.ledger.postgres.moves import IN_DOUBT, SENDING, Mover
+from batchpay.ledger.postgres.moves import Mover
 from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import HOSTS_GONE
 from batchpay.ledger.spill import read_spill, spill_files, spill_path
-from batchpay.ledger.states import IllegalMove
+from batchpay.ledger.states import IN_DOUBT, SENDING, IllegalMove
 
 SHUT_OUT_REASON = "its machine was not heard of any more before an answer was recorded"
 

@@ -17,16 +17,21 @@ from batchpay.ledger.keys import Keys
 from batchpay.ledger.postgres import company_statements as company_sql
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Transaction
-from batchpay.ledger.states import STATE_CODES, STATES, IllegalMove, require, require_outcome, require_person
+from batchpay.ledger.states import (
+    IN_DOUBT,
+    OPEN,
+    PENDING,
+    REJECTED,
+    SENDING,
+    STATE_CODES,
+    STATES,
+    IllegalMove,
+    require,
+    require_outcome,
+    require_person,
+)
 from batchpay.ledger.totals import TotalsDelta
-from batchpay.payment import Outcome, State
-
-REJECTED = STATE_CODES[State.REJECTED]
-PENDING = STATE_CODES[State.PENDING]
-SENDING = STATE_CODES[State.SENDING]
-IN_DOUBT = STATE_CODES[State.IN_DOUBT]
-OPEN = (PENDING, SENDING, IN_DOUBT)
-"""States from which a row may still be sent: its body is kept."""
+from batchpay.payment import Outcome
 
 
 def storable(text: str | None) -> str | None:

@@ -9,9 +9,10 @@ from batchpay.ledger.encoding import to_datetime
 from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.fences import fence
-from batchpay.ledger.postgres.moves import IN_DOUBT, PENDING, SENDING, Mover
+from batchpay.ledger.postgres.moves import Mover
 from batchpay.ledger.postgres.store import Connection, Store
 from batchpay.ledger.records import RESTORED_REASON, SETTLED, WITNESS_ACCEPTED, AcceptedWitness, LostWindow
+from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING
 
 
 def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:

@@ -27,11 +27,11 @@ from batchpay.ledger.postgres.company import RunCompany
 from batchpay.ledger.postgres.connection import LedgerUnreachable, is_retried, is_unknown, translate, translated
 from batchpay.ledger.postgres.fences import fence, hear, merge_spilled, take_from
 from batchpay.ledger.postgres.marks import RunMarks
-from batchpay.ledger.postgres.moves import IN_DOUBT, PENDING, SENDING, Mover, attempt_seal, storable
+from batchpay.ledger.postgres.moves import Mover, attempt_seal, storable
 from batchpay.ledger.postgres.store import Store, Transaction, chained_mac
 from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
 from batchpay.ledger.spill import Spill, Spilled, spill_files, spill_path
-from batchpay.ledger.states import STATE_CODES, require, require_outcome
+from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, require, require_outcome
 from batchpay.payment import Outcome, State, Totals
 
 _TRIES = 3

@@ -8,15 +8,10 @@ whole ledger (arrival_statements.py). Values are always parameters; every name c
 from __future__ import annotations
 
 from batchpay.ledger.records import SamePayment
-from batchpay.ledger.states import STATE_CODES
-from batchpay.payment import State
+from batchpay.ledger.states import ACCEPTED, OPEN, PENDING, REJECTED, SENDING
 
-_REJECTED = STATE_CODES[State.REJECTED]
-_PENDING = STATE_CODES[State.PENDING]
-_SENDING = STATE_CODES[State.SENDING]
-_ACCEPTED = STATE_CODES[State.ACCEPTED]
-_OPEN = ", ".join(str(STATE_CODES[state]) for state in (State.PENDING, State.SENDING, State.IN_DOUBT))
-_COUNTED = ", ".join(str(STATE_CODES[s]) for s in (State.PENDING, State.SENDING, State.ACCEPTED, State.IN_DOUBT))
+_OPEN = ", ".join(map(str, OPEN))
+_COUNTED = ", ".join(map(str, (*OPEN, ACCEPTED)))
 
 # Transactions, the server, and the ledger itself
 
@@ -235,37 +230,37 @@ COPY_PAYMENT_IDS = "COPY batchpay.payment_id (payment_id, batch, row) FROM STDIN
 NEXT_CHUNK = "SELECT coalesce(max(chunk), 0) + 1 FROM batchpay.chunk WHERE batch = %s"
 REJECTED_AMONG = (
     f"SELECT row, amount_cents, direction FROM batchpay.payment WHERE batch = %s AND row = ANY(%s::int[])"
-    f" AND state = {_REJECTED} ORDER BY row FOR UPDATE"
+    f" AND state = {REJECTED} ORDER BY row FOR UPDATE"
 )
 RELEASE_ROWS = (
-    f"UPDATE batchpay.payment p SET state = {_PENDING}, reasons = NULL, seal = NULL, direction = n.direction,"
+    f"UPDATE batchpay.payment p SET state = {PENDING}, reasons = NULL, seal = NULL, direction = n.direction,"
     " chunk = n.chunk, payee = n.payee, account = n.account"
     " FROM unnest(%s::int[], %s::smallint[], %s::int[], %s::bigint[], %s::bigint[])"
-    f" AS n (row, direction, chunk, payee, account) WHERE p.batch = %s AND p.row = n.row AND p.state = {_REJECTED}"
+    f" AS n (row, direction, chunk, payee, account) WHERE p.batch = %s AND p.row = n.row AND p.state = {REJECTED}"
 )
 MOVE_ROWS = (
     "UPDATE batchpay.payment SET state = %s WHERE batch = %s AND row = ANY(%s::int[]) AND state = %s"
     " RETURNING row, amount_cents, direction, chunk, attempts, sent_at"
 )
 REJECT_ROWS = (
-    f"UPDATE batchpay.payment p SET state = {_REJECTED}, reasons = n.reasons, seal = n.seal"
+    f"UPDATE batchpay.payment p SET state = {REJECTED}, reasons = n.reasons, seal = n.seal"
     " FROM unnest(%s::int[], %s::text[], %s::bytea[]) AS n (row, reasons, seal)"
-    f" WHERE p.batch = %s AND p.row = n.row AND p.state = {_PENDING}"
+    f" WHERE p.batch = %s AND p.row = n.row AND p.state = {PENDING}"
     " RETURNING p.row, p.amount_cents, p.direction, p.chunk"
 )
 FACTS = "SELECT row, line, amount_cents FROM batchpay.payment WHERE batch = %s AND row = ANY(%s::int[])"
 ROWS_IN = "SELECT row FROM batchpay.payment WHERE batch = %s AND state = %s ORDER BY row"
 REJECTED_ROWS = (
-    f"SELECT row, line, amount_cents, reasons FROM batchpay.payment WHERE batch = %s AND state = {_REJECTED}"
+    f"SELECT row, line, amount_cents, reasons FROM batchpay.payment WHERE batch = %s AND state = {REJECTED}"
     " ORDER BY row"
 )
 MAY_HAVE_BEEN_SENT = (
     "SELECT row FROM batchpay.attempt WHERE batch = %s AND row = ANY(%s::int[])"
-    f" AND state <> {_PENDING} ORDER BY row LIMIT 1"
+    f" AND state <> {PENDING} ORDER BY row LIMIT 1"
 )
 STANDING = (
     "SELECT p.row, p.state, coalesce((SELECT a.state FROM batchpay.attempt a WHERE a.batch = p.batch AND a.row = p.row"
-    f" ORDER BY a.attempt DESC LIMIT 1), {_PENDING})"
+    f" ORDER BY a.attempt DESC LIMIT 1), {PENDING})"
     " FROM batchpay.payment p WHERE p.batch = %s AND p.row = ANY(%s::int[])"
 )
 STILL_IN_ATTEMPT = (
@@ -303,7 +298,7 @@ REFERENCES = (
 FREE_UNREAD_CHUNKS = "UPDATE batchpay.chunk SET run = NULL WHERE batch = %s AND run = %s AND chunk <> ALL(%s::int[])"
 PENDING_OF_CHUNKS = (
     "SELECT row, attempts, chunk FROM batchpay.payment WHERE batch = %s AND row BETWEEN %s AND %s"
-    f" AND chunk = ANY(%s::int[]) AND state = {_PENDING} ORDER BY row"
+    f" AND chunk = ANY(%s::int[]) AND state = {PENDING} ORDER BY row"
 )
 CLOSE_ROWS = "UPDATE batchpay.chunk SET open_rows = open_rows - %s WHERE batch = %s AND chunk = %s RETURNING open_rows"
 BODY = "SELECT sealed FROM batchpay.body WHERE batch = %s AND chunk = %s"
@@ -315,7 +310,7 @@ DETAIL = "SELECT sealed FROM batchpay.detail WHERE batch = %s AND chunk = %s"
 REMEMBER_PAYEES = (
     "INSERT INTO batchpay.paid (payee, account, batch, row_count, cents)"
     " SELECT payee, account, batch, count(*), sum(amount_cents) FROM batchpay.payment"
-    f" WHERE batch = %s AND state = {_ACCEPTED} GROUP BY payee, account, batch"
+    f" WHERE batch = %s AND state = {ACCEPTED} GROUP BY payee, account, batch"
     " ON CONFLICT (payee, account, batch) DO UPDATE SET row_count = excluded.row_count, cents = excluded.cents"
 )
 OTHER_BATCHES = "SELECT id, name, file FROM batchpay.batch WHERE digest <> %s AND environment = %s"
@@ -331,7 +326,7 @@ LATEST_BATCH_OF_PAYEES = (
 )
 LAST_PAID_IN = (
     "SELECT DISTINCT ON (payee) payee, row, chunk FROM batchpay.payment"
-    f" WHERE batch = %s AND state = {_ACCEPTED} AND payee = ANY(%s::bigint[]) ORDER BY payee, row DESC"
+    f" WHERE batch = %s AND state = {ACCEPTED} AND payee = ANY(%s::bigint[]) ORDER BY payee, row DESC"
 )
 # A payment counts from the later of its registration and its latest attempt: a batch may lie for days before it goes.
 _AT = "greatest(b.registered_at, coalesce(p.sent_at, 0))"
@@ -366,8 +361,8 @@ BATCH_AS_REGISTERED = (
 ROWS_UNLIKE_ATTEMPTS = (
     "SELECT count(*) FROM batchpay.payment p LEFT JOIN batchpay.attempt a"
     " ON a.batch = p.batch AND a.row = p.row AND a.attempt = p.attempts"
-    f" WHERE p.batch = %s AND p.state <> {_REJECTED}"
-    f" AND coalesce(a.state, CASE WHEN p.attempts > 0 THEN {_SENDING} ELSE {_PENDING} END) <> p.state"
+    f" WHERE p.batch = %s AND p.state <> {REJECTED}"
+    f" AND coalesce(a.state, CASE WHEN p.attempts > 0 THEN {SENDING} ELSE {PENDING} END) <> p.state"
 )
 LATER_ATTEMPTS = (
     "SELECT count(*) FROM batchpay.attempt a LEFT JOIN batchpay.payment p ON p.batch = a.batch AND p.row = a.row"
@@ -380,7 +375,7 @@ _SEALED = (
 ATTEMPTS = _SEALED
 ATTEMPTS_IN_STATE = f"{_SEALED} AND state = %s"
 REJECTED_WITH_SEALS = (
-    f"SELECT row, line, amount_cents, reasons, seal FROM batchpay.payment WHERE batch = %s AND state = {_REJECTED}"
+    f"SELECT row, line, amount_cents, reasons, seal FROM batchpay.payment WHERE batch = %s AND state = {REJECTED}"
 )
 ALL_RUNS = "SELECT id, batch, who, started_at, finished_at, stopped, number, mac, is_live FROM batchpay.run"
 BATCHES_OUT_OF_TOTALS = (

@@ -16,8 +16,7 @@ from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store
-from batchpay.ledger.sqlite.transitions import REJECTED, SENDING
-from batchpay.ledger.states import STATES
+from batchpay.ledger.states import REJECTED, SENDING, STATES
 from batchpay.ledger.witness import WitnessRecord
 from batchpay.text import counted
 

@@ -18,7 +18,7 @@ from batchpay.ledger.encoding import ROW_MASK, id_range
 from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store
-from batchpay.ledger.sqlite.transitions import PENDING, REJECTED
+from batchpay.ledger.states import PENDING, REJECTED
 from batchpay.text import counted
 
 _ROWS_AT_ONCE = 4096

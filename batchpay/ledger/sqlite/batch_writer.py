@@ -22,14 +22,11 @@ from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.restoring import require_settled
 from batchpay.ledger.sqlite.store import Store, Transaction
-from batchpay.ledger.states import NEW, STATE_CODES, require, require_person
+from batchpay.ledger.states import NEW, PENDING, REJECTED, require, require_person
 from batchpay.ledger.totals import TotalsDelta
 from batchpay.ledger.writing_aside import WritingAside
-from batchpay.payment import State
 from batchpay.text import row_count
 
-_REJECTED = STATE_CODES[State.REJECTED]
-_PENDING = STATE_CODES[State.PENDING]
 _IDENTITIES_MAX = 100_000
 """Digests are gathered up to this many, then inserted in sorted order: several times faster than one by one."""
 _MEANWHILE = "other rows were registered or released meanwhile; look at earlier payments again"
@@ -88,13 +85,13 @@ class SqliteRegistering:
         self._who = who
         self._meanwhile = registration_count(transaction.connection) != batch.registration_count_seen
         self._name = self._free_name()
-        for state in (_PENDING, _REJECTED):
+        for state in (PENDING, REJECTED):
             require("registered", NEW, state)
         self._id = self._insert_batch()
         self._chunks = ChunkWriter(store, transaction, self._id)
         self._changes = TotalsDelta()
-        self._rows: dict[int, list[int]] = {_PENDING: [], _REJECTED: []}
-        self._ranges: dict[int, list[str]] = {_PENDING: [], _REJECTED: []}
+        self._rows: dict[int, list[int]] = {PENDING: [], REJECTED: []}
+        self._ranges: dict[int, list[str]] = {PENDING: [], REJECTED: []}
         self._weight = self._line_weight = 0
         self._aside = WritingAside()
         self.finished = False
@@ -115,11 +112,11 @@ class SqliteRegistering:
         values: list[Any] = [None] * (len(columns) * len(ids))
         for at, column in enumerate(columns):
             values[at :: len(columns)] = column
-        self._transaction.insert(sql.ADD_PENDING_ROWS, f"(?, ?, ?, ?, ?, ?, ?, {_PENDING})", values)
+        self._transaction.insert(sql.ADD_PENDING_ROWS, f"(?, ?, ?, ?, ?, ?, ?, {PENDING})", values)
         for code in (1, 2):
             amounts = list(compress(payments.amounts_cents, [direction == code for direction in directions]))
-            self._changes.add(_PENDING, code, len(amounts), sum(amounts))
-        self._count(_PENDING, payments.rows, payments.lines, payments.amounts_cents)
+            self._changes.add(PENDING, code, len(amounts), sum(amounts))
+        self._count(PENDING, payments.rows, payments.lines, payments.amounts_cents)
 
     def add_rejected(self, rejected: RejectedColumns) -> None:
         with translated(self._store.place.ledger):
@@ -130,8 +127,8 @@ class SqliteRegistering:
                 sql.ADD_REJECTED_ROW,
                 [(*values, self._store.keys.seal_values("rejected", values)) for values in columns],
             )
-        self._changes.add(_REJECTED, 0, len(ids), sum(rejected.amounts_cents))
-        self._count(_REJECTED, rejected.rows, rejected.lines, rejected.amounts_cents)
+        self._changes.add(REJECTED, 0, len(ids), sum(rejected.amounts_cents))
+        self._count(REJECTED, rejected.rows, rejected.lines, rejected.amounts_cents)
 
     def finish(self) -> str:
         if self._meanwhile:
@@ -147,7 +144,7 @@ class SqliteRegistering:
             self._transaction.execute(sql.SET_CONTROL_TOTALS, (totals.rows, totals.cents, self._id))
             self._transaction.event("registered", self._id, self._who, self._new.again_reason, self._detail())
             if self._new.sign_off is not None:
-                adds = self._changes.of(_PENDING)
+                adds = self._changes.of(PENDING)
                 plans.record(self._transaction, self._id, self._who, self._new.sign_off, adds)
         self._transaction.commit()
         self.finished = True
@@ -170,8 +167,8 @@ class SqliteRegistering:
             "weight": str(self._weight),
             "line weight": str(self._line_weight),
             "about": self._about,
-            "pending": ",".join(self._ranges[_PENDING]),
-            "rejected": ",".join(self._ranges[_REJECTED]),
+            "pending": ",".join(self._ranges[PENDING]),
+            "rejected": ",".join(self._ranges[REJECTED]),
         }
 
     def _count(self, state: int, rows: Sequence[int], lines: Sequence[int | None], amounts: Sequence[int]) -> None:
@@ -235,7 +232,7 @@ def release(
 ) -> int:
     """Turn rejected rows to pending; see contract.Ledger.release."""
     released: list[int] = []
-    require("released", _REJECTED, _PENDING)
+    require("released", REJECTED, PENDING)
     require_person("released", who, why)
     with store.transaction() as transaction:
         require_settled(transaction.connection)
@@ -252,7 +249,7 @@ def release(
             transaction.write_totals(changes, batch)
             transaction.event("released", batch, who, why, {"pending": write_ranges(released)})
         if sign_off is not None:
-            plans.record(transaction, batch, who, sign_off, changes.of(_PENDING))
+            plans.record(transaction, batch, who, sign_off, changes.of(PENDING))
     return len(released)
 
 
@@ -264,7 +261,7 @@ def _release_columns(
     for position, (row, amount) in enumerate(zip(payments.rows, payments.amounts_cents, strict=True)):
         found = transaction.execute(
             sql.REJECTED_ROW,
-            (row_id(batch, row), _REJECTED, amount),
+            (row_id(batch, row), REJECTED, amount),
         ).fetchone()
         if found:
             rejected[position] = found[0]
@@ -275,8 +272,8 @@ def _release_columns(
         direction = DIRECTION_CODES[chosen.directions[index]]
         transaction.execute(
             sql.RELEASE_ROW,
-            (_PENDING, direction, chunks[index], chosen.payees[index], chosen.accounts[index], ids[index], _REJECTED),
+            (PENDING, direction, chunks[index], chosen.payees[index], chosen.accounts[index], ids[index], REJECTED),
         )
-        changes.add(_REJECTED, before, -1, -chosen.amounts_cents[index])
-        changes.add(_PENDING, direction, 1, chosen.amounts_cents[index])
+        changes.add(REJECTED, before, -1, -chosen.amounts_cents[index])
+        changes.add(PENDING, direction, 1, chosen.amounts_cents[index])
     return list(chosen.rows)

@@ -8,11 +8,11 @@ from batchpay.ledger.encoding import ROW_MASK, ROWS_BITS, to_datetime, to_ms
 from batchpay.ledger.fingerprints import lookup_keys
 from batchpay.ledger.records import Earlier, Lookup, SamePayment
 from batchpay.ledger.sqlite.store import Store
-from batchpay.ledger.states import STATE_CODES
-from batchpay.payment import Environment, State
+from batchpay.ledger.states import ACCEPTED, OPEN
+from batchpay.payment import Environment
 from batchpay.text import place_of, place_word
 
-_COUNTED = ", ".join(str(STATE_CODES[s]) for s in (State.PENDING, State.SENDING, State.ACCEPTED, State.IN_DOUBT))
+_COUNTED = ", ".join(map(str, (*OPEN, ACCEPTED)))
 _NEVER_MS = 1 << 62
 _RANK_BITS = 60
 """A row's id takes less; above it stands how far the earlier payment is the same."""

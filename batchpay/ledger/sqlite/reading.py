@@ -17,7 +17,7 @@ from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow, RowColumns
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store
-from batchpay.ledger.states import STATE_CODES, STATES
+from batchpay.ledger.states import REJECTED, STATE_CODES, STATES
 from batchpay.payment import Answer, Direction, Environment, State, Totals
 
 _COLUMNS = tuple(field.name for field in fields(RowColumns))
@@ -220,7 +220,7 @@ def rejected(store: Store, batch: str) -> Iterator[RejectedRow]:
     with store.reading() as connection:
         found = connection.execute(
             sql.REJECTED_ROWS,
-            (*id_range(number), STATE_CODES[State.REJECTED]),
+            (*id_range(number), REJECTED),
         )
         for identity, line, cents, reasons in found:
             yield RejectedRow(identity & ROW_MASK, line, cents, tuple(reasons.split()))

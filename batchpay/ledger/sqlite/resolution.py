@@ -10,8 +10,8 @@ from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.payee_history import remember_payees
 from batchpay.ledger.sqlite.store import Store
-from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, Mover
-from batchpay.ledger.states import STATE_CODES, IllegalMove
+from batchpay.ledger.sqlite.transitions import Mover
+from batchpay.ledger.states import IN_DOUBT, PENDING, STATE_CODES, IllegalMove
 
 
 def resolve(store: Store, batch: int, decisions: Sequence[Decision], who: str, why: str) -> int:

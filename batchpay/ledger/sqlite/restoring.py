@@ -21,7 +21,8 @@ from batchpay.ledger.records import (
 )
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store
-from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, SENDING, Mover
+from batchpay.ledger.sqlite.transitions import Mover
+from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING
 
 
 def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:

@@ -19,8 +19,8 @@ from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.payee_history import remember_payees
 from batchpay.ledger.sqlite.store import Store, Transaction
-from batchpay.ledger.sqlite.transitions import IN_DOUBT, PENDING, REJECTED, SENDING, Mover
-from batchpay.ledger.states import IllegalMove
+from batchpay.ledger.sqlite.transitions import Mover
+from batchpay.ledger.states import IN_DOUBT, PENDING, REJECTED, SENDING, IllegalMove
 from batchpay.payment import Outcome, Totals
 
 _CHUNKS_KEPT = 4

@@ -7,14 +7,9 @@ statements stand where they are explained (duplicate_lookup.py). Values are alwa
 
 from __future__ import annotations
 
-from batchpay.ledger.states import STATE_CODES
-from batchpay.payment import State
+from batchpay.ledger.states import ACCEPTED, OPEN, PENDING, REJECTED, SENDING
 
-_REJECTED = STATE_CODES[State.REJECTED]
-_PENDING = STATE_CODES[State.PENDING]
-_SENDING = STATE_CODES[State.SENDING]
-_ACCEPTED = STATE_CODES[State.ACCEPTED]
-_OPEN = ", ".join(str(STATE_CODES[state]) for state in (State.PENDING, State.SENDING, State.IN_DOUBT))
+_OPEN = ", ".join(map(str, OPEN))
 _IDS = "IN (SELECT value FROM json_each(?))"
 
 # The ledger itself
@@ -103,7 +98,7 @@ ADD_TOTAL = "INSERT INTO total VALUES (?, ?, ?, ?, ?)"
 
 ADD_PENDING_ROWS = "INSERT INTO row (id, line, amount_cents, direction, chunk, payee, account, state) VALUES"
 ADD_REJECTED_ROW = (
-    f"INSERT INTO row (id, line, amount_cents, direction, state, reasons, seal) VALUES (?, ?, ?, 0, {_REJECTED}, ?, ?)"
+    f"INSERT INTO row (id, line, amount_cents, direction, state, reasons, seal) VALUES (?, ?, ?, 0, {REJECTED}, ?, ?)"
 )
 REJECTED_ROW = "SELECT direction FROM row WHERE id = ? AND state = ? AND amount_cents = ?"
 RELEASE_ROW = (
@@ -112,8 +107,8 @@ RELEASE_ROW = (
 )
 REJECTED_ROWS = "SELECT id, line, amount_cents, reasons FROM row WHERE id >= ? AND id < ? AND state = ? ORDER BY id"
 REJECTED_FACTS = "SELECT line, amount_cents FROM row WHERE id = ?"
-PENDING_ROWS = f"SELECT id, attempts, chunk FROM row WHERE id > ? AND id < ? AND state = {_PENDING} ORDER BY id LIMIT ?"
-ROW_IS_PENDING = f"SELECT 1 FROM row WHERE id = ? AND state = {_PENDING}"
+PENDING_ROWS = f"SELECT id, attempts, chunk FROM row WHERE id > ? AND id < ? AND state = {PENDING} ORDER BY id LIMIT ?"
+ROW_IS_PENDING = f"SELECT 1 FROM row WHERE id = ? AND state = {PENDING}"
 ROW_IN_ATTEMPT = "SELECT 1 FROM row WHERE id = ? AND state = ? AND attempts = ?"
 MOVE_ROW = (
     "UPDATE row SET state = ?, reasons = ?, seal = ? WHERE id = ? AND state = ?"
@@ -125,22 +120,22 @@ MOVE_ROW = (
 
 GRANTABLE = (
     f"SELECT json_group_array(json_array(id, amount_cents, direction, attempts)) FROM row WHERE id {_IDS}"
-    f" AND state = {_PENDING}"
-    f" AND NOT EXISTS (SELECT 1 FROM attempt WHERE attempt.id = row.id AND attempt.state <> {_PENDING})"
+    f" AND state = {PENDING}"
+    f" AND NOT EXISTS (SELECT 1 FROM attempt WHERE attempt.id = row.id AND attempt.state <> {PENDING})"
 )
-GRANT = f"UPDATE row SET state = {_SENDING}, attempts = attempts + 1 WHERE id {_IDS} AND state = {_PENDING}"
+GRANT = f"UPDATE row SET state = {SENDING}, attempts = attempts + 1 WHERE id {_IDS} AND state = {PENDING}"
 BEGIN_ATTEMPTS = (
-    f"INSERT INTO attempt (id, state, sent_at) SELECT value, {_SENDING}, ? FROM json_each(?) WHERE true"
+    f"INSERT INTO attempt (id, state, sent_at) SELECT value, {SENDING}, ? FROM json_each(?) WHERE true"
     f" ON CONFLICT (id) DO UPDATE SET"
-    f" state = {_SENDING}, sent_at = excluded.sent_at, finished_at = NULL, http_status = NULL, response_code = NULL,"
+    f" state = {SENDING}, sent_at = excluded.sent_at, finished_at = NULL, http_status = NULL, response_code = NULL,"
     " message = NULL, gateway_reference = NULL, reason = NULL, seal = NULL"
 )
 BEING_SENT = (
     "SELECT json_group_array(json_array(row.id, amount_cents, direction, chunk, attempt.id, sent_at)) FROM row"
-    f" LEFT JOIN attempt ON attempt.id = row.id AND attempt.state = {_SENDING}"
-    f" WHERE row.id {_IDS} AND row.state = {_SENDING}"
+    f" LEFT JOIN attempt ON attempt.id = row.id AND attempt.state = {SENDING}"
+    f" WHERE row.id {_IDS} AND row.state = {SENDING}"
 )
-END_SENDING = f"UPDATE row SET state = ?, reasons = NULL, seal = NULL WHERE id {_IDS} AND state = {_SENDING}"
+END_SENDING = f"UPDATE row SET state = ?, reasons = NULL, seal = NULL WHERE id {_IDS} AND state = {SENDING}"
 END_ATTEMPTS = (
     "INSERT INTO attempt (id, state, finished_at, http_status, response_code, message, gateway_reference, reason, seal)"
     " VALUES"
@@ -150,7 +145,7 @@ OF_ATTEMPTS_BEING_SENT = (
     "ON CONFLICT (id) DO UPDATE SET state = excluded.state, finished_at = excluded.finished_at,"
     " http_status = excluded.http_status, response_code = excluded.response_code, message = excluded.message,"
     " gateway_reference = excluded.gateway_reference, reason = excluded.reason, seal = excluded.seal"
-    f" WHERE attempt.state = {_SENDING}"
+    f" WHERE attempt.state = {SENDING}"
 )
 
 # Single attempts
@@ -164,7 +159,7 @@ NOTE_ATTEMPT = (
     " finished_at = excluded.finished_at, gateway_reference = excluded.gateway_reference,"
     " reason = excluded.reason, seal = excluded.seal"
 )
-ATTEMPT_NOT_PENDING = f"SELECT 1 FROM attempt WHERE id = ? AND state <> {_PENDING}"
+ATTEMPT_NOT_PENDING = f"SELECT 1 FROM attempt WHERE id = ? AND state <> {PENDING}"
 
 # Payloads
 
@@ -211,7 +206,7 @@ ADD_PAYMENT_IDS = "INSERT OR IGNORE INTO payment_id VALUES"
 REMEMBER_PAYEES = f"""
 INSERT INTO paid (payee, account, batch, row_count, cents)
 SELECT payee, account, ?, count(*), sum(amount_cents) FROM row
-WHERE id >= ? AND id < ? AND state = {_ACCEPTED} AND payee IS NOT NULL AND account IS NOT NULL
+WHERE id >= ? AND id < ? AND state = {ACCEPTED} AND payee IS NOT NULL AND account IS NOT NULL
 GROUP BY payee, account
 ON CONFLICT (payee, account, batch) DO UPDATE SET row_count = excluded.row_count, cents = excluded.cents
 """
@@ -226,7 +221,7 @@ LATEST_OF_WANTED = (
     " WHERE batch IN (SELECT id FROM batch WHERE environment = ? AND digest <> ?) GROUP BY wanted.payee"
 )
 LAST_PAID_IN = (
-    f"SELECT payee, max(id), chunk FROM row WHERE id >= ? AND id < ? AND state = {_ACCEPTED}"
+    f"SELECT payee, max(id), chunk FROM row WHERE id >= ? AND id < ? AND state = {ACCEPTED}"
     " AND payee IN (SELECT payee FROM wanted) GROUP BY payee"
 )
 
@@ -271,7 +266,7 @@ BATCHES_OUT_OF_TOTALS = (
 )
 ROWS_UNLIKE_ATTEMPTS = (
     "SELECT count(*) FROM row LEFT JOIN attempt ON attempt.id = row.id"
-    f" WHERE row.state <> {_REJECTED} AND coalesce(attempt.state, {_PENDING}) <> row.state"
+    f" WHERE row.state <> {REJECTED} AND coalesce(attempt.state, {PENDING}) <> row.state"
 )
 CHUNKS_UNLIKE_ROWS = (
     "SELECT count(*) FROM chunk LEFT JOIN"

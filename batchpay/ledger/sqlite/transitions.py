@@ -17,17 +17,21 @@ from batchpay.ledger.encoding import ROW_MASK, row_id
 from batchpay.ledger.event_chain import write_ranges
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Transaction
-from batchpay.ledger.states import STATE_CODES, STATES, IllegalMove, require, require_outcome, require_person
+from batchpay.ledger.states import (
+    OPEN,
+    PENDING,
+    REJECTED,
+    SENDING,
+    STATE_CODES,
+    STATES,
+    IllegalMove,
+    require,
+    require_outcome,
+    require_person,
+)
 from batchpay.ledger.totals import TotalsDelta
-from batchpay.payment import Outcome, State
+from batchpay.payment import Outcome
 from batchpay.text import row_count
-
-REJECTED = STATE_CODES[State.REJECTED]
-PENDING = STATE_CODES[State.PENDING]
-SENDING = STATE_CODES[State.SENDING]
-IN_DOUBT = STATE_CODES[State.IN_DOUBT]
-OPEN = (PENDING, SENDING, IN_DOUBT)
-"""States from which a row may still be sent: its body is kept."""
 
 _NINE = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ROWS_A_STATEMENT = 100
