@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, WrongUse
+from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.records import Decision, Lookup, PackedTexts, RejectedColumns, RejectedRow, SamePayment
 from batchpay.payment import Answer, Environment, State, Totals
@@ -28,7 +30,7 @@ from tests.ledger.batches import (
     release,
     states,
 )
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.conftest import LedgerFactory, PostgresFactory
 
 
 def test_a_new_ledger_is_empty_and_in_order(ledger: Ledger) -> None:
@@ -578,6 +580,20 @@ def test_a_run_starts_only_while_its_batch_is_held(ledger: Ledger) -> None:
             ledger.start(name, "ada")
         with ledger.lock(digest):
             ledger.start(name, "ada").finish(None)
+
+
+def test_a_batch_whose_states_do_not_add_up_is_not_told(ledger_factory: LedgerFactory) -> None:
+    """Whatever was edited since the ledger was opened: a sum that nobody can trust is not shown to anybody."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, [1, 2]))
+    if isinstance(ledger_factory, PostgresFactory):
+        ledger_factory.run("UPDATE batchpay.total SET cents = cents + 1")
+    else:
+        with closing(sqlite3.connect(ledger_factory.path, isolation_level=None)) as connection:
+            connection.execute("UPDATE total SET cents = cents + 1")
+    for read in (ledger.batches, lambda: [ledger.find(name)]):
+        with pytest.raises(LedgerDamaged, match="do not add up to its control totals"):
+            read()
 
 
 def test_history_tells_who_did_what(ledger: Ledger) -> None:

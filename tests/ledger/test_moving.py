@@ -15,6 +15,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.postgres import arrival
 from batchpay.ledger.records import Decision, Lookup
 from batchpay.ledger.sqlite import opening
+from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.witness import Witness
 from batchpay.payment import Answer, Environment, Outcome, State
 from batchpay.settings import LedgerSettings
@@ -141,6 +142,19 @@ def test_all_of_a_ledger_arrives(mover: Mover) -> None:
         door.accept_witness(mover.factory.settings, "eve", "let me send from it")
 
 
+def test_an_acceptance_by_an_earlier_version_holds_nothing_back_there_either(mover: Mover) -> None:
+    """It did not write down what was lost; a ledger that came with one could not be read in the database."""
+    before = mover.factory.create()
+    assert isinstance(before, SqliteLedger)
+    with before.store.transaction() as transaction:
+        transaction.event("witness accepted", None, "ben", "the disk died", {"doubted": 0})
+    mover.factory.close()
+    mover.move()
+    with closing(door.open_ledger(mover.there)) as ledger:
+        assert ledger.lost_window() is None
+        register(ledger, columns(ledger, [1]))
+
+
 class Killed(BaseException):
     """The power went."""
 
@@ -221,6 +235,6 @@ def test_nothing_moves_while_a_run_is_under_way_or_where_anything_is_wrong(mover
         mover.move()
     assert mover.in_force() == [mover.factory.settings]
     with closing(door.open_ledger(mover.factory.settings)) as left, pytest.raises(LedgerDamaged):
-        connection = left._store._connection  # type: ignore[attr-defined]
+        connection = left.store._connection  # type: ignore[attr-defined]
         connection.execute("UPDATE row SET amount_cents = 5 WHERE state = 5")
         mover.move()

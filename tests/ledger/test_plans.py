@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -13,6 +15,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import Approval, NewBatch, SignOff
 from batchpay.payment import Totals
 from tests.ledger.batches import columns, new_batch, register, rejected, release
+from tests.ledger.conftest import LedgerFactory
 
 MORNING = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
 BEN, EVE = Approval("ben@desk", MORNING), Approval("eve@desk", MORNING)
@@ -76,6 +79,26 @@ def test_a_plan_is_used_once(ledger: Ledger) -> None:
     assert [batch.batch for batch in ledger.batches()] == [name]
     assert ledger.find(name).total == Totals(3, 603)
     assert len(list(ledger.rejected(name))) == 1
+
+
+def test_of_runs_that_begin_at_once_one_uses_a_plan(ledger_factory: LedgerFactory) -> None:
+    """Whoever looks whether a plan was used keeps all others out until it has used it."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, [1]))
+    ledgers = [ledger_factory.open() for _ in range(8)]
+    together = threading.Barrier(len(ledgers))
+
+    def is_used_by(one: Ledger) -> bool:
+        together.wait()
+        try:
+            one.use_plan(name, "cron", sign_off(Totals(), BEN))
+        except FileRefused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(ledgers)) as pool:
+        assert sum(pool.map(is_used_by, ledgers)) == 1
+    assert [event.kind for event in ledger.events(name)].count("plan used") == 1
 
 
 def test_a_release_has_a_plan_of_its_own(ledger: Ledger) -> None:

@@ -177,7 +177,7 @@ def test_an_acceptance_by_an_earlier_version_holds_nothing_back(closed: LedgerFa
     """It did not write down what was lost, and its ledgers went on long ago."""
     ledger = closed.open()
     assert isinstance(ledger, SqliteLedger)
-    with ledger._store.transaction() as transaction:
+    with ledger.store.transaction() as transaction:
         transaction.event("witness accepted", None, "ben", "the disk died", {"doubted": 0})
     assert ledger.lost_window() is None
 

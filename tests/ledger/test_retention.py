@@ -216,7 +216,7 @@ def test_a_reader_keeps_the_purge_from_being_completed(old: LedgerFactory) -> No
     with closing(connect(old.path, "ro", 0)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM attempt").fetchone()
-        ledger._store._connection.execute("PRAGMA busy_timeout = 0")  # type: ignore[attr-defined]
+        ledger.store._connection.execute("PRAGMA busy_timeout = 0")  # type: ignore[attr-defined]
         with pytest.raises(RunStopped, match="reads from the ledger"):
             purge(ledger)
         assert ledger.unfinished_purge()

@@ -54,7 +54,7 @@ AS_REGISTERED = {row: state for state, row in ROW_IN.items()}
 def undone(ledger: Ledger, event: str) -> Iterator[Mover]:
     """Move rows as an event does, in a transaction of which nothing stays."""
     assert isinstance(ledger, SqliteLedger)
-    transaction = ledger._store.begin()
+    transaction = ledger.store.begin()
     try:
         yield Mover(transaction, 1, event, "ben", "tried")
     finally:
@@ -209,7 +209,7 @@ def test_what_a_person_decides_names_the_person_and_a_reason(
     """Without both nothing can be moved by such an event."""
     ledger, name, _ = running
     assert isinstance(ledger, SqliteLedger)
-    with pytest.raises(IllegalMove), ledger._store.transaction() as transaction:
+    with pytest.raises(IllegalMove), ledger.store.transaction() as transaction:
         Mover(transaction, 1, event, who, why)
     if event == "released":
         with pytest.raises(IllegalMove):
@@ -223,7 +223,7 @@ def test_no_event_that_a_person_decides_is_begun_for_nobody(running: tuple[Ledge
     ledger, _, _ = running
     assert isinstance(ledger, SqliteLedger)
     for who, why in (("", "x"), ("ada", " "), ("ada", None)):
-        with pytest.raises(IllegalMove, match="a named person"), ledger._store.transaction() as transaction:
+        with pytest.raises(IllegalMove, match="a named person"), ledger.store.transaction() as transaction:
             Mover(transaction, 1, event, who, why)
 
 
@@ -232,7 +232,7 @@ def test_a_row_whose_attempt_proved_nothing_is_not_rejected(running: tuple[Ledge
     """A damaged state alone does not make a sent row one that was never sent."""
     ledger, _, _ = running
     assert isinstance(ledger, SqliteLedger)
-    with pytest.raises(IllegalMove, match="may have been sent"), ledger._store.transaction() as transaction:
+    with pytest.raises(IllegalMove, match="may have been sent"), ledger.store.transaction() as transaction:
         transaction.execute("UPDATE row SET state = 3 WHERE id & 4294967295 = ?", (ROW_IN[State.ACCEPTED],))
         Mover(transaction, 1, "rejected", "ada").move(ROW_IN[State.ACCEPTED], 3, 2, "gatewayId.unknown")
 
@@ -255,7 +255,7 @@ def test_the_check_of_a_ledger_knows_no_other_moves(running: tuple[Ledger, str, 
     """A history that holds an impossible move, even one that was written with the key, is damage."""
     ledger, _, _ = running
     assert isinstance(ledger, SqliteLedger)
-    with ledger._store.transaction() as transaction:
+    with ledger.store.transaction() as transaction:
         detail = {word: str(ROW_IN[State.DECLINED])} | ({"run": 1, "at": 0} if event == "finished" else {})
         transaction.event(event, 1, "ada", None, detail)
     assert any(f"can't become {word} by '{event}'" in problem for problem in ledger.check())

@@ -56,7 +56,7 @@ DEFECTS = (
         (
             (
                 "ledger/sqlite/batch_writer.py",
-                "if registration_count(transaction.connection) != registration_count_seen:",
+                "if transaction.registrations() != registration_count_seen:",
                 "if registration_count_seen < 0:",
             ),
         ),
@@ -156,9 +156,9 @@ DEFECTS = (
                 "    if used_for is not None and not used_for:\n",
             ),
             (
-                "ledger/sqlite/plans.py",
-                '        if json.loads(detail)["plan"] == sign_off.plan:\n            raise',
-                "        if not detail:\n            raise",
+                "ledger/plans.py",
+                "    if known is not None:\n        raise",
+                '    if known == "":\n        raise',
             ),
             ("workflows/proposal.py", "    plan.verify(proposal, ledger)\n", ""),
         ),
@@ -255,7 +255,7 @@ DEFECTS = (
         "go_on_after_a_restore:0:1:0",
         (
             (
-                "ledger/sqlite/restoring.py",
+                "ledger/lost_window.py",
                 "    if lost is not None:\n        raise",
                 "    if lost == 0:\n        raise",
             ),
@@ -270,7 +270,7 @@ DEFECTS = (
         "C12 a ledger that was edited by hand sends",
         "make:1:0:0 submit:0:6:0 edit_by_hand:0:0:0",
         (
-            ("ledger/sqlite/ledger.py", "        check_batch(self._store, number)\n", ""),
+            ("ledger/sqlite/ledger.py", "        check_batch(self.store, number)\n", ""),
             ("ledger/sqlite/audit.py", "        problems = check(store)\n", "        problems = []\n"),
         ),
     ),

@@ -13,16 +13,16 @@ from typing import Any
 import psycopg
 
 from batchpay.errors import BatchpayError
+from batchpay.ledger import plans
 from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.encoding import DIRECTION_CODES, now_ms
 from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger.lost_window import require_settled
 from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, pick, place_of, seal_texts
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import translated
-from batchpay.ledger.postgres.decisions import use_plan
 from batchpay.ledger.postgres.moves import rejected_seal, storable
 from batchpay.ledger.postgres.reading import signed
-from batchpay.ledger.postgres.restoring import require_settled
 from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import NewBatch, PaymentColumns, RejectedColumns, SignOff
 from batchpay.ledger.states import NEW, PENDING, REJECTED, require, require_person
@@ -194,7 +194,7 @@ class PostgresRegistering:
             count_registration(transaction, self._id, self._new.registration_count_seen)
             transaction.event("registered", self._id, self._who, self._new.again_reason, self._detail(totals))
             if self._new.sign_off is not None:
-                use_plan(transaction, self._id, self._who, self._new.sign_off, self._changes.of(PENDING))
+                plans.use(transaction, self._id, self._who, self._new.sign_off, self._changes.of(PENDING))
         transaction.commit()
         return self._name
 
@@ -257,7 +257,7 @@ def registering(store: Store, batch: NewBatch, who: str) -> Iterator[PostgresReg
     transaction = store.begin()
     try:
         with translated(store.place):
-            require_settled(transaction.connection)
+            require_settled(transaction)
             # Another machine that writes the very same file is waited for: its batch is then the one.
             transaction.execute(sql.WAIT_LONG)
             try:
@@ -284,7 +284,7 @@ def release(
     require("released", REJECTED, PENDING)
     require_person("released", who, why)
     with store.transaction() as transaction:
-        require_settled(transaction.connection)
+        require_settled(transaction)
         transaction.execute(sql.LOCK_BATCH, (batch,))
         writer = ChunkWriter(transaction, batch)
         changes = TotalsDelta()
@@ -296,7 +296,7 @@ def release(
             transaction.write_totals(changes, batch)
             transaction.event("released", batch, who, why, {"pending": write_ranges(released)})
         if sign_off is not None:
-            use_plan(transaction, batch, who, sign_off, changes.of(PENDING))
+            plans.use(transaction, batch, who, sign_off, changes.of(PENDING))
     return len(released)
 
 

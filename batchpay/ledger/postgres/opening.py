@@ -16,6 +16,7 @@ from batchpay.errors import (
     LedgerOlder,
     WrongUse,
 )
+from batchpay.ledger import lost_window
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC
 from batchpay.ledger.folders import make_private_directory
@@ -216,7 +217,7 @@ def accept_machine(settings: LedgerSettings, who: str, why: str) -> None:
 
 def settle_lost_window(settings: LedgerSettings, who: str, why: str) -> None:
     with closing(_open(settings)) as ledger:
-        restoring.settle_lost_window(ledger.store, who, why)
+        lost_window.settle(ledger.store, who, why)
 
 
 def _store(settings: LedgerSettings, *, read_only: bool) -> Store:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
-from batchpay.errors import WaitingForPerson, WrongUse
 from batchpay.ledger.encoding import to_datetime
+from batchpay.ledger.lost_window import require_acceptance
 from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.fences import fence
 from batchpay.ledger.postgres.moves import Mover
-from batchpay.ledger.postgres.store import Connection, Store
-from batchpay.ledger.records import RESTORED_REASON, SETTLED, WITNESS_ACCEPTED, AcceptedWitness, LostWindow
+from batchpay.ledger.postgres.store import Store
+from batchpay.ledger.records import RESTORED_REASON, WITNESS_ACCEPTED, AcceptedWitness, LostWindow
 from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING
 
 
@@ -21,7 +19,7 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
     It may not know of payments made since: every run that it holds for alive is shut out, every row that it would send
     becomes a row in doubt, for a person to look at, and what it lost is written down.
     """
-    _require_person(who, why)
+    require_acceptance(who, why)
     marked_in_doubt = 0
     record = store.witness.read()
     of_this_ledger = record is not None and record.ledger_id == store.ledger_id
@@ -43,36 +41,3 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
         transaction.event(WITNESS_ACCEPTED, None, who, why, detail)
         transaction.replaces_witness = True
     return AcceptedWitness(marked_in_doubt, LostWindow(to_datetime(at), last + 1, witnessed))
-
-
-def settle_lost_window(store: Store, who: str, why: str) -> None:
-    """See batchpay.ledger.open."""
-    _require_person(who, why)
-    with store.transaction() as transaction:
-        if open_lost_window(transaction.connection) is None:
-            raise WrongUse("no part of this ledger is lost that nobody has settled; there is nothing to settle")
-        transaction.event(SETTLED, None, who, why, {})
-
-
-def open_lost_window(connection: Connection) -> LostWindow | None:
-    """Find what the ledger may not know and no person has settled yet."""
-    kind, detail = connection.execute(sql.LAST_OF_KINDS, (WITNESS_ACCEPTED, SETTLED)).fetchone() or (SETTLED, "{}")
-    if kind == SETTLED:
-        return None
-    known = json.loads(detail)
-    return LostWindow(to_datetime(known["since"]), known["last"] + 1, known["witnessed"])
-
-
-def require_settled(connection: Connection) -> None:
-    """Raise WaitingForPerson where a restored ledger may not know that what is to be registered was paid."""
-    lost = open_lost_window(connection)
-    if lost is not None:
-        raise WaitingForPerson(
-            f"the ledger was restored: {lost}; nothing new is registered before a person has looked what was paid: "
-            'batchpay ledger check --lost-window-settled --reason "…"'
-        )
-
-
-def _require_person(who: str, why: str) -> None:
-    if not who.strip() or not why.strip():
-        raise WrongUse("a ledger is accepted by a named person, with a reason")

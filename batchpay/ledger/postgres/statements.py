@@ -55,7 +55,7 @@ SET_VERSION = "UPDATE batchpay.ledger SET version = %s"
 LOCK_LEDGER = "SELECT number, mac, registrations FROM batchpay.ledger FOR UPDATE"
 HEAD = "SELECT number, mac FROM batchpay.ledger"
 SET_HEAD = "UPDATE batchpay.ledger SET number = %s, mac = %s"
-REGISTRATIONS = "SELECT registrations FROM batchpay.ledger"
+REGISTRATION_COUNT = "SELECT registrations FROM batchpay.ledger"
 COUNT_REGISTRATION = "UPDATE batchpay.ledger SET registrations = registrations + 1"
 SET_REGISTRATION = "UPDATE batchpay.batch SET registration = %s WHERE id = %s"
 _MEANWHILE = (
@@ -122,7 +122,7 @@ BATCH = (
     " FROM batchpay.batch b LEFT JOIN batchpay.run r"
     " ON r.id = (SELECT max(l.id) FROM batchpay.run l WHERE l.batch = b.id AND l.is_leader)"
 )
-IS_PURGED = "SELECT FROM batchpay.event WHERE kind = 'purged' AND kind <> 'progress' AND batch = %s"
+PURGED_AT = "SELECT max(at) FROM batchpay.event WHERE kind = 'purged' AND kind <> 'progress' AND batch = %s"
 BATCHES = f"{BATCH} ORDER BY b.id DESC"
 BATCH_OF_DIGEST = (
     f"{BATCH} WHERE b.digest = %(digest)s AND b.environment = %(environment)s AND (%(again)s::text IS NULL"
@@ -303,7 +303,7 @@ PENDING_OF_CHUNKS = (
 CLOSE_ROWS = "UPDATE batchpay.chunk SET open_rows = open_rows - %s WHERE batch = %s AND chunk = %s RETURNING open_rows"
 BODY = "SELECT sealed FROM batchpay.body WHERE batch = %s AND chunk = %s"
 ERASE_BODY = "DELETE FROM batchpay.body WHERE batch = %s AND chunk = %s"
-DETAIL = "SELECT sealed FROM batchpay.detail WHERE batch = %s AND chunk = %s"
+DETAIL = "SELECT sealed FROM batchpay.detail WHERE batch = %(batch)s AND chunk = %(chunk)s"
 
 # Digests of payments and payees
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
+from batchpay.ledger.database import Parameters, Statements
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import event_mac, event_text
 from batchpay.ledger.keys import Keys
@@ -30,7 +31,6 @@ from batchpay.ledger.totals import TotalsDelta
 from batchpay.ledger.witness import Witness, WitnessRecord
 
 Connection = psycopg.Connection[TupleRow]
-Parameters = Sequence[Any] | Mapping[str, Any]
 LOCK_WAIT_S = 60.0
 """So long one part of this program waits for another's transaction."""
 _READERS_KEPT = 2
@@ -112,6 +112,8 @@ class Writer:
 
 class Store:
     """A ledger's database, as this program reaches it."""
+
+    statements: Statements = sql
 
     def __init__(self, place: Place, paths: LedgerPaths, keys: Keys, *, read_only: bool) -> None:
         self.place = place
@@ -269,6 +271,10 @@ class Store:
                 connection.close()
             self.done_reading(connection)
 
+    def stream(self, connection: Connection, statement: str, parameters: Parameters = ()) -> Iterator[tuple[Any, ...]]:
+        """Give what a statement finds some hundred rows at a time."""
+        return stream(connection, statement, parameters)
+
     def close(self) -> None:
         """Give back all connections and files."""
         self._is_closed = True
@@ -291,6 +297,8 @@ def stream(connection: Connection, statement: str, parameters: Parameters = ()) 
 
 class Transaction:
     """A transaction of the writing connection, which nobody else uses meanwhile."""
+
+    statements: Statements = sql
 
     def __init__(self, store: Store) -> None:
         self._store = store

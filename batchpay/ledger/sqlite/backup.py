@@ -7,7 +7,6 @@ import sqlite3
 from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.ledger.records import BACKED_UP
 from batchpay.ledger.sqlite.audit import check_short
 from batchpay.ledger.sqlite.failures import FOREIGN, translate
 from batchpay.ledger.sqlite.store import Store, connect
@@ -34,12 +33,6 @@ def back_up(store: Store, target: Path) -> None:
             raise
     finally:
         reader.close()
-
-
-def note_backup(store: Store, who: str, name: str) -> None:
-    """See contract.Ledger."""
-    with store.transaction() as transaction:
-        transaction.event(BACKED_UP, None, who, None, {"file": name})
 
 
 def _copy(store: Store, reader: sqlite3.Connection, target: Path) -> None:

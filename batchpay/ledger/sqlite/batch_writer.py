@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, compress, count, repeat
@@ -11,16 +10,16 @@ from operator import mul
 from typing import Any
 
 from batchpay.errors import BatchpayError, WrongUse
+from batchpay.ledger import plans
 from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.encoding import DIRECTION_CODES, now_ms, row_id
 from batchpay.ledger.event_chain import write_ranges
 from batchpay.ledger.fingerprints import bill_records, payment_id_records, record_values
+from batchpay.ledger.lost_window import require_settled
 from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, pick, place_of, seal_texts
 from batchpay.ledger.records import NewBatch, PaymentColumns, RejectedColumns, SignOff
-from batchpay.ledger.sqlite import plans
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import translated
-from batchpay.ledger.sqlite.restoring import require_settled
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.states import NEW, PENDING, REJECTED, require, require_person
 from batchpay.ledger.totals import TotalsDelta
@@ -83,7 +82,7 @@ class SqliteRegistering:
         self._transaction = transaction
         self._new = batch
         self._who = who
-        self._meanwhile = registration_count(transaction.connection) != batch.registration_count_seen
+        self._meanwhile = transaction.registrations() != batch.registration_count_seen
         self._name = self._free_name()
         for state in (PENDING, REJECTED):
             require("registered", NEW, state)
@@ -145,7 +144,7 @@ class SqliteRegistering:
             self._transaction.event("registered", self._id, self._who, self._new.again_reason, self._detail())
             if self._new.sign_off is not None:
                 adds = self._changes.of(PENDING)
-                plans.record(self._transaction, self._id, self._who, self._new.sign_off, adds)
+                plans.use(self._transaction, self._id, self._who, self._new.sign_off, adds)
         self._transaction.commit()
         self.finished = True
         self._store.checkpoint()
@@ -204,7 +203,7 @@ def registering(store: Store, batch: NewBatch, who: str) -> Iterator[SqliteRegis
     transaction = store.begin()
     try:
         with translated(store.place.ledger):
-            require_settled(transaction.connection)
+            require_settled(transaction)
             writing = SqliteRegistering(store, transaction, batch, who)
     except BaseException:
         transaction.rollback()
@@ -213,12 +212,6 @@ def registering(store: Store, batch: NewBatch, who: str) -> Iterator[SqliteRegis
         yield writing
     finally:
         writing.close()
-
-
-def registration_count(connection: sqlite3.Connection) -> int:
-    """Count registrations and releases; see contract.Ledger."""
-    found = connection.execute(sql.REGISTRATION_COUNT).fetchone()
-    return int(found[0])
 
 
 def release(
@@ -235,10 +228,10 @@ def release(
     require("released", REJECTED, PENDING)
     require_person("released", who, why)
     with store.transaction() as transaction:
-        require_settled(transaction.connection)
+        require_settled(transaction)
         if transaction.execute(sql.PURGED_AT, (batch,)).fetchone()[0] is not None:
             raise WrongUse("the batch was purged, so its rejected rows can't be released; submit them in another file")
-        if registration_count(transaction.connection) != registration_count_seen:
+        if transaction.registrations() != registration_count_seen:
             raise RegisteredMeanwhile(_MEANWHILE)
         writer = ChunkWriter(store, transaction, batch)
         changes = TotalsDelta()
@@ -249,7 +242,7 @@ def release(
             transaction.write_totals(changes, batch)
             transaction.event("released", batch, who, why, {"pending": write_ranges(released)})
         if sign_off is not None:
-            plans.record(transaction, batch, who, sign_off, changes.of(PENDING))
+            plans.use(transaction, batch, who, sign_off, changes.of(PENDING))
     return len(released)
 
 

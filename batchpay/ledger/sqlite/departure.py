@@ -45,7 +45,7 @@ def refuse_moved(store: Store) -> None:
 
 def depart(ledger: SqliteLedger, to: str, who: str, why: str, hand_over: Callable[[Contents], None]) -> None:
     """Hand everything over, then end here; raises BatchHeld while anything is under way, LedgerNotUsable."""
-    store = ledger._store
+    store = ledger.store
     with ExitStack() as held:
         for batch in {one.digest: one for one in ledger.batches()}.values():
             held.enter_context(ledger.lock(batch.digest))

@@ -23,6 +23,7 @@ from batchpay.errors import (
     LedgerOnAnotherMachine,
     WrongUse,
 )
+from batchpay.ledger import lost_window
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac
 from batchpay.ledger.folders import make_private_directory
@@ -111,17 +112,17 @@ def create_ledger(place: LedgerPaths, machine: str | None, who: str, beside_anot
 
 def accept_witness(place: LedgerPaths, machine: str | None, who: str, why: str) -> AcceptedWitness:
     with closing(_open(place, machine, unchecked=_BY_PERSON)) as ledger:
-        return restoring.accept_witness(ledger._store, who, why)
+        return restoring.accept_witness(ledger.store, who, why)
 
 
 def accept_machine(place: LedgerPaths, machine: str | None, who: str, why: str) -> None:
     with closing(_open(place, machine, unchecked=frozenset({Check.MACHINE, Check.CLOCK}))) as ledger:
-        restoring.accept_machine(ledger._store, who, why)
+        restoring.accept_machine(ledger.store, who, why)
 
 
 def settle_lost_window(place: LedgerPaths, machine: str | None, who: str, why: str) -> None:
     with closing(_open(place, machine)) as ledger:
-        restoring.settle_lost_window(ledger._store, who, why)
+        lost_window.settle(ledger.store, who, why)
 
 
 def move(
@@ -132,15 +133,15 @@ def move(
     Of what is given the tables can't be read any more. Raises WrongUse where it went elsewhere.
     """
     look = partial(_open, place, machine, read_only=True, unchecked=frozenset({Check.MOVED}))
-    with closing(look()) as ledger, ledger._store.reading() as connection:
+    with closing(look()) as ledger, ledger.store.reading() as connection:
         known = moved_to(connection)
     if known not in (None, to):
         raise WrongUse(f"the ledger {place.ledger} has moved to {known} already; nothing was done")
     if known is None:
         with closing(_open(place, machine)) as ledger:
             depart(ledger, to, who, why, hand_over)
-    with closing(look()) as ledger, ledger._store.reading() as connection:
-        return contents(ledger._store, connection)
+    with closing(look()) as ledger, ledger.store.reading() as connection:
+        return contents(ledger.store, connection)
 
 
 def _look_before_creation(place: LedgerPaths, beside_another: str | None) -> Keys | None:

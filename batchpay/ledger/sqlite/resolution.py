@@ -1,4 +1,4 @@
-"""What named persons decide: rows in doubt are settled, and batches follow a gateway to its new address."""
+"""What named persons decide of rows in doubt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from batchpay.errors import WrongUse
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.records import Decision
-from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.payee_history import remember_payees
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.sqlite.transitions import Mover
@@ -38,15 +37,3 @@ def resolve(store: Store, batch: int, decisions: Sequence[Decision], who: str, w
         references = {str(one.row): one.gateway_reference for one in decisions if one.gateway_reference}
         mover.finish(**({"references": references} if references else {}))
     return len(decisions)
-
-
-def move_gateway(store: Store, batches: Sequence[str], origin: str, who: str, why: str) -> None:
-    if not (who.strip() and why.strip()):
-        raise WrongUse("a gateway is moved by a named person, with a reason")
-    with store.transaction() as transaction:
-        for name in batches:
-            found = transaction.execute(sql.ORIGIN_OF_BATCH, (name,)).fetchone()
-            if not found:
-                raise WrongUse(f"there is no batch {name}")
-            transaction.execute(sql.MOVE_BATCH, (origin, found[0]))
-            transaction.event("gateway moved", found[0], who, why, {"from": found[1], "to": origin})

@@ -6,15 +6,12 @@ has said that what it lost is known.
 
 from __future__ import annotations
 
-import json
-import sqlite3
-
-from batchpay.errors import WaitingForPerson, WrongUse
+from batchpay.errors import WrongUse
 from batchpay.ledger.encoding import to_datetime
+from batchpay.ledger.lost_window import require_acceptance
 from batchpay.ledger.records import (
     MACHINE_ACCEPTED,
     RESTORED_REASON,
-    SETTLED,
     WITNESS_ACCEPTED,
     AcceptedWitness,
     LostWindow,
@@ -31,7 +28,7 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
     It may be a restored backup that does not know of payments made since: every row that it would send becomes a row in
     doubt, for a person to look at, and what it lost is written down. The machine that the witness names stays.
     """
-    _require_person(who, why)
+    require_acceptance(who, why)
     marked_in_doubt = 0
     record = store.witness.read()
     of_this_ledger = record is not None and record.ledger_id == store.ledger_id
@@ -58,46 +55,10 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
 
 def accept_machine(store: Store, who: str, why: str) -> None:
     """See batchpay.ledger.open."""
-    _require_person(who, why)
+    require_acceptance(who, why)
     record = store.witness.read()
     if store.machine is None or record is None or record.machine in (None, store.machine):
         raise WrongUse("the ledger was not last used on another machine; there is nothing to accept")
     with store.transaction() as transaction:
         transaction.event(MACHINE_ACCEPTED, None, who, why, {"before": record.machine, "after": store.machine})
         transaction.replaces_witness = True
-
-
-def settle_lost_window(store: Store, who: str, why: str) -> None:
-    """See batchpay.ledger.open."""
-    _require_person(who, why)
-    with store.transaction() as transaction:
-        if open_lost_window(transaction.connection) is None:
-            raise WrongUse("no part of this ledger is lost that nobody has settled; there is nothing to settle")
-        transaction.event(SETTLED, None, who, why, {})
-
-
-def open_lost_window(connection: sqlite3.Connection) -> LostWindow | None:
-    """Find what the ledger may not know and no person has settled yet.
-
-    An acceptance by an earlier version did not write down what was lost; it holds nothing back.
-    """
-    kind, detail = connection.execute(sql.LAST_OF_KINDS, (WITNESS_ACCEPTED, SETTLED)).fetchone() or (SETTLED, "{}")
-    known = json.loads(detail)
-    if kind == SETTLED or "since" not in known:
-        return None
-    return LostWindow(to_datetime(known["since"]), known["last"] + 1, known["witnessed"])
-
-
-def require_settled(connection: sqlite3.Connection) -> None:
-    """Raise WaitingForPerson where a restored ledger may not know that what is to be registered was paid."""
-    lost = open_lost_window(connection)
-    if lost is not None:
-        raise WaitingForPerson(
-            f"the ledger was restored: {lost}; nothing new is registered before a person has looked what was paid: "
-            'batchpay ledger check --lost-window-settled --reason "…"'
-        )
-
-
-def _require_person(who: str, why: str) -> None:
-    if not who.strip() or not why.strip():
-        raise WrongUse("a ledger is accepted by a named person, with a reason")

@@ -17,12 +17,12 @@ from typing import TypeVar
 
 from batchpay.errors import LedgerNotUsable, RunStopped, WrongUse
 from batchpay.ledger.encoding import id_range, to_datetime, to_ms
+from batchpay.ledger.lost_window import require_settled
+from batchpay.ledger.reading import batch_number, batches
 from batchpay.ledger.records import PURGE_COMPLETED, PURGED, BatchSummary, OldBatch
 from batchpay.ledger.spill import spill_files
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import translated
-from batchpay.ledger.sqlite.reading import batch_number, batches
-from batchpay.ledger.sqlite.restoring import require_settled
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.payment import State
 from batchpay.text import row_count
@@ -74,7 +74,7 @@ def erase(store: Store, name: str, before: datetime, who: str, why: str, pieces:
         raise WrongUse("a batch is purged by a named person, with a reason")
     number, _ = batch_number(store, name)
     with store.transaction() as transaction:
-        require_settled(transaction.connection)
+        require_settled(transaction)
         open_rows = transaction.execute(sql.OPEN_ROWS, (number,)).fetchone()[0]
         last = transaction.execute(sql.LAST_DEED_ON_BATCH, (number,)).fetchone()[0]
         purged_at = transaction.execute(sql.PURGED_AT, (number,)).fetchone()[0]

@@ -11,6 +11,8 @@ from batchpay.ledger.states import ACCEPTED, OPEN, PENDING, REJECTED, SENDING
 
 _OPEN = ", ".join(map(str, OPEN))
 _IDS = "IN (SELECT value FROM json_each(?))"
+_PLACE = "{0}.id >> 32, {0}.id & 4294967295"
+"""A row's batch and number."""
 
 # The ledger itself
 
@@ -23,9 +25,11 @@ PROBE = "UPDATE meta SET value = ? WHERE name = 'probe'"
 ADD_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 EVENTS = "SELECT number, at, batch, kind, who, why, detail, mac FROM event"
 EVENTS_FROM = "SELECT number, at, batch, kind, who, why, detail, mac FROM event WHERE number >= ? ORDER BY number"
-NAMED_EVENTS = (
+_NAMED_EVENT = (
     "SELECT number, at, batch.name, kind, who, why, detail FROM event LEFT JOIN batch ON batch.id = event.batch"
 )
+NAMED_EVENTS = f"{_NAMED_EVENT} WHERE :batch IS NULL OR event.batch = :batch ORDER BY number"
+LATEST_EVENT = f"{_NAMED_EVENT} WHERE kind = ? AND kind <> 'progress' ORDER BY number DESC LIMIT 1"
 MAC_OF_EVENT = "SELECT mac FROM event WHERE number = ?"
 LAST_MAC = "SELECT number, mac FROM event ORDER BY number DESC LIMIT 1"
 LAST_EVENT = "SELECT number, at FROM event ORDER BY number DESC LIMIT 1"
@@ -66,10 +70,18 @@ BATCH = (
     " (SELECT max(at) FROM event WHERE kind = 'purged' AND kind <> 'progress' AND event.batch = batch.id)"
     " FROM batch LEFT JOIN run ON run.id = (SELECT max(id) FROM run WHERE run.batch = batch.id)"
 )
+BATCHES = f"{BATCH} ORDER BY batch.id DESC"
+BATCH_OF_DIGEST = (
+    f"{BATCH} WHERE digest = :digest AND environment = :environment AND again_reason COLLATE NOCASE IS"
+    " coalesce(:again, again_reason) ORDER BY batch.id DESC LIMIT 1"
+)
+LATEST_BATCH = f"{BATCH} WHERE environment = coalesce(:environment, environment) ORDER BY batch.id DESC LIMIT 1"
+BATCH_NAMED = f"{BATCH} WHERE name = ?"
+BATCHES_BEGINNING = f"{BATCH} WHERE substr(name, 1, length(?1)) = ?1 LIMIT 2"
 BATCH_BY_NAME = "SELECT id, digest FROM batch WHERE name = ?"
 BATCH_IDS = "SELECT id FROM batch ORDER BY id"
 BATCH_NAMES = "SELECT id, name FROM batch WHERE environment = ?"
-REFERENCES = "SELECT id, gateway_reference FROM attempt WHERE gateway_reference IS NOT NULL"
+REFERENCES = f"SELECT {_PLACE.format('attempt')}, gateway_reference FROM attempt WHERE gateway_reference IS NOT NULL"
 ORIGINS = "SELECT origin FROM batch WHERE environment = ? GROUP BY origin ORDER BY max(id)"
 ORIGIN_OF_BATCH = "SELECT id, origin FROM batch WHERE name = ?"
 MOVE_BATCH = "UPDATE batch SET origin = ? WHERE id = ?"
@@ -105,7 +117,10 @@ RELEASE_ROW = (
     "UPDATE row SET state = ?, reasons = NULL, seal = NULL, direction = ?, chunk = ?, payee = ?, account = ?"
     " WHERE id = ? AND state = ?"
 )
-REJECTED_ROWS = "SELECT id, line, amount_cents, reasons FROM row WHERE id >= ? AND id < ? AND state = ? ORDER BY id"
+REJECTED_ROWS = (
+    "SELECT id & 4294967295, line, amount_cents, reasons FROM row"
+    f" WHERE id >= ?1 << 32 AND id < ?1 + 1 << 32 AND state = {REJECTED} ORDER BY id"
+)
 REJECTED_FACTS = "SELECT line, amount_cents FROM row WHERE id = ?"
 PENDING_ROWS = f"SELECT id, attempts, chunk FROM row WHERE id > ? AND id < ? AND state = {PENDING} ORDER BY id LIMIT ?"
 ROW_IS_PENDING = f"SELECT 1 FROM row WHERE id = ? AND state = {PENDING}"
@@ -170,7 +185,7 @@ ADD_BODY = "INSERT INTO body VALUES (?, ?)"
 BODY = "SELECT sealed FROM body WHERE chunk = ?"
 ERASE_BODY = "DELETE FROM body WHERE chunk = ?"
 ADD_DETAIL = "INSERT INTO detail VALUES (?, ?)"
-DETAIL = "SELECT sealed FROM detail WHERE chunk = ?"
+DETAIL = "SELECT sealed FROM detail WHERE chunk = :chunk"
 
 # What a purge erases
 
@@ -290,18 +305,17 @@ MOVING_BATCHES = (
     "SELECT id, name, digest, file, origin, columns, options, registered_at, again_reason, environment, row_count,"
     " cents FROM batch ORDER BY id"
 )
-_ID = "{0}.id >> 32, {0}.id & 4294967295"
 MOVING_PAYMENTS = (
-    f"SELECT {_ID.format('row')}, line, amount_cents, direction, row.state, attempts, chunk, payee, account, sent_at,"
-    " reasons FROM row LEFT JOIN attempt ON attempt.id = row.id ORDER BY row.id"
+    f"SELECT {_PLACE.format('row')}, line, amount_cents, direction, row.state, attempts, chunk, payee, account,"
+    " sent_at, reasons FROM row LEFT JOIN attempt ON attempt.id = row.id ORDER BY row.id"
 )
 MOVING_ATTEMPTS = (
-    f"SELECT {_ID.format('attempt')}, attempts, sent_at, attempt.state, finished_at, http_status, response_code,"
+    f"SELECT {_PLACE.format('attempt')}, attempts, sent_at, attempt.state, finished_at, http_status, response_code,"
     " message, gateway_reference, reason FROM attempt JOIN row ON row.id = attempt.id ORDER BY attempt.id"
 )
 MOVING_CHUNKS = "SELECT batch, id, open_rows FROM chunk ORDER BY id"
-MOVING_FINGERPRINTS = f"SELECT fingerprint, {_ID.format('fingerprint')}, named FROM fingerprint ORDER BY fingerprint"
-MOVING_PAYMENT_IDS = f"SELECT payment_id, {_ID.format('payment_id')} FROM payment_id ORDER BY payment_id"
+MOVING_FINGERPRINTS = f"SELECT fingerprint, {_PLACE.format('fingerprint')}, named FROM fingerprint ORDER BY fingerprint"
+MOVING_PAYMENT_IDS = f"SELECT payment_id, {_PLACE.format('payment_id')} FROM payment_id ORDER BY payment_id"
 MOVING_PAID = "SELECT payee, account, batch, row_count, cents FROM paid ORDER BY payee, account, batch"
 
 

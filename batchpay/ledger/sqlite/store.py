@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
+from batchpay.ledger.database import Parameters, Statements
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
 from batchpay.ledger.keys import Keys
@@ -99,6 +100,8 @@ class FileLock:
 
 class Store:
     """The ledger's writing connection, if it may write, and its reading ones."""
+
+    statements: Statements = sql
 
     def __init__(self, place: LedgerPaths, keys: Keys, *, read_only: bool, wait_s: float = LOCK_WAIT_S) -> None:
         self.place = place
@@ -279,6 +282,12 @@ class Store:
         finally:
             connection.close()
 
+    def stream(
+        self, connection: sqlite3.Connection, statement: str, parameters: Parameters = ()
+    ) -> Iterator[tuple[Any, ...]]:
+        """Give what a statement finds, row after row."""
+        return connection.execute(statement, parameters)
+
     def close(self) -> None:
         """Close under the lock: the last connection to close checkpoints."""
         if os.getpid() != self._process or self._lock is None:
@@ -303,6 +312,8 @@ class Store:
 class Transaction:
     """A write transaction that holds the ledger's lock until it is committed or rolled back."""
 
+    statements: Statements = sql
+
     def __init__(self, store: Store, connection: sqlite3.Connection) -> None:
         self._store = store
         self._is_open = True
@@ -313,9 +324,18 @@ class Transaction:
         self._last: WitnessRecord | None = None
         connection.execute("BEGIN IMMEDIATE")
 
-    def execute(self, statement: str, parameters: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+    def execute(self, statement: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         """Run a statement."""
         return self.connection.execute(statement, parameters)
+
+    def one(self, statement: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
+        """Run a statement to its end; gives its first row."""
+        found = self.execute(statement, parameters).fetchall()
+        return found[0] if found else None
+
+    def registrations(self) -> int:
+        """Count registrations and releases; no other transaction adds any while this one is open."""
+        return int(self.execute(sql.REGISTRATION_COUNT).fetchone()[0])
 
     def insert(self, into: str, row: str, values: Sequence[Any]) -> None:
         """Insert many rows, their values one after the other, a hundred rows a statement.

@@ -1,0 +1,194 @@
+"""What reports read: batches, rows, rejected rows, history; each call sees one consistent view."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from batchpay.errors import LedgerDamaged, WrongUse
+from batchpay.ledger.database import Store, View
+from batchpay.ledger.encoding import DIRECTIONS, maybe_datetime, to_datetime
+from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow, RowColumns
+from batchpay.ledger.states import STATES
+from batchpay.payment import Answer, Direction, Environment, State, Totals
+
+_COLUMNS = tuple(field.name for field in fields(RowColumns))
+_DETAIL_CHUNKS_KEPT = 8
+_MASK = "****"
+"""What stands before the last four in a row's details."""
+
+
+def _summary(store: Store, view: View, found: tuple[Any, ...]) -> BatchSummary:
+    identity, name, digest, file, origin, environment, columns, registered_at, rows, cents, again, options, *run = found
+    started, finished, stopped, end, purged = run
+    by_state = dict.fromkeys(State, Totals())
+    by_direction = {direction.value: Totals() for direction in Direction}
+    apart: dict[State, dict[str, Totals]] = {}
+    for state, direction, count, sum_cents in view.execute(store.statements.TOTALS, (identity,)):
+        by_state[STATES[state]] += Totals(count, sum_cents)
+        if STATES[state] is not State.REJECTED:
+            by_direction[DIRECTIONS[direction]] += Totals(count, sum_cents)
+            apart.setdefault(STATES[state], {})[DIRECTIONS[direction]] = Totals(count, sum_cents)
+    total = sum(by_state.values(), Totals())
+    if total != Totals(rows, cents) or any(totals.rows < 0 for totals in by_state.values()):
+        raise LedgerDamaged(f"the ledger is damaged: the states of batch {name} do not add up to its control totals")
+    return BatchSummary(
+        batch=name, digest=digest, file=file, origin=origin,
+        environment=Environment(environment), registered_at=to_datetime(registered_at),
+        started_at=maybe_datetime(started), finished_at=maybe_datetime(finished), stopped=stopped,
+        columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction, apart=apart,
+        again_reason=again, options=json.loads(options),
+        held_back=Totals(*json.loads(end or "{}").get("held back", (0, 0))), purged_at=maybe_datetime(purged),
+    )  # fmt: skip
+
+
+def batches(store: Store) -> list[BatchSummary]:
+    """See contract.Ledger."""
+    with store.reading() as view:
+        return [_summary(store, view, found) for found in view.execute(store.statements.BATCHES).fetchall()]
+
+
+def find_digest(store: Store, digest: bytes, environment: Environment, again_reason: str | None) -> BatchSummary | None:
+    """See contract.Ledger."""
+    wanted = {"digest": digest, "environment": environment.value, "again": again_reason}
+    with store.reading() as view:
+        found = view.execute(store.statements.BATCH_OF_DIGEST, wanted).fetchone()
+        return _summary(store, view, found) if found else None
+
+
+def find(store: Store, reference: str | None, environment: Environment | None) -> BatchSummary:
+    """See contract.Ledger."""
+    with store.reading() as view:
+        if reference is None:
+            wanted = {"environment": environment and environment.value}
+            found = view.execute(store.statements.LATEST_BATCH, wanted).fetchall()
+            if not found:
+                raise WrongUse(f"the ledger contains no {f'{environment} ' if environment else ''}batch yet")
+        else:
+            found = view.execute(store.statements.BATCH_NAMED, (reference,)).fetchall()
+            if not found and reference:
+                found = view.execute(store.statements.BATCHES_BEGINNING, (reference,)).fetchall()
+            if not found:
+                raise WrongUse(f"there is no batch {reference}")
+            if len(found) > 1:
+                raise WrongUse(f"more than one batch begins with {reference}")
+        return _summary(store, view, found[0])
+
+
+def batch_number(store: Store, name: str) -> tuple[int, bytes]:
+    """Give a batch's number and digest by its name; raises WrongUse."""
+    with store.reading() as view:
+        found = view.execute(store.statements.BATCH_BY_NAME, (name,)).fetchone()
+    if not found:
+        raise WrongUse(f"there is no batch {name}")
+    return int(found[0]), found[1]
+
+
+def last_event_at(store: Store, batch: int) -> datetime:
+    """Look at all that seldom happens; a run's progress lies between its start and its end."""
+    with store.reading() as view:
+        return to_datetime(view.execute(store.statements.LAST_EVENT_OF_BATCH, (batch,)).fetchone()[0])
+
+
+def rows(found: Iterable[RowColumns]) -> Iterator[LedgerRow]:
+    """Give rows one by one that were read by column."""
+    for columns in found:
+        values = (getattr(columns, name) for name in _COLUMNS if name != "details")
+        for (row, line, state, cents, direction, attempts, sent_at, finished_at, status, code, message, reference,
+             reason, details) in zip(*values, columns.read_details(), strict=True):  # fmt: skip
+            last_four = str(details.get("account") or "").removeprefix(_MASK)
+            yield LedgerRow(
+                row=row, line=line, state=state, amount_cents=cents, direction=direction, last_four=last_four,
+                attempts=attempts, sent_at=sent_at, finished_at=finished_at,
+                answer=Answer(status, code, message, reference), reason=reason, details=details,
+            )  # fmt: skip
+
+
+class Details:
+    """What results show of a batch's rows, chunk by chunk."""
+
+    def __init__(self, store: Store, view: View, batch: int) -> None:
+        self._store, self._view, self._batch = store, view, batch
+        self._kept: dict[int, dict[int, bytes]] = {}
+        self._purged = view.execute(store.statements.PURGED_AT, (batch,)).fetchone()[0] is not None
+
+    def read(self, rows: Sequence[int], chunks: Sequence[int]) -> list[bytes]:
+        """Give each row's details: a JSON object, empty where the batch was purged."""
+        if self._purged:
+            return [b"{}"] * len(rows)
+        found: list[bytes] = []
+        for chunk, some in groupby(chunks):  # rows of a chunk follow each other
+            first = len(found)
+            found += map(self._chunk(chunk).__getitem__, rows[first : first + len(list(some))])
+        return found
+
+    def columns(self, found: Sequence[Sequence[Any]]) -> RowColumns:
+        """Say what stands in the tables of many rows, given by column, as the rest of batchpay says it."""
+        (numbers, lines, codes, cents, directions, attempts, chunks, sent, finished, statuses, response_codes, messages,
+         references, reasons) = found  # fmt: skip
+        # Rows of one commit share their times.
+        moment_of = {time: maybe_datetime(time) for time in {*sent, *finished}}.__getitem__
+        return RowColumns(
+            numbers, lines, list(map(STATES.__getitem__, codes)), cents,
+            list(map(DIRECTIONS.__getitem__, directions)), attempts, list(map(moment_of, sent)),
+            list(map(moment_of, finished)), statuses, response_codes, messages, references, reasons,
+            self.read(numbers, chunks),
+        )  # fmt: skip
+
+    def _chunk(self, chunk: int) -> dict[int, bytes]:
+        if chunk not in self._kept:
+            while len(self._kept) >= _DETAIL_CHUNKS_KEPT:
+                del self._kept[next(iter(self._kept))]
+            wanted = {"batch": self._batch, "chunk": chunk}
+            sealed = self._view.execute(self._store.statements.DETAIL, wanted).fetchone()
+            if not sealed:
+                raise LedgerDamaged(f"the ledger is damaged: the details of chunk {chunk} are not there")
+            self._kept[chunk] = unseal_texts(self._store.keys, place_of("details", self._batch, chunk), sealed[0])
+        return self._kept[chunk]
+
+
+def origins(store: Store, environment: Environment) -> list[str]:
+    """See contract.Ledger."""
+    with store.reading() as view:
+        return [origin for (origin,) in view.execute(store.statements.ORIGINS, (environment.value,))]
+
+
+def gateway_references(store: Store, environment: Environment) -> Iterator[tuple[str, int, str]]:
+    """See contract.Ledger."""
+    with store.reading() as view:
+        names = dict(view.execute(store.statements.BATCH_NAMES, (environment.value,)).fetchall())
+        for batch, row, reference in store.stream(view, store.statements.REFERENCES):
+            if batch in names:
+                yield names[batch], row, reference
+
+
+def rejected(store: Store, batch: str) -> Iterator[RejectedRow]:
+    """See contract.Ledger."""
+    number, _ = batch_number(store, batch)
+    with store.reading() as view:
+        for row, line, cents, reasons in store.stream(view, store.statements.REJECTED_ROWS, (number,)):
+            yield RejectedRow(row, line, cents, tuple(reasons.split()))
+
+
+def events(store: Store, batch: str | None) -> Iterator[Event]:
+    """See contract.Ledger."""
+    number = None if batch is None else batch_number(store, batch)[0]
+    with store.reading() as view:
+        yield from map(_event, store.stream(view, store.statements.NAMED_EVENTS, {"batch": number}))
+
+
+def latest_event(store: Store, kind: str) -> Event | None:
+    """See contract.Ledger."""
+    with store.reading() as view:
+        row = view.execute(store.statements.LATEST_EVENT, (kind,)).fetchone()
+    return _event(row) if row else None
+
+
+def _event(row: tuple[Any, ...]) -> Event:
+    number, at, batch, kind, who, why, detail = row
+    return Event(number, to_datetime(at), batch, kind, who, why, detail)

@@ -1,0 +1,144 @@
+"""What a ledger does in the same way wherever it is kept; sqlite/ledger.py and postgres/ledger.py have the rest."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
+
+from batchpay.errors import BatchpayError
+from batchpay.ledger import decisions, plans, reading
+from batchpay.ledger.contract import Run
+from batchpay.ledger.database import Parameters, Store
+from batchpay.ledger.keys import BESIDE
+from batchpay.ledger.locks import BatchLocks
+from batchpay.ledger.lost_window import open_lost_window
+from batchpay.ledger.records import (
+    BACKED_UP,
+    PERSON_CHANGED,
+    BatchSummary,
+    Event,
+    LedgerRow,
+    LostWindow,
+    RejectedRow,
+    RowColumns,
+    SignOff,
+)
+from batchpay.payment import Environment, State
+
+_Store = TypeVar("_Store", bound=Store)
+
+
+class StoredLedger(ABC, Generic[_Store]):
+    """A ledger over its store; see contract.Ledger."""
+
+    def __init__(self, store: _Store, opened_after_s: float, beside: Path) -> None:
+        """`beside` is the file of this machine beside which the locks of batches lie."""
+        self.opened_after_s = opened_after_s
+        self.store = store
+        self._locks = BatchLocks(beside.with_name(f"{beside.name}.d"))
+        self._runs: list[Run] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for run in self._runs:
+            run.close()
+        self.store.close()
+
+    def digest(self, purpose: str, texts: Sequence[str | None], size: int) -> list[bytes | None]:
+        return self.store.keys.digest(purpose, texts, size)
+
+    def digest_stream(self, purpose: str) -> Any:
+        return self.store.keys.digest_stream(purpose)
+
+    def seal(self, plain: bytes, place: str) -> bytes:
+        return self.store.keys.seal(plain, BESIDE + place)
+
+    def unseal(self, sealed: bytes, place: str) -> bytes:
+        return self.store.keys.unseal(sealed, BESIDE + place)
+
+    def registration_count(self) -> int:
+        return self._number(self.store.statements.REGISTRATION_COUNT)
+
+    def batch_count(self, environment: Environment) -> int:
+        return self._number(self.store.statements.COUNT_BATCHES, (environment.value,))
+
+    def _number(self, statement: str, parameters: Parameters = ()) -> int:
+        with self.store.reading() as view:
+            return int(view.execute(statement, parameters).fetchone()[0])
+
+    def _batch(self, name: str) -> int:
+        return reading.batch_number(self.store, name)[0]
+
+    def _held_batch(self, name: str) -> int:
+        number, digest = reading.batch_number(self.store, name)
+        if digest not in self._locks.held:
+            raise BatchpayError("a run was started on a batch that is not held")
+        return number
+
+    def find_digest(
+        self, digest: bytes, environment: Environment, again_reason: str | None = None
+    ) -> BatchSummary | None:
+        return reading.find_digest(self.store, digest, environment, again_reason)
+
+    def use_plan(self, batch: str, who: str, sign_off: SignOff) -> None:
+        plans.use_alone(self.store, self._batch(batch), who, sign_off)
+
+    def batch_of_plan(self, plan: str) -> str | None:
+        return plans.batch_of_plan(self.store, plan)
+
+    def approvers(self, batch: str) -> int:
+        return plans.approvers(self.store, self._batch(batch))
+
+    def find(self, reference: str | None, environment: Environment | None = None) -> BatchSummary:
+        return reading.find(self.store, reference, environment)
+
+    def batches(self) -> list[BatchSummary]:
+        return reading.batches(self.store)
+
+    def last_event_at(self, batch: str) -> datetime:
+        return reading.last_event_at(self.store, self._batch(batch))
+
+    @abstractmethod
+    def row_columns(self, batch: str, states: Sequence[State] | None = None) -> Iterator[RowColumns]:
+        """See contract.Ledger."""
+
+    def rows(self, batch: str, states: Sequence[State] | None = None) -> Iterator[LedgerRow]:
+        return reading.rows(self.row_columns(batch, states))
+
+    def rejected(self, batch: str) -> Iterator[RejectedRow]:
+        return reading.rejected(self.store, batch)
+
+    def events(self, batch: str | None = None) -> Iterator[Event]:
+        return reading.events(self.store, batch)
+
+    def latest_event(self, kind: str) -> Event | None:
+        return reading.latest_event(self.store, kind)
+
+    def origins(self, environment: Environment) -> list[str]:
+        return reading.origins(self.store, environment)
+
+    def gateway_references(self, environment: Environment) -> Iterator[tuple[str, int, str]]:
+        return reading.gateway_references(self.store, environment)
+
+    def lost_window(self) -> LostWindow | None:
+        with self.store.reading() as view:
+            return open_lost_window(view, self.store.statements)
+
+    def move_gateway(self, batches: Sequence[str], origin: str, who: str, why: str) -> None:
+        decisions.move_gateway(self.store, batches, origin, who, why)
+
+    def note_backup(self, who: str, name: str) -> None:
+        with self.store.transaction() as transaction:
+            transaction.event(BACKED_UP, None, who, None, {"file": name})
+
+    def note_person(self, who: str, what: str) -> None:
+        with self.store.transaction() as transaction:
+            transaction.event(PERSON_CHANGED, None, who, what, {})
