@@ -93,7 +93,7 @@ def _split(name: str) -> tuple[str, str]:
     ending = path.suffix
     if ending.lower() in (".gz", ".zst"):
         ending = Path(path.stem).suffix + ending
-    return name.removesuffix(ending) if ending else name, ending
+    return name.removesuffix(ending), ending
 
 
 def _move(source: Path, reserved: Path, identity: FileIdentity) -> None:

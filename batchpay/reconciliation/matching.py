@@ -93,13 +93,22 @@ def _rank(line: ExportLine, cents: int) -> tuple[bool, bool, int]:
 
 
 def _note_owners(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]) -> None:
-    """Mark lines whose reference the ledger knows from a row: they are that row's, and never another one's."""
+    """Mark lines whose reference the ledger knows from a row: they are that row's, and never another one's.
+
+    Where a gateway gave one reference to rows of two batches, the line is held against the batch that is asked about.
+    """
     wanted = _index(lines, "reference")
+    own: set[int] = set()
     for name, _, reference in ledger.gateway_references(batch.environment) if wanted else ():
         for line in wanted.get(key_of(reference), ()):
             line.is_owned = True
-            if not line.other_batch or name == batch.batch:
-                line.other_batch = "" if name == batch.batch else name
+            if name == batch.batch:
+                own.add(line.line)
+            else:
+                line.other_batch = name
+    for line in lines:
+        if line.line in own and line.other_batch:
+            line.other_batch, line.is_shared = "", True
 
 
 class _PurgedRows:
@@ -124,7 +133,7 @@ def _by_numbers(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]
     """Match by reference, then by invoice number what no reference claimed.
 
     A row in doubt is proven by an invoice number only if the line's date fits and no other batch has the same invoice
-    number and amount: last month's payment of the same bill proves nothing.
+    number and amount: last month's payment of the same bill proves nothing. Nor does a reference of two batches.
     """
     wanted = {"reference": _index(lines, "reference"), "invoice": _index(lines, "invoice")}
     rows: dict[str, defaultdict[str, list[_Candidate]]] = {kind: defaultdict(list) for kind in wanted}
@@ -146,15 +155,17 @@ def _by_numbers(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]
                 free = [line for line in free if not line.is_owned]
             for line, one in _pair(free, candidates, taken):
                 is_elsewhere = (number, one.cents) in elsewhere or purged.may_own(line)
-                if kind == "invoice" and one.doubt_since and not _proves(line, one, is_elsewhere):
+                if one.doubt_since and not _proves(kind, line, one, is_elsewhere):
                     continue
                 line.row, line.found_by = one.row, kind
                 claimed.add(one.row)
         taken |= claimed
 
 
-def _proves(line: ExportLine, doubt: _Candidate, is_elsewhere: bool) -> bool:
-    """Whether a line with the invoice number of a row in doubt can only be about that row."""
+def _proves(kind: str, line: ExportLine, doubt: _Candidate, is_elsewhere: bool) -> bool:
+    """Whether a line with the reference or the invoice number of a row in doubt can only be about that row."""
+    if kind == "reference":
+        return not line.is_shared
     assert doubt.doubt_since is not None
     in_time = line.on is not None and (line.on - doubt.doubt_since).days >= -DAYS_BEFORE
     return in_time and not is_elsewhere
@@ -216,19 +227,15 @@ def _of_other_batches(
 ) -> dict[_Key, list[date | None]]:
     """Mark lines that another batch accounts for; gives the days of its rows that look like a line left over."""
     free = [line for line in lines if line.free]
-    references, invoices = _index(free, "reference"), _index(free, "invoice")
+    invoices = _index(free, "invoice")
     keys = {amount_key(line.cents or 0, line.last_four) for line in free if line.last_four}
     rivals: defaultdict[_Key, list[date | None]] = defaultdict(list)
     for other in ledger.batches() if free else []:
         if other.batch == batch.batch or other.environment is not batch.environment or not _near(other, free, days):
             continue
         for row in ledger.rows(other.batch, [*_COULD_BE_THERE, State.DECLINED]):
-            numbers = _numbers(row)
-            same_invoice = invoices.get(numbers.get("invoice", ""), [])
-            found = [
-                *references.get(numbers.get("reference", ""), []),
-                *(line for line in same_invoice if abs(line.cents or 0) == row.amount_cents),
-            ]
+            same_invoice = invoices.get(_numbers(row).get("invoice", ""), [])
+            found = [line for line in same_invoice if abs(line.cents or 0) == row.amount_cents]
             for line in found:
                 if line.free:
                     line.other_batch = other.batch
@@ -297,9 +304,8 @@ def _same_direction(line: ExportLine, row: LedgerRow) -> bool:
 
 
 def _in_window(line: ExportLine, day: date | None, days: int) -> bool:
-    if line.on is None or day is None:
-        return True
-    return -DAYS_BEFORE <= (line.on - day).days <= days
+    """Whether a date fits; one that is not known may be any."""
+    return line.on is None or day is None or -DAYS_BEFORE <= (line.on - day).days <= days
 
 
 def _day_of(row: LedgerRow) -> date | None:

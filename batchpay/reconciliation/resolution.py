@@ -60,7 +60,7 @@ class Doubt:
     sent_until: datetime | None
     """When the attempt ended, or by when its deadline had passed."""
     why: str
-    attempts: int = 1
+    attempts: int
     """How often it was sent: the last time is the one in doubt."""
 
     @property
@@ -186,7 +186,7 @@ def _doubt(row: LedgerRow, timeout_s: float) -> Doubt:
         account=shown.get("account") or "****",
         sent_from=row.sent_at,
         sent_until=until,
-        why=row.reason or row.answer.message or _NO_REASON,
+        why=row.reason or _NO_REASON,
         attempts=row.attempts,
     )
 

@@ -13,7 +13,7 @@ import warnings
 import zipfile
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
-from datetime import date, datetime, time
+from datetime import datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import BinaryIO, TextIO
@@ -154,6 +154,4 @@ def _cell_text(cell: object) -> str:
         return str(int(cell)) if cell == int(cell) else f"{Decimal(repr(cell)):f}"
     if isinstance(cell, datetime):
         return cell.isoformat(sep=" ") if cell.time() != time.min else cell.date().isoformat()
-    if isinstance(cell, (date, time)):
-        return cell.isoformat()
     return str(cell).strip()

@@ -93,6 +93,8 @@ class ExportLine:
     other_batch: str = ""
     is_owned: bool = False
     """Whether the ledger knows the line's reference from a row."""
+    is_shared: bool = False
+    """Whether rows of this batch and of another one have the line's reference: no proof for a row in doubt."""
     came_back: bool = False
     """Whether the line says that the money came back."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -209,6 +210,37 @@ def test_a_file_that_comes_while_the_other_is_moved(
         assert list(done.iterdir()) == []
     assert target.read_text() == "new"
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["pay.csv"]
+
+
+def test_a_disk_that_is_full_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one name after another was taken: the next ten thousand would not do either, and the file stays."""
+    file = put(tmp_path / "pay.csv")
+    seen, opened = read(file), os.open
+
+    def full(path: Any, flags: int, *mode: Any) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(NotUsable, match=os.strerror(errno.ENOSPC)):
+        archive(file, tmp_path / "done", seen)
+    assert file.exists()
+
+
+def test_what_another_program_wrote_to_the_archive_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The move failed, and its place in the archive is given up: but not a file that somebody put there meanwhile."""
+    file, done = put(tmp_path / "pay.csv"), tmp_path / "done"
+
+    def fails(*_: object) -> None:
+        put(done / "pay.csv", "theirs")
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fchmod", fails)
+    with pytest.raises(NotUsable, match=os.strerror(errno.EIO)):
+        archive(file, done, read(file))
+    assert (done / "pay.csv").read_text() == "theirs"
+    assert file.exists()
 
 
 def test_a_control_file_of_the_next_one_stays(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ BATCH = "3f2a91c0d7e1"
 
 
 def doubt(row: int, cents: int = 1250, direction: str = "DEBIT") -> Doubt:
-    return Doubt(row, row + 1, f"INV-{row}", cents, "USD", direction, "Ada Quill", "****6789", None, None, "reset")
+    return Doubt(row, row + 1, f"INV-{row}", cents, "USD", direction, "Ada Quill", "****6789", None, None, "reset", 1)
 
 
 DOUBTS = {row: doubt(row, cents) for row, cents in ((2, 999), (7, 123456), (9, 500))}
@@ -187,6 +187,26 @@ def test_a_sheet_tells_when_a_row_was_sent_here_and_in_utc(tmp_path: Path) -> No
     assert known["sent_from_utc"] == instant(sent)
     assert known["sent_from_local"] == local_time(sent)
     assert (unknown["sent_from_utc"], unknown["sent_from_local"]) == ("", "")
+
+
+@pytest.mark.parametrize(("sent", "is_new"), [("00.000", False), ("00.999", False), ("01.000", True), ("59.000", True)])
+def test_a_sheet_is_about_the_attempt_that_it_was_written_for(tmp_path: Path, sent: str, is_new: bool) -> None:
+    """Looked up as not paid, sent again a second later: the sheet must not settle the payment of that second.
+
+    A spreadsheet drops what is less than a second, so that much is no other attempt.
+    """
+    now = replace(doubt(2, 999), sent_from=datetime.fromisoformat(f"2026-11-23T09:30:{sent}+00:00"))
+    sheet = filled(tmp_path / "d.csv", {2: ("declined", "", "")})
+    lines = list(csv.reader(sheet.read_text("utf-8").splitlines()))
+    lines[1][HEADER.index("sent_from_utc")] = "2026-11-23T09:30:00"
+    with sheet.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(lines)
+    doubts = {**DOUBTS, 2: now}
+    if is_new:
+        with pytest.raises(FileRefused, match="row 2 was sent again after this sheet was written"):
+            read_decisions(sheet, BATCH, doubts)
+    else:
+        assert read_decisions(sheet, BATCH, doubts).decisions == [Decision(2, State.DECLINED, None)]
 
 
 def test_a_reference_holds_no_account_number() -> None:

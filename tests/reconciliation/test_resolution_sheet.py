@@ -51,6 +51,7 @@ def test_a_column_tells_whether_the_day_comes_first() -> None:
     assert day_comes_first(["03.04.2026"])
     assert day_comes_first(["25/12/2026"])
     assert not day_comes_first(["12/12/2026"])
+    assert not day_comes_first(["21/11/2026", "11/13/2026"]), "both ways in one column: nothing is told"
     assert foreign_date("03/04/2026", day_first=True) == datetime.date(2026, 4, 3)
     assert foreign_date("2026#04#03", pattern="%Y#%m#%d") == datetime.date(2026, 4, 3)
 
@@ -79,13 +80,39 @@ def test_a_number_that_lost_digits_is_told_from_one_that_did_not(tmp_path: Path)
     sheet = book.active
     assert sheet is not None
     moment = datetime.datetime.fromisoformat("2026-11-21 03:04:00")
-    sheet.append([123456789012345678, 123456789012345, 12.5, True, moment, None, " t "])
+    day, hour = datetime.date(2026, 11, 21), datetime.time(3, 4)
+    sheet.append([123456789012345678, 123456789012345, 12.5, True, moment, None, " t ", False, day, hour])
     book.create_sheet("second").append(["other"])
     book.save(tmp_path / "s.xlsx")
     (line,) = read_sheet(tmp_path / "s.xlsx")
-    assert line == (1, [LOST_DIGITS, "123456789012345", "12.5", "TRUE", "2026-11-21 03:04:00", "", "t"])
+    assert line == (1, [
+        LOST_DIGITS, "123456789012345", "12.5", "TRUE", "2026-11-21 03:04:00", "", "t", "FALSE",
+        "2026-11-21", "03:04:00",
+    ])  # fmt: skip
     (tmp_path / "s.csv").write_text("1.23457E+17,12E3X\n", "utf-8")
     assert list(read_sheet(tmp_path / "s.csv")) == [(1, [LOST_DIGITS, "12E3X"])]
+
+
+def test_a_workbook_that_says_it_is_smaller_is_read_whole(tmp_path: Path) -> None:
+    """Programs write `A1` as the size of every sheet: of an export of three payments only a heading was seen."""
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    for number in range(4):
+        sheet.append([f"R{number}", number])
+    book.save(tmp_path / "whole.xlsx")
+    with zipfile.ZipFile(tmp_path / "whole.xlsx") as whole, zipfile.ZipFile(tmp_path / "s.xlsx", "w") as packed:
+        for name in whole.namelist():
+            packed.writestr(name, whole.read(name).replace(b'<dimension ref="A1:B4"', b'<dimension ref="A1"'))
+    assert [cells for _, cells in read_sheet(tmp_path / "s.xlsx")] == [
+        [f"R{number}", str(number)] for number in range(4)
+    ]
+
+
+def test_an_apostrophe_goes_only_where_it_keeps_a_formula_from_running(tmp_path: Path) -> None:
+    """What the page wrote as '=1 comes back as =1; an apostrophe that begins a name is a part of it."""
+    (tmp_path / "s.csv").write_text("'=1,'-5,'t Hooft,'88\n", "utf-8")
+    assert list(read_sheet(tmp_path / "s.csv")) == [(1, ["=1", "-5", "'t Hooft", "'88"])]
 
 
 @pytest.mark.parametrize(
@@ -112,6 +139,8 @@ def test_what_is_no_sheet_is_refused(tmp_path: Path, name: str, content: bytes, 
 def test_sheets_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows, bytes and what a workbook unpacks to have limits."""
     (tmp_path / "s.csv").write_text("a\n1\n2\n3\n", "utf-8")
+    monkeypatch.setattr(sheet_module, "ROWS_MAX", 3)
+    assert len(list(read_sheet(tmp_path / "s.csv"))) == 4
     monkeypatch.setattr(sheet_module, "ROWS_MAX", 2)
     with pytest.raises(FileRefused, match="more than 2 rows"):
         list(read_sheet(tmp_path / "s.csv"))

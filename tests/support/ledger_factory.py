@@ -144,5 +144,5 @@ def _send(ledger: Ledger, name: str, digest: bytes, rows: Sequence[Planned], sto
 
 def _outcome(row: Planned) -> Outcome:
     answered = row.state is not State.IN_DOUBT
-    answer = Answer(200, None, row.message, row.reference) if answered else Answer()
+    answer = Answer(200, None, row.message, row.reference) if answered else Answer(gateway_reference=row.reference)
     return Outcome(row.state, row.reason, answer, bytes_sent=100)

@@ -35,7 +35,7 @@ ROWS = [
     Planned(3, State.IN_DOUBT, 99_999, "CREDIT"),
 ]
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-DOUBT = Doubt(7, 8, "0012", 138_112, "USD", "CREDIT", "Ada Byron", "****5678", NOON, NOON, "no answer")
+DOUBT = Doubt(7, 8, "0012", 138_112, "USD", "CREDIT", "Ada Byron", "****5678", NOON, NOON, "no answer", 1)
 
 
 @pytest.fixture(scope="module")

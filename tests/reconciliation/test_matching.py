@@ -1,0 +1,124 @@
+"""Which line of an export is which row, where other batches, rehearsals and money that came back come between."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from batchpay.payment import Environment, State
+from batchpay.reconciliation.matching import match
+from batchpay.reconciliation.statement import ExportLine, ExportMap, ReportedStatus, read_export
+from batchpay.reconciliation.verdicts import found_doubts, reconcile
+from tests.reconciliation.test_reconciliation import DOUBT, TODAY, export, held_against
+from tests.support.ledger_factory import Planned, add_batch, ledger_in
+
+
+def line_of(reference: str, invoice: str = "", last_four: str = "") -> ExportLine:
+    """A line about 12.50 that was paid today."""
+    return ExportLine(
+        2, reference, invoice, 1250, "12.50", TODAY.isoformat(), last_four, "", ReportedStatus.ACCEPTED, on=TODAY
+    )
+
+
+@pytest.mark.parametrize("state", [State.ACCEPTED, State.IN_DOUBT])
+def test_a_reference_that_rows_of_two_batches_have(tmp_path: Path, state: State) -> None:
+    """A gateway that begins its numbers anew: the line was the later batch's alone, and missing for the earlier one.
+
+    It is held against the batch that is asked about, whichever came first; a row in doubt is not settled by it.
+    """
+    with ledger_in(tmp_path) as ledger:
+        names = [add_batch(ledger, [Planned(1, state, reference="R1")], file=file) for file in ("a.csv", "b.csv")]
+        for name in names:
+            line = line_of("R1")
+            batch = ledger.find(name)
+            matching = match(ledger, batch, [line], 5)
+            assert matching.best(1) is (line if state is State.ACCEPTED else None)
+            assert list(found_doubts(ledger, batch, matching)) == []
+            assert line.other_batch == ""
+
+
+def test_a_reference_of_its_own_settles_a_row_in_doubt(tmp_path: Path) -> None:
+    """An answer that proved nothing named the payment all the same: its line says what became of it."""
+    with ledger_in(tmp_path) as ledger:
+        batch = ledger.find(add_batch(ledger, [Planned(1, State.IN_DOUBT, reference="R1")]))
+        (found,) = found_doubts(ledger, batch, match(ledger, batch, [line_of("r1")], 5))
+    assert found.decision is not None
+    assert found.decision.state is State.ACCEPTED
+
+
+def test_an_invoice_that_another_batch_has_too_proves_nothing(tmp_path: Path) -> None:
+    """The rent of last month and of this one carry one number: whose line it is, a person decides."""
+    rent = Planned(1, State.IN_DOUBT, invoice="RENT-7")
+    lines = ["R9,RENT-7,12.50,TODAY,x6789,Settled"]
+    for other, settled in ((rent.amount_cents, {}), (99, {1: State.ACCEPTED})):
+        others = [Planned(4, amount_cents=other, invoice="rent-7")]
+        folder = tmp_path / str(other)
+        folder.mkdir()
+        assert held_against(folder, [rent], lines, others=others)[2] == settled
+
+
+@pytest.mark.parametrize("day", ["TODAY", "2019-02-03"])
+def test_a_line_whose_reference_is_known_is_never_another_rows(tmp_path: Path, day: str) -> None:
+    """R1 paid a row of another batch, however long ago: the same invoice number is no proof for a row in doubt."""
+    lines = [f"R1,INV-1,12.50,{day},x6789,Settled", f"R2,INV-3,12.50,{day},x6789,Settled"]
+    rows = [DOUBT, Planned(2, reference="R2", invoice="INV-2"), Planned(3, State.IN_DOUBT, invoice="INV-3")]
+    others = [Planned(1, reference="r1", invoice="INV-8")]
+    _, verdicts, settled = held_against(tmp_path, rows, lines, others=others)
+    assert settled == {}
+    assert verdicts == {
+        "1": "in doubt, not found", "2": "matched", "3": "in doubt, not found", "there 2": "of another batch",
+    }  # fmt: skip
+
+
+def test_a_known_reference_that_fits_no_row_proves_nothing(tmp_path: Path) -> None:
+    """R2 is of two other rows of the batch, whose amounts differ: its line is still no proof for the row in doubt."""
+    rows = [DOUBT, *(Planned(row, reference="R2", amount_cents=row) for row in (2, 3))]
+    assert held_against(tmp_path, rows, ["R2,INV-1,12.50,TODAY,x6789,Settled"])[2] == {}
+
+
+def test_a_rehearsal_is_no_rival_of_a_payment(tmp_path: Path) -> None:
+    """What was tried out in the test environment has the same amounts and accounts, and no bank has heard of it."""
+    row = Planned(1, last_four="0001", invoice="")
+    with ledger_in(tmp_path) as ledger:
+        add_batch(ledger, [row], file="rehearsal.csv", environment=Environment.TEST)
+        batch = ledger.find(add_batch(ledger, [row], environment=Environment.LIVE))
+        line = line_of("", last_four="0001")
+        assert match(ledger, batch, [line], 5).best(1) is line
+
+
+def test_a_refund_that_is_listed_first_is_not_the_payment(tmp_path: Path) -> None:
+    """A list with the newest line on top: the payment speaks for its row, and the refund is the further line."""
+    lines = ["R1,,-12.50,TODAY,,Settled", "R1,,12.50,TODAY,,Settled"]
+    _, verdicts, _ = held_against(tmp_path, [Planned(1, reference="R1")], lines)
+    assert verdicts == {"1": "matched", "there 2": "there again"}
+
+
+def test_a_line_of_nothing_is_not_the_cent(tmp_path: Path) -> None:
+    """A bank account is tried out with 0.00 and 0.01 under one number: the row of a cent is matched, to the cent."""
+    lines = ["R1,,0.00,TODAY,,Settled", "R1,,0.01,TODAY,,Settled", "R2,,0.00,TODAY,,Settled"]
+    rows = [Planned(number, amount_cents=1, reference=f"R{number}") for number in (1, 2)]
+    _, verdicts, _ = held_against(tmp_path, rows, lines)
+    assert verdicts == {"1": "matched", "there 2": "there again", "2": "amount differs"}
+
+
+@pytest.mark.parametrize(("days", "is_its"), [(-2, False), (-1, True), (0, True), (5, True), (6, False)])
+def test_a_line_without_numbers_is_dated_near_its_row(tmp_path: Path, days: int, is_its: bool) -> None:
+    """From the day before the row was sent, since a day begins elsewhere at another hour, until five days after."""
+    day = (TODAY + timedelta(days=days)).isoformat()
+    rows = [Planned(1, last_four="0001")]
+    _, verdicts, _ = held_against(tmp_path, rows, [f"12.50,{day},x0001"], header="Amount,Date,Account")
+    assert verdicts["1"] == ("matched" if is_its else "missing there")
+
+
+def test_what_the_export_leaves_blank_is_blank_in_a_table(tmp_path: Path) -> None:
+    """In Parquet a text of no characters is none: who looks for rows without an invoice number would miss it."""
+    read = read_export(export(tmp_path / "e.csv", ["R1,,12.50,,,", "R2,,9.00,,,", ",I2,9.00,,,"]), ExportMap())
+    with ledger_in(tmp_path) as ledger:
+        batch = ledger.find(add_batch(ledger, [Planned(1, reference="R1")]))
+        reconcile(ledger, batch, read, match(ledger, batch, read.lines, 5), tmp_path / "out.parquet")
+    cells = pl.read_parquet(tmp_path / "out.parquet").select(pl.col(pl.String)).rows()
+    assert len(cells) == 3
+    assert all("" not in row for row in cells)
