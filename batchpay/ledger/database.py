@@ -33,6 +33,8 @@ class Statements(Protocol):
     BATCHES_BEGINNING: str
     BATCH_BY_NAME: str
     BATCH_NAMES: str
+    NAMES_LIKE: str
+    ADD_BATCH: str
     COUNT_BATCHES: str
     ORIGINS: str
     ORIGIN_OF_BATCH: str

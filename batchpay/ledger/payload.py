@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
 import zstandard
@@ -29,6 +29,19 @@ def seal_texts(keys: Keys, place: str, rows: Sequence[int], texts: PackedTexts, 
     header = array("I", [len(rows), *rows, *texts.lengths])
     compressed = zstandard.ZstdCompressor(level=level).compress(b"".join((header, texts.joined)))
     return keys.seal(compressed, place)
+
+
+def sealed_chunks(
+    keys: Keys, batch: int, payments: PaymentColumns, first: int
+) -> Iterator[tuple[int, Sequence[int], bytes, bytes]]:
+    """Give chunk by chunk, numbered from `first`, its rows and their sealed bodies and details."""
+    starts = range(0, len(payments.rows), CHUNK_ROWS)
+    texts = zip(starts, payments.bodies.parts(CHUNK_ROWS), payments.details.parts(CHUNK_ROWS), strict=True)
+    for chunk, (start, bodies, details) in enumerate(texts, first):
+        rows = payments.rows[start : start + CHUNK_ROWS]
+        of_bodies, of_details = (place_of(kind, batch, chunk) for kind in ("bodies", "details"))
+        sealed_bodies = seal_texts(keys, of_bodies, rows, bodies, BODIES_LEVEL)
+        yield chunk, rows, sealed_bodies, seal_texts(keys, of_details, rows, details, DETAILS_LEVEL)
 
 
 def unseal_texts(keys: Keys, place: str, sealed: bytes) -> dict[int, bytes]:

@@ -58,8 +58,8 @@ def hasten() -> None:
     statements.LOCK_BATCH = statements.LOCK_BATCH.replace("60s", "2s")  # type: ignore[attr-defined]
     sender = importlib.import_module("batchpay.sending.sender")
     sender._CLAIM_ROWS = 4  # type: ignore[attr-defined]
-    writer = importlib.import_module("batchpay.ledger.postgres.batch_writer")
-    writer.CHUNK_ROWS = 4  # type: ignore[attr-defined]
+    payload = importlib.import_module("batchpay.ledger.payload")
+    payload.CHUNK_ROWS = 4  # type: ignore[attr-defined]
     pacing = importlib.import_module("batchpay.sending.pacing")
     leave = pacing.Throttle.leave
 

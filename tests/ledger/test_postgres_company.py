@@ -72,7 +72,7 @@ class Machines:
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batchpay.ledger.postgres.batch_writer.CHUNK_ROWS", CHUNK_ROWS)
+    monkeypatch.setattr("batchpay.ledger.payload.CHUNK_ROWS", CHUNK_ROWS)
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ class Machines:
 @pytest.fixture
 def machines(desk: Desk, postgres_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
     monkeypatch.setenv("XDG_STATE_HOME", str(desk.folder / "state"))
-    monkeypatch.setattr("batchpay.ledger.postgres.batch_writer.CHUNK_ROWS", CHUNK_ROWS)
+    monkeypatch.setattr("batchpay.ledger.payload.CHUNK_ROWS", CHUNK_ROWS)
     monkeypatch.setattr("batchpay.sending.sender._CLAIM_ROWS", CHUNK_ROWS)
     desk.folder.chmod(0o700)
     found = Machines(desk, postgres_server)

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from itertools import chain, compress, count, repeat
-from operator import mul
-from typing import Any
+from dataclasses import replace
+from itertools import repeat
 
 import psycopg
 
 from batchpay.errors import BatchpayError
 from batchpay.ledger import plans
 from batchpay.ledger.contract import RegisteredMeanwhile
-from batchpay.ledger.encoding import DIRECTION_CODES, now_ms
+from batchpay.ledger.encoding import DIRECTION_CODES
 from batchpay.ledger.event_chain import write_ranges
 from batchpay.ledger.lost_window import require_settled
-from batchpay.ledger.payload import BODIES_LEVEL, CHUNK_ROWS, DETAILS_LEVEL, pick, place_of, seal_texts
+from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting
+from batchpay.ledger.payload import pick, sealed_chunks
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import translated
 from batchpay.ledger.postgres.moves import rejected_seal, storable
 from batchpay.ledger.postgres.reading import signed
 from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import NewBatch, PaymentColumns, RejectedColumns, SignOff
-from batchpay.ledger.states import NEW, PENDING, REJECTED, require, require_person
+from batchpay.ledger.states import PENDING, REJECTED, require, require_person
 from batchpay.ledger.totals import TotalsDelta
 from batchpay.ledger.writing_aside import WritingAside
-from batchpay.payment import Totals
 
-_MEANWHILE = "other rows were registered or released meanwhile; look at earlier payments again"
 _IDENTITIES_MAX = 250_000
 """Digests are gathered up to this many, then written in sorted order."""
 _COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -77,18 +74,10 @@ class ChunkWriter:
         lines: list[bytes] = []
         sealed_bodies: list[bytes] = []
         sealed_details: list[bytes] = []
-        texts = zip(payments.bodies.parts(CHUNK_ROWS), payments.details.parts(CHUNK_ROWS), strict=True)
-        for start, (bodies, details) in zip(range(0, len(payments.rows), CHUNK_ROWS), texts, strict=True):
-            chunk = self._next_chunk
+        for chunk, rows, bodies, details in sealed_chunks(self._keys, self._batch, payments, self._next_chunk):
             self._next_chunk += 1
-            rows = payments.rows[start : start + CHUNK_ROWS]
-            of_bodies, of_details = (place_of(kind, self._batch, chunk) for kind in ("bodies", "details"))
             lines.append(_CHUNK(5, 4, self._batch, 4, chunk, 4, min(rows), 4, max(rows), 4, len(rows)))
-            for into, place, some, level in (
-                (sealed_bodies, of_bodies, bodies, BODIES_LEVEL),
-                (sealed_details, of_details, details, DETAILS_LEVEL),
-            ):
-                sealed = seal_texts(self._keys, place, rows, some, level)
+            for into, sealed in ((sealed_bodies, bodies), (sealed_details, details)):
                 into.append(_SEALED(3, 4, self._batch, 4, chunk, len(sealed)) + sealed)
             chunks += repeat(chunk, len(rows))
         _copy(self._transaction, sql.COPY_CHUNKS, lines)
@@ -128,14 +117,8 @@ class PostgresRegistering:
         self._transaction = transaction
         self._new = batch
         self._who = who
-        for state in (PENDING, REJECTED):
-            require("registered", NEW, state)
-        self._name = self._free_name()
-        self._id = self._insert_batch()
-        self._chunks = ChunkWriter(transaction, self._id)
-        self._changes = TotalsDelta()
-        self._ranges: dict[int, list[str]] = {PENDING: [], REJECTED: []}
-        self._weight = self._line_weight = 0
+        self._batch = BatchInWriting(transaction, batch)
+        self._chunks = ChunkWriter(transaction, self._batch.number)
         self._aside = WritingAside()
 
     def add_payments(self, payments: PaymentColumns) -> None:
@@ -149,7 +132,7 @@ class PostgresRegistering:
             payments.amounts_cents, map(signed, payments.payees), map(signed, payments.accounts),
             payments.rows, payments.lines, chunks, directions, strict=True,
         )  # fmt: skip
-        batch = self._id
+        batch = self._batch.number
         lines = (
             _PAYMENT_WITHOUT_LINE(
                 9, 8, cents, 8, payee, 8, account, 4, batch, 4, row, -1, 4, chunk, 2, PENDING, 2, direction
@@ -161,81 +144,41 @@ class PostgresRegistering:
             for cents, payee, account, row, line, chunk, direction in columns
         )
         _copy(self._transaction, sql.COPY_PAYMENTS, lines)
-        for code in (1, 2):
-            amounts = list(compress(payments.amounts_cents, [direction == code for direction in directions]))
-            self._changes.add(PENDING, code, len(amounts), sum(amounts))
-        self._count(PENDING, payments.rows, payments.lines, payments.amounts_cents)
+        self._batch.add_payments(payments, directions)
 
     def add_rejected(self, rejected: RejectedColumns) -> None:
-        keys, lines = self._store.keys, []
+        keys, batch, lines = self._store.keys, self._batch.number, []
         columns = zip(rejected.rows, rejected.lines, rejected.amounts_cents, rejected.reasons, strict=True)
         for row, line, cents, reasons in columns:
-            head = struct.pack(">H iq ii ii", 8, 8, cents, 4, self._id, 4, row)
+            head = struct.pack(">H iq ii ii", 8, 8, cents, 4, batch, 4, row)
             codes = struct.pack(">ih ih", 2, REJECTED, 2, 0)
-            seal = rejected_seal(keys, self._id, row, line, cents, reasons)
+            seal = rejected_seal(keys, batch, row, line, cents, reasons)
             lines.append(head + _number(line) + codes + _text(reasons) + _text(seal))
         with translated(self._store.place):
             self._aside.wait()
             _copy(self._transaction, sql.COPY_REJECTED, lines)
-        self._changes.add(REJECTED, 0, len(lines), sum(rejected.amounts_cents))
-        self._count(REJECTED, rejected.rows, rejected.lines, rejected.amounts_cents)
+        self._batch.add_rejected(rejected)
 
     def finish(self) -> str:
         with translated(self._store.place):
             self._aside.wait()
-        totals = self._changes.total()
+        batch, totals, transaction = self._batch, self._batch.totals.total(), self._transaction
         if totals.rows != self._new.rows:
             raise BatchpayError(f"the batch was to have {self._new.rows} rows, and {totals.rows} were written")
-        transaction = self._transaction
         with translated(self._store.place):
             self._chunks.write_identities()
-            transaction.write_totals(self._changes, self._id)
-            transaction.execute(sql.SET_CONTROL_TOTALS, (totals.rows, totals.cents, self._id))
-            count_registration(transaction, self._id, self._new.registration_count_seen)
-            transaction.event("registered", self._id, self._who, self._new.again_reason, self._detail(totals))
+            transaction.write_totals(batch.totals, batch.number)
+            transaction.execute(sql.SET_CONTROL_TOTALS, (totals.rows, totals.cents, batch.number))
+            count_registration(transaction, batch.number, self._new.registration_count_seen)
+            transaction.event("registered", batch.number, self._who, self._new.again_reason, batch.detail())
             if self._new.sign_off is not None:
-                plans.use(transaction, self._id, self._who, self._new.sign_off, self._changes.of(PENDING))
+                plans.use(transaction, batch.number, self._who, self._new.sign_off, batch.totals.of(PENDING))
         transaction.commit()
-        return self._name
+        return batch.name
 
     def close(self) -> None:
         """Write no more."""
         self._aside.close()
-
-    def _detail(self, totals: Totals) -> dict[str, Any]:
-        return {
-            "name": self._name,
-            "digest": self._new.digest.hex(),
-            "rows": totals.rows,
-            "cents": totals.cents,
-            "weight": str(self._weight),
-            "line weight": str(self._line_weight),
-            "about": self._about,
-            "pending": ",".join(self._ranges[PENDING]),
-            "rejected": ",".join(self._ranges[REJECTED]),
-        }
-
-    def _count(self, state: int, rows: Sequence[int], lines: Sequence[int | None], amounts: Sequence[int]) -> None:
-        self._weight += sum(map(mul, rows, amounts))
-        self._line_weight += sum(map(mul, rows, [line or 0 for line in lines]))
-        if rows:
-            self._ranges[state].append(write_ranges(rows))
-
-    def _free_name(self) -> str:
-        name = self._new.digest.hex()[:12]
-        taken = {found for (found,) in self._transaction.execute(sql.NAMES_LIKE, (name,))}
-        return next(free for free in chain((name,), (f"{name}-{n}" for n in count(2))) if free not in taken)
-
-    def _insert_batch(self) -> int:
-        new = self._new
-        columns, options = json.dumps(list(new.columns)), json.dumps(new.options)
-        self._about = [
-            storable(new.file), new.origin, columns, options, now_ms(), storable(new.again_reason),
-            new.environment.value,
-        ]  # fmt: skip
-        found = self._transaction.one(sql.ADD_BATCH, (self._name, new.digest, *self._about))
-        assert found is not None
-        return int(found[0])
 
 
 def count_registration(transaction: Transaction, batch: int, seen: int) -> None:
@@ -246,7 +189,7 @@ def count_registration(transaction: Transaction, batch: int, seen: int) -> None:
     """
     count_ = transaction.registrations()
     if count_ != seen and transaction.one(sql.ADDED_MEANWHILE, {"batch": batch, "seen": seen}) == (True,):
-        raise RegisteredMeanwhile(_MEANWHILE)
+        raise RegisteredMeanwhile(MEANWHILE)
     transaction.execute(sql.COUNT_REGISTRATION)
     transaction.execute(sql.SET_REGISTRATION, (count_ + 1, batch))
 
@@ -261,9 +204,10 @@ def registering(store: Store, batch: NewBatch, who: str) -> Iterator[PostgresReg
             # Another machine that writes the very same file is waited for: its batch is then the one.
             transaction.execute(sql.WAIT_LONG)
             try:
+                batch = replace(batch, file=storable(batch.file), again_reason=storable(batch.again_reason))
                 writing = PostgresRegistering(store, transaction, batch, who)
             except psycopg.errors.UniqueViolation:
-                raise RegisteredMeanwhile(_MEANWHILE) from None
+                raise RegisteredMeanwhile(MEANWHILE) from None
         with closing(writing):
             yield writing
     finally:

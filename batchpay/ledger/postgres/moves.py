@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.encoding import now_ms
@@ -33,8 +33,10 @@ from batchpay.ledger.states import (
 from batchpay.ledger.totals import TotalsDelta
 from batchpay.payment import Outcome
 
+_Text = TypeVar("_Text", str, str | None)
 
-def storable(text: str | None) -> str | None:
+
+def storable(text: _Text) -> _Text:
     """Give a text as PostgreSQL can hold it: it has no place for a NUL, nor for half a character."""
     return None if text is None else text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 

@@ -89,7 +89,7 @@ COUNT_BATCHES = "SELECT count(*) FROM batch WHERE environment = ?"
 NAMES_LIKE = "SELECT name FROM batch WHERE name GLOB ? || '*'"
 ADD_BATCH = (
     "INSERT INTO batch (name, digest, file, origin, columns, options, registered_at, again_reason, environment,"
-    " row_count, cents) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)"
+    " row_count, cents) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0) RETURNING id"
 )
 SET_CONTROL_TOTALS = "UPDATE batch SET row_count = ?, cents = ? WHERE id = ?"
 TAKE_BATCH = "UPDATE batch SET token = ? WHERE id = ?"

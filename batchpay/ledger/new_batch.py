@@ -1,0 +1,77 @@
+"""A batch while it is written: its name and number, what its rows come to, and what the history will say of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import chain, compress, count
+from operator import mul
+from typing import Any
+
+from batchpay.ledger.database import Transaction
+from batchpay.ledger.encoding import DIRECTIONS, now_ms
+from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger.records import NewBatch, PaymentColumns, RejectedColumns
+from batchpay.ledger.states import NEW, PENDING, REJECTED, require
+from batchpay.ledger.totals import TotalsDelta
+
+MEANWHILE = "other rows were registered or released meanwhile; look at earlier payments again"
+
+
+class BatchInWriting:
+    """What is known of a batch so far; its rows are written by whoever adds them here."""
+
+    def __init__(self, transaction: Transaction, new: NewBatch) -> None:
+        for state in (PENDING, REJECTED):
+            require("registered", NEW, state)
+        self._new = new
+        self.name = self._free_name(transaction)
+        columns, options = json.dumps(list(new.columns)), json.dumps(new.options)
+        self._about = [
+            new.file, new.origin, columns, options, now_ms(), new.again_reason, new.environment.value,
+        ]  # fmt: skip
+        found = transaction.one(transaction.statements.ADD_BATCH, (self.name, new.digest, *self._about))
+        assert found is not None
+        self.number = int(found[0])
+        self.totals = TotalsDelta()
+        self._ranges: dict[int, list[str]] = {PENDING: [], REJECTED: []}
+        self._weight = self._line_weight = 0
+
+    def add_payments(self, payments: PaymentColumns, directions: Sequence[int]) -> None:
+        """Count rows that were written as pending; `directions` are their codes."""
+        for code in DIRECTIONS:
+            amounts = list(compress(payments.amounts_cents, [direction == code for direction in directions]))
+            self.totals.add(PENDING, code, len(amounts), sum(amounts))
+        self._count(PENDING, payments)
+
+    def add_rejected(self, rejected: RejectedColumns) -> None:
+        """Count rows that were written as rejected."""
+        self.totals.add(REJECTED, 0, len(rejected.rows), sum(rejected.amounts_cents))
+        self._count(REJECTED, rejected)
+
+    def _count(self, state: int, columns: PaymentColumns | RejectedColumns) -> None:
+        rows = columns.rows
+        self._weight += sum(map(mul, rows, columns.amounts_cents))
+        self._line_weight += sum(map(mul, rows, [line or 0 for line in columns.lines]))
+        if rows:
+            self._ranges[state].append(write_ranges(rows))
+
+    def detail(self) -> dict[str, Any]:
+        """Give what the history says of the batch."""
+        totals = self.totals.total()
+        return {
+            "name": self.name,
+            "digest": self._new.digest.hex(),
+            "rows": totals.rows,
+            "cents": totals.cents,
+            "weight": str(self._weight),
+            "line weight": str(self._line_weight),
+            "about": self._about,
+            "pending": ",".join(self._ranges[PENDING]),
+            "rejected": ",".join(self._ranges[REJECTED]),
+        }
+
+    def _free_name(self, transaction: Transaction) -> str:
+        name = self._new.digest.hex()[:12]
+        taken = {found for (found,) in transaction.execute(transaction.statements.NAMES_LIKE, (name,))}
+        return next(free for free in chain((name,), (f"{name}-{n}" for n in count(2))) if free not in taken)
