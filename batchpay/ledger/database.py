@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from batchpay.ledger.keys import Keys
+from batchpay.ledger.totals import TotalsDelta
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -42,7 +43,10 @@ class Statements(Protocol):
     TOTALS: str
     REFERENCES: str
     REJECTED_ROWS: str
+    CLOSE_ROWS: str
+    ERASE_BODY: str
     DETAIL: str
+    REMEMBER_PAYEES: str
 
 
 class Found(Protocol):
@@ -56,6 +60,10 @@ class Found(Protocol):
 
     def __iter__(self) -> Iterator[Any]:
         """Give row after row."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows were changed."""
 
 
 class View(Protocol):
@@ -72,11 +80,18 @@ class Transaction(View, Protocol):
     def statements(self) -> Statements:
         """The database's own words for what every ledger asks."""
 
+    @property
+    def keys(self) -> Keys:
+        """The ledger's keys."""
+
     def one(self, statement: str, parameters: Parameters = ...) -> tuple[Any, ...] | None:
         """Run a statement; gives its first row."""
 
     def event(self, kind: str, batch: int | None, who: str, why: str | None, detail: dict[str, Any]) -> object:
         """Append a line to the history."""
+
+    def write_totals(self, changes: TotalsDelta, batch: int) -> None:
+        """Write changes of a batch's control totals."""
 
     def registrations(self) -> int:
         """Count registrations and releases; until this transaction ends no other adds any, nor uses a plan."""

@@ -6,6 +6,50 @@ from collections.abc import Sequence
 
 from batchpay.errors import WrongUse
 from batchpay.ledger.database import Store
+from batchpay.ledger.encoding import now_ms
+from batchpay.ledger.mover import Mover
+from batchpay.ledger.records import RESTORED_REASON, Decision
+from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, IllegalMove
+
+
+def require_resolver(who: str, why: str) -> None:
+    """Raise WrongUse where nobody is named, or no reason is given, for settling rows in doubt."""
+    if not (who.strip() and why.strip()):
+        raise WrongUse("rows in doubt are settled by a named person, with a reason")
+
+
+def settle(mover: Mover, decisions: Sequence[Decision], who: str, why: str) -> int:
+    """Settle rows in doubt, as one event; raises WrongUse where one is not in doubt, or can't become what is said."""
+    at = now_ms()
+    for decision in decisions:
+        state = STATE_CODES[decision.state]
+        try:
+            in_doubt = mover.move([decision.row], IN_DOUBT, state)
+        except IllegalMove:
+            raise WrongUse(
+                f"row {decision.row}: a row in doubt becomes accepted, declined or pending (send again)"
+            ) from None
+        if not in_doubt:
+            raise WrongUse(f"row {decision.row} is not in doubt; nothing was changed")
+        mover.note_attempts(
+            in_doubt, state, f"resolved by {who}: {why}",
+            at=None if state == PENDING else at, references={decision.row: decision.gateway_reference},
+        )  # fmt: skip
+    mover.remember_payees()
+    references = {str(one.row): one.gateway_reference for one in decisions if one.gateway_reference}
+    mover.finish(**({"references": references} if references else {}))
+    return len(decisions)
+
+
+def doubt(mover: Mover) -> int:
+    """Make every row that would be sent a row in doubt; gives how many."""
+    marked_in_doubt = 0
+    for state in (PENDING, SENDING):
+        rows = mover.move(mover.rows_in(state), state, IN_DOUBT)
+        mover.note_attempts(rows, IN_DOUBT, RESTORED_REASON, at=None)
+        marked_in_doubt += len(rows)
+    mover.finish()
+    return marked_in_doubt
 
 
 def move_gateway(store: Store, batches: Sequence[str], origin: str, who: str, why: str) -> None:

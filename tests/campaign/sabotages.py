@@ -83,16 +83,20 @@ SABOTAGES = (
         (
             (
                 "ledger/sqlite/run.py",
-                "recovering.move(row, SENDING, IN_DOUBT)",
-                "recovering.move(row, SENDING, PENDING)",
+                "recovering.move(recovering.rows_in(SENDING), SENDING, IN_DOUBT)",
+                "recovering.move(recovering.rows_in(SENDING), SENDING, PENDING)",
             ),
-            ("ledger/sqlite/run.py", "recovering.note_attempt(row, IN_DOUBT,", "recovering.note_attempt(row, PENDING,"),
+            (
+                "ledger/sqlite/run.py",
+                "recovering.note_attempts(rows, IN_DOUBT,",
+                "recovering.note_attempts(rows, PENDING,",
+            ),
         ),
         _kills,
     ),
     Sabotage(
         "leaves rows found in sending as they are",
-        (("ledger/sqlite/run.py", "found = recovering.ids_in(SENDING)", "found = []"),),
+        (("ledger/sqlite/run.py", "recovering.move(recovering.rows_in(SENDING), SENDING, IN_DOUBT)", "[]"),),
         _kills,
     ),
     Sabotage(

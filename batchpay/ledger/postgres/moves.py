@@ -1,36 +1,27 @@
-"""Moving rows from state to state other than by a run's groups: compare-and-set, with totals and chunks.
-
-Every such change goes through `Mover`, which asserts the table of legal moves (ledger/states.py) and appends the event
-that records them, in one transaction that holds the batch.
-"""
+"""Moving rows of a ledger in a database other than by a run's groups, in a transaction that holds the batch."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from batchpay.errors import LedgerDamaged
+from batchpay.ledger import mover
 from batchpay.ledger.encoding import now_ms
-from batchpay.ledger.event_chain import write_ranges
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.postgres import company_statements as company_sql
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Transaction
 from batchpay.ledger.states import (
     IN_DOUBT,
-    OPEN,
     PENDING,
     REJECTED,
     SENDING,
     STATE_CODES,
-    STATES,
     IllegalMove,
     require,
     require_outcome,
-    require_person,
 )
-from batchpay.ledger.totals import TotalsDelta
 from batchpay.payment import Outcome
 
 _Text = TypeVar("_Text", str, str | None)
@@ -46,24 +37,14 @@ def attempt_seal(keys: Keys, batch: int, row: int, attempt: int, values: Sequenc
     return keys.seal_values("attempt", (batch, row, attempt, *values))
 
 
-class Mover:
+class Mover(mover.Mover):
     """The rows of one batch that one event moves."""
 
     def __init__(self, transaction: Transaction, batch: int, event: str, who: str, why: str | None = None) -> None:
-        require_person(event, who, why)
-        self._event, self._who, self._why = event, who, why
-        self._transaction = transaction
-        self._batch = batch
-        self._changes = TotalsDelta()
-        self._closed: Counter[int] = Counter()
-        self._moved: defaultdict[int, list[int]] = defaultdict(list)
+        super().__init__(transaction, batch, event, who, why)
         transaction.execute(sql.LOCK_BATCH, (batch,))
 
     def move(self, rows: Sequence[int], before: int, after: int) -> list[int]:
-        """Move those of the rows that are in the state `before`; gives them, in order.
-
-        Raises IllegalMove where the table does not have the move.
-        """
         require(self._event, before, after)
         if not rows:
             return []
@@ -71,14 +52,12 @@ class Mover:
         return self._take(before, after, [row[:4] for row in found])
 
     def reject(self, rows: Sequence[int], reasons: str) -> list[int]:
-        """Reject those of the rows that are pending; gives them, in order. Raises IllegalMove where one was sent."""
         require(self._event, PENDING, REJECTED)
         sent = self._transaction.one(sql.MAY_HAVE_BEEN_SENT, (self._batch, list(rows)))
         if sent is not None:
             raise IllegalMove(f"row {sent[0]} may have been sent, so it can't be rejected any more")
         facts = self._transaction.execute(sql.FACTS, (self._batch, list(rows))).fetchall()
-        keys = self._transaction.keys
-        seals = [rejected_seal(keys, self._batch, row, line, cents, reasons) for row, line, cents in facts]
+        seals = [rejected_seal(self._keys, self._batch, row, line, cents, reasons) for row, line, cents in facts]
         values = ([row for row, *_ in facts], [reasons] * len(facts), seals, self._batch)
         found = self._transaction.execute(sql.REJECT_ROWS, values).fetchall()
         return self._take(PENDING, REJECTED, found)
@@ -115,7 +94,6 @@ class Mover:
         at: int | None,
         references: Mapping[int, str | None] | None = None,
     ) -> None:
-        """Record on rows' latest attempts what became of them other than by an answer."""
         for row in rows:
             self._note(row, None, state, at, reason, (references or {}).get(row))
 
@@ -129,33 +107,16 @@ class Mover:
             sent_at, state, at or finished, status, storable(code), storable(message),
             storable(reference or reference_known), storable(reason),
         )  # fmt: skip
-        seal = attempt_seal(self._transaction.keys, self._batch, row, attempt, values)
+        seal = attempt_seal(self._keys, self._batch, row, attempt, values)
         self._transaction.execute(sql.NOTE_ATTEMPT, (self._batch, row, attempt, *values, seal))
 
     def rows_in(self, state: int) -> list[int]:
-        """Rows of the batch in a state, in file order."""
         return [row for (row,) in self._transaction.execute(sql.ROWS_IN, (self._batch, state)).fetchall()]
 
     def _take(self, before: int, after: int, found: Sequence[tuple[Any, ...]]) -> list[int]:
         for row, cents, direction, chunk in sorted(found):
-            self._changes.move(before, after, direction, [cents])
-            if before in OPEN and after not in OPEN:
-                self._closed[chunk] += 1
-            self._moved[after].append(row)
+            self._has_moved(row, before, after, direction, cents, chunk)
         return sorted(row for row, *_ in found)
-
-    def finish(self, **more: Any) -> None:
-        """Write totals, erase the bodies of chunks with no open row, append the event if there is anything to tell."""
-        self._transaction.write_totals(self._changes, self._batch)
-        for chunk, rows in self._closed.items():
-            left = self._transaction.one(sql.CLOSE_ROWS, (rows, self._batch, chunk))
-            if left is None:
-                raise LedgerDamaged(f"the ledger is damaged: chunk {chunk} is not there")
-            if left[0] == 0:
-                self._transaction.execute(sql.ERASE_BODY, (self._batch, chunk))
-        detail = {STATES[state].value: write_ranges(rows) for state, rows in self._moved.items()} | more
-        if detail:
-            self._transaction.event(self._event, self._batch, self._who, self._why, detail)
 
 
 def rejected_seal(keys: Keys, batch: int, row: int, line: int | None, cents: int, reasons: str) -> bytes:

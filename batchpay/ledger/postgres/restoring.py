@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from batchpay.ledger.decisions import doubt
 from batchpay.ledger.encoding import to_datetime
 from batchpay.ledger.lost_window import require_acceptance
 from batchpay.ledger.postgres import failover
@@ -10,7 +11,6 @@ from batchpay.ledger.postgres.fences import fence
 from batchpay.ledger.postgres.moves import Mover
 from batchpay.ledger.postgres.store import Store
 from batchpay.ledger.records import RESTORED_REASON, WITNESS_ACCEPTED, AcceptedWitness, LostWindow
-from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING
 
 
 def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
@@ -28,12 +28,7 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
         for run, batch in transaction.execute(sql.LIVE_RUNS).fetchall():
             fence(transaction, run, batch, None, who)
         for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():
-            mover = Mover(transaction, batch, "doubted", who, RESTORED_REASON)
-            for state in (PENDING, SENDING):
-                rows = mover.move(mover.rows_in(state), state, IN_DOUBT)
-                mover.note_attempts(rows, IN_DOUBT, RESTORED_REASON, at=None)
-                marked_in_doubt += len(rows)
-            mover.finish()
+            marked_in_doubt += doubt(Mover(transaction, batch, "doubted", who, RESTORED_REASON))
         witnessed = record.number if record is not None and of_this_ledger and record.number > last else None
         (store.epoch,) = transaction.one(sql.ACCEPT_LEDGER, (store.where,)) or (0,)
         detail = {"doubted": marked_in_doubt, "last": last, "since": at, "witnessed": witnessed}

@@ -300,9 +300,12 @@ PENDING_OF_CHUNKS = (
     "SELECT row, attempts, chunk FROM batchpay.payment WHERE batch = %s AND row BETWEEN %s AND %s"
     f" AND chunk = ANY(%s::int[]) AND state = {PENDING} ORDER BY row"
 )
-CLOSE_ROWS = "UPDATE batchpay.chunk SET open_rows = open_rows - %s WHERE batch = %s AND chunk = %s RETURNING open_rows"
+CLOSE_ROWS = (
+    "UPDATE batchpay.chunk SET open_rows = open_rows - %(rows)s WHERE batch = %(batch)s AND chunk = %(chunk)s"
+    " RETURNING open_rows"
+)
 BODY = "SELECT sealed FROM batchpay.body WHERE batch = %s AND chunk = %s"
-ERASE_BODY = "DELETE FROM batchpay.body WHERE batch = %s AND chunk = %s"
+ERASE_BODY = "DELETE FROM batchpay.body WHERE batch = %(batch)s AND chunk = %(chunk)s"
 DETAIL = "SELECT sealed FROM batchpay.detail WHERE batch = %(batch)s AND chunk = %(chunk)s"
 
 # Digests of payments and payees

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from batchpay.errors import BatchHeld, WrongUse
 from batchpay.ledger.contract import Registering
+from batchpay.ledger.decisions import require_resolver, settle
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.records import (
     BatchSummary,
@@ -29,11 +30,11 @@ from batchpay.ledger.sqlite import (
     duplicate_lookup,
     payee_history,
     reading,
-    resolution,
     retention,
 )
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.batch_replay import check_batch
+from batchpay.ledger.sqlite.moves import Mover
 from batchpay.ledger.sqlite.pace_file import PaceFile, pace_file
 from batchpay.ledger.sqlite.run import SqliteRun
 from batchpay.ledger.sqlite.store import Store
@@ -124,7 +125,10 @@ class SqliteLedger(StoredLedger[Store]):
         return reading.last_accounts(self.store, payees, environment, exclude_digest)
 
     def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
-        return resolution.resolve(self.store, self._batch(batch), decisions, who, why)
+        number = self._batch(batch)
+        require_resolver(who, why)
+        with self.store.transaction() as transaction:
+            return settle(Mover(transaction, number, "resolved", who, why), decisions, who, why)
 
     def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
         """Refuse: a file belongs to one machine."""

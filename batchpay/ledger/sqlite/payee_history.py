@@ -7,16 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from batchpay.ledger.encoding import id_range
 from batchpay.ledger.records import PayeeFacts
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.store import Store, Transaction
+from batchpay.ledger.sqlite.store import Store
 from batchpay.payment import Environment
-
-
-def remember_payees(transaction: Transaction, batch: int) -> None:
-    """Bring the memory of one batch up to date; doing it again changes nothing. Accepted rows stay accepted."""
-    transaction.execute(sql.REMEMBER_PAYEES, (batch, *id_range(batch)))
 
 
 def payee_facts(

@@ -7,6 +7,7 @@ has said that what it lost is known.
 from __future__ import annotations
 
 from batchpay.errors import WrongUse
+from batchpay.ledger.decisions import doubt
 from batchpay.ledger.encoding import to_datetime
 from batchpay.ledger.lost_window import require_acceptance
 from batchpay.ledger.records import (
@@ -17,9 +18,8 @@ from batchpay.ledger.records import (
     LostWindow,
 )
 from batchpay.ledger.sqlite import statements as sql
+from batchpay.ledger.sqlite.moves import Mover
 from batchpay.ledger.sqlite.store import Store
-from batchpay.ledger.sqlite.transitions import Mover
-from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING
 
 
 def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
@@ -37,13 +37,7 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
     with store.transaction() as transaction:
         last, at = transaction.execute(sql.LAST_EVENT).fetchone()
         for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():
-            mover = Mover(transaction, batch, "doubted", who, RESTORED_REASON)
-            for state in (PENDING, SENDING):
-                for row in mover.ids_in(state):
-                    mover.move(row, state, IN_DOUBT)
-                    mover.note_attempt(row, IN_DOUBT, RESTORED_REASON, at=None)
-                    marked_in_doubt += 1
-            mover.finish()
+            marked_in_doubt += doubt(Mover(transaction, batch, "doubted", who, RESTORED_REASON))
         witnessed = record.number if record is not None and of_this_ledger and record.number > last else None
         transaction.event(
             WITNESS_ACCEPTED, None, who, why,

@@ -17,10 +17,9 @@ from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
 from batchpay.ledger.spill import Spill, Spilled, read_spill, spill_files, spill_path
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import translated
-from batchpay.ledger.sqlite.payee_history import remember_payees
+from batchpay.ledger.sqlite.moves import Mover
 from batchpay.ledger.sqlite.store import Store, Transaction
-from batchpay.ledger.sqlite.transitions import Mover
-from batchpay.ledger.states import IN_DOUBT, PENDING, REJECTED, SENDING, IllegalMove
+from batchpay.ledger.states import IN_DOUBT, SENDING, IllegalMove
 from batchpay.payment import Outcome, Totals
 
 _CHUNKS_KEPT = 4
@@ -66,16 +65,14 @@ class SqliteRun:
         merging.finish(**({"unused": unused} if unused else {}))
 
         recovering = Mover(transaction, self._batch, "recovered", self._who, RECOVERED_REASON)
-        found = recovering.ids_in(SENDING)
-        for row in found:
-            recovering.move(row, SENDING, IN_DOUBT)
-            recovering.note_attempt(row, IN_DOUBT, RECOVERED_REASON, at=None)
+        rows = recovering.move(recovering.rows_in(SENDING), SENDING, IN_DOUBT)
+        recovering.note_attempts(rows, IN_DOUBT, RECOVERED_REASON, at=None)
         recovering.finish()
 
         transaction.execute(sql.TAKE_BATCH, (self._token, self._batch))
         run = transaction.execute(sql.ADD_RUN, (self._batch, self._who, at)).lastrowid
         transaction.event("started", self._batch, self._who, self._why, {"run": run, "at": at, "process": os.getpid()})
-        return len(found), int(run or 0)
+        return len(rows), int(run or 0)
 
     def _merge(self, transaction: Transaction, merging: Mover, spilled: Spilled, at: int) -> bool:
         """Take over a spilled outcome, if its row is still in the very attempt it belongs to."""
@@ -161,8 +158,9 @@ class SqliteRun:
         with self._store.transaction() as transaction:
             self._check_token(transaction)
             mover = Mover(transaction, self._batch, "rejected", self._who, reason)
+            moved = set(mover.reject(rows, reason))
             for row in rows:
-                if not mover.move(row, PENDING, REJECTED, reason):
+                if row not in moved:
                     raise LedgerNotUsable(f"row {row} is not pending, so it is not rejected any more")
             mover.finish()
 
@@ -171,7 +169,7 @@ class SqliteRun:
             with self._store.transaction() as transaction:
                 self._check_token(transaction)
                 transaction.execute(sql.LEAVE_BATCH, (self._batch,))
-                remember_payees(transaction, self._batch)
+                transaction.execute(sql.REMEMBER_PAYEES, (self._batch,))
                 at = now_ms()
                 transaction.execute(sql.END_RUN, (at, stopped, self._id))
                 detail: dict[str, Any] = {"run": self._id, "at": at}

@@ -180,10 +180,10 @@ ATTEMPT_NOT_PENDING = f"SELECT 1 FROM attempt WHERE id = ? AND state <> {PENDING
 
 NEXT_CHUNK = "SELECT coalesce(max(id), 0) + 1 FROM chunk"
 ADD_CHUNK = "INSERT INTO chunk VALUES (?, ?, ?)"
-CLOSE_ROWS = "UPDATE chunk SET open_rows = open_rows - ? WHERE id = ? RETURNING open_rows"
+CLOSE_ROWS = "UPDATE chunk SET open_rows = open_rows - :rows WHERE id = :chunk RETURNING open_rows"
 ADD_BODY = "INSERT INTO body VALUES (?, ?)"
 BODY = "SELECT sealed FROM body WHERE chunk = ?"
-ERASE_BODY = "DELETE FROM body WHERE chunk = ?"
+ERASE_BODY = "DELETE FROM body WHERE chunk = :chunk"
 ADD_DETAIL = "INSERT INTO detail VALUES (?, ?)"
 DETAIL = "SELECT sealed FROM detail WHERE chunk = :chunk"
 
@@ -220,8 +220,8 @@ ADD_FINGERPRINTS = "INSERT OR IGNORE INTO fingerprint VALUES"
 ADD_PAYMENT_IDS = "INSERT OR IGNORE INTO payment_id VALUES"
 REMEMBER_PAYEES = f"""
 INSERT INTO paid (payee, account, batch, row_count, cents)
-SELECT payee, account, ?, count(*), sum(amount_cents) FROM row
-WHERE id >= ? AND id < ? AND state = {ACCEPTED} AND payee IS NOT NULL AND account IS NOT NULL
+SELECT payee, account, ?1, count(*), sum(amount_cents) FROM row
+WHERE id >= ?1 << 32 AND id < ?1 + 1 << 32 AND state = {ACCEPTED} AND payee IS NOT NULL AND account IS NOT NULL
 GROUP BY payee, account
 ON CONFLICT (payee, account, batch) DO UPDATE SET row_count = excluded.row_count, cents = excluded.cents
 """
@@ -329,9 +329,9 @@ def rows_in(states: int) -> str:
     )
 
 
-def ids_in(state: int) -> str:
+def rows_in_state(state: int) -> str:
     """Rows of a batch in one state; the literal lets SQLite use the partial index on rows in sending."""
-    return f"SELECT id FROM row WHERE id >= ? AND id < ? AND state = {int(state)} ORDER BY id"
+    return f"SELECT id & 4294967295 FROM row WHERE id >= ? AND id < ? AND state = {int(state)} ORDER BY id"
 
 
 def payloads(table: str) -> str:

@@ -1,35 +1,27 @@
-"""Moving rows from state to state: compare-and-set, with their totals and their chunk's open rows.
-
-Every change of a row's state after its registration goes through `Mover`, which asserts the table of legal moves
-(ledger/states.py) and appends the event that records them, in one transaction.
-"""
+"""Moving rows of a ledger in a file: one by one, or a whole group of a run."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
-from batchpay.ledger.encoding import ROW_MASK, row_id
-from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger import mover
+from batchpay.ledger.encoding import ROW_MASK, id_range, row_id
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.store import Transaction
 from batchpay.ledger.states import (
     OPEN,
     PENDING,
     REJECTED,
     SENDING,
     STATE_CODES,
-    STATES,
     IllegalMove,
     require,
     require_outcome,
-    require_person,
 )
-from batchpay.ledger.totals import TotalsDelta
 from batchpay.payment import Outcome
 from batchpay.text import row_count
 
@@ -38,37 +30,33 @@ _ROWS_A_STATEMENT = 100
 """Nine values each are fewer than the 999 that any SQLite takes."""
 
 
-class Mover:
+class Mover(mover.Mover):
     """The rows of one batch that one event moves."""
 
-    def __init__(self, transaction: Transaction, batch: int, event: str, who: str, why: str | None = None) -> None:
-        require_person(event, who, why)
-        self._event, self._who, self._why = event, who, why
-        self._keys = transaction.keys
-        self._transaction = transaction
-        self._batch = batch
-        self._changes = TotalsDelta()
-        self._closed: Counter[int] = Counter()
-        self._moved: defaultdict[int, list[int]] = defaultdict(list)
-
-    def move(self, row: int, before: int, after: int, reasons: str | None = None) -> bool:
-        """Move a row if it is in the state `before`; tells whether it was. `reasons` stand on a rejected row only.
-
-        Raises IllegalMove where the table does not have the move.
-        """
+    def move(self, rows: Sequence[int], before: int, after: int) -> list[int]:
         require(self._event, before, after)
+        return [row for row in rows if self._move(row, before, after, None, None)]
+
+    def reject(self, rows: Sequence[int], reasons: str) -> list[int]:
+        require(self._event, PENDING, REJECTED)
+        return [
+            row for row in rows if self._move(row, PENDING, REJECTED, reasons, self._seal_of_rejected(row, reasons))
+        ]
+
+    def _seal_of_rejected(self, row: int, reasons: str) -> bytes:
         identity = row_id(self._batch, row)
-        if after == REJECTED:
-            self._require_unsent(identity)
-        seal = self._seal_of_rejected(identity, reasons) if reasons is not None else None
-        found = self._transaction.execute(sql.MOVE_ROW, (after, reasons, seal, identity, before)).fetchall()
-        if not found:
+        facts = self._transaction.one(sql.REJECTED_FACTS, (identity,)) or ()
+        return self._keys.seal_values("rejected", (identity, *facts, reasons))
+
+    def _move(self, row: int, before: int, after: int, reasons: str | None, seal: bytes | None) -> bool:
+        identity = row_id(self._batch, row)
+        if after == REJECTED and self._transaction.one(sql.ATTEMPT_NOT_PENDING, (identity,)):
+            raise IllegalMove(f"row {row} may have been sent, so it can't be rejected any more")
+        found = self._transaction.one(sql.MOVE_ROW, (after, reasons, seal, identity, before))
+        if found is None:
             return False
-        cents, direction, chunk = found[0]
-        self._changes.move(before, after, direction, [cents])
-        if before in OPEN and after not in OPEN:
-            self._closed[chunk] += 1
-        self._moved[after].append(row)
+        cents, direction, chunk = found
+        self._has_moved(row, before, after, direction, cents, chunk)
         return True
 
     def grant(self, rows: Sequence[int], at: int) -> dict[int, int]:
@@ -140,62 +128,27 @@ class Mover:
         if changed != count:
             raise LedgerDamaged(f"the ledger is damaged: of {row_count(count)} only {changed} could be changed")
 
-    def note_attempt(self, row: int, state: int, reason: str, *, at: int | None, reference: str | None = None) -> None:
-        """Record on a row's attempt what became of it other than by an answer."""
-        identity = row_id(self._batch, row)
-        found = self._transaction.execute(
-            sql.ATTEMPT,
-            (identity,),
-        ).fetchone()
-        sent, finished, *answer, known = found or (None,) * 6
-        end = (state, at or finished, *answer, reference or known, reason)
-        self._transaction.execute(
-            sql.NOTE_ATTEMPT,
-            (identity, *end, self._keys.seal_values("attempt", (identity, sent, *end))),
-        )
+    def note_attempts(
+        self,
+        rows: Sequence[int],
+        state: int,
+        reason: str,
+        *,
+        at: int | None,
+        references: Mapping[int, str | None] | None = None,
+    ) -> None:
+        for row in rows:
+            identity = row_id(self._batch, row)
+            found = self._transaction.one(sql.ATTEMPT, (identity,))
+            sent, finished, *answer, known = found or (None,) * 6
+            end = (state, at or finished, *answer, (references or {}).get(row) or known, reason)
+            seal = self._keys.seal_values("attempt", (identity, sent, *end))
+            self._transaction.execute(sql.NOTE_ATTEMPT, (identity, *end, seal))
 
-    def ids_in(self, state: int) -> list[int]:
-        """Rows of the batch in a state, in file order."""
-        first, end = row_id(self._batch, 0), row_id(self._batch + 1, 0)
-        found = self._transaction.execute(
-            sql.ids_in(state),
-            (first, end),
-        )
-        return [identity & ROW_MASK for (identity,) in found]
-
-    def finish(self, **more: Any) -> None:
-        """Write totals, erase the bodies of chunks with no open row, append the event if there is anything to tell.
-
-        The event holds the rows moved, and `more` of its own.
-        """
-        self._transaction.write_totals(self._changes, self._batch)
-        for chunk, rows in self._closed.items():
-            left = self._transaction.execute(sql.CLOSE_ROWS, (rows, chunk)).fetchall()
-            if not left:
-                raise LedgerDamaged(f"the ledger is damaged: chunk {chunk} is not there")
-            if left[0][0] == 0:
-                self._transaction.execute(sql.ERASE_BODY, (chunk,))
-        detail = {STATES[state].value: write_ranges(rows) for state, rows in self._moved.items()} | more
-        if detail:
-            self._transaction.event(self._event, self._batch, self._who, self._why, detail)
-
-    def _seal_of_rejected(self, identity: int, reasons: str) -> bytes:
-        found = self._transaction.execute(sql.REJECTED_FACTS, (identity,)).fetchone()
-        return self._keys.seal_values("rejected", (identity, *(found or ()), reasons))
-
-    def _require_unsent(self, identity: int) -> None:
-        found = self._transaction.execute(
-            sql.ATTEMPT_NOT_PENDING,
-            (identity,),
-        ).fetchone()
-        if found:
-            raise IllegalMove(f"row {identity & ROW_MASK} may have been sent, so it can't be rejected any more")
+    def rows_in(self, state: int) -> list[int]:
+        return [row for (row,) in self._transaction.execute(sql.rows_in_state(state), id_range(self._batch))]
 
     def _refuse_contradiction(self, identity: int) -> None:
         """Stop where the row says pending and its attempt says otherwise: never send on one damaged byte."""
-        found = self._transaction.execute(
-            sql.ROW_IS_PENDING,
-            (identity,),
-        ).fetchone()
-        if found:
+        if self._transaction.one(sql.ROW_IS_PENDING, (identity,)):
             raise LedgerDamaged(f"the ledger is damaged: row {identity & ROW_MASK} is pending, and its attempt is not")

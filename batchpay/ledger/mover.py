@@ -1,0 +1,88 @@
+"""Moving rows from state to state: compare-and-set, with their totals and their chunk's open rows.
+
+Every change of a row's state after its registration, but a group of a run in PostgreSQL, goes through a database's
+`Mover`, which asserts the table of legal moves (ledger/states.py) and appends the event that records them, in one
+transaction.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from batchpay.errors import LedgerDamaged
+from batchpay.ledger.database import Transaction
+from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger.states import OPEN, STATES, require_person
+from batchpay.ledger.totals import TotalsDelta
+
+
+class Mover(ABC):
+    """The rows of one batch that one event moves."""
+
+    def __init__(self, transaction: Transaction, batch: int, event: str, who: str, why: str | None = None) -> None:
+        require_person(event, who, why)
+        self._event, self._who, self._why = event, who, why
+        self._keys = transaction.keys
+        self._transaction = transaction
+        self._batch = batch
+        self._changes = TotalsDelta()
+        self._closed: Counter[int] = Counter()
+        self._moved: defaultdict[int, list[int]] = defaultdict(list)
+
+    @abstractmethod
+    def move(self, rows: Sequence[int], before: int, after: int) -> list[int]:
+        """Move those of the rows that are in the state `before`; gives them.
+
+        Raises IllegalMove where the table does not have the move.
+        """
+
+    @abstractmethod
+    def reject(self, rows: Sequence[int], reasons: str) -> list[int]:
+        """Reject those of the rows that are pending; gives them. Raises IllegalMove where one may have been sent."""
+
+    @abstractmethod
+    def note_attempts(
+        self,
+        rows: Sequence[int],
+        state: int,
+        reason: str,
+        *,
+        at: int | None,
+        references: Mapping[int, str | None] | None = None,
+    ) -> None:
+        """Record on rows' latest attempts what became of them other than by an answer."""
+
+    @abstractmethod
+    def rows_in(self, state: int) -> list[int]:
+        """Rows of the batch in a state, in file order."""
+
+    def remember_payees(self) -> None:
+        """Bring what the ledger remembers of the batch's payees up to date; doing it again changes nothing."""
+        self._transaction.execute(self._transaction.statements.REMEMBER_PAYEES, (self._batch,))
+
+    def _has_moved(self, row: int, before: int, after: int, direction: int, cents: int, chunk: int) -> None:
+        self._changes.move(before, after, direction, [cents])
+        if before in OPEN and after not in OPEN:
+            self._closed[chunk] += 1
+        self._moved[after].append(row)
+
+    def finish(self, **more: Any) -> None:
+        """Write totals, erase the bodies of chunks with no open row, append the event if there is anything to tell.
+
+        The event holds the rows moved, and `more` of its own.
+        """
+        transaction, statements = self._transaction, self._transaction.statements
+        transaction.write_totals(self._changes, self._batch)
+        for chunk, rows in self._closed.items():
+            place = {"batch": self._batch, "chunk": chunk}
+            left = transaction.one(statements.CLOSE_ROWS, place | {"rows": rows})
+            if left is None:
+                raise LedgerDamaged(f"the ledger is damaged: chunk {chunk} is not there")
+            if left[0] == 0:
+                transaction.execute(statements.ERASE_BODY, place)
+        detail = {STATES[state].value: write_ranges(rows) for state, rows in self._moved.items()} | more
+        if detail:
+            transaction.event(self._event, self._batch, self._who, self._why, detail)
