@@ -41,6 +41,9 @@ class Statements(Protocol):
     ORIGIN_OF_BATCH: str
     MOVE_BATCH: str
     TOTALS: str
+    TOTALS_OF_BATCH: str
+    BATCHES_OUT_OF_TOTALS: str
+    BATCH_AS_REGISTERED: str
     REFERENCES: str
     REJECTED_ROWS: str
     CLOSE_ROWS: str

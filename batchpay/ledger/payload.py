@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
 import zstandard
@@ -57,6 +57,15 @@ def unseal_texts(keys: Keys, place: str, sealed: bytes) -> dict[int, bytes]:
     places = accumulate(header[count:], initial=4 + 8 * count)
     texts = [plain[start:end] for start, end in pairwise(places)]
     return dict(zip(header[:count], texts, strict=True))
+
+
+def unreadable(keys: Keys, kind: str, payloads: Iterable[tuple[int, int, bytes]]) -> Iterator[str]:
+    """Tell which payloads, each after its batch and chunk, can't be read."""
+    for batch, chunk, sealed in payloads:
+        try:
+            unseal_texts(keys, place_of(kind, batch, chunk), sealed)
+        except LedgerDamaged as error:
+            yield str(error)
 
 
 def pick(payments: PaymentColumns, places: Sequence[int]) -> PaymentColumns:

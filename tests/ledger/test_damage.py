@@ -191,6 +191,8 @@ _HISTORY_TOO = (
         "UPDATE row SET reasons = 'amount.minimum' WHERE state = 2",
         "UPDATE row SET direction = 3 - direction WHERE id & 4294967295 = 5",
         "DELETE FROM row WHERE id & 4294967295 = 5",
+        "INSERT INTO row SELECT id + 4000, line, amount_cents, direction, state, attempts, chunk, payee, account,"
+        " reasons, seal FROM row WHERE state = 3",
         "UPDATE batch SET origin = 'https://elsewhere'",
         "UPDATE total SET cents = cents + 1 WHERE state = 3 AND direction = 1;"
         "UPDATE total SET cents = cents - 1 WHERE state = 5 AND direction = 1",

@@ -8,20 +8,18 @@ edits rows with the database's own means can make a row that was sent look as if
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable
-from itertools import compress
-from operator import mul
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.event_chain import FIRST_MAC, Replay
 from batchpay.ledger.moving import ARRIVED
-from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.payload import unreadable
 from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Connection, Store, chained_mac, stream
 from batchpay.ledger.states import PENDING, STATES
+from batchpay.ledger.tally import Tally, batches_out_of_totals
 
 _EVENTS_AT_OPENING = 50
 _ROWS_AT_ONCE = 4096
@@ -75,7 +73,7 @@ def check(store: Store, *, arriving: bool = False) -> list[str]:
             if wrong or history.heads[0] != connection.execute(sql.HEAD).fetchone():
                 problems.append(f"the ledger is damaged: {wrong or 'the end of its history is cut off'}")
             problems += _check_runs(connection, history)
-            problems += _check_totals(connection)
+            problems += batches_out_of_totals(connection, sql)
             for (batch,) in connection.execute(sql.BATCH_IDS).fetchall():
                 found = _batch_problem(store, connection, batch, history.replay) or _seals_problem(
                     store, connection, batch, None
@@ -101,7 +99,7 @@ def check_at_opening(store: Store) -> list[str]:
         head = connection.execute(sql.HEAD).fetchone()
         if not found or head != (found[-1][2], found[-1][-1]):
             return ["the ledger is damaged: the end of its history is cut off"]
-        return _check_totals(connection)
+        return batches_out_of_totals(connection, sql)
 
 
 def check_batch(store: Store, batch: int) -> None:
@@ -127,43 +125,14 @@ def _problem_of_batch(store: Store, connection: Connection, batch: int) -> str |
 
 
 def _batch_problem(store: Store, connection: Connection, batch: int, replay: Replay) -> str | None:
-    """Compare every row's state with the history's, the totals with the rows, the batch with what was registered."""
-    states = replay.states.get(batch, bytearray())
-    rows = weight = line_weight = 0
-    counts: Counter[tuple[int, int]] = Counter()
-    cents: Counter[tuple[int, int]] = Counter()
+    tally = Tally(replay, batch)
     with connection.cursor(name="rows_of_batch") as found:
         found.execute(sql.ROWS_OF_BATCH, (batch,), binary=True)
         while some := found.fetchmany(_ROWS_AT_ONCE):
-            numbers, lines, amounts, directions, codes = zip(*some, strict=True)
-            if numbers[-1] >= len(states) or bytes(codes) != bytes(map(states.__getitem__, numbers)):
-                wrong = next(
-                    (row, code)
-                    for row, code in zip(numbers, codes, strict=True)
-                    if row >= len(states) or states[row] != code
-                )
+            wrong = tally.add(*zip(*some, strict=True))
+            if wrong is not None:
                 return f"row {wrong[0]} is {STATES[wrong[1]]}, and its history says otherwise"
-            rows += len(numbers)
-            weight += sum(map(mul, numbers, amounts))
-            line_weight += sum(map(mul, numbers, lines))
-            kinds = list(zip(codes, directions, strict=True))
-            present = Counter(kinds)
-            counts.update(present)
-            for kind in present:  # mostly one: a loop over rows takes a tenth of the whole
-                cents[kind] += sum(compress(amounts, map(kind.__eq__, kinds)) if len(present) > 1 else amounts)
-    name, digest, row_count, total, *about = connection.execute(sql.BATCH_AS_REGISTERED, (batch,)).fetchone() or ()
-    seen: dict[str, Any] = {"name": name, "digest": digest.hex(), "rows": row_count, "cents": total, "about": about}
-    seen |= {"weight": str(weight), "line weight": str(line_weight)}
-    registered = replay.registered.get(batch, {})
-    if rows != row_count or any(registered.get(key) != value for key, value in seen.items()):
-        return f"batch {name} is not what was registered"
-    stored = {
-        (state, direction): (count, amount)
-        for state, direction, count, amount in connection.execute(sql.TOTALS_OF_BATCH, (batch,))
-    }
-    if stored != {kind: (count, cents[kind]) for kind, count in counts.items()}:
-        return f"the control totals of batch {name} differ from its rows"
-    return None
+    return tally.problem(connection, sql)
 
 
 def _seals_problem(store: Store, connection: Connection, batch: int, state: int | None) -> str | None:
@@ -201,14 +170,6 @@ def _check_runs(connection: Connection, history: _History) -> list[str]:
     return []
 
 
-def _check_totals(connection: Connection) -> list[str]:
-    """Find batches whose states do not add up to their control totals."""
-    return [
-        f"the ledger is damaged: the states of batch {name} do not add up to its control totals"
-        for (name,) in connection.execute(sql.BATCHES_OUT_OF_TOTALS)
-    ]
-
-
 def _check_payloads(store: Store, connection: Connection) -> list[str]:
     """Find payloads that can't be read, and such as are not there exactly as long as a row may still be sent."""
     problems = []
@@ -219,9 +180,5 @@ def _check_payloads(store: Store, connection: Connection) -> list[str]:
     if lost:
         problems.append(f"the ledger is damaged: {lost} records refer to others that do not exist")
     for kind, statement in (("bodies", sql.BODIES), ("details", sql.DETAILS)):
-        for batch, chunk, sealed in stream(connection, statement):
-            try:
-                unseal_texts(store.keys, place_of(kind, batch, chunk), sealed)
-            except LedgerDamaged as error:
-                problems.append(str(error))
+        problems += unreadable(store.keys, kind, stream(connection, statement))
     return problems

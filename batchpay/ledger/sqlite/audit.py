@@ -13,10 +13,11 @@ from collections import Counter
 from batchpay.errors import LedgerBehind, LedgerDamaged
 from batchpay.ledger.encoding import ROW_MASK, ROWS_BITS
 from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
-from batchpay.ledger.payload import place_of, unseal_texts
+from batchpay.ledger.payload import unreadable
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import REJECTED, SENDING, STATES
+from batchpay.ledger.tally import batches_out_of_totals
 from batchpay.ledger.witness import WitnessRecord
 from batchpay.text import counted
 
@@ -63,7 +64,7 @@ def check_at_opening(store: Store) -> None:
 
 def check_short(store: Store, connection: sqlite3.Connection) -> list[str]:
     """Look at the end of the history and at the control totals: what a look of any ledger can afford."""
-    return _check_tail(store, connection) + _check_totals(connection)
+    return _check_tail(store, connection) + batches_out_of_totals(connection, sql)
 
 
 def check_witness(store: Store, connection: sqlite3.Connection, testimony: WitnessRecord | None) -> list[str]:
@@ -122,17 +123,9 @@ def _check_tail(store: Store, connection: sqlite3.Connection) -> list[str]:
     return [] if found else ["the ledger is damaged: its history is empty"]
 
 
-def _check_totals(connection: sqlite3.Connection) -> list[str]:
-    """Find batches whose states do not add up to their control totals."""
-    wrong = connection.execute(sql.BATCHES_OUT_OF_TOTALS)
-    return [
-        f"the ledger is damaged: the states of batch {name} do not add up to its control totals" for (name,) in wrong
-    ]
-
-
 def _check_rows(store: Store, connection: sqlite3.Connection, replay: Replay) -> list[str]:
     """Hold every row against the history, the totals against the rows, the rows against what was registered."""
-    problems: list[str] = _check_totals(connection)
+    problems: list[str] = batches_out_of_totals(connection, sql)
     counts: Counter[tuple[int, int, int]] = Counter()
     cents: Counter[tuple[int, int, int]] = Counter()
     weights: Counter[int] = Counter()
@@ -198,9 +191,5 @@ def _check_chunks(store: Store, connection: sqlite3.Connection) -> list[str]:
         have = counted(left, "answer of a purged batch has a text", "answers of purged batches have texts")
         problems.append(f"the ledger is damaged: {have}")
     for kind, table in (("bodies", "body"), ("details", "detail")):
-        for chunk, batch, sealed in connection.execute(sql.payloads(table)):
-            try:
-                unseal_texts(store.keys, place_of(kind, batch, chunk), sealed)
-            except LedgerDamaged as error:
-                problems.append(str(error))
+        problems += unreadable(store.keys, kind, connection.execute(sql.payloads(table)))
     return problems

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
-from itertools import compress
-from operator import mul
-from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.encoding import ROW_MASK, id_range
@@ -19,6 +15,7 @@ from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import PENDING, REJECTED
+from batchpay.ledger.tally import Tally
 from batchpay.text import counted
 
 _ROWS_AT_ONCE = 4096
@@ -56,50 +53,14 @@ def _replay(store: Store, connection: sqlite3.Connection, batch: int) -> Replay:
 
 
 def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) -> str | None:
-    """Compare every row's state with the history's, the totals with the rows, and the batch with what was registered.
-
-    By column and some thousand at a time: a loop over single rows would cost several times as much.
-    """
-    states = replay.states[batch]
-    rows = weight = line_weight = 0
-    counts: Counter[tuple[int, int]] = Counter()
-    cents: Counter[tuple[int, int]] = Counter()
-    found = connection.execute(
-        sql.ROWS_OF_BATCH,
-        id_range(batch),
-    )
+    tally = Tally(replay, batch)
+    found = connection.execute(sql.ROWS_OF_BATCH, id_range(batch))
     while some := found.fetchmany(_ROWS_AT_ONCE):
-        ids, lines, amounts, directions, codes = zip(*some, strict=True)
-        numbers = [identity & ROW_MASK for identity in ids]
-        if bytes(codes) != bytes(map(states.__getitem__, numbers)):
-            wrong = next(row for row, code in zip(numbers, codes, strict=True) if states[row] != code)
-            return f"row {wrong} does not stand where its history says"
-        rows += len(numbers)
-        weight += sum(map(mul, numbers, amounts))
-        line_weight += sum(map(mul, numbers, lines))
-        kinds = list(zip(codes, directions, strict=True))
-        present = Counter(kinds)
-        counts.update(present)
-        for kind in present:  # mostly one: a loop over rows takes a tenth of the whole
-            cents[kind] += sum(compress(amounts, map(kind.__eq__, kinds)) if len(present) > 1 else amounts)
-    name, digest, row_count, total, *about = connection.execute(
-        sql.BATCH_AS_REGISTERED, (batch,)
-    ).fetchone()  # fmt: skip
-    seen: dict[str, Any] = {"name": name, "digest": digest.hex(), "rows": row_count, "cents": total, "about": about}
-    seen |= {"weight": str(weight), "line weight": str(line_weight)}
-    registered = replay.registered[batch]
-    if rows != row_count or any(registered.get(key) != value for key, value in seen.items()):
-        return f"batch {name} is not what was registered"
-    stored = {
-        (state, direction): (count, amount)
-        for state, direction, count, amount in connection.execute(
-            sql.TOTALS_OF_BATCH,
-            (batch,),
-        )
-    }
-    if stored != {kind: (count, cents[kind]) for kind, count in counts.items()}:
-        return f"the control totals of batch {name} differ from its rows"
-    return None
+        ids, *columns = zip(*some, strict=True)
+        wrong = tally.add([identity & ROW_MASK for identity in ids], *columns)
+        if wrong is not None:
+            return f"row {wrong[0]} does not stand where its history says"
+    return tally.problem(connection, sql)
 
 
 def _attempts_problem(store: Store, connection: sqlite3.Connection, batch: int) -> str | None:

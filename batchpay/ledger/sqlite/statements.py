@@ -335,10 +335,5 @@ def rows_in_state(state: int) -> str:
 
 
 def payloads(table: str) -> str:
-    """All payloads of a kind: `body` or `detail`."""
-    return f"SELECT chunk.id, chunk.batch, {table}.sealed FROM {table} JOIN chunk ON chunk.id = {table}.chunk"
-
-
-def moving_payloads(table: str) -> str:
     """All payloads of a kind: `body` or `detail`; their batch and chunk first."""
     return f"SELECT chunk.batch, chunk.id, {table}.sealed FROM {table} JOIN chunk ON chunk.id = {table}.chunk"
