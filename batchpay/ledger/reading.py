@@ -13,7 +13,7 @@ from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.database import Store, View
 from batchpay.ledger.encoding import DIRECTIONS, maybe_datetime, to_datetime
 from batchpay.ledger.payload import place_of, unseal_texts
-from batchpay.ledger.records import BatchSummary, Event, LedgerRow, RejectedRow, RowColumns
+from batchpay.ledger.records import BatchSummary, Event, LedgerRow, PayeeFacts, RejectedRow, RowColumns
 from batchpay.ledger.states import STATES
 from batchpay.payment import Answer, Direction, Environment, State, Totals
 
@@ -150,6 +150,21 @@ class Details:
                 raise LedgerDamaged(f"the ledger is damaged: the details of chunk {chunk} are not there")
             self._kept[chunk] = unseal_texts(self._store.keys, place_of("details", self._batch, chunk), sealed[0])
         return self._kept[chunk]
+
+
+def summed_up(paid: Iterable[tuple[bytes, bytes, int, int]]) -> dict[bytes, PayeeFacts]:
+    """Sum up by payee what was paid: payee, account, rows and cents of each."""
+    counts: dict[bytes, list[int]] = {}
+    accounts: dict[bytes, set[bytes]] = {}
+    for payee, account, payments, cents in paid:
+        count = counts.setdefault(payee, [0, 0])
+        count[0] += payments
+        count[1] += cents
+        accounts.setdefault(payee, set()).add(account)
+    return {
+        payee: PayeeFacts(usual_cents=cents // payments, accounts=frozenset(accounts[payee]))
+        for payee, (payments, cents) in counts.items()
+    }
 
 
 def origins(store: Store, environment: Environment) -> list[str]:

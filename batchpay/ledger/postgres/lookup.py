@@ -11,6 +11,7 @@ from batchpay.ledger.fingerprints import lookup_keys
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.reading import signed, unsigned
 from batchpay.ledger.postgres.store import Store
+from batchpay.ledger.reading import summed_up
 from batchpay.ledger.records import Earlier, Lookup, PayeeFacts, SamePayment
 from batchpay.payment import Environment
 from batchpay.text import place_of, place_word
@@ -57,21 +58,13 @@ def earlier(
 def payee_facts(
     store: Store, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
 ) -> dict[bytes, PayeeFacts]:
-    counts: dict[int, list[int]] = {}
-    accounts: dict[int, set[bytes]] = {}
     wanted = sorted({signed(payee) for payee in payees})
+    of_others = (environment.value, exclude_digest or b"")
     with store.reading() as connection:
-        for start in range(0, len(wanted), _KEYS_AT_ONCE):
+        return summed_up(
+            (unsigned(payee), unsigned(account), rows, cents)
+            for start in range(0, len(wanted), _KEYS_AT_ONCE)
             for payee, account, rows, cents in connection.execute(
-                sql.PAID_TO,
-                (environment.value, exclude_digest or b"", wanted[start : start + _KEYS_AT_ONCE]),
-                binary=True,
-            ):
-                count = counts.setdefault(payee, [0, 0])
-                count[0] += rows
-                count[1] += cents
-                accounts.setdefault(payee, set()).add(unsigned(account))
-    return {
-        unsigned(payee): PayeeFacts(usual_cents=cents // rows, accounts=frozenset(accounts[payee]))
-        for payee, (rows, cents) in counts.items()
-    }
+                sql.PAID_TO, (*of_others, wanted[start : start + _KEYS_AT_ONCE]), binary=True
+            )
+        )

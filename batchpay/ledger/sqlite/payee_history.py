@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from batchpay.ledger.reading import summed_up
 from batchpay.ledger.records import PayeeFacts
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store
@@ -16,21 +17,14 @@ from batchpay.payment import Environment
 def payee_facts(
     store: Store, payees: Sequence[bytes], environment: Environment, exclude_digest: bytes | None
 ) -> dict[bytes, PayeeFacts]:
-    counts: dict[bytes, list[int]] = {}
-    accounts: dict[bytes, set[bytes]] = {}
     with store.reading() as connection:
         others = connection.execute(sql.BATCHES_BUT, (environment, exclude_digest or b"")).fetchall()
         counted = {number for (number,) in others}
         connection.execute(sql.MAKE_WANTED_PAYEES)
         # In the order of the keys, so that the walk through the table goes one way.
         connection.executemany(sql.ADD_WANTED_PAYEE, ((payee,) for payee in sorted(set(payees))))
-        for payee, account, batch, rows, cents in connection.execute(sql.PAID_TO_WANTED):
-            if batch in counted:
-                count = counts.setdefault(payee, [0, 0])
-                count[0] += rows
-                count[1] += cents
-                accounts.setdefault(payee, set()).add(account)
-    return {
-        payee: PayeeFacts(usual_cents=cents // rows, accounts=frozenset(accounts[payee]))
-        for payee, (rows, cents) in counts.items()
-    }
+        return summed_up(
+            (payee, account, rows, cents)
+            for payee, account, batch, rows, cents in connection.execute(sql.PAID_TO_WANTED)
+            if batch in counted
+        )
