@@ -1,12 +1,17 @@
-"""Which machine this is, for the ledger: a copy of a ledger that wakes up on another one must not go on by itself."""
+"""Which machine this is, for the ledger, and whether its clock can be right.
+
+A copy of a ledger that wakes up on another machine must not go on by itself.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from batchpay.errors import LedgerNotUsable
 from batchpay.settings import LedgerSettings
 
 MACHINE_ID = Path("/etc/machine-id")
+_CLOCK_BEHIND_S_MAX = 3600.0
 
 
 def machine_name(settings: LedgerSettings) -> str | None:
@@ -21,3 +26,12 @@ def machine_name(settings: LedgerSettings) -> str | None:
     except OSError:
         return None
     return None if found in ("", "uninitialized") else found
+
+
+def refuse_clock_behind(opened_after_s: float) -> None:
+    """Raise LedgerNotUsable where a ledger's last event is far ahead of this machine's clock."""
+    if opened_after_s < -_CLOCK_BEHIND_S_MAX:
+        raise LedgerNotUsable(
+            f"the clock of this machine is {-opened_after_s / 3600:.0f} hours before the ledger's last event; "
+            "set the clock, nothing was sent"
+        )

@@ -21,7 +21,7 @@ from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
-from batchpay.ledger.machine import machine_name
+from batchpay.ledger.machine import machine_name, refuse_clock_behind
 from batchpay.ledger.moving import Contents
 from batchpay.ledger.postgres import arrival, failover, restoring, schema
 from batchpay.ledger.postgres import statements as sql
@@ -33,8 +33,6 @@ from batchpay.ledger.postgres.store import Store, Transaction
 from batchpay.ledger.records import AcceptedWitness, LedgerPaths
 from batchpay.ledger.witness import Witness, witness_of, witnesses_of_others
 from batchpay.settings import LedgerSettings, config_directory, state_directory
-
-CLOCK_BEHIND_S_MAX = 3600.0
 
 
 def _place(settings: LedgerSettings) -> Place:
@@ -295,8 +293,4 @@ def _look_before_writing(store: Store, opened_after_s: float, *, checks_witness:
         if problems:
             raise LedgerDamaged(f"{problems[0]}; nothing was sent (batchpay ledger check says more)")
         _note_latest(store)
-    if opened_after_s < -CLOCK_BEHIND_S_MAX:
-        raise LedgerNotUsable(
-            f"the clock of this machine is {-opened_after_s / 3600:.0f} hours before the ledger's last event; "
-            "set the clock, nothing was sent"
-        )
+    refuse_clock_behind(opened_after_s)

@@ -28,6 +28,7 @@ from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
+from batchpay.ledger.machine import refuse_clock_behind
 from batchpay.ledger.moving import Contents
 from batchpay.ledger.records import AcceptedWitness, LedgerPaths
 from batchpay.ledger.sqlite import restoring, schema
@@ -44,7 +45,6 @@ from batchpay.writing.atomic import sync_directory
 
 LOOPBACK = "made by itself for a gateway on loopback"
 """Why a ledger for rehearsals needs nobody's word to stand beside another one."""
-CLOCK_BEHIND_S_MAX = 3600.0
 SQLITE_LEAST = (3, 38, 0)
 """STRICT tables, RETURNING, and JSON functions in every build."""
 
@@ -220,11 +220,8 @@ def _open(
                 check_at_opening(store)
             if Check.MACHINE not in unchecked:
                 _check_machine(store)
-            if Check.CLOCK not in unchecked and opened_after_s < -CLOCK_BEHIND_S_MAX:
-                raise LedgerNotUsable(
-                    f"the clock of this machine is {-opened_after_s / 3600:.0f} hours before the ledger's last event; "
-                    "set the clock, nothing was sent"
-                )
+            if Check.CLOCK not in unchecked:
+                refuse_clock_behind(opened_after_s)
             _probe(store)
     except BaseException:
         store.close()
