@@ -87,7 +87,7 @@ def _parameters(text: str) -> dict[str, float]:
         text = text.split(",", 1)[0]
     found = {name.lower(): float(number) for name, number in _PARAMETER.findall(text[:200])}
     leading = _LEADING_NUMBER.match(text)
-    if leading and "q" not in found:
+    if leading:
         found["q"] = float(leading[1])
     return found
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+import ssl
 import struct
 import threading
 import time
 from typing import Any
 
 import pytest
+import requests
 
 from batchpay.gateway.channel import Channel
-from batchpay.gateway.connection import Connection, Connector, ExchangeFailed
+from batchpay.gateway.connection import Connection, Connector, ExchangeFailed, problem_of
 from batchpay.gateway.origin import check_origin
 from batchpay.settings import GatewaySettings
 
@@ -68,6 +71,68 @@ def test_a_read_goes_on_until_the_deadline_and_no_longer() -> None:
     near, far = socket.socketpair()
     with near, far, pytest.raises(TimeoutError):
         Connection(near).receive(time.monotonic() + 0.01)
+
+
+def test_an_answer_has_the_requests_time_and_not_what_was_left_for_connecting() -> None:
+    """With the time for connecting still on the socket, a gateway that thinks longer left every payment in doubt."""
+    near, far = socket.socketpair()
+    with near, far:
+        near.settimeout(0.001)
+        connection = Connection(near)
+        threading.Timer(0.05, far.sendall, (b"answer",)).start()
+        assert connection.receive(time.monotonic() + 100) == b"answer"
+
+
+class _Woken(socket.socket):
+    """A socket that seems to have something to read, and has nothing: a packet that was damaged on its way."""
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        raise BlockingIOError
+
+
+def test_a_connection_on_which_nothing_came_is_kept() -> None:
+    """A new connection for nothing costs a payment three trips to the gateway."""
+    near, far = socket.socketpair()
+    with _Woken(fileno=near.detach()) as woken, far:
+        far.sendall(b"x")
+        assert Connection(woken).is_quiet()
+
+
+def test_the_next_address_is_asked_where_one_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a gateway's two addresses one is down: payments go to the other, each at once (no delay for company)."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        down = closed.getsockname()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in (down, listener.getsockname())]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        settings = GatewaySettings(base_url="http://localhost:9")
+        connection = Connector(check_origin(settings.base_url), settings).open(time.monotonic() + 100)
+        accepted, _ = listener.accept()
+        with accepted:
+            assert connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            connection.close()
+
+
+def _tls_failure(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, "[SSL] 7700012345")
+    error.reason = reason
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "connection refused"),
+        (OSError(errno.ENETUNREACH, "Network is unreachable"), "network is unreachable"),
+        (TimeoutError(), "no answer in time"),
+        (_tls_failure("WRONG_VERSION_NUMBER"), "TLS failed (WRONG_VERSION_NUMBER)"),
+        (requests.ConnectionError("POST of 7700012345"), "it failed (ConnectionError)"),
+        (ValueError("7700012345"), "it failed (ValueError)"),
+    ],
+)
+def test_a_problem_is_told_in_words_of_ours(error: Exception, words: str) -> None:
+    """What a person does next depends on it; the text of a foreign exception may quote the request."""
+    assert problem_of(error) == words
 
 
 def test_a_look_up_that_hangs_keeps_no_process_alive(monkeypatch: pytest.MonkeyPatch) -> None:

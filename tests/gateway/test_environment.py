@@ -159,18 +159,18 @@ def test_explicit_proxy_sees_only_the_tunnel(authority: trustme.CA, bundle: str)
 
 
 @pytest.mark.parametrize(
-    "reply",
+    ("reply", "words"),
     [
-        b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 200",
-        b"",
-        b"HTTP/1.1 200 OK\r\n\r\nand more",
-        b"HTTP/1.1 301 Moved\r\nLocation: http://evil\r\n\r\n",
-        b"x" * 20_000,
+        (b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", "refused to open a tunnel"),
+        (b"HTTP/1.1 200", "answer is not valid"),
+        (b"", "answer is not valid"),
+        (b"HTTP/1.1 200 OK\r\n\r\nand more", "refused to open a tunnel"),
+        (b"HTTP/1.1 301 Moved\r\nLocation: http://evil\r\n\r\n", "refused to open a tunnel"),
+        (b"x" * 20_000, "answer is not valid"),
     ],
 )
-def test_proxy_that_opens_no_tunnel(reply: bytes, authority: trustme.CA, bundle: str) -> None:
-    """A proxy that refuses, ends or talks nonsense leaves the payment pending: nothing was sent."""
+def test_proxy_that_opens_no_tunnel(reply: bytes, words: str, authority: trustme.CA, bundle: str) -> None:
+    """A proxy that refuses, ends or talks nonsense leaves the payment pending: nothing was sent, and it is named."""
     proxy = TunnelProxy(reply)
     with (
         FaultServer(GOOD_TLS, authority) as server,
@@ -180,3 +180,4 @@ def test_proxy_that_opens_no_tunnel(reply: bytes, authority: trustme.CA, bundle:
     proxy.close()
     assert (outcome.state, outcome.bytes_sent, outcome.stop) == (State.PENDING, 0, None)
     assert server.request_bytes == 0
+    assert f"the proxy {words}" in outcome.reason or f"the proxy's {words}" in outcome.reason

@@ -48,6 +48,7 @@ def test_retry_after(text: str, seconds: float | None) -> None:
         ({}, None),
         ({"ratelimit-policy": '"default";q=100;w=60', "ratelimit": '"default";r=50;t=30'}, Pace(None, 100, 60, 50, 30)),
         ({"ratelimit-policy": "100;w=60"}, Pace(None, 100, 60)),
+        ({"ratelimit-policy": '100;w=60;comment="at most q=5"'}, Pace(None, 100, 60)),
         ({"ratelimit": "limit=100, remaining=5, reset=7"}, Pace(None, 100, None, 5, 7)),
         ({"ratelimit-policy": '"a";q=10;w=1, "b";q=1000;w=3600'}, Pace(None, 10, 1)),
         (

@@ -6,9 +6,12 @@ import json
 
 import pytest
 
+from batchpay.gateway.channel import Exchange
+from batchpay.gateway.masking import Secrets
+from batchpay.gateway.payments import _problem as problem_of_report
 from batchpay.gateway.profile import Profile
-from batchpay.payment import Answer, State
-from tests.support.fault_client import ACCOUNT, GOOD, body, client_of, nothing
+from batchpay.payment import Answer, Outcome, Pace, State
+from tests.support.fault_client import ACCOUNT, GOOD, KEY, body, client_of, nothing
 from tests.support.fault_server import Conversation, Fault, FaultServer, answer
 
 
@@ -29,6 +32,26 @@ def test_a_fault_of_ours_after_the_answer_leaves_the_row_in_doubt(monkeypatch: p
     assert (server.bodies, server.connections) == ({"first": 1, "second": 1}, 2)
 
 
+def test_after_a_doubt_the_next_payment_has_a_connection_of_its_own() -> None:
+    """What else comes over a connection whose answer proved nothing may be about the row in doubt."""
+
+    def fails(conversation: Conversation) -> None:
+        conversation.write(answer("500 Internal Server Error", b"{}"))
+
+    with FaultServer(Fault(frozenset({State.IN_DOUBT}), on_request=fails)) as server, client_of(server) as client:
+        for name in ("first", "second"):
+            assert client.pay(body(name), nothing).state is State.IN_DOUBT
+    assert server.connections == 2
+
+
+def test_a_gateway_that_announces_its_limit_is_not_busy() -> None:
+    """Whoever tests the connection is told what is wrong: to wait and try again would help nobody."""
+    refused = Outcome(State.DECLINED, "HTTP 422", Answer(422), pace=Pace(limit=10.0))
+    assert problem_of_report(refused) == "the gateway refused the request (HTTP 422)"
+    busy = Outcome(State.PENDING, "HTTP 429", Answer(429), pace=Pace(refused=True))
+    assert problem_of_report(busy) == "the gateway is busy (HTTP 429): try again later"
+
+
 def test_a_payment_without_an_invoice_number_may_be_given_one() -> None:
     """It names no other payment: a gateway that numbers invoices itself would leave every such row in doubt."""
 
@@ -42,3 +65,11 @@ def test_a_payment_without_an_invoice_number_may_be_given_one() -> None:
     ):
         assert client.pay(b'{"amount":"12.50"}', nothing).state is State.ACCEPTED
         assert client.pay(body("one"), nothing).state is State.IN_DOUBT
+
+
+def test_what_may_hold_an_account_number_is_in_no_trace() -> None:
+    """A gateway may repeat the request in its answer; whatever shows our values shows neither that nor the account."""
+    exchange = Exchange(200, {}, body("first"), 1, 0.1, None)
+    assert ACCOUNT.encode() in exchange.body
+    assert ACCOUNT not in repr(exchange) + repr(Secrets(ACCOUNT, (KEY,)))
+    assert KEY not in repr(Secrets(ACCOUNT, (KEY,)))

@@ -26,7 +26,9 @@ class Gateway:
         for name in ("PaymentsClient", "AccountsClient"):
             monkeypatch.setattr(preflight, name, self._opened)
 
-    def _opened(self, *_: object) -> Gateway:
+    def _opened(self, settings: object, credentials: object) -> Gateway:
+        assert isinstance(settings, GatewaySettings)
+        assert credentials is CREDENTIALS
         self.open += 1
         return self
 

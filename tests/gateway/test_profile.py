@@ -54,6 +54,16 @@ def test_switches_for_429_and_503() -> None:
     assert state(load(), 503, **RETRY_AFTER) is State.IN_DOUBT
     assert state(load(resend_after_503=True), 503, **RETRY_AFTER) is State.PENDING
     assert state(load(resend_after_503=True), 503) is State.IN_DOUBT
+    limit = {"ratelimit-policy": "10;w=1"}
+    assert state(load(resend_after_503=True), 503, **limit) is State.IN_DOUBT, "a limit is no word about this payment"
+
+
+def test_a_stop_is_told_by_its_status() -> None:
+    """Only a redirect is told as one: whoever reads it corrects gateway.base_url, of a 400 in vain."""
+    profile = load({"http": {"400": "declined, stop"}})
+    stops = {status: profile.outcome_of(status, {}, b'{"status":"declined"}').stop or "" for status in (300, 399, 400)}
+    assert [("redirects" in stop) for stop in stops.values()] == [True, True, False]
+    assert "HTTP 400, at which gateway.profile stops" in stops[400]
 
 
 def test_profile_changes_words_and_places() -> None:
@@ -62,6 +72,7 @@ def test_profile_changes_words_and_places() -> None:
     assert state(profile, 200, {"result": {"word": "OK"}}) is State.ACCEPTED
     assert state(profile, 200, {"result": {"word": "NO"}}) is State.DECLINED
     assert state(profile, 200, {"result": {"word": False}}) is State.DECLINED
+    assert state(load({"status_member": "code", "declined": ["17"]}), 200, {"code": 17}) is State.DECLINED
     assert state(profile, 200, {"result": {"word": "success"}, "status": "success"}) is State.IN_DOUBT
     assert state(profile, 200, {"result": "OK"}) is State.IN_DOUBT
 
