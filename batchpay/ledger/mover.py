@@ -43,7 +43,6 @@ class Mover(ABC):
     def reject(self, rows: Sequence[int], reasons: str) -> list[int]:
         """Reject those of the rows that are pending; gives them. Raises IllegalMove where one may have been sent."""
 
-    @abstractmethod
     def note_attempts(
         self,
         rows: Sequence[int],
@@ -54,6 +53,12 @@ class Mover(ABC):
         references: Mapping[int, str | None] | None = None,
     ) -> None:
         """Record on rows' latest attempts what became of them other than by an answer."""
+        for row in rows:
+            self._note(row, state, at, reason, (references or {}).get(row))
+
+    @abstractmethod
+    def _note(self, row: int, state: int, at: int | None, reason: str, reference: str | None) -> None:
+        """Record it on one row's."""
 
     @abstractmethod
     def rows_in(self, state: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from batchpay.errors import LedgerDamaged
@@ -69,8 +69,8 @@ class Mover(mover.Mover):
             return False
         state, answer = STATE_CODES[outcome.state], outcome.answer
         self.move([row], SENDING, state)
-        self._note(row, (answer.http_status, answer.response_code, answer.message), state, at, outcome.reason,
-                   answer.gateway_reference)  # fmt: skip
+        self._note(row, state, at, outcome.reason, answer.gateway_reference,
+                   (answer.http_status, answer.response_code, answer.message))  # fmt: skip
         return True
 
     def end_late(self, row: int, attempt: int, outcome: Outcome, run: int) -> bool:
@@ -81,28 +81,18 @@ class Mover(mover.Mover):
         if self._transaction.one(company_sql.STILL_IN_DOUBT_OF_RUN, (self._batch, row, attempt, run)) is None:
             return False
         self.move([row], IN_DOUBT, state)
-        self._note(row, (answer.http_status, answer.response_code, answer.message), state, now_ms(), outcome.reason,
-                   answer.gateway_reference)  # fmt: skip
+        self._note(row, state, now_ms(), outcome.reason, answer.gateway_reference,
+                   (answer.http_status, answer.response_code, answer.message))  # fmt: skip
         return True
 
-    def note_attempts(
-        self,
-        rows: Sequence[int],
-        state: int,
-        reason: str,
-        *,
-        at: int | None,
-        references: Mapping[int, str | None] | None = None,
+    def _note(
+        self, row: int, state: int, at: int | None, reason: str, reference: str | None, answer: Sequence[Any] = ()
     ) -> None:
-        for row in rows:
-            self._note(row, None, state, at, reason, (references or {}).get(row))
-
-    def _note(self, row: int, answer: Any, state: int, at: int | None, reason: str, reference: str | None) -> None:
         found = self._transaction.one(sql.LATEST_ATTEMPTS, (self._batch, [row]))
         if found is None:
             raise LedgerDamaged(f"the ledger is damaged: row {row} is not there")
         _, attempt, sent_at, finished, *known, reference_known = found
-        status, code, message = known if answer is None else answer
+        status, code, message = answer or known
         values = (
             sent_at, state, at or finished, status, storable(code), storable(message),
             storable(reference or reference_known), storable(reason),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
@@ -128,22 +128,12 @@ class Mover(mover.Mover):
         if changed != count:
             raise LedgerDamaged(f"the ledger is damaged: of {row_count(count)} only {changed} could be changed")
 
-    def note_attempts(
-        self,
-        rows: Sequence[int],
-        state: int,
-        reason: str,
-        *,
-        at: int | None,
-        references: Mapping[int, str | None] | None = None,
-    ) -> None:
-        for row in rows:
-            identity = row_id(self._batch, row)
-            found = self._transaction.one(sql.ATTEMPT, (identity,))
-            sent, finished, *answer, known = found or (None,) * 6
-            end = (state, at or finished, *answer, (references or {}).get(row) or known, reason)
-            seal = self._keys.seal_values("attempt", (identity, sent, *end))
-            self._transaction.execute(sql.NOTE_ATTEMPT, (identity, *end, seal))
+    def _note(self, row: int, state: int, at: int | None, reason: str, reference: str | None) -> None:
+        identity = row_id(self._batch, row)
+        sent, finished, *answer, known = self._transaction.one(sql.ATTEMPT, (identity,)) or (None,) * 6
+        end = (state, at or finished, *answer, reference or known, reason)
+        seal = self._keys.seal_values("attempt", (identity, sent, *end))
+        self._transaction.execute(sql.NOTE_ATTEMPT, (identity, *end, seal))
 
     def rows_in(self, state: int) -> list[int]:
         return [row for (row,) in self._transaction.execute(sql.rows_in_state(state), id_range(self._batch))]
