@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,14 @@ def test_file_before_variable_before_keyring(tmp_path: Path, monkeypatch: pytest
         assert (found.api_id, found.api_key.reveal()) == ("ann", expected)
         environment.pop(API_KEY_FILE_VARIABLE, None)
     assert environment == {"HOME": "/"}, "no child inherits a key that was read"
+
+
+def test_the_process_itself_forgets_a_key_that_it_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever lists the processes of this machine, or starts one from ours, would find the key in its environment."""
+    monkeypatch.delenv(API_KEY_FILE_VARIABLE, raising=False)
+    monkeypatch.setenv(API_KEY_VARIABLE, "of-the-variable")
+    assert load_credentials(ANN).api_key.reveal() == "of-the-variable"
+    assert API_KEY_VARIABLE not in os.environ
 
 
 def test_without_an_id_or_a_key_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:

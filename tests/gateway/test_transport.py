@@ -292,6 +292,20 @@ def request_for(url: str, body: bytes) -> requests.PreparedRequest:
     return request
 
 
+@pytest.mark.parametrize(
+    ("method", "body", "length"),
+    [("GET", b"", None), ("GET", b"abc", b"3"), ("POST", b"", b"0"), ("POST", b"abc", b"3")],
+)
+def test_a_request_says_where_it_ends(method: str, body: bytes, length: bytes | None) -> None:
+    """A body without its length would be read as the next request; a look-up has none, and some servers refuse one."""
+    transport = Transport(GatewaySettings(base_url="http://127.0.0.1:1"), {})
+    request = request_for("http://127.0.0.1:1/v2", body)
+    request.method = method
+    head, _, rest = bytes(transport._message(request)).partition(b"\r\n\r\n")
+    lengths = [line.split(b": ")[1] for line in head.split(b"\r\n") if line.startswith(b"Content-Length")]
+    assert (lengths, rest) == ([] if length is None else [length], body)
+
+
 def test_request_for_another_origin_is_refused() -> None:
     """The adapter writes nothing for a URL outside its origin, however alike."""
     with FaultServer(GOOD) as server:

@@ -7,6 +7,7 @@ import pytest
 from batchpay.gateway.wire import HEAD_BYTES_MAX, INTERIM_ANSWERS_MAX, AnswerReader, AnswerRefused
 
 OK = b"HTTP/1.1 200 OK\r\n"
+PROCESSING = b"HTTP/1.1 102 Processing\r\n\r\n"
 HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n"
 WHOLE = OK + b"Content-Length: 2\r\n\r\n{}"
 BODY_BYTES_MAX = 40
@@ -30,6 +31,8 @@ def fed(data: bytes) -> AnswerReader:
         (OK + b"X: %b\r\n\r\n" % (b"x" * HEAD_BYTES_MAX), "headers are longer than allowed"),
         (b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\n{}", "unknown version|not valid HTTP"),
         (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "another protocol"),
+        (b"HTTP/1.1 101 Switching\r\n\r\n", "another protocol"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n29\r\n" + b"x" * 41, "longer than allowed"),
         (HINTS * (INTERIM_ANSWERS_MAX + 1), "too many interim answers"),
         (WHOLE * 2, "more came than one answer"),
         (b"hello", "not valid HTTP"),
@@ -44,7 +47,7 @@ def test_what_is_no_single_whole_answer_is_refused_at_once(data: bytes, why: str
 def test_a_whole_answer_is_read_whatever_comes_before_it() -> None:
     """As many interim answers as are allowed, of which no header stays; then the answer, byte by byte."""
     reader = AnswerReader(BODY_BYTES_MAX)
-    for byte in HINTS * INTERIM_ANSWERS_MAX + WHOLE:
+    for byte in HINTS * (INTERIM_ANSWERS_MAX - 1) + PROCESSING + WHOLE:
         assert not reader.done
         reader.feed(bytes([byte]))
     assert (reader.done, reader.http_status, reader.body, reader.keep_alive) == (True, 200, b"{}", True)
@@ -55,3 +58,24 @@ def test_a_body_that_there_never_is_needs_no_length() -> None:
     """204 says so by itself."""
     reader = fed(b"HTTP/1.1 204 No Content\r\n\r\n")
     assert (reader.done, reader.body) == (True, b"")
+
+
+def test_what_follows_a_body_is_no_header_of_it() -> None:
+    """A trailer would say of the answer what its head did not: when to come back, or that it is packed."""
+    reader = fed(OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nRetry-After: 0\r\n\r\n")
+    assert (reader.done, reader.body) == (True, b"{}")
+    assert reader.headers == {"transfer-encoding": "chunked"}
+
+
+def test_a_header_without_an_end_is_cut_off_and_a_long_body_is_not() -> None:
+    """Only the head has the small bound: the list of a gateway's accounts is longer than any head."""
+    body = b"x" * (5 * HEAD_BYTES_MAX)
+    reader = AnswerReader(len(body))
+    for part in (OK + b"Content-Length: %d\r\n\r\n" % len(body), body[:-1], body[-1:]):
+        reader.feed(part)
+    assert (reader.done, reader.body) == (True, body)
+    endless = AnswerReader(1 << 30)
+    endless.feed(OK + b"X: ")
+    with pytest.raises(AnswerRefused, match="headers are longer than allowed"):
+        for _ in range(5):
+            endless.feed(b"x" * HEAD_BYTES_MAX)
