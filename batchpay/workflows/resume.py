@@ -39,7 +39,7 @@ def resume(
     why a batch is sent that nobody has touched for `policy.stale_days`; without it, that raises WrongUse.
     """
     with closing(open_ledger(settings.ledger)) as ledger:
-        found = ledger.find(reference, None if reference else environment_of(settings.gateway))
+        found = ledger.find(reference, environment_of(settings.gateway))
         request = replace(request, results=output_path(found), why=stale_reason, fails=fails_today(found, settings))
         with ledger.lock(found.digest):
             if stale_reason is None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from batchpay.errors import WrongUse
 from batchpay.payment import Outcome, State, Totals
 from batchpay.sending.limits import Limits
-from batchpay.settings import PolicySettings
+from batchpay.settings import PolicySettings, Settings
 from batchpay.workflows import run, still_due
-from batchpay.workflows.held_back import HeldBack
+from batchpay.workflows.held_back import HeldBack, start_has_passed
 from batchpay.workflows.status import all_in_doubt, batch_status
 from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk, Quiet
 
@@ -161,3 +163,17 @@ def test_past_start_switched_off_holds_nothing_back(desk: Desk, monkeypatch: pyt
     desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, past_start=False))
     days_later(monkeypatch, 5)
     assert desk.resume().exit_code == 0
+
+
+def test_a_start_date_that_is_not_recorded_has_passed() -> None:
+    """The first versions kept none: such a payment waits for its file, and does not begin on a day nobody asked for."""
+    details = [{"recurringIndicator": "TRUE"}, {"recurringIndicator": "FALSE"}]
+    columns: Any = SimpleNamespace(read_details=lambda: details)
+    assert start_has_passed(TODAY)(columns) == [True, False]
+
+
+def test_a_batch_of_which_nobody_noted_what_recurs_is_looked_through() -> None:
+    """The first versions did not: their batches may hold a recurring payment whose first day has passed."""
+    for options, is_looked_through in (({}, True), ({"has_recurring": True}, True), ({"has_recurring": False}, False)):
+        batch: Any = SimpleNamespace(options=options)
+        assert (still_due.fails_today(batch, Settings()) is not None) is is_looked_through

@@ -1,0 +1,30 @@
+"""Going on with a batch: which one it is where nobody names it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from batchpay.sending.limits import Limits
+from tests.workflows.desk import Desk
+
+ONE = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00"}
+TWO = {"paymentId": "P-2", "invoiceNumber": "A-2", "amount": "20.00"}
+
+
+def test_the_latest_batch_is_the_latest_of_its_environment(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rehearsal was left half-way after the live file: `resume` for the live gateway goes on with the live one.
+
+    By its name a batch is found in whatever environment it is, and the run refuses the wrong one by itself.
+    """
+    gateway = desk.settings.gateway
+    live, test = (replace(desk.settings, gateway=replace(gateway, environment=name)) for name in ("live", "test"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Limits, "allow_row", lambda self: False)
+        for settings, file, row in ((live, "may.csv", ONE), (test, "rehearsal.csv", TWO)):
+            desk.settings = settings
+            assert desk.submit(desk.file(file, row)).exit_code == 6
+    desk.settings = live
+    assert desk.resume().exit_code == 0
+    assert desk.arrived == {"A-1": 1}
