@@ -14,6 +14,7 @@ from batchpay.payment import Totals
 from batchpay.workflows import approve, proposal
 from batchpay.workflows.decisions import Decisions
 from tests.support.oracle import Oracle
+from tests.workflows.desk import Desk
 from tests.workflows.office import AGAIN, BEN, NONE, RELEASE, Office
 
 
@@ -244,3 +245,11 @@ def test_what_earlier_payments_make_odd_is_told_by_name(office: Office) -> None:
     assert line.startswith(
         "line 2: achAccountNumber: changed_account: Ada Byron, DEBIT 11.00, account ****9123: a new account of a known"
     )
+
+
+def test_the_page_says_what_is_rejected(desk: Desk) -> None:
+    """Of a wrong row the page showed nothing: who signs must see that the file is more than what would be sent."""
+    row = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00"}
+    wrong = {"paymentId": "P-2", "invoiceNumber": "A-2", "amount": "7.00", "achRoutingNumber": "121000333"}
+    proposal = desk.dry_run(desk.file("may.csv", row, wrong)).proposal
+    assert (proposal.valid, proposal.rejected) == (Totals(1, 1_000), Totals(1, 700))

@@ -128,3 +128,28 @@ def test_an_export_settles_what_a_person_confirms(desk: Desk, batch: str, agrees
     assert states(desk, batch)[1:] == [State.ACCEPTED if agrees else State.IN_DOUBT, State.IN_DOUBT]
     settled = [("Kim (ann@desk-3)", "the bank says so; found in export.csv")]
     assert desk.events("resolved") == (settled if agrees else [])
+
+
+def test_that_machines_are_gone_is_recorded_with_who_and_why(
+    desk: Desk, batch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On that word rows are sent again that another machine may still be sending: it must be somebody's."""
+    said: list[tuple[str, ...]] = []
+    with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
+        monkeypatch.setattr(type(ledger), "say_hosts_gone", lambda _, *words: said.append(words))
+    settle(batch, [RowDecision(2, "declined")], Person(), desk.settings, ANN, hosts_are_gone=True)
+    assert said == [(batch, f"Kim ({ANN})", "the bank says so")]
+
+
+def test_rows_that_a_killed_run_was_sending_are_listed(desk: Desk) -> None:
+    """Nobody is asked about them otherwise; while a run is really under way they are its own, and that is told."""
+    desk.submit(desk.file("may.csv", ROWS[0]))
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        killed = add_batch(ledger, [Planned(1, State.SENDING)])
+        with ledger.lock(ledger.find(killed).digest):
+            under_way = list_in_doubt(killed, desk.settings, ANN)
+    assert (under_way.doubts, under_way.run_under_way) == ([], True)
+    found = list_in_doubt(killed, desk.settings, ANN)
+    assert ([doubt.row for doubt in found.doubts], found.run_under_way) == ([1], False)
+    settled = settle(killed, [RowDecision(1, "declined")], Person(), desk.settings, ANN)
+    assert (settled.doubts, settled.run_under_way) == ([], False)
