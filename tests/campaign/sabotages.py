@@ -91,6 +91,8 @@ SABOTAGES = (
                 "recovering.note_attempts(rows, IN_DOUBT,",
                 "recovering.note_attempts(rows, PENDING,",
             ),
+            ("ledger/sqlite/run.py", "import IN_DOUBT, SENDING, IllegalMove", "import PENDING, SENDING, IllegalMove"),
+            ("ledger/states.py", 'State.IN_DOUBT, "recovered"', 'State.PENDING, "recovered"'),
         ),
         _kills,
     ),
