@@ -115,8 +115,10 @@ def second_ledger(world: World, a: int, b: int, c: int) -> None:
         file
         for file in world.files
         if (results := world.home / f"{Path(file.name).stem}.results.csv").exists()
-        and read_table(results)  # a header alone names no batch
-        and any(batch.rows == file.rows and batch.live == world.live for batch in world.batches.values())
+        and (named := {line["batch"] for line in read_table(results)})  # a header alone names none
+        and any(
+            one.name in named and one.rows == file.rows and one.live == world.live for one in world.batches.values()
+        )
     ]
     file = chosen(paid, a)
     if file is None or any(one.name == file.name and one is not file for one in world.files):
@@ -140,7 +142,7 @@ def clock_back(world: World, a: int, b: int, c: int) -> None:
     """The machine's clock is wrong for a while: hours or years behind the ledger's last event."""
     hours = (3, 24 * 400)[a % 2]
     file = chosen(world.files, b)
-    if file is None or world.forbidden:
+    if file is None or world.forbidden or world.hours - hours > world.paid_at_hours - 2:
         return
     world.pass_hours(-hours)
     try:

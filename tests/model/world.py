@@ -77,6 +77,8 @@ class World:
         self.ledger: Ledger = LedgerFile(self.home) if server is None else LedgerDatabase(server)
         gateway.begin()
         self.hours = 0.0
+        self.paid_at_hours = 0.0
+        """When the ledger certainly wrote last; it may have later."""
         self.files: list[File] = []
         self.batches: dict[str, Batch] = {}
         self.commands: dict[str, Command] = {}
@@ -180,6 +182,8 @@ class World:
     def end(self, command: Command, done: Done) -> Done:
         """Note how it ended and hold the invariants."""
         self.story[-1] += "" if command.disturbed else f" -> {done.code}"
+        if self.gateway.of(command.name):
+            self.paid_at_hours = self.hours
         invariants.hold_all(self, [(command, done)])
         return done
 
