@@ -373,6 +373,9 @@ def test_a_copy_in_another_server_sends_nothing(used: PostgresFactory) -> None:
     used.run("UPDATE batchpay.ledger SET place = '7000000000000000001/00000001'")
     with pytest.raises(LedgerBehind, match="lies in another server"):
         used.open()
+    for who, why in (("", "x"), ("ada", " ")):
+        with pytest.raises(WrongUse, match="named person"):
+            accept_machine(used.settings, who, why)
     accept_machine(used.settings, "ada", "moved to a new server, the old one is off")
     assert used.open().check() == []
     with pytest.raises(WrongUse, match="where it lay before"):

@@ -15,6 +15,7 @@ import secrets
 from contextlib import closing
 
 from batchpay.errors import LedgerBehind, LedgerNotUsable, LedgerOnAnotherMachine, WrongUse
+from batchpay.ledger.lost_window import require_acceptance
 from batchpay.ledger.moving import ARRIVED
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import LedgerUnreachable
@@ -144,8 +145,7 @@ def _tell(store: Store, record: WitnessRecord) -> None:
 
 def accept_machine(store: Store, who: str, why: str) -> None:
     """See batchpay.ledger.open: machines that have not looked are not waited for any more, until they come back."""
-    if not who.strip() or not why.strip():
-        raise WrongUse("a ledger is accepted by a named person, with a reason")
+    require_acceptance(who, why)
     record = store.witness.read()
     with store.transaction() as transaction:
         transaction.registrations()
