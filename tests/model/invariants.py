@@ -118,7 +118,11 @@ def _nothing_forbidden(world: World, command: Command) -> None:
 
 
 def _reopened(command: Command, number: int) -> bool:
-    return command.has("--again") or bool(command.known and command.known.settled.get(number) == "send again")
+    """Tell whether somebody decided that a paid row is paid again: by this command, or by one that came in between."""
+    batch = command.batch
+    again_meanwhile = batch is not None and batch is not command.known and bool(batch.again)
+    sent_again = command.known is not None and command.known.settled.get(number) == "send again"
+    return command.has("--again") or again_meanwhile or sent_again
 
 
 def _nothing_twice(world: World, command: Command) -> None:
