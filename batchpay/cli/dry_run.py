@@ -19,13 +19,22 @@ from batchpay.text import printable, row_count, totals_json
 from batchpay.workflows.requests import file_request
 
 if TYPE_CHECKING:
+    from batchpay.gateway.preflight import Preflight
     from batchpay.workflows.check import Preview
 
 
 def dry_run_one(
-    context: Context, path: str, settings: Settings, options: dict[str, Any], outputs: Outputs
+    context: Context,
+    path: str,
+    settings: Settings,
+    options: dict[str, Any],
+    outputs: Outputs,
+    preflight: Preflight | None,
 ) -> tuple[int, dict[str, Any]]:
-    """Show what a submission of one file would do; gives the exit code and the object of --json."""
+    """Show what a submission of one file would do; gives the exit code and the object of --json.
+
+    With a `preflight` the gateway is asked about itself and the file's accounts.
+    """
     from batchpay.workflows import check as flow
 
     rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
@@ -38,8 +47,8 @@ def dry_run_one(
     )
     if plan is not None and preview.plan is not None:
         preview.plan.write(plan)
-    if options["preflight"]:
-        flow.ask_gateway(settings, preview)
+    if preflight is not None:
+        flow.ask_gateway(preflight, preview)
     rows = preview.proposal.to_send.total.rows
     seconds = seconds_at(settings, rows)
     extra = {

@@ -26,7 +26,7 @@ from batchpay.cli.process import CommandLine, actor
 from batchpay.cli.sending import log_targets, send_options, sending_options
 from batchpay.errors import BatchpayError
 from batchpay.settings import Settings
-from batchpay.workflows.requests import file_request, run_request, sending_settings
+from batchpay.workflows.requests import file_request, preflight_of, run_request, sending_settings
 from batchpay.writing.table import table_format
 
 if TYPE_CHECKING:
@@ -73,7 +73,10 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
         if options["dry_run"]:
             from batchpay.cli.dry_run import dry_run_one
 
-            work_through(context, paths, lambda path: dry_run_one(context, path, settings, options, outputs), codes)
+            asks = preflight_of(settings) if options["preflight"] else None
+            work_through(
+                context, paths, lambda path: dry_run_one(context, path, settings, options, outputs, asks), codes
+            )
         else:
             _submit_all(context, paths, settings, options, outputs, account, codes)
     if len(account.summaries) > 1 and not context.json:

@@ -21,8 +21,7 @@ from batchpay.approval.proposal import Proposal
 from batchpay.approval.sign_off import sign_off_lines
 from batchpay.approval.to_send_count import with_cents
 from batchpay.errors import LedgerMissing, WrongUse
-from batchpay.gateway.credentials import load_credentials
-from batchpay.gateway.origin import check_origin, environment_of
+from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
@@ -181,12 +180,8 @@ def dry_run(
     return preview
 
 
-def ask_gateway(settings: Settings, preview: Preview) -> None:
+def ask_gateway(preflight: Preflight, preview: Preview) -> None:
     """Ask the gateway about itself and the accounts of a dry run's file; a dry run alone opens no socket."""
-    from batchpay.gateway.preflight import Preflight
-
-    check_origin(settings.gateway.base_url)
-    preflight = Preflight(settings.gateway, load_credentials(settings.gateway))
     preflight.check_connection()
     refused = preflight.refused(found.gateway_id for found in preview.schedule.by_gateway())
     preview.summary.notes += [

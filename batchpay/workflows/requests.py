@@ -15,6 +15,7 @@ from batchpay.text import counted
 
 if TYPE_CHECKING:
     from batchpay.gateway.credentials import Credentials
+    from batchpay.gateway.preflight import Preflight
     from batchpay.workflows.file_request import FileRequest
     from batchpay.workflows.run import ProcessOwner, RunRequest
 
@@ -145,6 +146,16 @@ def run_request(settings: Settings, options: SendOptions, owner: ProcessOwner) -
     preflight = None if options.preflight is False else Preflight(settings.gateway, credentials)
     limits = Limits(rows_max=options.limit, until=options.until)
     return RunRequest(None, limits, preflight, owner=owner), credentials
+
+
+def preflight_of(settings: Settings) -> Preflight:
+    """Give what asks the gateway for all files of a dry run; a key in the environment can be read only once."""
+    from batchpay.gateway.credentials import load_credentials
+    from batchpay.gateway.origin import check_origin
+    from batchpay.gateway.preflight import Preflight
+
+    check_origin(settings.gateway.base_url)
+    return Preflight(settings.gateway, load_credentials(settings.gateway))
 
 
 def targets(settings: Settings) -> list[str]:

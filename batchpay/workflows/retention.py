@@ -28,7 +28,7 @@ class Retention:
     """None where nothing was to be erased but only shown."""
     copies: list[str]
     """Copies of the ledger beside it, and the latest backup: they hold what it held when they were made."""
-    unfinished: bool = False
+    unfinished: bool
     """Whether an earlier purge is still to be completed."""
 
     @property

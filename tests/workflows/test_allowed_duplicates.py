@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from batchpay.payment import Totals
+from batchpay.settings import PolicySettings
 from tests.workflows.desk import Desk
 
 BILLS = [{"invoiceNumber": f"A-{number}", "amount": f"{number}0.00"} for number in (1, 2)]
@@ -36,3 +39,39 @@ def test_a_bill_that_stands_twice_and_was_paid_before_is_counted_once(desk: Desk
     paid = desk.submit(desk.file("june.csv", *2 * BILLS[:1]), allow_duplicates=True)
     allowed = paid.allowed_duplicates
     assert (allowed["rows"], allowed["amount"], len(allowed["list"]), desk.arrived) == (2, "20.00", 2, {"A-1": 3})
+    (note,) = [one for one in paid.notes if one.startswith("duplicates that were allowed: 2 rows, 20.00: ")]
+    assert (note.count("line 2 ("), note.count("line 3 ("), "more" in note) == (1, 1, False)
+
+
+def test_of_many_duplicates_the_first_are_named_and_the_rest_counted(desk: Desk) -> None:
+    """Whoever reads the note of a payroll that went twice knows how many there were, not only three."""
+    bills = [{"invoiceNumber": f"A-{number}", "amount": "1.00"} for number in range(1, 6)]
+    desk.submit(desk.file("may.csv", *bills))
+    path = desk.file("june.csv", {"invoiceNumber": "A-9", "amount": "1.00"}, *bills)
+    (note,) = [one for one in desk.dry_run(path, allow_duplicates=True).summary.notes if "were allowed" in one]
+    assert note.startswith("duplicates that were allowed: 5 rows, 5.00: line 3 (line 2 of batch ")
+    assert note.endswith(") and 2 more")
+    assert note.count(" of batch ") == 3
+
+
+def test_a_bill_that_comes_back_under_another_id_is_paid_and_told(desk: Desk) -> None:
+    """Rents and salaries repeat after `duplicate_days`: no duplicate, and a person reads where the last one was.
+
+    Who wants to decide on each has warnings kept back; who has only such bills switches the rule off.
+    """
+    desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, duplicate_days=0))
+    first = desk.submit(desk.file("may.csv", BILLS[0] | {"paymentId": "MAY"}))
+    path = desk.file("june.csv", BILLS[1], BILLS[0] | {"paymentId": "JUNE"})
+    preview = desk.dry_run(path)
+    (told,) = preview.variances
+    assert (told.row, told.column, told.code) == (2, "row", "same_payment")
+    assert f"is the same bill as line 2 of batch {first.batch} of " in told.message
+    assert preview.unusual == [f"line 3: row: same_payment: {told.message}"]
+    assert (preview.verdict.warning_counts, preview.summary.notes) == ({"row.same_payment": 1}, [])
+    assert (preview.proposal.to_send.total.rows, preview.proposal.rejected) == (2, Totals())
+    strict = desk.dry_run(path, warnings_as_errors=True)
+    assert (strict.proposal.to_send.total.rows, strict.proposal.rejected) == (1, Totals(1, 10_00))
+    desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, rules_off=["row.same_payment"]))
+    assert desk.dry_run(path).variances == []
+    assert desk.submit(path).exit_code == 0
+    assert desk.arrived == {"A-1": 2, "A-2": 1}

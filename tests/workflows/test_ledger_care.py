@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from batchpay.errors import WrongUse
+from batchpay.errors import LedgerNotUsable, WrongUse
+from batchpay.ledger import open as door
 from batchpay.ledger.records import LostWindow
 from batchpay.settings import LedgerSettings, Settings
 from batchpay.workflows.health import Limits, health
-from batchpay.workflows.ledger_care import Accept, LedgerCheck, check_ledger, make_ledger
+from batchpay.workflows.ledger_care import Accept, LedgerCheck, back_up, check_ledger, make_ledger
 from tests.support.ledger_factory import ledger_settings
 from tests.workflows.desk import ANN
 
@@ -51,6 +52,22 @@ def test_a_check_accepts_nothing_by_itself(settings: LedgerSettings) -> None:
 def test_what_a_check_ends_with(problems: list[str], lost: Any, accepted: Any, code: int) -> None:
     """Damage first, then what waits for a person; whoever has just accepted the witness knows of it."""
     assert LedgerCheck(problems, lost, [], accepted).exit_code == code
+
+
+def test_a_ledger_that_can_not_be_written_is_copied_all_the_same(
+    settings: LedgerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk the copy is wanted most; that the ledger could not record it is told, since health then alarms."""
+    real = door.open_ledger
+
+    def only_to_read(settings: LedgerSettings, **how: Any) -> Any:
+        if not how.get("read_only"):
+            raise LedgerNotUsable("the disk is full")
+        return real(settings, **how)
+
+    monkeypatch.setattr(door, "open_ledger", only_to_read)
+    target, problem = back_up(settings, tmp_path / "copy.db", None, datetime.now(UTC), ANN)
+    assert (target.is_file(), problem) == (True, "the disk is full")
 
 
 def test_health_tells_that_a_restored_ledger_waits_for_a_person(

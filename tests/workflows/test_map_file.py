@@ -153,3 +153,49 @@ def test_what_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
     """An empty file, and one without a header, have nothing to map."""
     with pytest.raises(FileRefused):
         propose_map(FileToMap(write(tmp_path, text)), None, None)
+
+
+def test_a_column_that_would_be_taken_for_ours_is_left_out(tmp_path: Path) -> None:
+    """A name like one of ours beside the column that became it: the map was refused as soon as it was used."""
+    text = PAYROLL.replace("Status", "Amounts").replace("OK", "9.99")
+    path = write(tmp_path, text, "payroll.csv")
+    proposed = propose_map(FileToMap(path), Person(ANSWERS), tmp_path / "payroll.toml")
+    (left,) = [column for column in proposed.columns if column.name == "Amounts"]
+    assert (left.targets, "would be taken for one of ours" in left.why) == ((), True)
+    assert proposed.preview[0]["amount"] == "1308.82"
+    assert load_mapping(str(tmp_path / "payroll.toml")).columns["Amounts"] == ()
+
+
+def test_a_column_of_our_name_is_asked_which_way_its_money_goes(tmp_path: Path) -> None:
+    """A map was called whole, and the file was refused with it: no column and no answer said CREDIT or DEBIT."""
+    path = write(tmp_path, PAYROLL.replace("Net Amount", "amount"), "payroll.csv")
+    assert "transactionType" in {question.about for question in propose_map(FileToMap(path), None, None).draft.needed}
+    proposed = propose_map(FileToMap(path), Person(ANSWERS), None)
+    assert (proposed.exit_code, proposed.preview[0]["transactionType"]) == (0, "CREDIT")
+    (ours,) = [column for column in proposed.columns if column.name == "amount"]
+    assert (ours.targets, ours.why) == (("amount",), "its name is ours")
+
+
+def test_of_two_columns_that_differ_in_case_the_one_with_amounts_is_taken(tmp_path: Path) -> None:
+    """Both were left out, and the map without any amount was called whole."""
+    path = write(tmp_path, PAYROLL.replace("Net Amount", "amount").replace("Status", "Amount"), "payroll.csv")
+    proposed = propose_map(FileToMap(path), Person(ANSWERS), tmp_path / "payroll.toml")
+    columns = load_mapping(str(tmp_path / "payroll.toml")).columns
+    assert (columns["amount"], columns["Amount"]) == (("amount",), ())
+    assert (proposed.exit_code, proposed.preview[0]["amount"]) == (0, "1308.82")
+
+
+def test_what_becomes_of_a_column_of_our_name_is_told_as_it_is(tmp_path: Path) -> None:
+    """Not `its name is ours`: whoever looks the map over reads what really becomes of each column."""
+    text = PAYROLL.replace("Employee", "achNameOnCheck").replace("Status", "achRoutingNumber")
+    proposed = propose_map(FileToMap(write(tmp_path, text)), Person(ANSWERS), None)
+    told = {column.name: (column.targets, column.why) for column in proposed.columns}
+    assert told["achNameOnCheck"] == (("billingFirstName", "billingLastName"), "")
+    assert told["achRoutingNumber"] == ((), "left out: its name would be taken for one of ours")
+
+
+def test_a_header_without_rows_has_nothing_to_propose_from(tmp_path: Path) -> None:
+    """Somebody tries the command before the first file comes: every question is open, and nothing breaks."""
+    proposed = propose_map(FileToMap(write(tmp_path, PAYROLL.splitlines()[0] + "\n")), None, None)
+    assert (proposed.rows, proposed.is_whole, proposed.preview, proposed.exit_code) == (0, True, (), 8)
+    assert {column.targets for column in proposed.columns} == {()}

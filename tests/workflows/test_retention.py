@@ -53,7 +53,11 @@ def test_it_is_shown_before_it_is_done(desk: Desk, paid: Path) -> None:
     for one in (shown, done):
         require_schema(["ledger", "purge"], one.as_json())
     assert (shown.as_json()["purged"], done.as_json()["purged"]) == (None, [shown.due[0].batch])
+    assert (shown.as_json()["dry_run"], done.as_json()["dry_run"]) == (True, False)
     assert (shown.as_json()["pieces_searched"], shown.as_json()["bytes_searched"]) == (0, 0)
+    assert done.done is not None
+    searched = (done.done.pieces_searched, done.done.bytes_searched)
+    assert (done.as_json()["pieces_searched"], done.as_json()["bytes_searched"]) == searched > (0, 0)
     assert desk.events("purged") == [("ann@desk-3", WHY)]
     assert purge(desk).as_json()["batches"] == []
 
@@ -68,6 +72,19 @@ def test_days_come_from_the_option_or_the_setting_and_the_reason_from_a_person(d
     with pytest.raises(WrongUse, match="--reason"):
         retention.purge(desk.settings, None, " ", LATER, ANN)
     assert len(purge(desk, None).due) == 1
+
+
+def test_a_batch_that_a_run_took_meanwhile_stays_and_is_told(
+    desk: Desk, paid: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a good end: whoever must erase by a date reads that something was not."""
+    monkeypatch.setattr("batchpay.ledger.sqlite.ledger.SqliteLedger._refuse_while_held", lambda _: None)
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        batch = ledger.find(None)
+        with ledger.lock(batch.digest):
+            done = purge(desk)
+    assert (done.exit_code, done.as_json()["held"], done.as_json()["purged"]) == (9, [batch.batch], [])
+    assert purge(desk).exit_code == 0
 
 
 def test_health_tells_when_a_purge_is_due_and_when_it_is_late(desk: Desk, paid: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from batchpay.cli.reconcile import reconcile as command
 from batchpay.errors import WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Outcome, State
@@ -128,6 +129,25 @@ def test_an_export_settles_what_a_person_confirms(desk: Desk, batch: str, agrees
     assert states(desk, batch)[1:] == [State.ACCEPTED if agrees else State.IN_DOUBT, State.IN_DOUBT]
     settled = [("Kim (ann@desk-3)", "the bank says so; found in export.csv")]
     assert desk.events("resolved") == (settled if agrees else [])
+
+
+def test_an_export_settles_what_a_killed_run_was_sending(desk: Desk) -> None:
+    """The row was `sending`, in no list of doubts, and stood there as one that the export has and nobody can settle."""
+    with closing(open_ledger(desk.settings.ledger, create_as="ann")) as ledger:
+        killed = add_batch(ledger, [Planned(1, State.SENDING)])
+    export = desk.folder / "export.csv"
+    today = datetime.now(UTC).date().isoformat()
+    export.write_text(f"Transaction ID,Invoice Number,Amount,Date,Status\nTX-1,INV-1,12.50,{today},Settled\n")
+    request = ReconcileRequest(str(export), output=str(desk.folder / "out.csv"))
+    done = reconcile(killed, request, desk.settings, ANN, Reader())
+    assert [found.row.row for found in done.settled] == [1]
+    assert states(desk, killed) == [State.ACCEPTED]
+
+
+def test_the_page_looks_for_lines_as_many_days_as_the_command() -> None:
+    """It takes what nobody chose: what one of them settles by amount and account alone the other one does as well."""
+    (asked,) = [option for option in command.params if option.name == "days"]
+    assert ReconcileRequest("export.csv").days == asked.default == 5
 
 
 def test_that_machines_are_gone_is_recorded_with_who_and_why(

@@ -202,7 +202,8 @@ class _Proposer:
     def _taken(self, target: str, found: _Candidate) -> tuple[tuple[Entry, ...], tuple[Question, ...]]:
         """What it adds to the map that a column is ours, and what is to be asked of its cells."""
         name, cells = found.name, self._cells[found.name]
-        columns = [] if name == target else [Entry("columns", name, target, found.why)]
+        is_plain = name == target and sum(canonical_name(one) == target for one in self._all) == 1
+        columns = [] if is_plain else [Entry("columns", name, target, found.why)]
         entries, questions = self._of_cells(target, name, cells)
         if target == _DEPOSIT and not self._found.get(COMBINED):
             both, open_words = word_entries(COMBINED, name, cells)
@@ -217,7 +218,8 @@ class _Proposer:
 
     def _of_cells(self, target: str, name: str, cells: pl.Series) -> tuple[list[Entry], list[Question]]:
         if name == target and ours(target, cells) >= len(cells) * _ENOUGH:
-            return [], []  # our own file: what is written otherwise is an error of its row
+            # Our own file: what is written otherwise is an error of its row.
+            return [], [direction()] if target == "amount" and not self._found.get("transactionType") else []
         if target == "amount":
             return amount_entries(name, cells, has_direction=bool(self._found.get("transactionType")))
         if target in MONEY:

@@ -1,0 +1,78 @@
+"""A dry run refuses what a submission would refuse, and shows just as much as it was asked for, in the file's order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from batchpay.errors import FileRefused
+from batchpay.reports.results import HEADER
+from batchpay.workflows.check import Preview, dry_run
+from batchpay.workflows.decisions import Decisions
+from batchpay.workflows.requests import CheckOptions, file_request
+from batchpay.writing.table import write_table
+from tests.workflows.desk import ANN, Desk
+
+EARLIER = {"invoiceNumber": "A-0", "amount": "1.00"}
+
+
+def look(
+    desk: Desk, path: Path, decisions: Decisions | None = None, requests_max: int = 0, largest_max: int = 0
+) -> Preview:
+    """Look at a file whose results would lie beside it."""
+    asked = file_request(str(path), None, CheckOptions(), desk.settings)
+    return dry_run(
+        asked,
+        desk.settings,
+        ANN,
+        decisions or Decisions(),
+        requests_max=requests_max,
+        largest_max=largest_max,
+        results=path.with_suffix(".results.csv"),
+    )
+
+
+def test_a_file_that_another_ledger_may_have_paid_is_refused_before_anybody_signs(desk: Desk) -> None:
+    """The plan was signed, and at night the submission said that the file was perhaps paid: now the first look says it.
+
+    A person's word passes it, as in the submission; a batch that this ledger knows needs none.
+    """
+    desk.submit(desk.file("april.csv", EARLIER))
+    path = desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "10.00"})
+    values = {"row": "1", "batch": "0123456789ab", "environment": "test", "state": "accepted"}
+    write_table(path.with_suffix(".results.csv"), HEADER, [[values.get(name) for name in HEADER]])
+    with pytest.raises(FileRefused, match="0123456789ab"):
+        look(desk, path)
+    looked_up = Decisions(paid_elsewhere_checked=True, reason="the bank has none of it")
+    assert look(desk, path, looked_up).proposal.to_send.total.rows == 1
+    desk.submit(path)
+    assert look(desk, path).known is not None
+
+
+def long_file(desk: Desk) -> Path:
+    """Ninety payments of one amount to payees in order, and a larger one at the end."""
+    rows = [{"invoiceNumber": f"A-{row}", "amount": "10.00", "achNameOnCheck": f"Payee {row}"} for row in range(1, 91)]
+    return desk.file("may.csv", *rows, {"invoiceNumber": "A-91", "amount": "11.00", "achNameOnCheck": "Payee 91"})
+
+
+@pytest.fixture(params=[400, 1 << 20])
+def block_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read a file in chunks of three or four rows, or as one."""
+    monkeypatch.setattr("batchpay.intake.csv.reader.BLOCK_BYTES", (request.param, request.param))
+    monkeypatch.setattr("batchpay.intake.streams.READ_BYTES", request.param)
+
+
+@pytest.mark.usefixtures("block_bytes")
+def test_as_many_requests_are_shown_as_were_asked_for(desk: Desk) -> None:
+    """The first ones of the file, wherever its chunks end."""
+    shown = look(desk, long_file(desk), requests_max=6).requests
+    assert [f'"A-{row}"' in body for row, body in enumerate(shown, start=1)] == [True] * 6
+
+
+@pytest.mark.usefixtures("block_bytes")
+def test_of_equal_payments_the_first_of_the_file_are_the_largest(desk: Desk) -> None:
+    """Whoever prepares and whoever approves see the same list, whatever was read together."""
+    assert [one.payee for one in look(desk, long_file(desk), largest_max=4).largest] == [
+        "Payee 91", "Payee 1", "Payee 2", "Payee 3",
+    ]  # fmt: skip
