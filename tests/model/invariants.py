@@ -191,7 +191,7 @@ def _results_are_true(world: World, command: Command, batch: Batch, summary: dic
     if states.keys() | numbers != wanted:
         fail(world, f"rows of the file {sorted(wanted)}, in results and rejects {sorted(states.keys() | numbers)}")
     for number, state in states.items():
-        _state_is_true(world, batch, number, state)
+        _state_is_true(world, command, batch, number, state)
     batch.states = {**dict.fromkeys(numbers, "rejected"), **states}
     counts = {state: sum(found == state for found in batch.states.values()) for state in _STATES}
     said = {state: summary[state] for state in _STATES}
@@ -223,11 +223,11 @@ def _rules_seen(world: World, command: Command) -> list[tuple[int | None, Any]]:
     return [(command.max_cents, clock.today()), *((one.max_cents, clock.today()) for one in world.commands.values())]
 
 
-def _state_is_true(world: World, batch: Batch, number: int, state: str) -> None:
-    """Hold a row's state against what arrived for its batch."""
+def _state_is_true(world: World, command: Command, batch: Batch, number: int, state: str) -> None:
+    """Hold a row's state against what had arrived for its batch when the command ended."""
     arrived = [
         one
-        for one in world.gateway.arrivals
+        for one in world.gateway.arrivals[: command.arrivals_then]
         if one.payment == number and (world.commands[one.command].batch or world.commands[one.command].known) is batch
     ]
     alive = [one for one in arrived if not one.void]

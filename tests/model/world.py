@@ -58,6 +58,8 @@ class Command:
     killed: bool = False
     disturbed: bool = False
     """Whether something else happened while it ran: then its own summary may be about less than the whole."""
+    arrivals_then: int | None = None
+    """How many payments had arrived when it ended, where another one was still under way."""
 
     def has(self, option: str) -> bool:
         return option in self.arguments
@@ -218,7 +220,10 @@ class World:
         def once() -> None:
             if acts:
                 try:
-                    ended.extend(acts.pop()())
+                    others = acts.pop()()
+                    for command_ended, _ in others:
+                        command_ended.arrivals_then = len(self.gateway.arrivals)
+                    ended.extend(others)
                 except BaseException as error:
                     raised.append(error)
 
