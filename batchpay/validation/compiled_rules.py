@@ -2,7 +2,8 @@
 
 A row whose cells all have the form of their columns (batchpay.schemas.forms) keeps the rules that the form stands for.
 The other rules are asked of it one by one. Where one of them is an error that fails, and of every row with a cell that
-has not the form, all rules of the schema are asked. Warnings alone keep no row from being proven: they are flags.
+has not the form, all that the row breaks is told: there the rules that a form stands for are asked of the cells that
+have it not. Warnings alone keep no row from being proven: they are flags.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class RuleBook:
         self._warnings_as_errors = warnings_as_errors
         self._order = [_order(rule.column, index) for index, rule in enumerate(self.rules)]
         self._index = {id(rule): index for index, rule in enumerate(self.rules)}
-        self._prerequisites = [[str(self._index[id(other)]) for other in rule.prerequisites] for rule in self.rules]
+        self._prerequisites = [[self._index[id(other)] for other in rule.prerequisites] for rule in self.rules]
         self.forms = {name: form_of(self._rules_of(name)) for name in schema.columns}
         self._looks: list[pl.Expr] = []
         """By column: whether a cell has not the form; by index of a rule that no form stands for: whether it fails."""
@@ -136,11 +137,14 @@ class RuleBook:
         """Those of them that must have a cell."""
         self._some: list[tuple[pl.Expr, list[pl.Expr]]] = []
         """Rules that are asked of some rows only: of which, and whether they fail."""
+        self._kept: dict[str, list[pl.Expr]] = {}
+        """By column: whether the rules fail that its form stands for."""
         for column, form in self.forms.items():
             kept = [rule for rule in self._rules_of(column) if rule.is_kept_by(form)]
             is_text, look = form in PLAIN_KEEPS, _has_not_form(pl.col(column), form, kept).alias(column)
             (self._texts if is_text else self._looks).extend([look] if kept else [])
             self._needed += [column] if is_text and _is_required(kept) else []
+            self._kept[column] = [self._fails(self._index[id(rule)]) for rule in kept]
         for index, rule in enumerate(self.rules):
             if not rule.is_kept_by(self.forms[rule.column]):
                 self._group_of(rule).append(self._fails(index))
@@ -168,16 +172,16 @@ class RuleBook:
         marks = [frame[name].is_null() for name in self._needed if frame[name].null_count()]
         marks += [frame[name].is_not_null() for name in marks_of(frame)]
         hit = self._hit_looks(frame)
-        warnings = {
-            look.name: look for look in hit if look.name.isdecimal() and not self.rules[int(look.name)].is_error
-        }
-        unproven = any_of([*marks, *(look for look in hit if look.name not in warnings)], frame.height)
+        asked = {int(look.name): look for look in hit if look.name.isdecimal()}
+        warnings = {index: look for index, look in asked.items() if not self.rules[index].is_error}
+        others = [look for look in hit if not (look.name.isdecimal() and int(look.name) in warnings)]
+        unproven = any_of([*marks, *others], frame.height)
         hits = []
-        for name, flag in warnings.items():
-            silenced = [warnings[other] for other in self._prerequisites[int(name)] if other in warnings]
+        for index, flag in warnings.items():
+            silenced = [warnings[other] for other in self._prerequisites[index] if other in warnings]
             flag = flag & ~any_of([unproven, *silenced], frame.height)
             if flag.any():
-                hits.append(self._hit(int(name), flag))
+                hits.append(self._hit(index, flag))
         return Proof(unproven, sorted(hits, key=lambda hit: hit.order))
 
     def _hit_looks(self, frame: pl.DataFrame) -> list[pl.Series]:
@@ -191,18 +195,17 @@ class RuleBook:
         return hit if plain is None else hit + _evaluated_of(frame, ~plain, self._texts)
 
     def judge(self, rows: pl.DataFrame) -> Findings:
-        """Ask every rule of these rows, which have all known columns."""
-        raw = _evaluated(rows, [self._fails(index) for index in range(len(self.rules))])
-        raw = raw.select(flag for flag in raw.iter_columns() if flag.any())
+        """Tell every rule that these rows break, which have all known columns."""
+        broken = self._broken(rows)
         marks = marks_of(rows)
         faults = {name.removeprefix(FAULT): rows[name] for name in marks if name.startswith(FAULT)}
         doubts = {name.removeprefix(WARN): rows[name] for name in marks if name.startswith(WARN)}
         uneven = [rows[name].is_not_null() for name in marks if name in ALONE]
         even = ~any_of(uneven, rows.height) if uneven else None
         hits = []
-        for flag in raw.iter_columns():
-            rule, index = self.rules[int(flag.name)], int(flag.name)
-            before = [raw[name] for name in self._prerequisites[index] if name in raw.columns]
+        for index, flag in broken.items():
+            rule = self.rules[index]
+            before = [broken[other] for other in self._prerequisites[index] if other in broken]
             effective = flag & ~any_of(before, rows.height) if before else flag
             for column in (rule.column, *rule.reads):
                 if column in faults:
@@ -214,6 +217,18 @@ class RuleBook:
         hits += _cell_hits(faults, even, is_error=True) + _cell_hits(doubts, even, is_error=self._warnings_as_errors)
         hits += [row_hit(ROW_RULES[name], rows[name].is_not_null(), rows[name]) for name in marks if name in ROW_RULES]
         return Findings(rows, sorted(hits, key=lambda hit: hit.order))
+
+    def _broken(self, rows: pl.DataFrame) -> dict[int, pl.Series]:
+        """Flag by a rule's index the rows that break it, asked alone.
+
+        Most rules of a row are kept whatever row it is: what a form stands for is asked of cells that have it not.
+        """
+        some = [look for _, looks in self._some for look in looks]
+        flags = _evaluated(rows, [*self._looks, *self._texts, *some])
+        found = [flag for flag in flags.iter_columns() if flag.any()]
+        for formless in [flag for flag in found if not flag.name.isdecimal()]:
+            found += _evaluated_of(rows, formless, self._kept[formless.name])
+        return {int(flag.name): flag for flag in found if flag.name.isdecimal()}
 
     def _fails(self, index: int) -> pl.Expr:
         return self.rules[index].fails.fill_null(value=False).alias(str(index))
