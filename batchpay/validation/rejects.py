@@ -184,9 +184,7 @@ class CsvRejects(_Rows):
         """Warn of cells that a spreadsheet would run: they come back as they were read, so they can't be defused."""
         headers = dict(zip(self._source.own_columns, self._source.own_header, strict=True))
         own = {name: header for name, header in headers.items() if frame[name].null_count() < frame.height}
-        looks = (
-            pl.any_horizontal(pl.col(name).str.starts_with(sign) for sign in "=@+-").any().alias(name) for name in own
-        )
+        looks = (pl.col(name).str.contains(_RUNS).any() for name in own)
         columns = [name for name, may_run in frame.select(looks).row(0, named=True).items() if may_run]
         if not columns:
             return frame
