@@ -11,11 +11,14 @@ from batchpay.ledger.mover import Mover
 from batchpay.ledger.records import RESTORED_REASON, Decision
 from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, IllegalMove
 
+IN_DOUBT_SETTLED = "rows in doubt are settled"
+LEDGER_ACCEPTED = "a ledger is accepted"
 
-def require_resolver(who: str, why: str) -> None:
-    """Raise WrongUse where nobody is named, or no reason is given, for settling rows in doubt."""
+
+def require_named(deed: str, who: str, why: str) -> None:
+    """Raise WrongUse where nobody is named for a deed, or no reason is given."""
     if not (who.strip() and why.strip()):
-        raise WrongUse("rows in doubt are settled by a named person, with a reason")
+        raise WrongUse(f"{deed} by a named person, with a reason")
 
 
 def settle(mover: Mover, decisions: Sequence[Decision], who: str, why: str) -> int:
@@ -54,8 +57,7 @@ def doubt(mover: Mover) -> int:
 
 def move_gateway(store: Store, batches: Sequence[str], origin: str, who: str, why: str) -> None:
     """See contract.Ledger."""
-    if not (who.strip() and why.strip()):
-        raise WrongUse("a gateway is moved by a named person, with a reason")
+    require_named("a gateway is moved", who, why)
     with store.transaction() as transaction:
         for name in batches:
             found = transaction.one(transaction.statements.ORIGIN_OF_BATCH, (name,))

@@ -6,6 +6,7 @@ import json
 
 from batchpay.errors import WaitingForPerson, WrongUse
 from batchpay.ledger.database import Statements, Store, Transaction, View
+from batchpay.ledger.decisions import LEDGER_ACCEPTED, require_named
 from batchpay.ledger.encoding import to_datetime
 from batchpay.ledger.records import SETTLED, WITNESS_ACCEPTED, LostWindow
 
@@ -35,14 +36,8 @@ def require_settled(transaction: Transaction) -> None:
 
 def settle(store: Store, who: str, why: str) -> None:
     """See batchpay.ledger.open."""
-    require_acceptance(who, why)
+    require_named(LEDGER_ACCEPTED, who, why)
     with store.transaction() as transaction:
         if open_lost_window(transaction, transaction.statements) is None:
             raise WrongUse("no part of this ledger is lost that nobody has settled; there is nothing to settle")
         transaction.event(SETTLED, None, who, why, {})
-
-
-def require_acceptance(who: str, why: str) -> None:
-    """Raise WrongUse where nobody is named, or no reason is given, for accepting a ledger."""
-    if not who.strip() or not why.strip():
-        raise WrongUse("a ledger is accepted by a named person, with a reason")

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SPOKEN = {
     "UsageError", "BadParameter", "echo", "say", "detail", "confirm", "prompt", "secho", "log", "error", "warning",
     "choice", "required", "append", "option", "_option", "_setting", "fail", "common", "Outcome", "event",
+    "require_named",
 }  # fmt: skip
 """Functions whose texts reach a user."""
 

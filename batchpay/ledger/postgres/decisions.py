@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from batchpay.errors import WrongUse
-from batchpay.ledger.decisions import require_resolver, settle
+from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
 from batchpay.ledger.postgres.company_statements import SENT_BY_UNHEARD
 from batchpay.ledger.postgres.moves import Mover
 from batchpay.ledger.postgres.store import Store, Transaction
@@ -14,7 +14,7 @@ from batchpay.payment import State
 
 
 def resolve(store: Store, batch: int, decisions: Sequence[Decision], who: str, why: str) -> int:
-    require_resolver(who, why)
+    require_named(IN_DOUBT_SETTLED, who, why)
     with store.transaction() as transaction:
         mover = Mover(transaction, batch, "resolved", who, why)
         _refuse_rows_of_unheard(transaction, batch, [one.row for one in decisions if one.state is State.PENDING])

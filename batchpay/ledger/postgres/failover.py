@@ -15,7 +15,7 @@ import secrets
 from contextlib import closing
 
 from batchpay.errors import LedgerBehind, LedgerNotUsable, LedgerOnAnotherMachine, WrongUse
-from batchpay.ledger.lost_window import require_acceptance
+from batchpay.ledger.decisions import LEDGER_ACCEPTED, require_named
 from batchpay.ledger.moving import ARRIVED
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import LedgerUnreachable
@@ -145,7 +145,7 @@ def _tell(store: Store, record: WitnessRecord) -> None:
 
 def accept_machine(store: Store, who: str, why: str) -> None:
     """See batchpay.ledger.open: machines that have not looked are not waited for any more, until they come back."""
-    require_acceptance(who, why)
+    require_named(LEDGER_ACCEPTED, who, why)
     record = store.witness.read()
     with store.transaction() as transaction:
         transaction.registrations()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
-from batchpay.errors import WrongUse
+from batchpay.ledger.decisions import require_named
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.postgres import company_statements as sql
 from batchpay.ledger.postgres.moves import Mover
@@ -93,8 +93,7 @@ def merge_spilled(transaction: Transaction, batch: int, who: str, name: str, at:
 
 def say_hosts_gone(store: Store, batch: int, who: str, why: str) -> Sequence[str]:
     """Record a person's word that machines whose runs were shut out are off for good; gives their names."""
-    if not (who.strip() and why.strip()):
-        raise WrongUse("a machine is gone by the word of a named person, with a reason")
+    require_named("a machine is said to be gone", who, why)
     with store.transaction() as transaction:
         found = transaction.execute(sql.HOSTS_ARE_GONE, (now_ms(), batch)).fetchall()
         hosts = sorted({host for _, host in found})

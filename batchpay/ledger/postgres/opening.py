@@ -17,6 +17,7 @@ from batchpay.errors import (
     WrongUse,
 )
 from batchpay.ledger import lost_window
+from batchpay.ledger.decisions import require_named
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC
 from batchpay.ledger.folders import make_private_directory
@@ -186,8 +187,7 @@ def open_ledger(settings: LedgerSettings, *, read_only: bool = False) -> Postgre
 
 def join(settings: LedgerSettings, who: str, why: str) -> LedgerPaths:
     """Let this machine, which has no witness of the ledger yet, work with it; the key must be here already."""
-    if not (who.strip() and why.strip()):
-        raise WrongUse("a machine joins a ledger by a named person, with a reason")
+    require_named("a machine is let in", who, why)
     paths = location(settings)
     with closing(_open(settings, checks_witness=False)) as ledger:
         store = ledger.store

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from batchpay.ledger.decisions import doubt
+from batchpay.ledger.decisions import LEDGER_ACCEPTED, doubt, require_named
 from batchpay.ledger.encoding import to_datetime
-from batchpay.ledger.lost_window import require_acceptance
 from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.fences import fence
@@ -19,7 +18,7 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
     It may not know of payments made since: every run that it holds for alive is shut out, every row that it would send
     becomes a row in doubt, for a person to look at, and what it lost is written down.
     """
-    require_acceptance(who, why)
+    require_named(LEDGER_ACCEPTED, who, why)
     marked_in_doubt = 0
     record = store.witness.read()
     of_this_ledger = record is not None and record.ledger_id == store.ledger_id

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from batchpay.errors import BatchHeld, WrongUse
 from batchpay.ledger.contract import Registering
-from batchpay.ledger.decisions import require_resolver, settle
+from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.records import (
     BatchSummary,
@@ -126,7 +126,7 @@ class SqliteLedger(StoredLedger[Store]):
 
     def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
         number = self._batch(batch)
-        require_resolver(who, why)
+        require_named(IN_DOUBT_SETTLED, who, why)
         with self.store.transaction() as transaction:
             return settle(Mover(transaction, number, "resolved", who, why), decisions, who, why)
 

@@ -7,9 +7,8 @@ has said that what it lost is known.
 from __future__ import annotations
 
 from batchpay.errors import WrongUse
-from batchpay.ledger.decisions import doubt
+from batchpay.ledger.decisions import LEDGER_ACCEPTED, doubt, require_named
 from batchpay.ledger.encoding import to_datetime
-from batchpay.ledger.lost_window import require_acceptance
 from batchpay.ledger.records import (
     MACHINE_ACCEPTED,
     RESTORED_REASON,
@@ -28,7 +27,7 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
     It may be a restored backup that does not know of payments made since: every row that it would send becomes a row in
     doubt, for a person to look at, and what it lost is written down. The machine that the witness names stays.
     """
-    require_acceptance(who, why)
+    require_named(LEDGER_ACCEPTED, who, why)
     marked_in_doubt = 0
     record = store.witness.read()
     of_this_ledger = record is not None and record.ledger_id == store.ledger_id
@@ -49,7 +48,7 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
 
 def accept_machine(store: Store, who: str, why: str) -> None:
     """See batchpay.ledger.open."""
-    require_acceptance(who, why)
+    require_named(LEDGER_ACCEPTED, who, why)
     record = store.witness.read()
     if store.machine is None or record is None or record.machine in (None, store.machine):
         raise WrongUse("the ledger was not last used on another machine; there is nothing to accept")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from batchpay.errors import LedgerNotUsable, RunStopped, WrongUse
+from batchpay.ledger.decisions import require_named
 from batchpay.ledger.encoding import id_range, to_datetime, to_ms
 from batchpay.ledger.lost_window import require_settled
 from batchpay.ledger.reading import batch_number, batches
@@ -70,8 +71,7 @@ class Pieces:
 
 def erase(store: Store, name: str, before: datetime, who: str, why: str, pieces: Pieces) -> None:
     """Delete the texts of one batch that the caller holds, in one transaction; keeps pieces of them."""
-    if not (who.strip() and why.strip()):
-        raise WrongUse("a batch is purged by a named person, with a reason")
+    require_named("a batch is purged", who, why)
     number, _ = batch_number(store, name)
     with store.transaction() as transaction:
         require_settled(transaction)
