@@ -112,6 +112,8 @@ class Batch:
     """What the program said last of each payment."""
     settled: dict[int, str] = field(default_factory=dict)
     """What a person decided of rows in doubt."""
+    unheard: bool = False
+    """A command was killed at it, and none has told its rows' states since."""
     lost: bool = False
     """Registered in a ledger that was replaced by an older copy."""
     purged: bool = False

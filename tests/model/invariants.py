@@ -79,6 +79,7 @@ def _take_in(world: World, command: Command, done: Done) -> Batch | None:
         batch.again = command.value("--reason") if command.has("--again") else ""
         batch.allows_duplicates = command.has("--allow-duplicates")
     command.batch = batch
+    batch.unheard |= command.killed
     return batch
 
 
@@ -147,11 +148,11 @@ def _allowed(world: World, new: Arrival, old: Arrival) -> None:
     if mine.again or (other.lost and not world.window_open):
         return
     by_id = bool(row.payment_id) and is_duplicate(row, before, 1e9) is True and not _same_bill_only(row, before)
-    if mine.allows_duplicates and not by_id:
-        return
+    later, earlier = (mine, other) if mine.registered_h >= other.registered_h else (other, mine)
+    if (mine.allows_duplicates or later.allows_duplicates) and not by_id:
+        return  # the later one was let through while the earlier one waited
     if ours.before.get(row.number) == "rejected":
         fail(world, f"{story}: released although it was paid meanwhile")
-    later, earlier = (mine, other) if mine.registered_h >= other.registered_h else (other, mine)
     began = max(earlier.registered_h, theirs.at_h if earlier is other and theirs.at_h <= later.registered_h else 0.0)
     if is_duplicate(row, before, later.registered_h - began) is True:
         fail(world, f"{story}, {later.registered_h - began:.0f} hours later, and no decision names it")
@@ -192,7 +193,7 @@ def _results_are_true(world: World, command: Command, batch: Batch, summary: dic
         fail(world, f"rows of the file {sorted(wanted)}, in results and rejects {sorted(states.keys() | numbers)}")
     for number, state in states.items():
         _state_is_true(world, command, batch, number, state)
-    batch.states = {**dict.fromkeys(numbers, "rejected"), **states}
+    batch.states, batch.unheard = {**dict.fromkeys(numbers, "rejected"), **states}, False
     counts = {state: sum(found == state for found in batch.states.values()) for state in _STATES}
     said = {state: summary[state] for state in _STATES}
     if counts != said and not command.disturbed:
@@ -262,6 +263,8 @@ def _code_is_true(world: World, command: Command, done: Done) -> None:
         wanted = (3,) if _all_held_back(command, done) else (6, 3)
     else:
         wanted = (3,) if summary["rejected"] + summary["declined"] else (0,)
+    if any(one.unheard and not one.lost and one.live == command.live for one in world.batches.values()):
+        wanted += (7,)  # an answer that proves nothing may have come before the kill
     if done.code not in wanted and not command.disturbed:
         fail(world, f"exit code {done.code}, by the summary it is {wanted[0]}")
 

@@ -152,8 +152,14 @@ def reconcile(world: World, a: int, b: int, c: int) -> None:
         return
     arrived = {one.payment: one for one in world.gateway.arrivals if not one.void and one.live == batch.live}
     answered = [one for one in world.gateway.arrivals if one.answer == "success" and one.live == batch.live]
-    kept = {row.number for one in world.batches.values() if not one.lost for row in one.rows}
-    known = [one.reference for one in answered if one.payment in kept]  # a ledger brought back forgot the others
+    accepted = {
+        number
+        for one in world.batches.values()
+        for number, state in one.states.items()
+        if state == "accepted" and not one.lost and number not in one.settled
+    } - {number for number, state in batch.states.items() if state == "in_doubt"}
+    # The program knows the references that it was told: none whose answer was lost, none that was restored away.
+    known = [one.reference for one in answered if one.payment in accepted]
     kind = ("true", "last month's", "returned", "pending", "another row's")[b % 5]
     other = known[0] if known else "S0"
     if other == "S0" and kind == "another row's":
