@@ -225,18 +225,20 @@ def _rules_seen(world: World, command: Command) -> list[tuple[int | None, Any]]:
 
 
 def _state_is_true(world: World, command: Command, batch: Batch, number: int, state: str) -> None:
-    """Hold a row's state against what had arrived for its batch when the command ended."""
+    """Hold a row's state against what arrived for its batch: before the command ended, where the row waited then."""
+    everything = world.gateway.arrivals
     arrived = [
-        one
-        for one in world.gateway.arrivals[: command.arrivals_then]
+        (place, one)
+        for place, one in enumerate(everything)
         if one.payment == number and (world.commands[one.command].batch or world.commands[one.command].known) is batch
     ]
-    alive = [one for one in arrived if not one.void]
+    ended = len(everything) if command.arrivals_then is None else command.arrivals_then
+    alive = [one for place, one in arrived if not one.void and place < ended]
+    answers = [one.answer for _, one in arrived]
     settled = batch.settled.get(number)
-    if state == "accepted" and settled != "accepted" and not any(one.answer in _YES for one in arrived):
-        answers = [one.answer for one in arrived]
+    if state == "accepted" and settled != "accepted" and not any(answer in _YES for answer in answers):
         fail(world, f"E{number} is called accepted, and the gateway answered {answers}")
-    if state == "declined" and settled != "declined" and not any(one.answer == "error" for one in arrived):
+    if state == "declined" and settled != "declined" and "error" not in answers:
         fail(world, f"E{number} is called declined, and the gateway never said so")
     if state in ("pending", "declined") and alive and settled != "declined":
         fail(world, f"E{number} is called {state}, and arrived {len(alive)} times")
