@@ -165,7 +165,7 @@ def text_rules(column: str) -> list[Rule]:
     if column in IDENTIFIERS:
         words = "every invisible or format character (Unicode Cf, default-ignorable), no-break spaces and hyphens"
         failed = checks.has_unseen_characters(cell)
-    rules = [
+    return [
         error(
             column,
             "characters",
@@ -175,6 +175,7 @@ def text_rules(column: str) -> list[Rule]:
             failed,
             form=IDENTIFIER if column in IDENTIFIERS else None,
             by_any_form=column not in IDENTIFIERS,
+            is_for_every_text=True,
         ),
         error(
             column,
@@ -185,6 +186,7 @@ def text_rules(column: str) -> list[Rule]:
             checks.has_outer_whitespace(cell),
             suggestion=trimmed,
             by_any_form=True,
+            is_for_every_text=True,
         ),
         error(
             column,
@@ -194,9 +196,9 @@ def text_rules(column: str) -> list[Rule]:
             f"is longer than {checks.TEXT_CHARACTERS_MAX} characters, shorten it",
             checks.is_too_long(cell),
             by_any_form=True,
+            is_for_every_text=True,
         ),
     ]
-    return [replace(rule, is_for_every_text=True) for rule in rules]
 
 
 def copied_text(column: str) -> Rule:
@@ -256,7 +258,7 @@ def _in_company(rules: Iterable[Rule]) -> list[Rule]:
     finished: list[Rule] = []
     for rule in rules:
         before = tuple(other for other in finished if _goes_before(other, rule))
-        finished.append(replace(rule, prerequisites=before))
+        finished.append(rule if rule.prerequisites == before else replace(rule, prerequisites=before))
     return finished
 
 

@@ -14,6 +14,7 @@ from batchpay import __version__
 from batchpay.cli.commands import COMMANDS, load_command
 from batchpay.cli.context import Context, Group
 from batchpay.cli.process import (
+    collect_rarely,
     ignore_signals,
     interrupt_on_signals,
     keep_freed_memory,
@@ -62,6 +63,7 @@ def main() -> None:
     """
     os.umask(0o077)
     keep_memory_private()
+    collect_rarely()
     keep_freed_memory()
     open_standard_descriptors()
     standard_output = keep_output()
