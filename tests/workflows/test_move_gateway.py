@@ -82,3 +82,17 @@ def test_a_new_address_of_an_environment_is_said(tmp_path: Path) -> None:
         assert f"move-gateway {ORIGIN} https://pay.example.com --reason" in note
         assert note_on_address(ledger, settings_at(tmp_path, "https://pay.example.com")) == []
         assert note_on_address(ledger, replace(elsewhere, gateway=GatewaySettings(base_url=NEW))) == []
+
+
+def test_the_address_that_batches_went_to_before_is_no_news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where others came after it, and however it is written: said every day, the note would be read no more."""
+    with ledger_in(tmp_path) as ledger:
+        for row, origin in enumerate(("https://pay.example.com", "https://elsewhere.example.com"), start=1):
+            monkeypatch.setattr("tests.support.ledger_factory.ORIGIN", origin)
+            add_batch(ledger, [Planned(row)], environment=Environment.LIVE)
+        for origin in ("https://pay.example.com:443/", "https://elsewhere.example.com"):
+            assert note_on_address(ledger, settings_at(tmp_path, origin)) == []
+        (note,) = note_on_address(ledger, settings_at(tmp_path, "https://third.example.com"))
+    assert note.startswith(
+        "earlier live batches went to https://elsewhere.example.com, this one goes to https://third."
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batchpay.workflows import approve, health, reconcile, report, resolve, retention, status
+from batchpay.workflows import approve, find_payment, health, reconcile, report, resolve, retention, status
 from batchpay.workflows.reconcile import ReconcileRequest
 from tests.workflows.desk import ANN, IN_DOUBT, Desk
 from tests.workflows.office import BEN, Office
@@ -29,7 +29,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
         return open_ledger
 
-    modules: tuple[ModuleType, ...] = (approve, health, reconcile, report, resolve, retention, status)
+    modules: tuple[ModuleType, ...] = (approve, find_payment, health, reconcile, report, resolve, retention, status)
     for module in modules:
         monkeypatch.setattr(module, "open_ledger", noting(vars(module)["open_ledger"]))
     return found
@@ -44,6 +44,9 @@ def test_lists_pages_and_states_only_read(desk: Desk, opened: list[bool]) -> Non
     assert [one.batch for one in status.all_batches(desk.settings)] == [batch]
     assert status.batch_status(batch[:6], desk.settings).batch == batch
     assert list(status.all_in_doubt(desk.settings)) == [batch]
+    assert status.runs_of_batch(batch, desk.settings) == []
+    found = find_payment.find_payment("p-1", desk.settings)
+    assert found is not None and found.earlier_batch == batch
     assert [doubt.row for doubt in resolve.list_in_doubt(batch, desk.settings, ANN).doubts] == [1]
     assert retention.look(desk.settings, 5, LATER).due == []
     assert health.ledger_state(desk.settings).batches == 1
@@ -51,12 +54,13 @@ def test_lists_pages_and_states_only_read(desk: Desk, opened: list[bool]) -> Non
     report.batch_page(batch, lambda _: desk.folder / "page.html", desk.settings)
     output = str(desk.folder / "out.csv")
     reconcile.reconcile(batch, ReconcileRequest(str(export), output=output), desk.settings, ANN)
-    assert opened == [True] * 10
+    assert opened == [True] * 12
 
 
 def test_without_a_ledger_a_dry_run_says_what_it_does_not_know(desk: Desk) -> None:
-    """Earlier payments; once there is a ledger, nothing is said."""
+    """Earlier payments; once there is a ledger, nothing is said. Nothing is in doubt where nothing was sent."""
     path, said = desk.file("may.csv", ONE), "payments of earlier batches are not known"
+    assert status.all_in_doubt(desk.settings) == {}
     assert any(said in note for note in desk.dry_run(path).summary.notes)
     desk.submit(path)
     assert not any(said in note for note in desk.dry_run(path).summary.notes)

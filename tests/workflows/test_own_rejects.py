@@ -76,6 +76,19 @@ def test_what_was_paid_does_not_come_back_and_all_else_does(desk: Desk, june: Pa
     assert rejects.read_text() == before
 
 
+def test_where_rows_came_back_is_told_and_only_where_some_did(desk: Desk) -> None:
+    """One row of a known batch, its first, is one to correct; of one that is all paid there is no file to look at."""
+    path = desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "7.0.0"}, {"invoiceNumber": "A-2", "amount": "1.00"})
+    rejects = str(path.with_suffix(".rejects.csv"))
+    assert [desk.submit(path).rejects for _ in range(2)] == [rejects, rejects]
+    paid = desk.file("june.csv", {"invoiceNumber": "A-3", "amount": "500.00"})
+    desk.limit("100.00")
+    assert desk.submit(paid).rejects == str(paid.with_suffix(".rejects.csv"))
+    desk.limit("")
+    assert [desk.submit(paid, release="the board agreed").rejects for _ in range(2)] == [None, None]
+    assert len(paid.with_suffix(".rejects.csv").read_text().splitlines()) == 1, "a header alone"
+
+
 def test_rejects_that_could_not_be_written_anew_leave_nothing(
     desk: Desk, june: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,107 @@
+"""Which batches a helper goes on with: one that can't be helped with keeps no other waiting, and a signal ends all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from batchpay.errors import BatchHeld, SettingsNotUsable
+from batchpay.gateway.credentials import Credentials
+from batchpay.ledger.open import open_ledger
+from batchpay.sending.limits import StopRequest
+from batchpay.settings import Secret
+from batchpay.workflows import work as helping
+from batchpay.workflows.run import LibraryProcess, RunRequest
+from tests.workflows.desk import ANN, Desk, Quiet
+
+CREDENTIALS = Credentials("desk", Secret("desk-key"))
+Help = Callable[[str, RunRequest], Any]
+
+
+@pytest.fixture
+def at_work(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Callable[[Help], list[str]]:
+    """Let three batches be worked on for three looks, and say how each is helped with; gives those that were begun."""
+    desk.submit(desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "1.00"}))
+    monkeypatch.setattr(helping, "LOOK_EVERY_S", 0.0)
+
+    def look(help_one: Help) -> list[str]:
+        begun: list[str] = []
+        looks = iter("abc")
+        request = RunRequest(None, owner=Signalled())
+
+        def found(*_: object) -> list[Any]:
+            if next(looks, None) is None:
+                request.stop.ask("enough")
+            return [SimpleNamespace(batch=name) for name in "abc"]
+
+        def help_with(_: object, batch: Any, own: RunRequest, *__: object) -> Any:
+            begun.append(batch.batch)
+            return help_one(batch.batch, own)
+
+        monkeypatch.setattr(helping, "_at_work", found)
+        monkeypatch.setattr(helping, "help_with", help_with)
+        list(helping.work_forever(request, desk.settings, CREDENTIALS, ANN, Quiet()))
+        return begun
+
+    return look
+
+
+class Signalled(LibraryProcess):
+    """A process that a signal reaches: what is running last is asked to stop."""
+
+    asked: StopRequest
+
+    def running(self, stop: StopRequest) -> AbstractContextManager[None]:
+        """Note what a signal would ask."""
+        self.asked = stop
+        return nullcontext()
+
+
+def test_what_can_not_be_helped_with_is_left_and_the_others_are_not(at_work: Callable[[Help], list[str]]) -> None:
+    """One belongs to another gateway, one stops for a wrong key: neither is begun every few seconds for ever."""
+
+    def help_one(name: str, own: RunRequest) -> Any:
+        if name == "a":
+            raise SettingsNotUsable("intended for another gateway")
+        return SimpleNamespace(stopped="the gateway refused the key" if name == "b" else None)
+
+    assert at_work(help_one) == ["a", "b", "c", "c", "c"]
+
+
+def test_a_signal_to_one_batch_ends_the_call(at_work: Callable[[Help], list[str]]) -> None:
+    """The rows under way end, and no other batch is begun; a stop of the batch alone is the batch's own."""
+    reasons: list[str | None] = []
+
+    def help_one(name: str, own: RunRequest) -> Any:
+        if name == "a":
+            own.stop.ask("too many rows in doubt")
+        else:
+            with own.owner.running(own.stop):
+                own.owner.owner.asked.ask("stopped by SIGTERM")  # type: ignore[attr-defined]
+        reasons.append(own.stop.reason)
+        return SimpleNamespace(stopped=own.stop.reason)
+
+    assert at_work(help_one) == ["a", "b"]
+    assert reasons == ["too many rows in doubt", "stopped by SIGTERM"]
+
+
+def test_a_batch_that_another_process_has_in_hand_is_said_and_left(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever started a second helper by mistake reads why it does nothing."""
+    monkeypatch.setattr(Quiet, "say", lambda _, text: print(text))
+    desk.submit(desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "1.00"}))
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        batch = ledger.find(None)
+        monkeypatch.setattr(type(ledger), "lock", held)
+        assert helping.help_with(ledger, batch, RunRequest(None), desk.settings, CREDENTIALS, ANN, Quiet()) is None
+    assert capsys.readouterr().out == f"batch {batch.batch}: another run has it\n"
+
+
+def held(*_: object, **__: object) -> AbstractContextManager[None]:
+    """Find a batch in the hands of another process."""
+    raise BatchHeld("another run has it")
