@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,17 @@ def test_a_file_that_another_ledger_may_have_paid_is_refused_before_anybody_sign
     assert look(desk, path, looked_up).proposal.to_send.total.rows == 1
     desk.submit(path)
     assert look(desk, path).known is not None
+
+
+def test_another_address_than_before_is_told_while_nothing_is_sent_yet(desk: Desk) -> None:
+    """A slip in the address of a test gateway is seen by whoever prepares, not in the morning."""
+    desk.submit(desk.file("april.csv", EARLIER))
+    path = desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "10.00"})
+    assert look(desk, path).summary.notes == []
+    gateway = replace(desk.settings.gateway, base_url="https://pay.example.com", environment="test")
+    desk.settings = replace(desk.settings, gateway=gateway)
+    (note,) = look(desk, path).summary.notes
+    assert note.startswith("earlier test batches went to http://127.0.0.1:9, this one goes to https://pay.example.com;")
 
 
 def long_file(desk: Desk) -> Path:

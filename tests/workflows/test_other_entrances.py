@@ -123,6 +123,9 @@ def test_a_preview_tells_what_there_was_to_compare_with(desk: Desk) -> None:
     assert preview.as_json()["unreadable_amounts"] == 1
     desk.submit(desk.file("before.csv", {"paymentId": "X", "invoiceNumber": "X", "amount": "1.00"}))
     assert validate(asked, desk.settings).compared
+    desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, variance=False))
+    for unasked in (validate(asked, desk.settings), desk.dry_run(path)):
+        assert (unasked.compared, unasked.variances, unasked.unusual) == (False, [], [])
 
 
 def test_a_plan_is_approved_without_a_file(desk: Desk) -> None:

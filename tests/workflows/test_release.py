@@ -37,7 +37,9 @@ def test_a_run_again_never_sends_what_was_rejected(desk: Desk, file: Path, optio
     """A raised limit and a cron job that ran again paid rows that somebody had looked at and left out."""
     again = desk.submit(file, **options)
     assert (again.exit_code, desk.arrived) == (3, {"A-1": 1})
-    assert "submit --release --reason TEXT sends them" in " ".join(again.notes)
+    assert again.notes == [
+        "1 row, 500.00, that an earlier submission rejected is right now: submit --release --reason TEXT sends them"
+    ]
     with file.with_suffix(".rejects.csv").open() as lines:
         rows = list(csv.DictReader(lines))
     assert [(row["_row"], row["_errors"].split(": ")[1]) for row in rows] == [("2", "rejected_before")]
