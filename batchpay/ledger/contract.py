@@ -14,10 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.ledger.hosts import HostRun, Shared
 from batchpay.ledger.records import (
     BatchSummary,
     Decision,
@@ -39,6 +38,9 @@ from batchpay.ledger.records import (
     SignOff,
 )
 from batchpay.payment import Environment, Finding, Outcome, State, Totals
+
+if TYPE_CHECKING:
+    from batchpay.ledger.hosts import HostRun, Shared
 
 
 class RegisteredMeanwhile(LedgerNotUsable):

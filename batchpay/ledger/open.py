@@ -10,14 +10,17 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from batchpay.errors import SettingsNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.machine import machine_name
-from batchpay.ledger.moving import Contents
 from batchpay.ledger.records import AcceptedWitness, LedgerPaths
 from batchpay.ledger.sqlite import files
 from batchpay.settings import LedgerSettings
+
+if TYPE_CHECKING:
+    from batchpay.ledger.moving import Contents
 
 _SCHEMES = ("postgresql://", "postgres://")
 

@@ -21,7 +21,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from batchpay.cli.process import CommandLine
+from batchpay.cli.process import CommandLine, collect_rarely, keep_freed_memory
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.ledger.open import open_ledger
@@ -242,6 +242,8 @@ def _cpu_s() -> float:
 
 def main() -> None:
     """Do one of the three and print what it told."""
+    collect_rarely()  # as a command begins
+    keep_freed_memory()
     what, *arguments = sys.argv[1:]
     if what == "register":
         bodies = Path(arguments[3]) if len(arguments) > 3 else None

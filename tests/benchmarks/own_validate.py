@@ -3,12 +3,19 @@
 Run as `python -m tests.benchmarks.own_validate all|fifteen INPUT REJECTS`; prints one JSON object.
 """
 
+# ruff: noqa: E402 (polars reads when it is imported what the command line sets before)
+
 from __future__ import annotations
 
 import json
 import sys
 import time
 from pathlib import Path
+
+from batchpay.cli.process import collect_rarely, keep_freed_memory
+
+collect_rarely()
+keep_freed_memory()
 
 import pandera.polars as pa
 import polars as pl
