@@ -148,7 +148,8 @@ def _allowed(world: World, new: Arrival, old: Arrival) -> None:
     if mine.again or (other.lost and not world.window_open):
         return
     by_id = bool(row.payment_id) and is_duplicate(row, before, 1e9) is True and not _same_bill_only(row, before)
-    later, earlier = (mine, other) if mine.registered_h >= other.registered_h else (other, mine)
+    names = list(world.batches)  # in the order of registration
+    earlier, later = sorted((mine, other), key=lambda one: (one.registered_h, names.index(one.name)))
     if (mine.allows_duplicates or later.allows_duplicates) and not by_id:
         return  # the later one was let through while the earlier one waited
     if ours.before.get(row.number) == "rejected":
