@@ -136,7 +136,7 @@ def found_doubts(ledger: Ledger, batch: BatchSummary, matching: Matching) -> Ite
 
 
 def reconcile(
-    ledger: Ledger, batch: BatchSummary, export: Export, matching: Matching, path: Path | Stream
+    ledger: Ledger, batch: BatchSummary, export: Export, matching: Matching, path: str | Path | Stream
 ) -> Reconciliation:
     """Write every row and every line with its verdict, and add them up; raises BatchpayError if they don't."""
     result = Reconciliation()

@@ -69,9 +69,8 @@ def reconcile(
             matching = match(ledger, found, export.lines, request.days)
         found = ledger.find(found.batch)
         output = request.output or f"{found.batch}.reconciled.csv"
-        path = output if isinstance(output, Stream) else Path(output)
-        result = write_reconciliation(ledger, found, export, matching, path)
-    return Reconciled(summary_of_batch(found), export, result, settled, Path(str(path)))
+        result = write_reconciliation(ledger, found, export, matching, output)
+    return Reconciled(summary_of_batch(found), export, result, settled, Path(str(output)))
 
 
 def _settle(

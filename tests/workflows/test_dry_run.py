@@ -62,6 +62,15 @@ def test_another_address_than_before_is_told_while_nothing_is_sent_yet(desk: Des
     assert note.startswith("earlier test batches went to http://127.0.0.1:9, this one goes to https://pay.example.com;")
 
 
+def test_a_file_is_looked_at_before_any_gateway_is_named(desk: Desk) -> None:
+    """The first evening with the program: what the file holds is shown, and no address is spoken of."""
+    desk.submit(desk.file("april.csv", EARLIER))
+    gateway = replace(desk.settings.gateway, base_url="", environment="test")
+    desk.settings = replace(desk.settings, gateway=gateway)
+    preview = look(desk, desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "10.00"}))
+    assert (preview.proposal.to_send.total.rows, preview.summary.notes) == (1, [])
+
+
 def long_file(desk: Desk) -> Path:
     """Ninety payments of one amount to payees in order, and a larger one at the end."""
     rows = [{"invoiceNumber": f"A-{row}", "amount": "10.00", "achNameOnCheck": f"Payee {row}"} for row in range(1, 91)]

@@ -19,6 +19,7 @@ from batchpay.workflows.requests import (
     file_request,
     max_amount_cents,
     moves_real_money,
+    preflight_of,
     run_request,
     sending_settings,
     targets,
@@ -97,6 +98,15 @@ def test_the_gateway_is_asked_first_unless_a_call_says_no(
     assert isinstance(request.preflight, Preflight) is asks
     assert (request.limits.rows_max, request.limits.until, request.results) == (3, 7.0, None)
     assert credentials.api_id == "desk"
+
+
+@pytest.mark.parametrize("url", ["http://pay.example.com", "https://ann:secret@pay.example.com"])
+def test_money_goes_to_no_unsafe_origin_and_no_key_is_looked_for(desk: Desk, url: str) -> None:
+    """The address is refused before a key is read that could only be sent there."""
+    settings = replace(desk.settings, gateway=replace(desk.settings.gateway, base_url=url))
+    for ask in (lambda: run_request(settings, SendOptions(), LibraryProcess()), lambda: preflight_of(settings)):
+        with pytest.raises(SettingsNotUsable, match="base_url"):
+            ask()
 
 
 def test_a_call_lays_its_options_over_the_settings(desk: Desk) -> None:

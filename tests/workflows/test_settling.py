@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -144,10 +144,33 @@ def test_an_export_settles_what_a_killed_run_was_sending(desk: Desk) -> None:
     assert states(desk, killed) == [State.ACCEPTED]
 
 
-def test_the_page_looks_for_lines_as_many_days_as_the_command() -> None:
-    """It takes what nobody chose: what one of them settles by amount and account alone the other one does as well."""
+@pytest.mark.parametrize(("days", "shown"), [(5, [(1, False)]), (6, [])])
+def test_the_page_looks_for_lines_as_many_days_as_the_command(desk: Desk, days: int, shown: list[object]) -> None:
+    """It takes what nobody chose: a line that one shows beside a row by its amount the other shows as well."""
+    with closing(open_ledger(desk.settings.ledger, create_as="ann")) as ledger:
+        doubtful = add_batch(ledger, [Planned(1, State.IN_DOUBT)])
+        (row,) = ledger.rows(doubtful)
+    assert row.sent_at is not None
+    export, person = desk.folder / "export.csv", Reader()
+    export.write_text(f"Amount,Date,Account,Status\n12.50,{row.sent_at.date() + timedelta(days=days)},x6789,Settled\n")
+    request = ReconcileRequest(str(export), output=str(desk.folder / "out.csv"))
+    reconcile(doubtful, request, desk.settings, ANN, person)
+    assert person.asked == shown
+    assert states(desk, doubtful) == [State.IN_DOUBT], "what only looks like it proves nothing"
     (asked,) = [option for option in command.params if option.name == "days"]
-    assert ReconcileRequest("export.csv").days == asked.default == 5
+    assert request.days == asked.default
+
+
+def test_an_export_of_other_words_is_read_by_its_map(desk: Desk, batch: str) -> None:
+    """Without it `Storno` would be no word for a payment that was declined, and the row stayed in doubt."""
+    export, words = desk.folder / "export.csv", desk.folder / "words.toml"
+    today = datetime.now(UTC).date().isoformat()
+    export.write_text(f"Vorgang,Invoice Number,Amount,Date,Status\nTX-2,A-2,10.00,{today},Storno\n")
+    words.write_text('[columns]\nreference = "Vorgang"\n[status]\ndeclined = ["Storno"]\n')
+    request = ReconcileRequest(str(export), str(words), output=str(desk.folder / "out.csv"))
+    done = reconcile(batch, request, desk.settings, ANN, Reader())
+    assert [found.row.row for found in done.settled] == [2]
+    assert states(desk, batch)[1:] == [State.DECLINED, State.IN_DOUBT]
 
 
 def test_that_machines_are_gone_is_recorded_with_who_and_why(
