@@ -21,9 +21,10 @@ FULL = Path("/dev/full")
 
 @pytest.fixture
 def own_signals() -> Iterator[None]:
-    """Signals that count, and handlers as they were, afterwards: a shell ignores SIGINT for what it runs behind."""
+    """Signals that count, and handlers as they were, afterwards: a shell's `&` ignores SIGINT, and nohup SIGHUP."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in SIGNALS:
+        signal.signal(number, signal.default_int_handler)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
