@@ -8,7 +8,7 @@ have it not. Warnings alone keep no row from being proven: they are flags.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from operator import or_
@@ -137,14 +137,14 @@ class RuleBook:
         """Those of them that must have a cell."""
         self._some: list[tuple[pl.Expr, list[pl.Expr]]] = []
         """Rules that are asked of some rows only: of which, and whether they fail."""
-        self._kept: dict[str, list[pl.Expr]] = {}
-        """By column: whether the rules fail that its form stands for."""
+        self._kept: dict[str, list[int]] = {}
+        """By column: the rules that its form stands for, by their indexes."""
         for column, form in self.forms.items():
             kept = [rule for rule in self._rules_of(column) if rule.is_kept_by(form)]
             is_text, look = form in PLAIN_KEEPS, _has_not_form(pl.col(column), form, kept).alias(column)
             (self._texts if is_text else self._looks).extend([look] if kept else [])
             self._needed += [column] if is_text and _is_required(kept) else []
-            self._kept[column] = [self._fails(self._index[id(rule)]) for rule in kept]
+            self._kept[column] = [self._index[id(rule)] for rule in kept]
         for index, rule in enumerate(self.rules):
             if not rule.is_kept_by(self.forms[rule.column]):
                 self._group_of(rule).append(self._fails(index))
@@ -171,11 +171,10 @@ class RuleBook:
         """Sort the rows of a chunk, which has all known columns: proven to break no rule for errors, or not."""
         marks = [frame[name].is_null() for name in self._needed if frame[name].null_count()]
         marks += [frame[name].is_not_null() for name in marks_of(frame)]
-        hit = self._hit_looks(frame)
-        asked = {int(look.name): look for look in hit if look.name.isdecimal()}
-        warnings = {index: look for index, look in asked.items() if not self.rules[index].is_error}
-        others = [look for look in hit if not (look.name.isdecimal() and int(look.name) in warnings)]
-        unproven = any_of([*marks, *others], frame.height)
+        formless, broken = _told_apart(self._hit_looks(frame))
+        warnings = {index: flag for index, flag in broken.items() if not self.rules[index].is_error}
+        errors = [flag for index, flag in broken.items() if index not in warnings]
+        unproven = any_of([*marks, *formless.values(), *errors], frame.height)
         hits = []
         for index, flag in warnings.items():
             silenced = [warnings[other] for other in self._prerequisites[index] if other in warnings]
@@ -225,10 +224,11 @@ class RuleBook:
         """
         some = [look for _, looks in self._some for look in looks]
         flags = _evaluated(rows, [*self._looks, *self._texts, *some])
-        found = [flag for flag in flags.iter_columns() if flag.any()]
-        for formless in [flag for flag in found if not flag.name.isdecimal()]:
-            found += _evaluated_of(rows, formless, self._kept[formless.name])
-        return {int(flag.name): flag for flag in found if flag.name.isdecimal()}
+        formless, broken = _told_apart(flag for flag in flags.iter_columns() if flag.any())
+        for column, those in formless.items():
+            looks = [self._fails(index) for index in self._kept[column]]
+            broken |= _told_apart(_evaluated_of(rows, those, looks))[1]
+        return broken
 
     def _fails(self, index: int) -> pl.Expr:
         return self.rules[index].fails.fill_null(value=False).alias(str(index))
@@ -255,6 +255,17 @@ def _has_not_form(cell: pl.Expr, form: Form, kept: Sequence[Rule]) -> pl.Expr:
     if form.bytes_max is not None:
         has &= cell.str.len_bytes() <= form.bytes_max
     return ~has.fill_null(value=not _is_required(kept))
+
+
+def _told_apart(looks: Iterable[pl.Series]) -> tuple[dict[str, pl.Series], dict[int, pl.Series]]:
+    """Part looks into those at a form, by column, and those at a rule, by its index."""
+    formless, broken = dict[str, pl.Series](), dict[int, pl.Series]()
+    for look in looks:
+        if look.name.isdecimal():
+            broken[int(look.name)] = look
+        else:
+            formless[look.name] = look
+    return formless, broken
 
 
 def _is_required(kept: Sequence[Rule]) -> bool:

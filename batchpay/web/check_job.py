@@ -12,8 +12,6 @@ from functools import partial
 from typing import Any
 
 from batchpay.errors import FileRefused, ForeignColumns, NotUsable, WaitingForPerson, WrongUse
-from batchpay.gateway.credentials import load_credentials
-from batchpay.gateway.origin import check_origin
 from batchpay.gateway.preflight import Preflight
 from batchpay.intake.source import Source
 from batchpay.intake.xlsx.archive import list_sheets, open_archive
@@ -33,6 +31,7 @@ from batchpay.web.task import Task
 from batchpay.workflows import check as workflow
 from batchpay.workflows.check import Preview
 from batchpay.workflows.decisions import Decisions
+from batchpay.workflows.requests import preflight_of
 
 LARGEST = 20
 DAYS_TOLD = 31
@@ -114,8 +113,7 @@ def _look(task: Task, path: str, ledger: Ledger, watch: Callable[[int], None]) -
 def _preflight(settings: Settings) -> Preflight | None:
     """Ask the gateway about the accounts, so that a run finds what the check found; None without its key."""
     try:
-        check_origin(settings.gateway.base_url)
-        return Preflight(settings.gateway, load_credentials(settings.gateway))
+        return preflight_of(settings)
     except NotUsable:
         return None
 

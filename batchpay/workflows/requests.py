@@ -135,27 +135,30 @@ def run_request(settings: Settings, options: SendOptions, owner: ProcessOwner) -
 
     An origin that money must not be sent to is refused before anything else is done.
     """
-    from batchpay.gateway.credentials import load_credentials
-    from batchpay.gateway.origin import check_origin
     from batchpay.gateway.preflight import Preflight
     from batchpay.sending.limits import Limits
     from batchpay.workflows.run import RunRequest
 
-    check_origin(settings.gateway.base_url)
-    credentials = load_credentials(settings.gateway)
+    credentials = _credentials(settings)
     preflight = None if options.preflight is False else Preflight(settings.gateway, credentials)
     limits = Limits(rows_max=options.limit, until=options.until)
     return RunRequest(None, limits, preflight, owner=owner), credentials
 
 
 def preflight_of(settings: Settings) -> Preflight:
-    """Give what asks the gateway for all files of a dry run; a key in the environment can be read only once."""
-    from batchpay.gateway.credentials import load_credentials
-    from batchpay.gateway.origin import check_origin
+    """Give what asks the gateway for all files of a call; a key in the environment can be read only once."""
     from batchpay.gateway.preflight import Preflight
 
+    return Preflight(settings.gateway, _credentials(settings))
+
+
+def _credentials(settings: Settings) -> Credentials:
+    """Load the key for an origin that money may be sent to, and for no other."""
+    from batchpay.gateway.credentials import load_credentials
+    from batchpay.gateway.origin import check_origin
+
     check_origin(settings.gateway.base_url)
-    return Preflight(settings.gateway, load_credentials(settings.gateway))
+    return load_credentials(settings.gateway)
 
 
 def targets(settings: Settings) -> list[str]:
