@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise
 
 import zstandard
 
@@ -54,9 +54,9 @@ def unseal_texts(keys: Keys, place: str, sealed: bytes) -> dict[int, bytes]:
     count = int.from_bytes(plain[:4], "little")
     header = array("I")
     header.frombytes(plain[4 : 4 + 8 * count])
-    places = accumulate(header[count:], initial=4 + 8 * count)
-    texts = [plain[start:end] for start, end in pairwise(places)]
-    return dict(zip(header[:count], texts, strict=True))
+    stream = io.BytesIO(plain)
+    stream.seek(4 + 8 * count)
+    return dict(zip(header[:count], map(stream.read, header[count:]), strict=True))
 
 
 def unreadable(keys: Keys, kind: str, payloads: Iterable[tuple[int, int, bytes]]) -> Iterator[str]:

@@ -30,7 +30,7 @@ def frame_of(rows: RowColumns, header: Sequence[str], batch: BatchSummary) -> pl
         "line": _numbers(rows.lines),
         **{name: details[name] for name in _SHOWN},
         "amount": _amounts(rows.amounts_cents),
-        "state": pl.Series(list(map(str, rows.states)), dtype=pl.String),
+        "state": pl.Series(rows.states, dtype=pl.String),
         "http_status": _numbers(rows.http_statuses),
         "response_code": pl.Series(rows.response_codes, dtype=pl.String),
         "message": message.set(message == "", None).fill_null(pl.Series(rows.reasons, dtype=pl.String)),

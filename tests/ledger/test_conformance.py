@@ -106,11 +106,11 @@ def test_rows_can_be_read_by_state(ledger: Ledger) -> None:
 
 def test_rows_by_column_are_the_same_rows(ledger: Ledger) -> None:
     """What `row_columns` gives of rows in several states, some thousand at a time, is what `rows` gives one by one."""
-    name = register(ledger, columns(ledger, range(1, 4_401)))
+    name = register(ledger, columns(ledger, range(1, 8_193)))
     with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
-        run.commit([2, 700, 900], [])
-        run.commit([], [(2, ACCEPTED), (700, DECLINED), (900, IN_DOUBT)])
+        run.commit([2, 700, 8_192], [])
+        run.commit([], [(2, ACCEPTED), (700, DECLINED), (8_192, IN_DOUBT)])
         run.finish(None)
     names = {
         "rows": "row", "lines": "line", "states": "state", "amounts_cents": "amount_cents", "directions": "direction",
@@ -125,6 +125,7 @@ def test_rows_by_column_are_the_same_rows(ledger: Ledger) -> None:
             together = [value for part in parts for value in getattr(part, column)]
             assert together == [attrgetter(of_row)(row) for row in rows], column
     assert list(ledger.row_columns(name, [State.SENDING])) == []
+    assert list(ledger.row_columns(register(ledger, columns(ledger, []), content=b"nothing"))) == []
 
 
 def test_what_fails_while_writing_ends_the_registration(ledger: Ledger) -> None:

@@ -52,7 +52,7 @@ def test_results_are_the_rows_of_the_ledger(tmp_path: Path) -> None:
 
 ODD = (
     "", " ", "}{", '"}{"', "a,b", 'q"q', "line\nbreak", "re\rturn", "=1+1", "-1", "@x", "\ttab", "'x", "\\u0041\\",
-    "Zoë 漢", "null", "1e5", "\x01",
+    "Zoë 漢", "null", "1e5", "\x01", "a\x1fb", "a\x00b", '["', "\u2028",
 )  # fmt: skip
 
 
@@ -61,10 +61,10 @@ def test_odd_texts_come_through_as_they_are(tmp_path: Path, ending: str) -> None
     """Whatever stands in a name, an answer or a column of the file's own; more rows than are read at once."""
     planned = [
         Planned(
-            row, STATES[row % 5], amount_cents=row, name=ODD[row % len(ODD)], invoice=ODD[row * 7 % len(ODD)],
-            reference=ODD[row * 5 % len(ODD)], message=ODD[row * 11 % len(ODD)],
+            row, STATES[row % 5], amount_cents=row if row % 50 else 2**53 + row, name=ODD[row % len(ODD)],
+            invoice=ODD[row * 7 % len(ODD)], reference=ODD[row * 5 % len(ODD)], message=ODD[row * 11 % len(ODD)],
         )
-        for row in range(1, 4_200)
+        for row in range(1, 8_300)
     ]  # fmt: skip
     path = tmp_path / f"results.{ending}"
     with ledger_in(tmp_path) as ledger:

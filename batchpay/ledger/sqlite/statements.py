@@ -319,13 +319,22 @@ MOVING_PAYMENT_IDS = f"SELECT payment_id, {_PLACE.format('payment_id')} FROM pay
 MOVING_PAID = "SELECT payee, account, batch, row_count, cents FROM paid ORDER BY payee, account, batch"
 
 
+END_OF_ROWS = "SELECT ifnull(max(id), 0) + 1 FROM row WHERE id >= ? AND id < ?"
+
+
 def rows_in(states: int) -> str:
-    """Rows of a batch with their latest attempts, in so many states."""
+    """Rows of a range of ids with their latest attempts, in so many states: one JSON array a column.
+
+    Python reads many values out of one text in less time than it takes to fetch them one by one.
+    """
+    columns = (
+        "row.id & 4294967295, line, row.state, amount_cents, direction, attempts, chunk, sent_at,"
+        " finished_at, http_status, response_code, message, gateway_reference, reason"
+    )
     return (
-        "SELECT row.id, line, row.state, amount_cents, direction, attempts, chunk, sent_at, finished_at,"
-        " http_status, response_code, message, gateway_reference, reason"
+        f"SELECT {', '.join(f'json_group_array({column})' for column in columns.split(', '))}"
         " FROM row LEFT JOIN attempt ON attempt.id = row.id"
-        f" WHERE row.id >= ? AND row.id < ? AND row.state IN ({', '.join('?' * states)}) ORDER BY row.id"
+        f" WHERE row.id >= ? AND row.id < ? AND row.state IN ({', '.join('?' * states)})"
     )
 
 
