@@ -17,6 +17,8 @@ from batchpay.ledger.records import BatchSummary, Event, LedgerRow, PayeeFacts, 
 from batchpay.ledger.states import STATES
 from batchpay.payment import Answer, Direction, Environment, State, Totals
 
+ROWS_AT_ONCE = 8192
+"""Whoever works by column pays for each set of columns; so many rows take some ten megabytes."""
 _COLUMNS = tuple(field.name for field in fields(RowColumns))
 _DETAIL_CHUNKS_KEPT = 8
 _MASK = "****"

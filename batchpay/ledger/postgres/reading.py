@@ -12,12 +12,10 @@ from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.company_statements import ROWS_BY_RUN, RUNS_OF_BATCH
 from batchpay.ledger.postgres.store import Store
-from batchpay.ledger.reading import Details, batch_number
+from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number
 from batchpay.ledger.records import RowColumns
 from batchpay.ledger.states import STATE_CODES, STATES
 from batchpay.payment import Environment, State
-
-_ROWS_AT_ONCE = 4096
 
 
 def row_columns(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[RowColumns]:
@@ -26,7 +24,7 @@ def row_columns(store: Store, batch: str, states: Sequence[State] | None) -> Ite
     with store.reading() as connection, connection.cursor(name="rows") as found:
         details = Details(store, connection, number)
         found.execute(sql.ROWS_WITH_ATTEMPTS, (number, wanted), binary=True)
-        while some := found.fetchmany(_ROWS_AT_ONCE):
+        while some := found.fetchmany(ROWS_AT_ONCE):
             yield details.columns(list(zip(*some, strict=True)))
 
 

@@ -6,15 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 
 from batchpay.ledger.encoding import ROW_MASK, id_range
-from batchpay.ledger.reading import Details, batch_number
+from batchpay.ledger.reading import ROWS_AT_ONCE, Details, batch_number
 from batchpay.ledger.records import RowColumns
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import STATE_CODES
 from batchpay.payment import Environment, State
-
-_ROWS_AT_ONCE = 8192
-"""Whoever works by column pays for each set of columns; so many rows take some ten megabytes."""
 
 
 def row_columns(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[RowColumns]:
@@ -24,8 +21,8 @@ def row_columns(store: Store, batch: str, states: Sequence[State] | None) -> Ite
     with store.reading() as connection:
         details = Details(store, connection, number)
         ids = id_range(number)
-        for start in range(ids[0], connection.execute(sql.END_OF_ROWS, ids).fetchone()[0], _ROWS_AT_ONCE):
-            found = connection.execute(statement, (start, start + _ROWS_AT_ONCE, *wanted)).fetchone()
+        for start in range(ids[0], connection.execute(sql.END_OF_ROWS, ids).fetchone()[0], ROWS_AT_ONCE):
+            found = connection.execute(statement, (start, start + ROWS_AT_ONCE, *wanted)).fetchone()
             rows, *others = map(json.loads, found)
             assert rows == sorted(rows), "SQLite goes through ids in their order"
             if rows:
