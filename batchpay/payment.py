@@ -1,4 +1,4 @@
-"""The words that both halves of batchpay share: states of a row, money in cents, what an attempt proved.
+"""The words that both halves of batchpay share: states of a row, who acts, money in cents.
 
 A leaf: it imports nothing of batchpay and nothing heavy.
 """
@@ -77,68 +77,6 @@ class Environment(StrEnum):
 
     LIVE = "live"
     TEST = "test"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the gateway answered to one request, as far as it could be read: safe to store and to show."""
-
-    http_status: int | None = None
-    response_code: str | None = None
-    message: str | None = None
-    gateway_reference: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """What an answer says about the gateway's rate limit; None where it says nothing."""
-
-    retry_after_s: float | None = None
-    limit: float | None = None
-    """Requests allowed in a window of `window_s` seconds."""
-    window_s: float | None = None
-    remaining: int | None = None
-    reset_s: float | None = None
-    """Seconds until the window starts anew."""
-    refused: bool = False
-    """The gateway refused this request because too many came (429, or 503 with Retry-After)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What is known of a gateway's limit, to be shown and to begin with the next time."""
-
-    rate: float
-    """Requests a second that it takes."""
-    window_s: float | None = None
-    """Where it is a quota: seconds of its window."""
-
-    def __str__(self) -> str:
-        if self.window_s is None:
-            return f"{self.rate:,.3g} a second"
-        return f"{self.rate * self.window_s:,.0f} in {self.window_s:,.0f} s"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one attempt proved (CONTRACT.md, 'What an answer means').
-
-    `state` is PENDING, ACCEPTED, DECLINED or IN_DOUBT. `reason` is a short text for logs and the ledger, free of any
-    personal data. `bytes_sent` tells how many bytes of the request were handed to the operating system: 0 is the proof
-    behind a PENDING that needs no answer. `stop` names why the run must not go on, or is None.
-    """
-
-    state: State
-    reason: str
-    answer: Answer = Answer()
-    bytes_sent: int = 0
-    stop: str | None = None
-    pace: Pace | None = None
-
-    @property
-    def recognized(self) -> bool:
-        """Whether the gateway gave an answer that the profile knows: it opens the canary, resets the breaker."""
-        return self.state in (State.ACCEPTED, State.DECLINED)
 
 
 @dataclass(frozen=True, slots=True)

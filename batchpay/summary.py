@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchpay.errors import LedgerDamaged
-from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Environment, State, Totals, format_cents
 from batchpay.text import instant, local_time, row_count, totals_apart, totals_json
 from batchpay.writing.identity import ReadFiles
+
+if TYPE_CHECKING:
+    from batchpay.ledger.records import BatchSummary
 
 SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
 """States of the rows that passed the rules, in the order in which a person asks for them."""

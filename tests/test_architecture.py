@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOW = (
     "errors",  # what stops a command, and its exit code
     "payment",  # states, directions, cents
+    "outcome",  # what an attempt proved
     "text",  # how values are shown
     "settings",  # what may stand in a settings file
     "writing",  # files that appear whole or not at all
@@ -38,7 +39,13 @@ FLOW = (
 )
 """The rooms in the order in which data passes them. A room imports only rooms that stand before it."""
 
-ANYWHERE = ("batchpay.ledger.contract", "batchpay.ledger.hosts", "batchpay.ledger.records")
+ANYWHERE = (
+    "batchpay.ledger.columns",
+    "batchpay.ledger.contract",
+    "batchpay.ledger.hosts",
+    "batchpay.ledger.paths",
+    "batchpay.ledger.records",
+)
 """The ledger's contract names no database: rooms before the ledger speak to it by these alone."""
 
 LEDGER_DOORS = (*ANYWHERE, "batchpay.ledger.open")
@@ -249,4 +256,4 @@ def test_every_package_ships() -> None:
 def test_few_modules_lie_loose() -> None:
     """Beside the rooms stand only the words that all of them share."""
     loose = {path.stem for path in (ROOT / "batchpay").glob("*.py")} - {"__init__", "__main__"}
-    assert loose == {"errors", "payment", "settings", "summary", "text"}
+    assert loose == {"errors", "outcome", "payment", "settings", "summary", "text"}

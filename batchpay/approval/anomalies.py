@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from batchpay.approval.cash_flow import Flow, merge
-from batchpay.ledger.records import PayeeFacts
 from batchpay.payment import Direction, Environment
 from batchpay.text import money, printable
+
+if TYPE_CHECKING:
+    from batchpay.ledger.records import PayeeFacts
 
 UNUSUAL_TIMES = 3
 """An amount over so many times the payee's usual one is unusual."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from batchpay.approval.cash_flow import DayFlow, Flow, Schedule, merge
-from batchpay.approval.plan import Plan
 from batchpay.approval.proposal import Proposal
 from batchpay.approval.to_send import ToSend
 from batchpay.payment import Direction, Totals
 from batchpay.text import PAGE_WIDTH as _WIDTH
 from batchpay.text import local_time, money, printable, sum_word, wrapped
+
+if TYPE_CHECKING:
+    from batchpay.approval.plan import Plan
 
 _GATEWAYS_SHOWN = 20
 _DAYS_SHOWN = 31

@@ -15,7 +15,7 @@ from batchpay.errors import LedgerBesideAnother
 from batchpay.text import counted, local_time, printable, row_count
 
 if TYPE_CHECKING:
-    from batchpay.ledger.records import LedgerPaths
+    from batchpay.ledger.paths import LedgerPaths
     from batchpay.workflows.retention import Retention
 
 

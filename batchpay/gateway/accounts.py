@@ -20,7 +20,8 @@ from batchpay.gateway.masking import Secrets
 from batchpay.gateway.payments import outcome_without_answer
 from batchpay.gateway.profile import Profile
 from batchpay.gateway.strict_json import parse_object
-from batchpay.payment import Outcome, State
+from batchpay.outcome import Outcome
+from batchpay.payment import State
 from batchpay.settings import GatewaySettings
 
 Value = TypeVar("Value")

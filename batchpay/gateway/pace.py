@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
-from batchpay.payment import Pace
+from batchpay.outcome import Pace
 
 _NAMES = frozenset(
     (

@@ -13,7 +13,8 @@ from batchpay.gateway.masking import Secrets
 from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.gateway.profile import Profile
 from batchpay.gateway.wire import checked_target
-from batchpay.payment import Answer, Outcome, State
+from batchpay.outcome import Answer, Outcome
+from batchpay.payment import State
 from batchpay.settings import GatewaySettings
 
 CONNECTION_PATH = "/v2/api/connection.json"

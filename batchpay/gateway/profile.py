@@ -33,7 +33,8 @@ from batchpay.errors import SettingsNotUsable
 from batchpay.gateway.masking import Secrets, masked
 from batchpay.gateway.pace import read_pace
 from batchpay.gateway.strict_json import NotStrictJson, parse_object
-from batchpay.payment import Answer, Outcome, Pace, State
+from batchpay.outcome import Answer, Outcome, Pace
+from batchpay.payment import State
 from batchpay.settings import GatewaySettings
 
 WORD = "word"

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Self
 import polars as pl
 
 from batchpay.errors import FileRefused, ForeignColumns
-from batchpay.intake.cell_form import CellForm
 from batchpay.intake.csv.dialect import read_dialect
 from batchpay.intake.csv.reader import CsvReader, CsvText
 from batchpay.intake.header import Examples, Header, canonical_name, read_header
 from batchpay.intake.kinds import HEAD_BYTES, Kind, kind_of
 from batchpay.intake.object_store import is_url, open_stored
 from batchpay.intake.one_content import one_content
-from batchpay.intake.parquet import ParquetReader
 from batchpay.intake.streams import OpenFile
 from batchpay.intake.table_end import FileEnd, without_totals_row
-from batchpay.intake.xlsx.reader import XlsxReader
 from batchpay.schemas.columns import COLUMNS, MONEY, REQUIRED
 from batchpay.text import column_name
 from batchpay.writing.identity import FileIdentity
@@ -154,6 +151,9 @@ def _open_csv(file: OpenFile, text: CsvText, mapping: Mapping | None, required: 
 
 
 def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
+    from batchpay.intake.cell_form import CellForm  # typed cells are few files' affair
+    from batchpay.intake.parquet import ParquetReader
+
     reader = ParquetReader(file)
     header, own = _headers(file.name, reader.names, mapping, required)
     forms = {name: CellForm(name) for name in own.names} if mapping is None else mapping.cell_forms(own.names)
@@ -165,6 +165,8 @@ def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, 
 def _open_xlsx(
     file: OpenFile, sheet: str | None, include_hidden: bool, mapping: Mapping | None, required: tuple[str, ...]
 ) -> Source:
+    from batchpay.intake.xlsx.reader import XlsxReader  # as above
+
     forms = {} if mapping is None else mapping.cell_forms(mapping.sources)
     file.keep_copy()  # two libraries read it, each by itself
     reader = XlsxReader(file, sheet=sheet, include_hidden=include_hidden, known=_known_names(mapping), forms=forms)

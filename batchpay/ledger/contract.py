@@ -17,30 +17,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.ledger.records import (
-    BatchSummary,
-    Decision,
-    Earlier,
-    Event,
-    Lease,
-    LedgerRow,
-    Lookup,
-    LostWindow,
-    NewBatch,
-    OldBatch,
-    PayeeFacts,
-    PaymentColumns,
-    PendingPayment,
-    Purge,
-    RejectedColumns,
-    RejectedRow,
-    RowColumns,
-    SignOff,
-)
-from batchpay.payment import Environment, Finding, Outcome, State, Totals
 
 if TYPE_CHECKING:
+    from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns, RejectedColumns
     from batchpay.ledger.hosts import HostRun, Shared
+    from batchpay.ledger.records import (
+        BatchSummary,
+        Decision,
+        Event,
+        Lease,
+        LedgerRow,
+        LostWindow,
+        NewBatch,
+        OldBatch,
+        PayeeFacts,
+        PendingPayment,
+        Purge,
+        RejectedRow,
+        RowColumns,
+        SignOff,
+    )
+    from batchpay.outcome import Finding, Outcome
+    from batchpay.payment import Environment, State, Totals
 
 
 class RegisteredMeanwhile(LedgerNotUsable):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from batchpay.ledger.records import Lookup
+from batchpay.ledger.columns import Lookup
 
 _BILL, _PAYMENT_ID = struct.Struct(">q?"), struct.Struct(">q")
 """What follows a digest's first eight bytes: a row's id and, with a bill, whether the row has a paymentId."""

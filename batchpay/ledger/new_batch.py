@@ -8,10 +8,11 @@ from itertools import chain, compress, count
 from operator import mul
 from typing import Any
 
+from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.database import Transaction
 from batchpay.ledger.encoding import DIRECTIONS, now_ms
 from batchpay.ledger.event_chain import write_ranges
-from batchpay.ledger.records import NewBatch, PaymentColumns, RejectedColumns
+from batchpay.ledger.records import NewBatch
 from batchpay.ledger.states import NEW, PENDING, REJECTED, require
 from batchpay.ledger.totals import TotalsDelta
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from batchpay.errors import SettingsNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.machine import machine_name
-from batchpay.ledger.records import AcceptedWitness, LedgerPaths
+from batchpay.ledger.paths import LedgerPaths
 from batchpay.ledger.sqlite import files
 from batchpay.settings import LedgerSettings
 
 if TYPE_CHECKING:
     from batchpay.ledger.moving import Contents
+    from batchpay.ledger.records import AcceptedWitness
 
 _SCHEMES = ("postgresql://", "postgres://")
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import zstandard
 
 from batchpay.errors import LedgerDamaged
+from batchpay.ledger.columns import PackedTexts, PaymentColumns
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.records import PackedTexts, PaymentColumns
 
 CHUNK_ROWS = 512
 BODIES_LEVEL = 3

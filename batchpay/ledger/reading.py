@@ -15,7 +15,8 @@ from batchpay.ledger.encoding import DIRECTIONS, maybe_datetime, to_datetime
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import BatchSummary, Event, LedgerRow, PayeeFacts, RejectedRow, RowColumns
 from batchpay.ledger.states import STATES
-from batchpay.payment import Answer, Direction, Environment, State, Totals
+from batchpay.outcome import Answer
+from batchpay.payment import Direction, Environment, State, Totals
 
 ROWS_AT_ONCE = 8192
 """Whoever works by column pays for each set of columns; so many rows take some ten megabytes."""

@@ -6,34 +6,15 @@ Plain dataclasses that name no database. Amounts are cents, times are aware and 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import IntEnum
-from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
-from batchpay.payment import Answer, Environment, State, Totals
+from batchpay.outcome import Answer
+from batchpay.payment import Environment, State, Totals
 from batchpay.text import instant
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerPaths:
-    """Where a ledger's files are."""
-
-    ledger: Path
-    """The ledger; where a database server holds it, the place beside which this machine's own files of it lie."""
-    key: Path
-    witness: Path
-    url: str | None = None
-    """The database that holds it, without user and password; None where `ledger` is its file."""
-
-    @property
-    def name(self) -> str:
-        """Where the ledger is, as a person is told."""
-        return self.url or str(self.ledger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,109 +59,6 @@ RESTORED_REASON = "the ledger was accepted without its witness: payments made si
 RECOVERED_REASON = "the run ended before an answer was recorded"
 PLAN_USED = "plan used"
 """Kind of the event in which a plan's seal, maker and approvers stand."""
-
-
-@dataclass(frozen=True, slots=True)
-class PackedTexts:
-    """PackedTexts of rows, end to end: a Python object for each of a million would cost more than building them."""
-
-    joined: bytes | memoryview = field(repr=False)
-    """UTF-8."""
-    lengths: Sequence[int]
-    """Bytes of each row's text."""
-
-    @classmethod
-    def of(cls, texts: Iterable[str | bytes]) -> PackedTexts:
-        """Put texts end to end."""
-        encoded = [text.encode() if isinstance(text, str) else text for text in texts]
-        return cls(b"".join(encoded), [len(text) for text in encoded])
-
-    def each(self) -> list[bytes]:
-        """Take them apart again."""
-        places = accumulate(self.lengths, initial=0)
-        return [bytes(self.joined[start:end]) for start, end in pairwise(places)]
-
-    def parts(self, rows: int) -> Iterator[PackedTexts]:
-        """Give so many rows at a time, without a copy."""
-        joined, start = memoryview(self.joined), 0
-        for first in range(0, len(self.lengths), rows):
-            lengths = self.lengths[first : first + rows]
-            end = start + sum(lengths)
-            yield PackedTexts(joined[start:end], lengths)
-            start = end
-
-
-@dataclass(frozen=True, slots=True)
-class PaymentColumns:
-    """Rows that passed every rule, by column (all sequences of one length, in file order)."""
-
-    rows: Sequence[int]
-    lines: Sequence[int | None]
-    amounts_cents: Sequence[int]
-    directions: Sequence[str]
-    """DEBIT or CREDIT."""
-    fingerprints: Sequence[bytes]
-    """16 bytes, keyed: the bill (batchpay.schemas.identity)."""
-    payment_ids: Sequence[bytes | None]
-    """16 bytes, keyed: the caller's paymentId as it is compared; None where not given."""
-    payees: Sequence[bytes]
-    """8 bytes, keyed: the payee's name, for the look at changed accounts."""
-    accounts: Sequence[bytes]
-    """8 bytes, keyed: routing and account number, for the same look."""
-    details: PackedTexts
-    """A JSON object a row: what results and reports show of it (see registration/request_body.py)."""
-    bodies: PackedTexts
-    """The exact request body as JSON text."""
-
-
-@dataclass(frozen=True, slots=True)
-class RejectedColumns:
-    """Rows that failed a rule, by column."""
-
-    rows: Sequence[int]
-    lines: Sequence[int | None]
-    amounts_cents: Sequence[int]
-    """0 where the amount can't be read."""
-    reasons: Sequence[str]
-    """`column.code` of every failed rule, separated by blanks; no text of the row."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """Rows to compare with earlier batches, by column."""
-
-    rows: Sequence[int]
-    fingerprints: Sequence[bytes]
-    payment_ids: Sequence[bytes | None]
-    with_invoice: Sequence[bool] = ()
-    """Whether each row's bill has an invoice number; none has where this is empty."""
-    older_fingerprints: Sequence[bytes] = ()
-    """The same in the form that ledgers before version 3 hold."""
-    older_payment_ids: Sequence[bytes | None] = ()
-
-
-class SamePayment(IntEnum):
-    """How an earlier payment is a row's own; of several that hold the highest counts."""
-
-    ANOTHER_ID = 1
-    """The same bill under another paymentId, long ago."""
-    BILL = 2
-    """The same bill."""
-    PAYMENT_ID = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """A row of this file that an earlier batch holds already."""
-
-    row: int
-    same: SamePayment
-    earlier_batch: str
-    earlier_row: int
-    earlier_place: str
-    """That row as a person finds it in its file: `line 5`, `row 5`."""
-    at: datetime
-    """When it was registered or, if that was later, sent last."""
 
 
 @dataclass(frozen=True, slots=True)

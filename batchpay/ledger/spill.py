@@ -16,7 +16,8 @@ from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.keys import Keys
-from batchpay.payment import Answer, Outcome, State
+from batchpay.outcome import Answer, Outcome
+from batchpay.payment import State
 from batchpay.writing.atomic import sync_directory
 
 _RESERVED_BYTES = 262_144

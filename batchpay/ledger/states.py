@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.payment import Outcome, State
+from batchpay.outcome import Outcome
+from batchpay.payment import State
 
 NEW = 0
 """In place of a state's code: the row is not in the ledger yet."""

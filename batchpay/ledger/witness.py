@@ -14,7 +14,7 @@ from pathlib import Path
 from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.records import LedgerPaths
+from batchpay.ledger.paths import LedgerPaths
 from batchpay.writing.atomic import sync_directory
 
 _SLOT_BYTES = 512

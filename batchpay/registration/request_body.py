@@ -16,8 +16,8 @@ import polars as pl
 
 from batchpay.approval.anomalies import PayeeColumns, Payment
 from batchpay.approval.cash_flow import Flow
+from batchpay.ledger.columns import Lookup, PackedTexts, PaymentColumns
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import Lookup, PackedTexts, PaymentColumns
 from batchpay.payment import Totals
 from batchpay.schemas import checks, identity
 from batchpay.schemas.columns import ACH, BILLING, COLUMNS, CORRECTED, PAYMENT_ID, RECURRING, SHIPPING, TOP

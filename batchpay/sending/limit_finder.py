@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from batchpay.payment import Finding
+from batchpay.outcome import Finding
 from batchpay.settings import RATE_LEAST, RATE_MOST
 
 SEEK_RATE = 20.0

@@ -6,7 +6,8 @@ import threading
 import time
 from dataclasses import dataclass
 
-from batchpay.payment import Outcome, State
+from batchpay.outcome import Outcome
+from batchpay.payment import State
 from batchpay.settings import SubmitSettings
 from batchpay.text import row_count
 

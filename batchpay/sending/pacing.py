@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from batchpay.payment import Finding, Pace
+from batchpay.outcome import Finding, Pace
 from batchpay.sending.limit_finder import LimitFinder
 from batchpay.settings import SubmitSettings, parse_rate
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.contract import Company, Run
-from batchpay.payment import Outcome
+from batchpay.outcome import Outcome
 from batchpay.sending.limits import StopRequest
 
 _COMPANY_S = 0.001

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import tenacity
 
-from batchpay.payment import Outcome, State
+from batchpay.outcome import Outcome
+from batchpay.payment import State
 from batchpay.settings import SubmitSettings
 
 WAIT_S_FIRST = 0.5

@@ -17,7 +17,8 @@ from batchpay.errors import LedgerNotUsable
 from batchpay.gateway.permission import PERMISSION_S, BeforeFirstByte, since_boot_s
 from batchpay.ledger.contract import Run
 from batchpay.ledger.records import PendingPayment
-from batchpay.payment import Outcome, State
+from batchpay.outcome import Outcome
+from batchpay.payment import State
 from batchpay.sending.limits import CircuitBreaker, Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.recorder import ClaimRefused, Recorder

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any
 
 from batchpay.ledger.contract import SharedRate
-from batchpay.payment import Finding, Pace
+from batchpay.outcome import Finding, Pace
 from batchpay.sending.pacing import Throttle
 from batchpay.settings import SubmitSettings, parse_rate
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from batchpay.approval.anomalies import CODES, Payment, Variance
 from batchpay.approval.cash_flow import Schedule
-from batchpay.approval.plan import Plan
 from batchpay.approval.proposal import Proposal
 from batchpay.approval.sign_off import sign_off_lines
 from batchpay.approval.to_send_count import with_cents
@@ -24,7 +23,6 @@ from batchpay.errors import LedgerMissing, WrongUse
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor, Environment, State, Totals
 from batchpay.registration import request_body
 from batchpay.settings import LedgerSettings, Settings
@@ -40,7 +38,9 @@ from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
 from batchpay.workflows.proposal import propose
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
+    from batchpay.approval.plan import Plan
     from batchpay.gateway.preflight import Preflight
+    from batchpay.ledger.records import BatchSummary
 
 _PRINTED_MAX = 20
 
@@ -172,6 +172,8 @@ def dry_run(
         if with_plan:
             if ledger is None:
                 raise LedgerMissing("a plan belongs to a ledger, and there is none yet: batchpay ledger init")
+            from batchpay.approval.plan import Plan  # few calls make one
+
             plan = Plan.make(preview.proposal, ledger, prepared_by=actor, created_at=datetime.now(UTC))
             preview = replace(preview, plan=plan)
     preview.requests.extend(_first_requests(request, settings, checked, requests_max))

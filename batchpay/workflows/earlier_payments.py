@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 
 from batchpay.approval.anomalies import Variance
+from batchpay.ledger.columns import Earlier, SamePayment
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import Earlier, SamePayment
 from batchpay.payment import Environment, Totals, format_cents
 from batchpay.registration import request_body
 from batchpay.schemas.catalogue import ROW_SAME_PAYMENT

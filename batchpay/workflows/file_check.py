@@ -22,8 +22,8 @@ from batchpay.approval.to_send_count import ToSendCount, with_cents
 from batchpay.errors import FileRefused, RunStopped
 from batchpay.intake.control_totals import require_whole, stated_totals
 from batchpay.intake.source import Source, open_source
+from batchpay.ledger.columns import RejectedColumns
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import BatchSummary, RejectedColumns
 from batchpay.payment import Environment, State, Totals, format_cents
 from batchpay.registration import request_body
 from batchpay.schemas.checks import cents_of_plain
@@ -35,7 +35,6 @@ from batchpay.validation.check import Check, valid_rows
 from batchpay.validation.chunk_result import ChunkResult
 from batchpay.validation.duplicates import FrameSpool
 from batchpay.validation.late_failures import merged
-from batchpay.validation.rejects import Rejects, open_rejects, together
 from batchpay.validation.verdict import Verdict
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.earlier_payments import EarlierPayments
@@ -47,6 +46,8 @@ from batchpay.writing.identity import FileIdentity, ReadFiles
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.gateway.preflight import Preflight
     from batchpay.intake.maps.mapping import Mapping
+    from batchpay.ledger.records import BatchSummary
+    from batchpay.validation.rejects import Rejects
 
 _REFUSED_BY_GATEWAY = {
     "unknown": "the gateway has no account with this id, look the id up (batchpay gateway list)",
@@ -193,6 +194,10 @@ def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
     checked.control = expected.read
 
     def fresh_rejects() -> Rejects | None:
+        if request.rejects is None and not request.sinks:
+            return None
+        from batchpay.validation.rejects import open_rejects, together  # what writes workbooks, too
+
         begun = [sink(source) for sink in request.sinks]
         if request.rejects is not None:
             begun.insert(0, open_rejects(request.rejects, source))

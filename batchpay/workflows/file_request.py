@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from batchpay.intake.source import Source
 from batchpay.schemas.options import RuleOptions
-from batchpay.validation.rejects import Rejects
 
 if TYPE_CHECKING:  # few files have a map
     from batchpay.intake.maps.mapping import Mapping
+    from batchpay.validation.rejects import Rejects
 
 
 @dataclass(frozen=True, slots=True)

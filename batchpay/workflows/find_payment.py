@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import polars as pl
 
 from batchpay.gateway.origin import environment_of
+from batchpay.ledger.columns import Earlier, Lookup
 from batchpay.ledger.open import open_ledger
-from batchpay.ledger.records import Earlier, Lookup
 from batchpay.schemas.identity import folded
 from batchpay.settings import Settings
 

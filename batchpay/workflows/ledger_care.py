@@ -13,7 +13,8 @@ from pathlib import Path
 from batchpay.errors import LedgerNotUsable, WrongUse
 from batchpay.ledger import open as door
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import AcceptedWitness, LedgerPaths, LostWindow
+from batchpay.ledger.paths import LedgerPaths
+from batchpay.ledger.records import AcceptedWitness, LostWindow
 from batchpay.payment import Actor
 from batchpay.settings import LedgerSettings
 from batchpay.writing.place import numbered

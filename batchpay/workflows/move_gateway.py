@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from batchpay.errors import SettingsNotUsable, WrongUse
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor
 from batchpay.settings import Settings
+
+if TYPE_CHECKING:
+    from batchpay.ledger.records import BatchSummary
 
 
 def move_gateway(old: str, new: str, reason: str, settings: Settings, actor: Actor) -> list[str]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State
 from batchpay.validation.chunk_result import ChunkResult
-from batchpay.validation.rejects import Rejects
 from batchpay.validation.verdict import Verdict
 from batchpay.writing.place import first_row, numbered
 from batchpay.writing.table import TABLE_ENDINGS
+
+if TYPE_CHECKING:
+    from batchpay.ledger.records import BatchSummary
+    from batchpay.validation.rejects import Rejects
 
 _SENT = (State.SENDING, State.ACCEPTED, State.DECLINED, State.IN_DOUBT)
 

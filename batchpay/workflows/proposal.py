@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from batchpay.approval.approvals import Policy
 from batchpay.approval.cash_flow import Schedule
-from batchpay.approval.plan import Plan
 from batchpay.approval.proposal import Proposal, rules_json
 from batchpay.approval.to_send import Origin, ToSend
 from batchpay.approval.to_send_count import ToSendCount, with_cents
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import BatchSummary, SignOff
 from batchpay.payment import State, Totals
 from batchpay.settings import Settings
 from batchpay.validation.check import valid_rows
@@ -26,6 +24,11 @@ from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import FileCheck
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.rejected_earlier import RejectedEarlier
+
+if TYPE_CHECKING:
+    from batchpay.approval.approvals import Policy
+    from batchpay.approval.plan import Plan
+    from batchpay.ledger.records import BatchSummary, SignOff
 
 
 def propose(

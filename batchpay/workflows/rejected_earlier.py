@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Totals
+
+if TYPE_CHECKING:
+    from batchpay.ledger.records import BatchSummary
 
 REJECTED_BEFORE = ("row", "rejected_before")
 """Column and code under which such a row stays rejected, though it passes today's rules."""

@@ -21,7 +21,8 @@ from batchpay.gateway.preflight import Preflight
 from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.records import BatchSummary
 from batchpay.operations.logs import is_logging, log
-from batchpay.payment import Actor, Finding, State, Totals
+from batchpay.outcome import Finding
+from batchpay.payment import Actor, State, Totals
 from batchpay.reports.results import write_results
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.one_core import on_one_core as on_one_core  # for the owner of a process

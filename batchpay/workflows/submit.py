@@ -20,9 +20,10 @@ from batchpay.errors import BatchHeld, HeldElsewhere, LedgerNotUsable
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.intake.prefetch import ahead
+from batchpay.ledger.columns import PaymentColumns
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.ledger.open import open_ledger
-from batchpay.ledger.records import BatchSummary, NewBatch, PaymentColumns, SignOff
+from batchpay.ledger.records import BatchSummary, NewBatch, SignOff
 from batchpay.operations.logs import log
 from batchpay.payment import Actor, State, Totals
 from batchpay.registration import request_body

@@ -26,7 +26,8 @@ from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, PendingPayment
-from batchpay.payment import Actor, Answer, Environment, Outcome, State, Totals
+from batchpay.outcome import Answer, Outcome
+from batchpay.payment import Actor, Environment, State, Totals
 from batchpay.reports.results import write_results
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
-from batchpay.payment import Pace
+from batchpay.outcome import Pace
 from batchpay.sandbox.options import Options
 from batchpay.sandbox.server import running
 from batchpay.sending.pacing import Throttle

@@ -14,7 +14,8 @@ import trustme
 from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.ledger.contract import Ledger
-from batchpay.payment import Outcome, State
+from batchpay.outcome import Outcome
+from batchpay.payment import State
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts

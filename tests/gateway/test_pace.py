@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from batchpay.gateway.pace import read_pace
-from batchpay.payment import Pace
+from batchpay.outcome import Pace
 
 DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
 

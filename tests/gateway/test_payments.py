@@ -10,7 +10,8 @@ from batchpay.gateway.channel import Exchange
 from batchpay.gateway.masking import Secrets
 from batchpay.gateway.payments import _problem as problem_of_report
 from batchpay.gateway.profile import Profile
-from batchpay.payment import Answer, Outcome, Pace, State
+from batchpay.outcome import Answer, Outcome, Pace
+from batchpay.payment import State
 from tests.support.fault_client import ACCOUNT, GOOD, KEY, body, client_of, nothing
 from tests.support.fault_server import Conversation, Fault, FaultServer, answer
 

@@ -24,7 +24,8 @@ from batchpay.gateway.payments import PaymentsClient
 from batchpay.gateway.permission import PERMISSION_S, TOO_OLD, since_boot_s
 from batchpay.gateway.transport import UNASKED_ANSWER, GatewaySession, ProvenRequest, SendProof, Transport
 from batchpay.gateway.wire import header_block
-from batchpay.payment import Outcome, State
+from batchpay.outcome import Outcome
+from batchpay.payment import State
 from batchpay.settings import GatewaySettings
 from tests.support.fault_client import (
     ACCOUNT,

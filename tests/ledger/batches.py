@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
+from batchpay.ledger.columns import PackedTexts, PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns, SignOff
-from batchpay.payment import Answer, Environment, Outcome, State
+from batchpay.ledger.records import NewBatch, SignOff
+from batchpay.outcome import Answer, Outcome
+from batchpay.payment import Environment, State
 
 CANARY = "4929871003216789"
 """An account number; only its last four may ever be seen."""

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerDamaged, LedgerNotUsable, WrongUse
+from batchpay.ledger.columns import Lookup, PackedTexts, RejectedColumns, SamePayment
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
-from batchpay.ledger.records import Decision, Lookup, PackedTexts, RejectedColumns, RejectedRow, SamePayment
-from batchpay.payment import Answer, Environment, State, Totals
+from batchpay.ledger.records import Decision, RejectedRow
+from batchpay.outcome import Answer
+from batchpay.payment import Environment, State, Totals
 from tests.ledger.batches import (
     ACCEPTED,
     CANARY,

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from batchpay.errors import WrongUse
+from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import Lookup
 from batchpay.payment import Environment
 from tests.ledger.batches import ACCEPTED, columns, register
 

@@ -18,7 +18,8 @@ from batchpay.ledger.spill import Spill, Spilled, read_spill
 from batchpay.ledger.sqlite.schema import APPLICATION_ID
 from batchpay.ledger.states import NEW, STATE_CODES
 from batchpay.ledger.witness import Witness, WitnessRecord
-from batchpay.payment import Answer, Outcome, State
+from batchpay.outcome import Answer, Outcome
+from batchpay.payment import State
 from batchpay.settings import LedgerSettings
 
 KEYS = Keys(bytes(range(32)))

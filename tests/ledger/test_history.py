@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import accept_witness
-from batchpay.ledger.records import Decision, Lookup
+from batchpay.ledger.records import Decision
 from batchpay.payment import Environment, State
 from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, rejected
 from tests.ledger.conftest import LedgerFactory

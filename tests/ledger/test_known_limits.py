@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.ledger.sqlite.known_limits import FILE_NAME, known_limit, remember_limit
-from batchpay.payment import Finding
+from batchpay.outcome import Finding
 
 
 def test_what_was_found_is_kept_for_each_gateway(tmp_path: Path) -> None:

@@ -11,13 +11,15 @@ import pytest
 
 from batchpay.errors import BatchHeld, LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger import open as door
+from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.postgres import arrival
-from batchpay.ledger.records import Decision, Lookup
+from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite import opening
 from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.witness import Witness
-from batchpay.payment import Answer, Environment, Outcome, State
+from batchpay.outcome import Answer, Outcome
+from batchpay.payment import Environment, State
 from batchpay.settings import LedgerSettings
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, rejected, release, states
 from tests.ledger.conftest import LedgerFactory

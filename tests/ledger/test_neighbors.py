@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import BACKED_UP, Lookup
+from batchpay.ledger.records import BACKED_UP
 from batchpay.payment import Environment
 from tests.ledger.batches import columns, register, rejected
 from tests.ledger.conftest import LedgerFactory

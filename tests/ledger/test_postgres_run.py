@@ -18,7 +18,8 @@ from batchpay.ledger.postgres import run as of_run
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.records import Decision
-from batchpay.payment import Answer, Outcome, State
+from batchpay.outcome import Answer, Outcome
+from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, states
 from tests.ledger.conftest import LedgerFactory, PostgresFactory
 from tests.support.cutting_proxy import Cut, CuttingProxy

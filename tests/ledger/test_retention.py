@@ -15,13 +15,15 @@ from pathlib import Path
 import pytest
 
 from batchpay.errors import BatchHeld, LedgerBehind, LedgerNotUsable, RunStopped, WaitingForPerson, WrongUse
+from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.event_chain import Replay
 from batchpay.ledger.open import accept_witness, settle_lost_window
-from batchpay.ledger.records import Decision, Lookup, Purge
+from batchpay.ledger.records import Decision, Purge
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import connect
-from batchpay.payment import Answer, Environment, Outcome, State
+from batchpay.outcome import Answer, Outcome
+from batchpay.payment import Environment, State
 from tests.ledger.batches import IN_DOUBT, columns, register, rejected, release
 from tests.ledger.conftest import LedgerFactory
 from tests.ledger.test_processes import _STRACE, ACTOR, ROOT, traced

@@ -16,7 +16,8 @@ from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.sqlite.moves import Mover
 from batchpay.ledger.states import MOVES, STATE_CODES, IllegalMove, Need
-from batchpay.payment import Answer, Outcome, State
+from batchpay.outcome import Answer, Outcome
+from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, rejected, release, states
 from tests.ledger.conftest import LedgerFactory
 from tests.ledger.docs_states import PAGE, written_page

@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 
 from batchpay.errors import LedgerOlder
+from batchpay.ledger.columns import SamePayment
 from batchpay.ledger.open import bring_up_to_date, open_ledger
-from batchpay.ledger.records import SamePayment
 from batchpay.payment import Environment
 from batchpay.registration.request_body import lookup_columns
 from batchpay.schemas.columns import COLUMNS

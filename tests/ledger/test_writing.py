@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from batchpay.errors import BatchHeld, LedgerNotUsable
+from batchpay.ledger.columns import PaymentColumns
 from batchpay.ledger.contract import Ledger, Run
 from batchpay.ledger.open import accept_witness, settle_lost_window
-from batchpay.ledger.records import PaymentColumns
 from batchpay.ledger.sqlite import store
 from batchpay.ledger.sqlite.batch_writer import ChunkWriter
 from batchpay.ledger.sqlite.store import Transaction

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from batchpay.ledger.records import PackedTexts, PaymentColumns
+from batchpay.ledger.columns import PackedTexts, PaymentColumns
 from batchpay.registration.request_body import (
     RequestForm,
     canonical_bytes,

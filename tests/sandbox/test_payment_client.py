@@ -9,7 +9,8 @@ import pytest
 
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.payments import PaymentsClient
-from batchpay.payment import Outcome, State
+from batchpay.outcome import Outcome
+from batchpay.payment import State
 from batchpay.sandbox.dialects import DIALECTS, Dialect
 from batchpay.sandbox.magic import ENDINGS, RETURN_CODES, Ending
 from batchpay.sandbox.options import Options

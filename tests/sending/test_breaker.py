@@ -8,7 +8,8 @@ import pytest
 
 from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.ledger.records import PendingPayment
-from batchpay.payment import Outcome, State, Totals
+from batchpay.outcome import Outcome
+from batchpay.payment import State, Totals
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.retry import Attempts

@@ -13,7 +13,8 @@ import pytest
 import trustme
 
 from batchpay.gateway.payments import PaymentsClient
-from batchpay.payment import Outcome, State
+from batchpay.outcome import Outcome
+from batchpay.payment import State
 from tests.support.fault_client import CREDENTIALS, body, settings_for
 from tests.support.fault_kinds import FAULTS
 from tests.support.fault_server import Conversation, Fault, FaultServer, answer, success

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from batchpay.payment import Finding, Pace
+from batchpay.outcome import Finding, Pace
 from batchpay.sending.limit_finder import LimitFinder, _Quota
 from batchpay.sending.pacing import Throttle
 from tests.support.pace_world import LIMITERS, Bucket, ClockWindow, Concurrent, Limiter, Shared, SlidingSecond, World

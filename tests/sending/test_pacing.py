@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from batchpay.errors import SettingsNotUsable
-from batchpay.payment import Pace
+from batchpay.outcome import Pace
 from batchpay.sending.pacing import Throttle
 from batchpay.settings import SubmitSettings, parse_rate
 from tests.support import pace_world

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from batchpay.payment import Outcome, Pace, State
+from batchpay.outcome import Outcome, Pace
+from batchpay.payment import State
 from batchpay.sending.retry import WAIT_S_FIRST, Attempts
 from batchpay.settings import SubmitSettings
 

@@ -11,7 +11,8 @@ import pytest
 from batchpay.errors import LedgerNotUsable
 from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.ledger.records import PendingPayment
-from batchpay.payment import Answer, Outcome, Pace, State, Totals
+from batchpay.outcome import Answer, Outcome, Pace
+from batchpay.payment import State, Totals
 from batchpay.sending.limits import CircuitBreaker, Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.recorder import Recorder

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from batchpay.ledger.records import Lease
-from batchpay.payment import Finding, Pace
+from batchpay.outcome import Finding, Pace
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.shared_rate import ASK_AGAIN_S, SharedThrottle
 from batchpay.settings import RATE_MOST

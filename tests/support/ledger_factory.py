@@ -8,10 +8,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from batchpay.ledger.columns import PackedTexts, PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.ledger.records import NewBatch, PackedTexts, PaymentColumns, RejectedColumns
-from batchpay.payment import Answer, Environment, Outcome, State, Totals
+from batchpay.ledger.records import NewBatch
+from batchpay.outcome import Answer, Outcome
+from batchpay.payment import Environment, State, Totals
 from batchpay.settings import LedgerSettings
 
 ORIGIN = "http://127.0.0.1:9"

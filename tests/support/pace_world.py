@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from batchpay.payment import Pace
+from batchpay.outcome import Pace
 from batchpay.sending.pacing import Throttle
 
 NETWORK_S_MOST = 0.01

@@ -24,7 +24,7 @@ from werkzeug.test import TestResponse
 from batchpay.gateway.preflight import Preflight
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.payment import Outcome
+from batchpay.outcome import Outcome
 from batchpay.settings import GatewaySettings, LedgerSettings, PolicySettings, Settings, SubmitSettings
 from batchpay.web import job, run_job, spool
 from batchpay.web.app import create_app

@@ -11,7 +11,7 @@ import openpyxl
 import pytest
 
 from batchpay.gateway.credentials import Credentials
-from batchpay.payment import Outcome
+from batchpay.outcome import Outcome
 from batchpay.settings import Secret
 from batchpay.web import doubts
 from batchpay.workflows.resolve import RowDecision, settle

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from batchpay.payment import Outcome
+from batchpay.outcome import Outcome
 from batchpay.text import money
 from batchpay.web import paper_job
 from batchpay.web.spool import KEPT_S, place

@@ -16,7 +16,8 @@ from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
-from batchpay.payment import Actor, Answer, Outcome, State, Totals
+from batchpay.outcome import Answer, Outcome
+from batchpay.payment import Actor, State, Totals
 from batchpay.settings import (
     GatewaySettings,
     LedgerSettings,

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from batchpay.errors import WrongUse
-from batchpay.payment import Outcome, State, Totals
+from batchpay.outcome import Outcome
+from batchpay.payment import State, Totals
 from batchpay.sending.limits import Limits
 from batchpay.settings import PolicySettings, Settings
 from batchpay.workflows import run, still_due

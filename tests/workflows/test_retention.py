@@ -12,7 +12,8 @@ import pytest
 
 from batchpay.errors import WrongUse
 from batchpay.ledger.open import open_ledger
-from batchpay.payment import Answer, Outcome, State
+from batchpay.outcome import Answer, Outcome
+from batchpay.payment import State
 from batchpay.settings import RetentionSettings
 from batchpay.workflows import retention
 from batchpay.workflows.health import Limits, health

@@ -13,7 +13,8 @@ import pytest
 from batchpay.cli.reconcile import reconcile as command
 from batchpay.errors import WrongUse
 from batchpay.ledger.open import open_ledger
-from batchpay.payment import Outcome, State
+from batchpay.outcome import Outcome
+from batchpay.payment import State
 from batchpay.workflows.reconcile import ReconcileRequest, reconcile
 from batchpay.workflows.resolve import Proposal, RowDecision, Signature, list_in_doubt, settle
 from tests.support.ledger_factory import Planned, add_batch

@@ -13,7 +13,8 @@ import pytest
 from batchpay.errors import HeldElsewhere, WrongUse
 from batchpay.gateway.credentials import Credentials
 from batchpay.ledger.open import create_ledger, join, open_ledger
-from batchpay.payment import Outcome, State
+from batchpay.outcome import Outcome
+from batchpay.payment import State
 from batchpay.sending.limits import Limits
 from batchpay.settings import LedgerSettings, Secret, Settings, SubmitSettings
 from batchpay.summary import Summary

@@ -12,6 +12,7 @@ import psycopg
 
 from batchpay.errors import BatchpayError
 from batchpay.ledger import plans
+from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.encoding import DIRECTION_CODES
 from batchpay.ledger.event_chain import write_ranges
@@ -23,7 +24,7 @@ from batchpay.ledger.postgres.connection import translated
 from batchpay.ledger.postgres.moves import rejected_seal, storable
 from batchpay.ledger.postgres.reading import signed
 from batchpay.ledger.postgres.store import Store, Transaction
-from batchpay.ledger.records import NewBatch, PaymentColumns, RejectedColumns, SignOff
+from batchpay.ledger.records import NewBatch, SignOff
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
 from batchpay.ledger.totals import TotalsDelta
 from batchpay.ledger.writing_aside import WritingAside

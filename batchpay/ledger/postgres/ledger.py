@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from batchpay.errors import HeldElsewhere, WrongUse
+from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, lookup, reading
@@ -16,19 +17,7 @@ from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.run import PostgresRun
 from batchpay.ledger.postgres.shared_pace import SharedPace
 from batchpay.ledger.postgres.store import Store
-from batchpay.ledger.records import (
-    BatchSummary,
-    Decision,
-    Earlier,
-    Lookup,
-    NewBatch,
-    OldBatch,
-    PayeeFacts,
-    PaymentColumns,
-    Purge,
-    RowColumns,
-    SignOff,
-)
+from batchpay.ledger.records import BatchSummary, Decision, NewBatch, OldBatch, PayeeFacts, Purge, RowColumns, SignOff
 from batchpay.ledger.stored import StoredLedger
 from batchpay.payment import Environment, State
 

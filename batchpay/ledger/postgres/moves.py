@@ -22,7 +22,7 @@ from batchpay.ledger.states import (
     require,
     require_outcome,
 )
-from batchpay.payment import Outcome
+from batchpay.outcome import Outcome
 
 _Text = TypeVar("_Text", str, str | None)
 

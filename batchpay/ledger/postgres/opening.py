@@ -24,6 +24,7 @@ from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
 from batchpay.ledger.machine import machine_name, refuse_clock_behind
 from batchpay.ledger.moving import Contents
+from batchpay.ledger.paths import LedgerPaths
 from batchpay.ledger.postgres import arrival, failover, restoring, schema
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check_at_opening
@@ -31,7 +32,7 @@ from batchpay.ledger.postgres.connection import LedgerNotPermitted, Place, place
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.ledger.postgres.marks import RunMarks
 from batchpay.ledger.postgres.store import Store, Transaction
-from batchpay.ledger.records import AcceptedWitness, LedgerPaths
+from batchpay.ledger.records import AcceptedWitness
 from batchpay.ledger.witness import Witness, witness_of, witnesses_of_others
 from batchpay.settings import LedgerSettings, config_directory, state_directory
 

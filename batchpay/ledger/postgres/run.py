@@ -32,7 +32,8 @@ from batchpay.ledger.postgres.store import Store, Transaction, chained_mac
 from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
 from batchpay.ledger.spill import Spill, Spilled, spill_files, spill_path
 from batchpay.ledger.states import IN_DOUBT, PENDING, SENDING, STATE_CODES, require, require_outcome
-from batchpay.payment import Outcome, State, Totals
+from batchpay.outcome import Outcome
+from batchpay.payment import State, Totals
 
 _TRIES = 3
 _TAKEN_OVER = "another run has taken the batch over; this one sends nothing more"

@@ -20,7 +20,7 @@ from batchpay.ledger.postgres.connection import LedgerUnreachable, is_retried, i
 from batchpay.ledger.postgres.deadline import Deadline
 from batchpay.ledger.postgres.store import Connection, Store
 from batchpay.ledger.records import Lease
-from batchpay.payment import Finding
+from batchpay.outcome import Finding
 
 LOOK_S = 0.1
 """A run that is alone looks so often whether it still is."""

@@ -7,7 +7,7 @@ whole ledger (arrival_statements.py). Values are always parameters; every name c
 
 from __future__ import annotations
 
-from batchpay.ledger.records import SamePayment
+from batchpay.ledger.columns import SamePayment
 from batchpay.ledger.states import ACCEPTED, OPEN, PENDING, REJECTED, SENDING
 
 _OPEN = ", ".join(map(str, OPEN))

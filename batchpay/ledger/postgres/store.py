@@ -23,10 +23,10 @@ from batchpay.ledger.database import Parameters, Statements
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import event_mac, event_text
 from batchpay.ledger.keys import Keys
+from batchpay.ledger.paths import LedgerPaths
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.connection import Notices, Place, connect, is_unknown, translate, translated
 from batchpay.ledger.postgres.deadline import Deadline
-from batchpay.ledger.records import LedgerPaths
 from batchpay.ledger.totals import TotalsDelta
 from batchpay.ledger.witness import Witness, WitnessRecord
 

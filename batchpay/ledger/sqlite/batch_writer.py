@@ -9,6 +9,7 @@ from typing import Any
 
 from batchpay.errors import BatchpayError, WrongUse
 from batchpay.ledger import plans
+from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.encoding import DIRECTION_CODES, row_id
 from batchpay.ledger.event_chain import write_ranges
@@ -16,7 +17,7 @@ from batchpay.ledger.fingerprints import bill_records, payment_id_records, recor
 from batchpay.ledger.lost_window import require_settled
 from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting
 from batchpay.ledger.payload import pick, sealed_chunks
-from batchpay.ledger.records import NewBatch, PaymentColumns, RejectedColumns, SignOff
+from batchpay.ledger.records import NewBatch, SignOff
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.store import Store, Transaction

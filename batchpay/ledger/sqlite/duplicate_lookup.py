@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from batchpay.ledger.columns import Earlier, Lookup, SamePayment
 from batchpay.ledger.encoding import ROW_MASK, ROWS_BITS, to_datetime, to_ms
 from batchpay.ledger.fingerprints import lookup_keys
-from batchpay.ledger.records import Earlier, Lookup, SamePayment
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import ACCEPTED, OPEN
 from batchpay.payment import Environment

@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 
 from batchpay.errors import LedgerMissing, LedgerNotUsable
-from batchpay.ledger.records import LedgerPaths
+from batchpay.ledger.paths import LedgerPaths
 from batchpay.settings import LedgerSettings, config_directory, state_directory
 
 _NETWORK = frozenset(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from batchpay.errors import BatchpayError
-from batchpay.payment import Finding
+from batchpay.outcome import Finding
 from batchpay.settings import RATE_LEAST, RATE_MOST
 from batchpay.writing.atomic import atomic_writer
 

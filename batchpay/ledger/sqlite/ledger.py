@@ -8,22 +8,11 @@ from datetime import datetime
 from pathlib import Path
 
 from batchpay.errors import BatchHeld, WrongUse
+from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
 from batchpay.ledger.hosts import HostRun
-from batchpay.ledger.records import (
-    BatchSummary,
-    Decision,
-    Earlier,
-    Lookup,
-    NewBatch,
-    OldBatch,
-    PayeeFacts,
-    PaymentColumns,
-    Purge,
-    RowColumns,
-    SignOff,
-)
+from batchpay.ledger.records import BatchSummary, Decision, NewBatch, OldBatch, PayeeFacts, Purge, RowColumns, SignOff
 from batchpay.ledger.sqlite import (
     audit,
     batch_writer,

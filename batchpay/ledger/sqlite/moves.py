@@ -22,7 +22,7 @@ from batchpay.ledger.states import (
     require,
     require_outcome,
 )
-from batchpay.payment import Outcome
+from batchpay.outcome import Outcome
 from batchpay.text import row_count
 
 _NINE = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"

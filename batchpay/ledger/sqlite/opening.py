@@ -30,7 +30,8 @@ from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.keys import Keys, create_key_file, load_keys
 from batchpay.ledger.machine import refuse_clock_behind
 from batchpay.ledger.moving import Contents
-from batchpay.ledger.records import AcceptedWitness, LedgerPaths
+from batchpay.ledger.paths import LedgerPaths
+from batchpay.ledger.records import AcceptedWitness
 from batchpay.ledger.sqlite import restoring, schema
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check_at_opening

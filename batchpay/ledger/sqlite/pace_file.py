@@ -22,7 +22,7 @@ from typing import Any
 from batchpay.ledger.folders import make_private_directory
 from batchpay.ledger.records import Lease
 from batchpay.ledger.sqlite.known_limits import known_limit, remember_limit
-from batchpay.payment import Finding
+from batchpay.outcome import Finding
 from batchpay.settings import RATE_LEAST, RATE_MOST
 
 LOOK_S = 0.01

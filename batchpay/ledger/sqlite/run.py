@@ -20,7 +20,8 @@ from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.moves import Mover
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.states import IN_DOUBT, SENDING, IllegalMove
-from batchpay.payment import Outcome, Totals
+from batchpay.outcome import Outcome
+from batchpay.payment import Totals
 
 _CHUNKS_KEPT = 4
 

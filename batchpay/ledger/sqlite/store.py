@@ -25,7 +25,7 @@ from batchpay.ledger.database import Parameters, Statements
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.event_chain import FIRST_MAC, event_mac, event_text
 from batchpay.ledger.keys import Keys
-from batchpay.ledger.records import LedgerPaths
+from batchpay.ledger.paths import LedgerPaths
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import FOREIGN, translate, translated
 from batchpay.ledger.totals import TotalsDelta
