@@ -9,16 +9,17 @@ import os
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from batchpay.cli.commands import DECISIONS, command_options, preset_name
-from batchpay.cli.settings_file import read_settings_file, settings_file
-from batchpay.settings import Settings, check_tables, load_settings
 from batchpay.text import printable
+
+if TYPE_CHECKING:
+    from batchpay.settings import Settings
 
 COMMON = ("config", "profile", "json", "quiet", "verbose", "color")
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -40,6 +41,8 @@ class Context:
     @cached_property
     def tables(self) -> dict[str, Any]:
         """The tables of the settings file, with the profile's laid over them."""
+        from batchpay.cli.settings_file import read_settings_file, settings_file  # not for help
+
         path = settings_file(self.config)
         if self.verbose and not self.quiet:
             click.echo(f"settings {printable(str(path.absolute())) if path else 'of no file'}", err=True)
@@ -48,6 +51,8 @@ class Context:
     @cached_property
     def settings(self) -> Settings:
         """All settings; raises SettingsNotUsable that names the key."""
+        from batchpay.settings import check_tables, load_settings  # not for help
+
         check_tables(self.tables, command_options(self.tables))
         return load_settings(self.tables)
 

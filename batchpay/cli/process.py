@@ -7,7 +7,6 @@ import contextlib
 import gc
 import io
 import os
-import platform
 import pwd
 import select
 import signal
@@ -36,8 +35,8 @@ def actor() -> Actor:
     account = _account(os.getuid())
     login = _login_uid()
     if login is None or login == os.getuid():
-        return Actor(account, platform.node())
-    return Actor.by_login(_account(login), platform.node(), account)
+        return Actor(account, os.uname().nodename)
+    return Actor.by_login(_account(login), os.uname().nodename, account)
 
 
 def _login_uid() -> int | None:
