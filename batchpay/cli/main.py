@@ -20,6 +20,7 @@ from batchpay.cli.process import (
     keep_freed_memory,
     keep_output,
     open_standard_descriptors,
+    with_room_for_calls,
 )
 from batchpay.errors import BatchpayError, place_of
 from batchpay.text import printable
@@ -81,6 +82,7 @@ def main() -> None:
     sys.exit(code)
 
 
+@with_room_for_calls
 def _call(context: Context) -> int:
     """Run a command to its exit code."""
     try:
