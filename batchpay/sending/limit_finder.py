@@ -92,7 +92,6 @@ class LimitFinder:
         """Moments of the last seconds at which a request left."""
         self._left_since_pause = 0
         self._taken = 0
-        self._taken_since_refusal = 0
         self._cut_at = -math.inf
         """When the rate was lowered last: what left before tells nothing new."""
         self._refused_at: float | None = None
@@ -119,7 +118,7 @@ class LimitFinder:
         self._probe_step = PROBE_STEP
         self._quota = _Quota(now)
         if start is not None and start.rate < self.ceiling:
-            self._set(start.rate, failed=start.rate * (1 + CLOSE_SHARE))
+            self._set(start.rate, failed=start.rate)
             self._hold_s = SETTLED_S
 
     @property
@@ -143,10 +142,9 @@ class LimitFinder:
     def taken(self, sent_at: float, now: float) -> None:
         """A request that left at `sent_at` was not refused."""
         self._taken += 1
-        self._taken_since_refusal += 1
-        self._quota.taken += 1
         if self.alone and sent_at >= self._cut_at:
             self._reopened(sent_at, now)
+        self._quota.taken += 1
         if self._seeking:
             self.rate = min(self.ceiling, self.rate * 2.0 ** min(1.0, max(0.0, now - self._grown_at)))
         elif self._failed is not None and sent_at - self._since >= self._hold_s:
@@ -169,7 +167,7 @@ class LimitFinder:
             self._quota.close(sent_at, self.rate)
             self._lower(sent_at)
             self._pause(patience_s if asked_s is None else asked_s, now)
-            self._refused_at, self._taken_since_refusal = sent_at, 0
+            self._refused_at = sent_at
         self.alone = True
         self._cut_at = self._grown_at = now
 
@@ -191,7 +189,7 @@ class LimitFinder:
         if self._failed is None:
             self._first_rate(rate, last_second)
         elif self._is_same(counted, last_second, rate):  # so many in a second, whatever the rate: there is the limit
-            limit = min(counted[0], last_second)
+            limit = min(counted[0], last_second, rate)
             self._set(limit * WINDOW_SHARE, failed=limit)
             self._held, self._hold_s = self.rate, SETTLED_S
         else:
@@ -200,6 +198,9 @@ class LimitFinder:
 
     def _first_rate(self, rate: float, last_second: int) -> None:
         """Go on after the first refusal of all, or after the second where the first came far above the limit."""
+        if not self._taken:  # closed before this run began: that says nothing of a rate, so the search is yet to begin
+            self.rate, self._seeking = min(rate, SEEK_RATE), True
+            return
         if last_second < rate / 2 and self._held is None:
             # What it took in that short time is no measure: seek again, from below.
             self._held = 0.0
@@ -236,9 +237,7 @@ class LimitFinder:
             # Between two moments at which a bucket is empty it gives its rate, or less where a pause let it overflow.
             given = (self._taken - self._series[1]) / series_s
             lower, self._hold_s = min(lower, math.sqrt(rate * max(rate / 3, given))), HOLD_S
-        # No limiter that saves up a second's allowance or less takes fewer than so many: what it took is a floor.
-        floor = self._taken_since_refusal / (since_s + 1.0) * WINDOW_SHARE
-        return max(lower, floor) if floor < rate * (1 - SETTLED_STEP) else lower
+        return lower
 
     @staticmethod
     def _is_same(before: tuple[int, float], count: int, rate: float) -> bool:
@@ -331,7 +330,9 @@ class _Quota:
         shortest, longest = opened[0] - self._opened[1], opened[1] - self._opened[0]
         used, self.taken = self.taken, 0
         self._opened, self._openings = opened, self._openings + 1
-        if self._openings == 1:
+        if self._openings == 1:  # where hardly any were taken before, others had used it up: that measures nothing
+            if used < COUNT_LEAST:
+                return None
             return min(self._rate_before, QUOTA_AHEAD * used / longest)
         self.window_s = next((each for each in WINDOWS_S if shortest <= each <= longest), (shortest + longest) / 2)
         self.rate = used / self.window_s

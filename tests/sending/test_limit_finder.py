@@ -9,7 +9,17 @@ import pytest
 from batchpay.outcome import Finding, Pace
 from batchpay.sending.limit_finder import LimitFinder, _Quota
 from batchpay.sending.pacing import Throttle
-from tests.support.pace_world import LIMITERS, Bucket, ClockWindow, Concurrent, Limiter, Shared, SlidingSecond, World
+from tests.support.pace_world import (
+    LIMITERS,
+    Bucket,
+    ClockWindow,
+    Concurrent,
+    Limiter,
+    Shared,
+    SlidingSecond,
+    UsedUp,
+    World,
+)
 from tests.support.pace_world import used_least as least
 
 
@@ -63,6 +73,41 @@ def test_quota_of_an_hour_is_used_up_and_waited_for() -> None:
     run.run(3 * 3600)
     assert run.used(3600, 3 * 3600, 2) >= 0.97
     assert run.refused(3600, 3 * 3600) < 0.02
+
+
+@pytest.mark.parametrize("after_s", [1.0, None])
+@pytest.mark.parametrize("left", [0, 9])
+@pytest.mark.parametrize("limit", [2, 5])
+def test_a_quota_that_others_used_up_says_nothing_of_the_next_one(limit: int, left: int, after_s: float | None) -> None:
+    """A run that begins where nothing, or hardly anything, is left of a minute uses the whole of the next ones.
+
+    What it got of the first minute was taken for the quota: in the two after it 2 to 8 % was used, and what it then
+    believed was a window of three minutes or four.
+    """
+    run = world(UsedUp(ClockWindow(limit, 60), 60, left=left), None, after_s=after_s)
+    run.run(360)
+    assert run.used(60, 120, limit) >= 0.99
+    assert run.used(120, 360, limit) >= 0.95
+
+
+@pytest.mark.parametrize("closed_s", [1.5, 60.0])
+def test_a_gateway_that_is_closed_at_first_is_as_one_just_met(closed_s: float) -> None:
+    """Where the very first request is refused no rate is known: the search began at one in ten seconds, for minutes."""
+    run = world(UsedUp(SlidingSecond(100), closed_s, left=0), None)
+    run.run(closed_s + 60)
+    assert run.used(closed_s + 5, closed_s + 60, 100) >= 0.9
+    assert run.refused(closed_s + 5, closed_s + 60) < 0.005
+
+
+def test_a_known_window_is_asked_for_when_it_ends_and_not_where_others_would() -> None:
+    """Others use up a known quota of 900 s, for once: until it opens again that costs few refusals."""
+    gateway = ClockWindow(5, 900)
+    run = world(gateway, None, after_s=None)
+    run.run(4 * 900)
+    assert str(run.throttle.finding()) == "4,500 in 900 s"
+    run.gateway = UsedUp(gateway, 5 * 900, left=30)
+    run.run(5 * 900)
+    assert sum(not allowed for at, allowed in run.sent if at >= 4 * 900) <= 40
 
 
 def test_limit_on_concurrency_is_kept_to() -> None:
@@ -132,6 +177,7 @@ def test_a_remembered_rate_never_lifts_the_ceiling() -> None:
 def test_a_quota_is_asked_for_often_where_a_usual_window_is_about_to_end() -> None:
     """It opened between 68 and 70: with ten seconds a window it opens again between 78 and 80, and is closed at 79."""
     quota = _Quota(0.0)
+    quota.taken = 300
     quota.close(60.0, 5.0)
     quota.still_closed(68.0)
     assert quota.reopen(70.0) is not None

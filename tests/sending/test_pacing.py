@@ -194,7 +194,7 @@ def test_nothing_but_refusals_double_the_pause() -> None:
     """While every answer is a refusal, pauses grow up to the cap; an answer that is none ends that."""
     throttle, now, _ = make_at(10.0)
     pauses = []
-    for _ in range(12):
+    for _ in range(30):
         throttle.acquire()
         throttle.learn(Pace(retry_after_s=0.0, refused=True), sent_at=now[0])
         pauses.append(throttle.state().paused_s)
@@ -223,6 +223,53 @@ def test_one_congestion_lowers_the_rate_once() -> None:
     for at in sent[-9:]:
         throttle.learn(Pace(retry_after_s=1.0, refused=True), sent_at=at)
     assert throttle.state().rate == lowered < 100
+
+
+@pytest.mark.parametrize("refused_before", [False, True])
+def test_a_refusal_lowers_a_rate_that_was_just_announced(refused_before: bool) -> None:
+    """A gateway that took 100 a second announces 20 and refuses one of those under way: the run goes below 20.
+
+    What had left in the second before it was taken for the limit, and the rate stayed where it was.
+    """
+    throttle, now, _ = make_at(100.0)
+    for pace in [None] * 300 + [REFUSAL] * refused_before + [None] * 4500:
+        throttle.acquire()
+        throttle.learn(pace, sent_at=now[0])
+    sent = []
+    for _ in range(2):
+        throttle.acquire()
+        sent.append(now[0])
+    throttle.learn(Pace(limit=20, window_s=1), sent_at=sent[0])
+    announced = throttle.state().rate
+    assert announced <= 20
+    throttle.learn(REFUSAL, sent_at=sent[1])
+    assert throttle.state().rate < announced * 0.99
+
+
+def test_a_late_refusal_that_asks_for_longer_is_waited_for() -> None:
+    """A refusal of a request that was under way already changes no rate, but how long it asks to wait counts."""
+    throttle, now, _ = make_at(100.0)
+    sent = []
+    for _ in range(5):
+        throttle.acquire()
+        sent.append(now[0])
+    throttle.learn(Pace(retry_after_s=1.0, refused=True), sent_at=sent[-1])
+    for asked_s, pause_s in ((0.5, 1.0), (5.0, 5.0), (None, 5.0), (1e12, 60.0)):
+        throttle.learn(Pace(retry_after_s=asked_s, refused=True), sent_at=sent.pop(0))
+        assert throttle.state().paused_s == pytest.approx(pause_s)
+
+
+def test_a_pause_that_was_asked_for_does_not_lengthen_those_that_are_not() -> None:
+    """A gateway asks for three seconds and takes the next request; one that asks for none is soon tried again."""
+    throttle, now, _ = make_at(10.0)
+    throttle.acquire()
+    throttle.learn(Pace(retry_after_s=3.0, refused=True), sent_at=now[0])
+    for _ in range(30):
+        throttle.acquire()
+        throttle.learn(None, sent_at=now[0])
+    throttle.acquire()
+    throttle.learn(Pace(refused=True), sent_at=now[0])
+    assert throttle.state().paused_s < 0.5
 
 
 def test_pause_holds_a_thread_that_waits_already() -> None:

@@ -107,6 +107,20 @@ class Shared:
         return self._limiter.allows(now)
 
 
+class UsedUp:
+    """A limit that others have used up: it takes `left` requests until then, and from then on as it would."""
+
+    def __init__(self, limiter: Limiter, until: float, *, left: int) -> None:
+        self._limiter, self._until, self._left = limiter, until, left
+
+    def allows(self, now: float) -> bool:
+        """Give what is left, then nothing, then all."""
+        if now >= self._until:
+            return self._limiter.allows(now)
+        self._left -= 1
+        return self._left >= 0
+
+
 LIMITERS: dict[str, Callable[[float], Limiter]] = {
     "bucket of a second": lambda rate: Bucket(rate, rate),
     "bucket of ten": lambda rate: Bucket(rate, 10),
