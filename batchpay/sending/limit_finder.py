@@ -233,7 +233,7 @@ class LimitFinder:
             given = self._left_since_pause / since_s
             given = given if since_s < 1.0 else math.sqrt(given * self._left_since_pause)
             lower, self._hold_s = min(lower, given * WINDOW_SHARE), HOLD_S
-        elif held_for_s < QUICK_S and series_s >= SERIES_S:
+        elif series_s >= SERIES_S:  # quick ones alone: any other begins a series anew
             # Between two moments at which a bucket is empty it gives its rate, or less where a pause let it overflow.
             given = (self._taken - self._series[1]) / series_s
             lower, self._hold_s = min(lower, math.sqrt(rate * max(rate / 3, given))), HOLD_S

@@ -44,6 +44,17 @@ def test_limit_of_any_kind_is_found(kind: str, limit: int, rate: float | None, a
     assert run.refused(25, 300) < (0.02 if limit == 5 else 0.005)
 
 
+def test_refusals_at_neighboring_rates_leave_the_search_open() -> None:
+    """A ceiling 6 % above the limit: both of the first refusals come after 200 in a second, at rates 3 % apart.
+
+    That alone proves no limit by the second; where it was taken for one, 1 % less was used.
+    """
+    run = world(SlidingSecond(200), 212.0, after_s=None)
+    run.run(200)
+    assert run.used(15, 200, 200) >= 0.98
+    assert run.refused(15, 200) < 0.0002
+
+
 def test_limit_that_moves_is_followed_down_and_up() -> None:
     """A limit that is halved is found again within ten seconds, one that is doubled within two minutes."""
     gateway = SlidingSecond(100)

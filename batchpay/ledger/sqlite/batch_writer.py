@@ -80,7 +80,6 @@ class SqliteRegistering:
         self._batch = BatchInWriting(transaction, batch)
         self._chunks = ChunkWriter(store, transaction, self._batch.number)
         self._aside = WritingAside()
-        self.finished = False
 
     def add_payments(self, payments: PaymentColumns) -> None:
         with translated(self._store.place.ledger):
@@ -129,7 +128,6 @@ class SqliteRegistering:
                 adds = batch.totals.of(PENDING)
                 plans.use(self._transaction, batch.number, self._who, self._new.sign_off, adds)
         self._transaction.commit()
-        self.finished = True
         self._store.checkpoint()
         return batch.name
 
