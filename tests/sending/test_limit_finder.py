@@ -44,6 +44,17 @@ def test_limit_of_any_kind_is_found(kind: str, limit: int, rate: float | None, a
     assert run.refused(25, 300) < (0.02 if limit == 5 else 0.005)
 
 
+@pytest.mark.parametrize("rate", [None, 10.0, 500.0])
+def test_a_few_in_a_second_are_no_measure_of_it(rate: float | None) -> None:
+    """Two a second, and none saved up: two that come too near are refused, after one or two in that second.
+
+    Taken for what it allows in one, that left a quarter of the limit unused.
+    """
+    run = world(Bucket(2, 1), rate)
+    run.run(100)
+    assert run.used(25, 100, 2) >= 0.9
+
+
 def test_refusals_at_neighboring_rates_leave_the_search_open() -> None:
     """A ceiling 6 % above the limit: both of the first refusals come after 200 in a second, at rates 3 % apart.
 
