@@ -10,8 +10,8 @@ import pytest
 
 from batchpay.errors import BatchpayError
 from batchpay.ledger import writing_aside
+from batchpay.ledger.columns import Lookup, SamePayment
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import Lookup, SamePayment
 from batchpay.payment import Environment, State
 from tests.ledger.batches import columns, new_batch, register, rejected, release, states
 
