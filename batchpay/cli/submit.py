@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     "--release", is_flag=True, help="Send rows of this batch that were rejected and are valid now (needs --reason)."
 )
 @option("--join", is_flag=True, help="Help where another machine leads the batch of this file.")
-@option("--paid-elsewhere-checked", is_flag=True, help="Submit even though results of a batch unknown here exist.")
+@option("--paid-elsewhere-checked", is_flag=True, help="Submit although another ledger or environment may have paid.")
 @option("--reason", metavar="TEXT", help="Why, for each option that needs a reason; it is recorded.")
 @sending_options
 @operation_options

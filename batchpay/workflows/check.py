@@ -34,7 +34,7 @@ from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.move_gateway import note_on_address
-from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
+from batchpay.workflows.paid_elsewhere import refuse_other_environment, refuse_paid_elsewhere
 from batchpay.workflows.proposal import propose
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
@@ -161,6 +161,8 @@ def dry_run(
             decisions=decisions,
             preflight=preflight,
         )
+        if ledger is not None and not decisions.paid_elsewhere_checked:
+            refuse_other_environment(ledger, settings)
         checked = check_file(request, context)
         refuse_release_of_nothing(checked, decisions)
         preview = _preview(ledger, request, checked, settings, decisions)

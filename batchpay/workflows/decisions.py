@@ -14,7 +14,7 @@ class Decisions:
     release: bool = False
     """Send rows of this batch that were rejected earlier and are right now."""
     paid_elsewhere_checked: bool = False
-    """A person has looked: no other ledger paid this file, whatever lies where its results would go."""
+    """A person has looked: neither another ledger nor the other environment paid this file, whatever speaks for it."""
     reason: str | None = None
 
     @property

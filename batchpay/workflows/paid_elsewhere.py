@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from batchpay.errors import FileRefused
+from batchpay.errors import FileRefused, SettingsNotUsable
+from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Environment
+from batchpay.settings import Settings
 from batchpay.writing.place import first_row
 
 
@@ -24,4 +26,26 @@ def refuse_paid_elsewhere(ledger: Ledger, results: Path | None, environment: Env
             f"{results} holds the results of batch {batch}, which this ledger does not know: another ledger may have "
             "paid this file, or this one before it was brought back from a backup. Look there first; if it was not "
             "paid, submit with --paid-elsewhere-checked --reason TEXT"
+        )
+
+
+def refuse_other_environment(ledger: Ledger, settings: Settings) -> None:
+    """Raise SettingsNotUsable where the latest batch for this very gateway belongs to the other environment.
+
+    What was sent there as test is no duplicate for live, nor the reverse: a mistyped `gateway.environment` would pay
+    everything once more.
+    """
+    if not settings.gateway.base_url:  # a look at a file needs no gateway
+        return
+    named, environment = check_origin(settings.gateway.base_url), environment_of(settings.gateway)
+    others = [origin for other in Environment if other is not environment for origin in ledger.origins(other)]
+    if named not in map(check_origin, others):
+        return
+    latest = next(batch for batch in ledger.batches() if check_origin(batch.origin) == named)
+    if latest.environment is not environment:
+        raise SettingsNotUsable(
+            f"batch {latest.batch} was for {named} as a {latest.environment} gateway, and now it is to be a "
+            f"{environment} one (gateway.environment, BATCHPAY_ENVIRONMENT): what was paid there would be paid again. "
+            "If the gateway has changed and nothing of this file was paid: submit with --paid-elsewhere-checked "
+            "--reason TEXT"
         )

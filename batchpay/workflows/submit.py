@@ -38,7 +38,7 @@ from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.held_back import Fails
 from batchpay.workflows.move_gateway import note_on_address
-from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
+from batchpay.workflows.paid_elsewhere import refuse_other_environment, refuse_paid_elsewhere
 from batchpay.workflows.proposal import LetThrough, let_through, propose
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.status import in_doubt
@@ -79,6 +79,8 @@ def submit(
     environment = environment_of(settings.gateway)
     create_as = str(actor) if check_origin(settings.gateway.base_url).is_loopback else None
     with closing(open_ledger(settings.ledger, create_as=create_as)) as ledger:
+        if not submission.decisions.paid_elsewhere_checked:
+            refuse_other_environment(ledger, settings)
         plan = None if submission.plan is None else Plan.parse(submission.plan, ledger)
         for note in note_on_address(ledger, settings):
             progress.say(note)

@@ -49,6 +49,7 @@ ACTIONS: dict[str, Weighed] = {
     "at_once": Weighed(meanwhile.at_once, 3),
     "release_race": Weighed(meanwhile.release_race, 2),
     "odd_api_id": Weighed(disasters.odd_api_id, 1),
+    "other_environment": Weighed(disasters.other_environment, 1),
     "purge": Weighed(purging.purge, 1),
     "look_around": Weighed(disasters.look_around, 1),
     "archive": Weighed(meanwhile.archive, 1),

@@ -198,6 +198,19 @@ def foreign_settings(world: World, a: int, b: int, c: int) -> None:
         path.unlink()
 
 
+def other_environment(world: World, a: int, b: int, c: int) -> None:
+    """The setting says that the gateway is the other one, test or live, while its address stays."""
+    file = chosen(world.files, a)
+    known = any(one.live == world.live and not one.purged for one in _alive(world))
+    if file is None or world.forbidden or not known:
+        return
+    call, command = prepare(world, file, [], forbidden="its gateway is known as the other one")
+    command.disturbed = True
+    environment = "test" if world.live else "live"
+    mistyped = {**call.environment, "BATCHPAY_ENVIRONMENT": environment}
+    world.end(command, run_here(Call(call.arguments, call.folder, mistyped)))
+
+
 def odd_api_id(world: World, a: int, b: int, c: int) -> None:
     """An API id that would smuggle a header of its own into every request."""
     file = chosen(world.files, a)

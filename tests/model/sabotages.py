@@ -267,6 +267,17 @@ DEFECTS = (
         (("workflows/paid_elsewhere.py", "    if batch not in {", "    if batch in set() and batch not in {"),),
     ),
     Defect(
+        "A5 one gateway is test and live at will",
+        "make:1:0:0 submit:0:0:0 other_environment:0:0:0",
+        (
+            (
+                "workflows/paid_elsewhere.py",
+                "    if latest.environment is not environment:",
+                "    if latest.environment is None:",
+            ),
+        ),
+    ),
+    Defect(
         "C12 a ledger that was edited by hand sends",
         "make:1:0:0 submit:0:6:0 edit_by_hand:0:0:0",
         (

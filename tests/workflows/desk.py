@@ -96,10 +96,12 @@ class Desk:
         release: str | None = None,
         again: str | None = None,
         preflight: Any = None,
+        looked_elsewhere: str | None = None,
         **options: Any,
     ) -> Summary:
-        """Submit a file; `release` and `again` are reasons, `preflight` is what asks the gateway first."""
-        decisions = Decisions(again=bool(again), release=bool(release), reason=release or again)
+        """Submit a file; `release`, `again`, `looked_elsewhere` are reasons, `preflight` asks the gateway first."""
+        reason = release or again or looked_elsewhere
+        decisions = Decisions(bool(again), bool(release), bool(looked_elsewhere), reason)
         request = SubmitRequest(RunRequest(results=None, preflight=preflight), decisions)
         rejects = path.with_suffix(".rejects.csv")
         asked = file_request(str(path), rejects, CheckOptions(**options), self.settings)

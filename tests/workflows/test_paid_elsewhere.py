@@ -1,12 +1,13 @@
-"""Results of a batch that the ledger does not know say that another ledger may have paid the file."""
+"""Results of an unknown batch, and a gateway that was known as the other one, say that a file may have been paid."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from batchpay.errors import FileRefused
+from batchpay.errors import FileRefused, SettingsNotUsable
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Environment
 from batchpay.reports.results import HEADER, write_results
@@ -14,6 +15,7 @@ from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
 from batchpay.writing.table import write_table
 from tests.ledger.batches import columns, register
 from tests.ledger.conftest import LedgerFactory
+from tests.workflows.desk import Desk
 
 LIVE, TEST = Environment.LIVE, Environment.TEST
 
@@ -67,3 +69,40 @@ def test_what_is_not_results_is_no_alarm(ledger: Ledger, tmp_path: Path, content
         path.write_bytes(content)
     refuse_paid_elsewhere(ledger, path, LIVE)
     refuse_paid_elsewhere(ledger, None, LIVE)
+
+
+def environment(desk: Desk, environment: str, base_url: str = "http://127.0.0.1:9") -> None:
+    """Set what kind of gateway payments go to, and where it is."""
+    gateway = replace(desk.settings.gateway, base_url=base_url, environment=environment)
+    desk.settings = replace(desk.settings, gateway=gateway)
+
+
+def test_one_gateway_is_not_test_and_live_at_will(desk: Desk) -> None:
+    """A mistyped environment would pay a whole file once more: what was sent as test is no duplicate for live.
+
+    A person who looked may say that the gateway has changed; from then on it is the other one.
+    """
+    paid, late = desk.file("paid.csv", {"invoiceNumber": "A-1", "amount": "10.00"}), desk.folder / "late.csv"
+    desk.submit(paid)
+    desk.file("late.csv", {"invoiceNumber": "A-2", "amount": "20.00"})
+    environment(desk, "live")
+    for ask in (desk.submit, desk.dry_run):
+        for path in (paid, late):
+            with pytest.raises(SettingsNotUsable, match=r"as a test gateway, and now .* a live one .*--paid-elsewhere"):
+                ask(path)
+    assert desk.arrived == {"A-1": 1}
+    desk.submit(late, looked_elsewhere="the gateway went live today")
+    desk.submit(desk.file("next.csv", {"invoiceNumber": "A-3", "amount": "30.00"}))
+    environment(desk, "test")
+    with pytest.raises(SettingsNotUsable, match="as a live gateway, and now it is to be a test one"):
+        desk.submit(paid)
+    assert desk.arrived == {"A-1": 1, "A-2": 1, "A-3": 1}
+
+
+def test_each_gateway_at_its_own_address_is_what_it_is(desk: Desk) -> None:
+    """A rehearsal makes no live payment a duplicate, nor the reverse, in whatever turns they come."""
+    path = desk.file("pay.csv", {"invoiceNumber": "A-1", "amount": "10.00"})
+    for kind, address in (("test", "http://127.0.0.1:9"), ("live", "https://pay.example.com")) * 2:
+        environment(desk, kind, address)
+        desk.submit(path)
+    assert desk.arrived == {"A-1": 2}

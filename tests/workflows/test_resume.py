@@ -19,7 +19,10 @@ def test_the_latest_batch_is_the_latest_of_its_environment(desk: Desk, monkeypat
     By its name a batch is found in whatever environment it is, and the run refuses the wrong one by itself.
     """
     gateway = desk.settings.gateway
-    live, test = (replace(desk.settings, gateway=replace(gateway, environment=name)) for name in ("live", "test"))
+    live, test = (
+        replace(desk.settings, gateway=replace(gateway, environment=name, base_url=f"http://127.0.0.1:{port}"))
+        for name, port in (("live", 8), ("test", 9))
+    )
     with monkeypatch.context() as patched:
         patched.setattr(Limits, "allow_row", lambda self: False)
         for settings, file, row in ((live, "may.csv", ONE), (test, "rehearsal.csv", TWO)):

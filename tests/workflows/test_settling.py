@@ -104,7 +104,8 @@ def test_the_sheet_lists_what_is_in_doubt_and_settles_nothing_while_blank(desk: 
 
 def test_doubts_of_a_rehearsal_are_not_told_beside_live_payments(desk: Desk, batch: str) -> None:
     """Test and live never mix: a sandbox that lost an answer would end every nightly run with 7."""
-    desk.settings = replace(desk.settings, gateway=replace(desk.settings.gateway, environment="live"))
+    gateway = replace(desk.settings.gateway, environment="live", base_url="http://127.0.0.1:8")
+    desk.settings = replace(desk.settings, gateway=gateway)
     other = desk.submit(desk.file("june.csv", ROWS[1]))
     assert (other.exit_code, other.in_doubt_elsewhere) == (0, {})
 
