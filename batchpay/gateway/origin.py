@@ -91,6 +91,14 @@ def environment_of(gateway: GatewaySettings) -> Environment:
     return Environment.TEST if on_loopback else Environment.LIVE
 
 
+def is_rehearsal(gateway: GatewaySettings) -> bool:
+    """Whether nothing that is sent can move money: a test gateway on this machine. Raises SettingsNotUsable.
+
+    A live gateway may be on loopback as well, behind a tunnel of this machine.
+    """
+    return check_origin(gateway.base_url).is_loopback and environment_of(gateway) is Environment.TEST
+
+
 def check_proxy(proxy: str) -> Proxy | None:
     """Read gateway.proxy (`http://[user:password@]host:port`); None where it is not set. Raises SettingsNotUsable."""
     if not proxy:

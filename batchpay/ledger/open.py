@@ -72,8 +72,8 @@ def copies_beside(settings: LedgerSettings) -> list[Path]:
 def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_only: bool = False) -> Ledger:
     """Open the ledger, or refuse it: missing, damaged, newer, older than its witness, not writable, not private.
 
-    `create_as` names who makes one where there is none (for a gateway on loopback only; never in a database server). A
-    ledger opened `read_only` can be looked at even if it is older than its witness. Raises LedgerNotUsable.
+    `create_as` names who makes one where there is none (for a test gateway on loopback only; never in a database
+    server). A ledger opened `read_only` can be looked at even if it is older than its witness. Raises LedgerNotUsable.
     """
     if _is_postgres(settings):
         found: Ledger = _postgres().open_ledger(settings, read_only=read_only)

@@ -18,7 +18,7 @@ from werkzeug.security import check_password_hash, generate_password_hash
 
 from batchpay.approval.approvals import person_key
 from batchpay.errors import WrongUse
-from batchpay.gateway.origin import check_origin
+from batchpay.gateway.origin import is_rehearsal
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor, format_cents
@@ -80,7 +80,7 @@ class NewSecrets:
 @contextmanager
 def opened(settings: Settings, home: Path | None, by: Actor) -> Iterator[tuple[Store, Ledger]]:
     """Open what a change of people needs: the page's own database, and the ledger that records it."""
-    create_as = str(by) if check_origin(settings.gateway.base_url).is_loopback else None
+    create_as = str(by) if is_rehearsal(settings.gateway) else None
     with (
         closing(open_ledger(settings.ledger, create_as=create_as)) as ledger,
         closing(Store(home or default_home())) as store,

@@ -18,7 +18,7 @@ from waitress import wasyncore  # type: ignore[import-untyped]
 from waitress.server import create_server  # type: ignore[import-untyped]
 
 from batchpay.errors import BatchHeld, WrongUse
-from batchpay.gateway.origin import check_origin, is_loopback
+from batchpay.gateway.origin import is_loopback, is_rehearsal
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor
 from batchpay.settings import Settings
@@ -60,8 +60,7 @@ class Server:
         logging.getLogger("waitress").setLevel(logging.CRITICAL)
         logging.getLogger("waitress.queue").setLevel(logging.CRITICAL)
         _require_safe(listen)
-        is_rehearsal = check_origin(settings.gateway.base_url).is_loopback
-        open_ledger(settings.ledger, create_as=str(actor) if is_rehearsal else None).close()
+        open_ledger(settings.ledger, create_as=str(actor) if is_rehearsal(settings.gateway) else None).close()
         self._store = Store(home)
         self._home_lock = _hold(self._store.home)
         listening = _listen(listen)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from batchpay.approval.approvals import Policy
-from batchpay.errors import BatchpayError, LedgerNotUsable, RunStopped, SettingsNotUsable
+from batchpay.errors import BatchpayError, LedgerBehind, LedgerNotUsable, RunStopped, SettingsNotUsable
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.gateway.payments import PaymentsClient
@@ -23,6 +23,7 @@ from batchpay.ledger.records import BatchSummary
 from batchpay.operations.logs import is_logging, log
 from batchpay.outcome import Finding
 from batchpay.payment import Actor, State, Totals
+from batchpay.reports.earlier_results import states_told
 from batchpay.reports.results import write_results
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.one_core import on_one_core as on_one_core  # for the owner of a process
@@ -108,6 +109,7 @@ def run_batch(
     them from being written. Raises LedgerNotUsable only where nothing was sent, and WaitingForPerson before anything.
     """
     _refuse_other_gateway(batch, settings)
+    _refuse_a_ledger_brought_back(ledger, batch, request.results)
     _require_approval(ledger, batch, settings, request)
     stop, sending = request.stop, False
     _warn_of_clock(ledger, settings, progress)
@@ -170,6 +172,24 @@ def _refuse_other_gateway(batch: BatchSummary, settings: Settings) -> None:
             f"batch {batch.batch} is intended for the gateway {known}, the settings name {named}; if it is the same "
             f'gateway at a new address: batchpay ledger move-gateway {known} {named} --reason "…"'
         )
+
+
+def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: Path | None) -> None:
+    """Refuse to send where the results in place tell of more accepted or declined rows than the ledger knows.
+
+    No row ever leaves these states: ledger, key and witness were all brought back from before, so that they agree.
+    """
+    if results is None or not batch.by_state[State.PENDING].rows:
+        return
+    told = states_told(results, batch.batch)
+    by_state = ledger.find(batch.batch).by_state  # read after the file, which another run may just have written
+    for state in (State.ACCEPTED, State.DECLINED):
+        if told[state] > (known := by_state[state].rows):
+            raise LedgerBehind(
+                f"{results} tells of {told[state]} {state} rows of batch {batch.batch}, the ledger of {known}: it was "
+                "brought back from before. Bring back the latest one; where there is none, batchpay ledger check "
+                "--accept-witness --reason TEXT puts in doubt what it would send"
+            )
 
 
 def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> None:

@@ -18,7 +18,7 @@ from batchpay.approval.approvals import Policy
 from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import BatchHeld, HeldElsewhere, LedgerNotUsable
 from batchpay.gateway.credentials import Credentials
-from batchpay.gateway.origin import check_origin, environment_of
+from batchpay.gateway.origin import environment_of, is_rehearsal
 from batchpay.intake.prefetch import ahead
 from batchpay.ledger.columns import PaymentColumns
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
@@ -71,13 +71,13 @@ def submit(
 ) -> tuple[Summary, Verdict]:
     """Check a file, register what is right, send what is pending, write results and rejects.
 
-    The same content is the same batch: what an earlier call did is not done again. A missing ledger is made only where
-    the gateway is on loopback.
+    The same content is the same batch: what an earlier call did is not done again. A missing ledger is made only for a
+    test gateway on loopback.
     """
     from batchpay.workflows.run import run_batch
 
     environment = environment_of(settings.gateway)
-    create_as = str(actor) if check_origin(settings.gateway.base_url).is_loopback else None
+    create_as = str(actor) if is_rehearsal(settings.gateway) else None
     with closing(open_ledger(settings.ledger, create_as=create_as)) as ledger:
         if not submission.decisions.paid_elsewhere_checked:
             refuse_other_environment(ledger, settings)

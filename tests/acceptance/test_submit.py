@@ -280,6 +280,15 @@ def test_no_ledger_no_payment(home: Home) -> None:
     assert "ledger" in done.stderr
 
 
+def test_a_live_gateway_behind_a_tunnel_gets_no_ledger_by_itself(oracle_home: Home, oracle: Oracle) -> None:
+    """A tunnel ends on loopback, and the path of the ledger is mistyped: an empty one would pay everything again."""
+    small_file(oracle_home.path / "a.csv", 3)
+    oracle_home.extra["BATCHPAY_ENVIRONMENT"] = "live"
+    done = oracle_home.run("submit", "a.csv")
+    assert (done.returncode, sum(oracle.received().values())) == (5, 0)
+    assert "batchpay ledger init" in done.stderr
+
+
 def test_an_account_number_shows_up_nowhere(oracle_home: Home) -> None:
     """No output, ledger, log or result holds an account number; only the rejects return the person's own rows."""
     file = small_file(oracle_home.path / "a.csv", 40)

@@ -97,12 +97,13 @@ class Desk:
         again: str | None = None,
         preflight: Any = None,
         looked_elsewhere: str | None = None,
+        run: RunRequest | None = None,
         **options: Any,
     ) -> Summary:
         """Submit a file; `release`, `again`, `looked_elsewhere` are reasons, `preflight` asks the gateway first."""
         reason = release or again or looked_elsewhere
         decisions = Decisions(bool(again), bool(release), bool(looked_elsewhere), reason)
-        request = SubmitRequest(RunRequest(results=None, preflight=preflight), decisions)
+        request = SubmitRequest(run or RunRequest(results=None, preflight=preflight), decisions)
         rejects = path.with_suffix(".rejects.csv")
         asked = file_request(str(path), rejects, CheckOptions(**options), self.settings)
         credentials = Credentials("desk", Secret("desk-key"))

@@ -44,7 +44,7 @@ from batchpay.ledger.sqlite.store import LOCK_WAIT_S, FileLock, Store, connect, 
 from batchpay.ledger.witness import Witness, WitnessRecord, witnesses_of_others
 from batchpay.writing.atomic import sync_directory
 
-LOOPBACK = "made by itself for a gateway on loopback"
+LOOPBACK = "made by itself for a test gateway on loopback"
 """Why a ledger for rehearsals needs nobody's word to stand beside another one."""
 SQLITE_LEAST = (3, 38, 0)
 """STRICT tables, RETURNING, and JSON functions in every build."""

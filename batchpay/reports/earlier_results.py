@@ -1,0 +1,36 @@
+"""What a results file that lies there already tells of a batch: more than the ledger, where that was brought back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+from batchpay.writing.place import first_row
+
+
+def states_told(path: Path, batch: str) -> Counter[str]:
+    """Count the rows of each state in a results file of this batch; none of any other file, or one that is broken."""
+    if (first_row(path) or {}).get("batch") != batch:
+        return Counter()
+    try:
+        return Counter(_workbook_states(path) if path.suffix.lower() == ".xlsx" else _column(path))
+    except Exception:  # whatever a library makes of a file that was cut off or edited
+        return Counter()
+
+
+def _column(path: Path) -> list[str]:
+    import polars as pl  # only where there is something to read: a run starts without it
+
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return pl.read_parquet(path, columns=["state"], glob=False)["state"].to_list()
+    return pl.read_csv(path, columns=["state"], infer_schema=False, glob=False)["state"].to_list()
+
+
+def _workbook_states(path: Path) -> list[str]:
+    from openpyxl import load_workbook
+
+    with closing(load_workbook(path, read_only=True)) as book:
+        rows = book["results"].iter_rows(values_only=True)
+        place = list(next(rows)).index("state")
+        return [str(row[place]) for row in rows]

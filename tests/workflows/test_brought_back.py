@@ -1,0 +1,82 @@
+"""A ledger brought back together with its key and witness: only the results in place know what was paid since."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from batchpay.errors import LedgerBehind
+from batchpay.ledger.open import accept_witness
+from batchpay.outcome import Answer, Outcome
+from batchpay.payment import State
+from batchpay.reports.earlier_results import states_told
+from batchpay.sending.limits import Limits
+from batchpay.workflows.run import RunRequest
+from batchpay.writing.place import first_row
+from tests.workflows.desk import Desk
+
+ROWS = [{"paymentId": f"P-{row}", "invoiceNumber": f"A-{row}", "amount": "10.00"} for row in range(1, 7)]
+KINDS = ["csv", "parquet", "xlsx"]
+
+
+def snapshot(desk: Desk, kind: str) -> Path:
+    """Pay three of six rows, copy the whole machine, pay the others, bring the copy back; gives the results' path."""
+    path, results = desk.file("pay.csv", *ROWS), desk.folder / f"pay.results.{kind}"
+    desk.submit(path, run=RunRequest(results, Limits(rows_max=3)))
+    for name in ("state", "keys"):
+        shutil.copytree(desk.folder / name, desk.folder / f"{name}.kept")
+    desk.submit(path, run=RunRequest(results))
+    for name in ("state", "keys"):
+        shutil.rmtree(desk.folder / name)
+        (desk.folder / f"{name}.kept").rename(desk.folder / name)
+    return results
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("state", [State.ACCEPTED, State.DECLINED])
+def test_a_ledger_of_yesterday_does_not_pay_again_what_its_results_tell(desk: Desk, kind: str, state: State) -> None:
+    """A virtual machine was set back: the ledger agrees with its witness, and three paid rows are pending in it."""
+    desk.answer = lambda _: Outcome(state, "told", Answer(200, "1", "told"), bytes_sent=900)
+    results = snapshot(desk, kind)
+    before = results.read_bytes()
+    with pytest.raises(LedgerBehind, match=rf"tells of 6 {state} rows .* the ledger of 3.*--accept-witness"):
+        desk.submit(desk.folder / "pay.csv", run=RunRequest(results))
+    assert results.read_bytes() == before
+    assert set(desk.arrived.values()) == {1}
+
+
+def test_nor_does_resume_and_a_person_goes_on_from_doubt(desk: Desk) -> None:
+    """What the ledger would send is in doubt once a person says that no later ledger is left."""
+    snapshot(desk, "csv").rename(desk.folder / "results.csv")
+    with pytest.raises(LedgerBehind, match="tells of 6 accepted rows"):
+        desk.resume()
+    accept_witness(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left")
+    summary = desk.resume()
+    assert (summary.of(State.ACCEPTED).rows, summary.of(State.IN_DOUBT).rows) == (3, 3)
+    assert set(desk.arrived.values()) == {1}
+
+
+def test_results_of_an_earlier_run_hold_up_nothing(desk: Desk) -> None:
+    """They tell of no more than the ledger knows: the rest goes out, and the file is written anew."""
+    path, results = desk.file("pay.csv", *ROWS), desk.folder / "pay.results.csv"
+    desk.submit(path, run=RunRequest(results, Limits(rows_max=3)))
+    assert states_told(results, batch_of(results)) == {"accepted": 3, "pending": 3}
+    desk.submit(path, run=RunRequest(results))
+    assert states_told(results, batch_of(results)) == {"accepted": 6}
+    assert states_told(results, "another") == {}
+
+
+def batch_of(results: Path) -> str:
+    """The batch that a results file names."""
+    return str((first_row(results) or {})["batch"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_was_cut_off_tells_nothing(desk: Desk, kind: str) -> None:
+    """Whatever a library makes of it; nor does one that is not there, or without a column of states."""
+    path = desk.folder / f"cut.{kind}"
+    assert states_told(path, "b") == {}
+    path.write_bytes(b"batch,nothing\nb,1\n")
+    assert states_told(path, "b") == {}
