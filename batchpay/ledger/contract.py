@@ -212,11 +212,12 @@ class Ledger(Protocol):
         *,
         registration_count_seen: int,
         sign_off: SignOff | None = None,
+        allowed_duplicates: dict[str, Any] | None = None,
     ) -> int:
         """Turn rejected rows of a batch to pending, with their bodies; rows in another state stay. Returns how many.
 
         It counts like a registration: raises RegisteredMeanwhile where `registration_count` has grown since the look
-        for earlier payments. A `sign_off` is recorded in the same transaction.
+        for earlier payments. A `sign_off` is recorded in the same transaction, and what was let through as duplicates.
         """
 
     # Plans: register and release use one up in their own transaction

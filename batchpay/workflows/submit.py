@@ -121,6 +121,10 @@ def submit(
             summary = _summary_of_run(request, submission, checked, finished)
             summary.seal = plan.seal if plan else None
             summary.released = found.released
+            if (
+                found.released.rows
+            ):  # what was let through at first stands in the batch, what this call let through here
+                summary.allowed_duplicates = checked.earlier.allowed_json(submission.decisions.reason)
             summary.in_doubt_elsewhere = in_doubt(ledger, environment, but=finished.batch)
             return summary, checked.verdict
     raise LedgerNotUsable("other files keep being registered in this ledger; run the command again")
@@ -273,6 +277,7 @@ def _release(
         decisions.reason or "",
         registration_count_seen=checked.registration_count_seen,
         sign_off=sign_off,
+        allowed_duplicates=checked.earlier.allowed_json(decisions.reason) if checked.earlier.allowed.rows else None,
     )
     after = ledger.find(known.batch).by_state[State.REJECTED]
     return Totals(before.rows - after.rows, before.cents - after.cents)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
 from dataclasses import replace
 
+from batchpay.ledger.open import open_ledger
 from batchpay.payment import Totals
 from batchpay.settings import PolicySettings
 from tests.workflows.desk import Desk
@@ -31,6 +34,20 @@ def test_what_was_let_through_is_counted_and_named(desk: Desk) -> None:
         note.startswith("duplicates that were allowed: 2 rows") and f"line 3 (line 2 of batch {first.batch})" in note
         for note in paid.notes
     )
+
+
+def test_what_a_release_let_through_is_told_and_stands_in_its_event(desk: Desk) -> None:
+    """An auditor asks who paid these bills twice: the screen said it once, the JSON and the ledger said nothing."""
+    first = desk.submit(desk.file("may.csv", *BILLS))
+    path = desk.file("june.csv", *BILLS, {"invoiceNumber": "A-9", "amount": "1.00"})
+    assert desk.submit(path).exit_code == 3
+    paid = desk.submit(path, release="both months are owed", allow_duplicates=True)
+    named = [{"row": row, "batch": first.batch, "earlier_row": row} for row in (1, 2)]
+    told = {"rows": 2, "amount": "30.00", "list": named, "reason": "both months are owed"}
+    assert (desk.arrived, paid.allowed_duplicates) == ({"A-1": 2, "A-2": 2, "A-9": 1}, told)
+    with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
+        (event,) = [one for one in ledger.events() if one.kind == "released"]
+    assert json.loads(event.detail) == {"pending": "1-2", "allowed_duplicates": told}
 
 
 def test_a_bill_that_stands_twice_and_was_paid_before_is_counted_once(desk: Desk) -> None:

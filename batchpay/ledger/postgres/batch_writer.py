@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import repeat
+from typing import Any
 
 import psycopg
 
@@ -223,6 +224,7 @@ def release(
     why: str,
     registration_count_seen: int,
     sign_off: SignOff | None,
+    allowed_duplicates: dict[str, Any] | None,
 ) -> int:
     """Turn rejected rows to pending; see contract.Ledger.release."""
     released: list[int] = []
@@ -239,7 +241,8 @@ def release(
         count_registration(transaction, batch, registration_count_seen)
         if released:
             transaction.write_totals(changes, batch)
-            transaction.event("released", batch, who, why, {"pending": write_ranges(released)})
+            allowed = {"allowed_duplicates": allowed_duplicates} if allowed_duplicates else {}
+            transaction.event("released", batch, who, why, {"pending": write_ranges(released), **allowed})
         if sign_off is not None:
             plans.use(transaction, batch, who, sign_off, changes.of(PENDING))
     return len(released)

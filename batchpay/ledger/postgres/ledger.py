@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from batchpay.errors import HeldElsewhere, WrongUse
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
@@ -60,9 +61,10 @@ class PostgresLedger(StoredLedger[Store]):
         *,
         registration_count_seen: int,
         sign_off: SignOff | None = None,
+        allowed_duplicates: dict[str, Any] | None = None,
     ) -> int:
         return batch_writer.release(
-            self.store, self._batch(batch), payments, who, why, registration_count_seen, sign_off
+            self.store, self._batch(batch), payments, who, why, registration_count_seen, sign_off, allowed_duplicates
         )
 
     @contextmanager

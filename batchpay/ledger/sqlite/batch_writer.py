@@ -162,6 +162,7 @@ def release(
     why: str,
     registration_count_seen: int,
     sign_off: SignOff | None,
+    allowed_duplicates: dict[str, Any] | None,
 ) -> int:
     """Turn rejected rows to pending; see contract.Ledger.release."""
     released: list[int] = []
@@ -180,7 +181,8 @@ def release(
         writer.write_identities()
         if released:
             transaction.write_totals(changes, batch)
-            transaction.event("released", batch, who, why, {"pending": write_ranges(released)})
+            allowed = {"allowed_duplicates": allowed_duplicates} if allowed_duplicates else {}
+            transaction.event("released", batch, who, why, {"pending": write_ranges(released), **allowed})
         if sign_off is not None:
             plans.use(transaction, batch, who, sign_off, changes.of(PENDING))
     return len(released)

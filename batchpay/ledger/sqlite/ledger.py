@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from batchpay.errors import BatchHeld, WrongUse
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
@@ -67,9 +68,10 @@ class SqliteLedger(StoredLedger[Store]):
         *,
         registration_count_seen: int,
         sign_off: SignOff | None = None,
+        allowed_duplicates: dict[str, Any] | None = None,
     ) -> int:
         return batch_writer.release(
-            self.store, self._batch(batch), payments, who, why, registration_count_seen, sign_off
+            self.store, self._batch(batch), payments, who, why, registration_count_seen, sign_off, allowed_duplicates
         )
 
     def lock(self, digest: bytes, *, helps: bool = False) -> AbstractContextManager[None]:
