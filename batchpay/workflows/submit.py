@@ -121,9 +121,7 @@ def submit(
             summary = _summary_of_run(request, submission, checked, finished)
             summary.seal = plan.seal if plan else None
             summary.released = found.released
-            if (
-                found.released.rows
-            ):  # what was let through at first stands in the batch, what this call let through here
+            if found.released.rows:  # the batch itself tells of what was let through when it was registered
                 summary.allowed_duplicates = checked.earlier.allowed_json(submission.decisions.reason)
             summary.in_doubt_elsewhere = in_doubt(ledger, environment, but=finished.batch)
             return summary, checked.verdict
