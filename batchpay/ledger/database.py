@@ -43,6 +43,7 @@ class Statements(Protocol):
     TOTALS: str
     TOTALS_OF_BATCH: str
     BATCHES_OUT_OF_TOTALS: str
+    ROWS_WITHOUT_BILL: str
     BATCH_AS_REGISTERED: str
     REFERENCES: str
     REJECTED_ROWS: str

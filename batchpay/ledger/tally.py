@@ -10,6 +10,7 @@ from typing import Any
 
 from batchpay.ledger.database import Statements, View
 from batchpay.ledger.event_chain import Replay
+from batchpay.text import counted
 
 
 def batches_out_of_totals(view: View, statements: Statements) -> list[str]:
@@ -18,6 +19,14 @@ def batches_out_of_totals(view: View, statements: Statements) -> list[str]:
         f"the ledger is damaged: the states of batch {name} do not add up to its control totals"
         for (name,) in view.execute(statements.BATCHES_OUT_OF_TOTALS)
     ]
+
+
+def rows_without_bill(view: View, statements: Statements) -> list[str]:
+    """Find payments that would be no duplicates any more: the digests by which their bills are found are not there."""
+    missing = view.execute(statements.ROWS_WITHOUT_BILL).fetchone()[0]
+    if not missing:
+        return []
+    return [f"the ledger is damaged: {counted(missing, 'payment')} would not be known if it came again"]
 
 
 class Tally:

@@ -644,3 +644,16 @@ def test_a_ledger_open_for_reading_can_be_read_and_not_written(ledger_factory: L
         ledger.start(name, "ada")
     with pytest.raises(LedgerNotUsable):
         register(ledger, columns(ledger, [2]), content=b"two")
+
+
+def test_a_payment_that_would_not_be_known_again_is_found(ledger_factory: LedgerFactory) -> None:
+    """Somebody emptied the table of bills by hand: the ledger was in order, and paid files could be paid anew."""
+    ledger = ledger_factory.create()
+    register(ledger, columns(ledger, [1, 2]), rejected([3]))
+    assert ledger.check() == []
+    if isinstance(ledger_factory, PostgresFactory):
+        ledger_factory.run("DELETE FROM batchpay.fingerprint WHERE row = 2")
+    else:
+        with closing(sqlite3.connect(ledger_factory.path, isolation_level=None)) as connection:
+            connection.execute("DELETE FROM fingerprint WHERE id & 4294967295 = 2")
+    assert ledger.check() == ["the ledger is damaged: 1 payment would not be known if it came again"]

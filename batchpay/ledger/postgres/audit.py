@@ -19,7 +19,7 @@ from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.store import Connection, Store, chained_mac, stream
 from batchpay.ledger.states import PENDING, STATES
-from batchpay.ledger.tally import Tally, batches_out_of_totals
+from batchpay.ledger.tally import Tally, batches_out_of_totals, rows_without_bill
 
 _EVENTS_AT_OPENING = 50
 _ROWS_AT_ONCE = 4096
@@ -74,6 +74,7 @@ def check(store: Store, *, arriving: bool = False) -> list[str]:
                 problems.append(f"the ledger is damaged: {wrong or 'the end of its history is cut off'}")
             problems += _check_runs(connection, history)
             problems += batches_out_of_totals(connection, sql)
+            problems += rows_without_bill(connection, sql)
             for (batch,) in connection.execute(sql.BATCH_IDS).fetchall():
                 found = _batch_problem(store, connection, batch, history.replay) or _seals_problem(
                     store, connection, batch, None

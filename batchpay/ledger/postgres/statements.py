@@ -386,6 +386,10 @@ BATCHES_OUT_OF_TOTALS = (
     " HAVING b.row_count <> coalesce(sum(t.row_count), 0) OR b.cents <> coalesce(sum(t.cents), 0)"
     " OR coalesce(min(t.row_count), 0) < 0"
 )
+ROWS_WITHOUT_BILL = (
+    f"SELECT count(*) FROM (SELECT batch, row FROM batchpay.payment WHERE state <> {REJECTED}"
+    " EXCEPT SELECT batch, row FROM batchpay.fingerprint) AS unknown"
+)
 CHUNKS_UNLIKE_ROWS = (
     "SELECT count(*) FROM batchpay.chunk c LEFT JOIN"
     f" (SELECT batch, chunk, count(*) FILTER (WHERE state IN ({_OPEN})) AS open FROM batchpay.payment"

@@ -17,7 +17,7 @@ from batchpay.ledger.payload import unreadable
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import REJECTED, SENDING, STATES
-from batchpay.ledger.tally import batches_out_of_totals
+from batchpay.ledger.tally import batches_out_of_totals, rows_without_bill
 from batchpay.ledger.witness import WitnessRecord
 from batchpay.text import counted
 
@@ -36,6 +36,7 @@ def check(store: Store) -> list[str]:
             replayed = Replay()
             problems += _check_history(store, connection, replayed)
             problems += _check_rows(store, connection, replayed)
+            problems += rows_without_bill(connection, sql)
             problems += _check_runs(connection, replayed)
             problems += _check_attempts(store, connection)
             problems += _check_chunks(store, connection)

@@ -279,6 +279,7 @@ BATCHES_OUT_OF_TOTALS = (
     "SELECT name FROM batch LEFT JOIN total ON total.batch = batch.id GROUP BY batch.id"
     " HAVING batch.row_count <> coalesce(sum(total.row_count), 0) OR batch.cents <> coalesce(sum(total.cents), 0)"
 )
+ROWS_WITHOUT_BILL = f"SELECT count(*) FROM row WHERE state <> {REJECTED} AND id NOT IN (SELECT id FROM fingerprint)"
 ROWS_UNLIKE_ATTEMPTS = (
     "SELECT count(*) FROM row LEFT JOIN attempt ON attempt.id = row.id"
     f" WHERE row.state <> {REJECTED} AND coalesce(attempt.state, {PENDING}) <> row.state"
