@@ -33,6 +33,8 @@ class Summary:
     warnings: int = 0
     results: str | None = None
     rejects: str | None = None
+    results_missing: bool = False
+    """Whether results were to be written and could not: the same command, run again, writes them."""
     stopped: str | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -149,6 +151,7 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         environment=batch.environment,
         warnings=warnings,
         results=batch.results,
+        results_missing=batch.results_missing,
         stopped=batch.stopped,
         started_at=batch.started_at,
         finished_at=batch.finished_at,

@@ -12,7 +12,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Context
 from batchpay.cli.operations import log_event
 from batchpay.cli.process import interrupt_on_signals
-from batchpay.errors import BatchHeld, BatchpayError, FileRefused, LedgerNotUsable, WrongUse
+from batchpay.errors import BatchHeld, BatchpayError, FileRefused, LedgerNotUsable, WrongUse, place_of
 from batchpay.payment import Totals
 from batchpay.text import counted, printable
 
@@ -62,6 +62,11 @@ def work_through(
             except KeyboardInterrupt:
                 reason = "stopped by a signal"
                 code, one = 6, _refused(path, f"{reason}; safe to run again", 6)
+            except Exception as error:  # it is told where the command ends; --json has to agree with that
+                codes.append(1)
+                reports.append(_ended(path, f"internal error: {place_of(error)}", 1))
+                reports += [_ended(left, "not started: internal error", 6) for left in paths[number + 1 :]]
+                raise
             codes.append(code)
             reports.append(one)
         _look_for_doubts(in_doubt, reports, codes)

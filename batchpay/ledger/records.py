@@ -140,6 +140,8 @@ class BatchSummary:
     """Of the pending rows those that the last run did not send because they failed its rules."""
     results: str | None = None
     """Where a run of this process wrote the results; the ledger does not keep it."""
+    results_missing: bool = False
+    """Whether a run of this process was to write the results and could not."""
     rate_found: float | None = None
     """Requests a second that the gateway took, where a run of this process found its limit."""
     limit_found: str | None = None

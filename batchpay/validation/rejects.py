@@ -121,8 +121,7 @@ class CsvRejects(_Rows):
 
     def __init__(self, target: Path, source: Source, begin: Begin) -> None:
         super().__init__(target, source, begin)
-        self._file = begin(target)
-        self._file.file.write(self._line(self._header))
+        self._file = self._begun()
         self._begins: list[int] = []
         """Where each frame begins in the file."""
         self._merged: PendingFile | None = None
@@ -133,28 +132,31 @@ class CsvRejects(_Rows):
     def add(self, frame: pl.DataFrame) -> None:
         """Write rows."""
         if frame.height:
-            self._begins.append(self._file.file.tell())
-            self._encode(self._file.file, self._reported(self._shaped(frame)))
+            with self._file.abandoned_on_error():
+                self._begins.append(self._file.file.tell())
+                self._encode(self._file.file, self._reported(self._shaped(frame)))
 
     def late(self, frame: pl.DataFrame) -> None:
         """Write rows between those that were added; a late row replaces one that was added before."""
         if not frame.height:
             return
         if self._merged is None:
-            self._merged = self._begin(self._target)
-            self._merged.file.write(self._line(self._header))
-            self._records = self._written()
-            self._next = next(self._records, None)
+            self._merged = self._begun()
+            with self._file.abandoned_on_error():  # reading it writes what waits in memory
+                self._records = self._written()
+                self._next = next(self._records, None)
         lines = io.BytesIO()
         self._encode(lines, self._reported(self._shaped(frame)))
-        for row, line in _records(lines.getvalue(), self._source.separator):
-            self._merge_up_to(self._merged, row)
-            self._merged.file.write(line)
+        with self._merged.abandoned_on_error():
+            for row, line in _records(lines.getvalue(), self._source.separator):
+                self._merge_up_to(self._merged, row)
+                self._merged.file.write(line)
 
     def commit(self, may_replace: MayReplace = anything) -> Path | None:
         """Put the file in its place."""
         if self._merged is not None:
-            self._merge_up_to(self._merged, None)
+            with self._file.abandoned_on_error(), self._merged.abandoned_on_error():
+                self._merge_up_to(self._merged, None)
             self._file.abandon()
             self._file, self._merged = self._merged, None
             return place(self._file, may_replace)
@@ -165,6 +167,13 @@ class CsvRejects(_Rows):
         self._file.abandon()
         if self._merged is not None:
             self._merged.abandon()
+
+    def _begun(self) -> PendingFile:
+        """Begin a file with the header."""
+        pending = self._begin(self._target)
+        with pending.abandoned_on_error():
+            pending.file.write(self._line(self._header))
+        return pending
 
     def _written(self) -> Iterator[tuple[int, bytes]]:
         """Read what was added, a frame at a time, as records with their row numbers."""

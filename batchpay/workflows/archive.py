@@ -1,4 +1,4 @@
-"""Archiving: a payment file leaves the inbox when nothing of it waits to be sent, and its summary says so."""
+"""Archiving: a payment file leaves the inbox when nothing of it waits to be sent or written; its summary says so."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from batchpay.summary import Summary
 
 
 def archive_finished(path: str, folder: str, summary: Summary) -> None:
-    """Move a file whose rows are all settled or wait for a person, and note it; the payments are made either way."""
+    """Move a file whose rows are all settled or wait for a person, and note it; the payments are made either way.
+
+    One whose results could not be written stays: the next call, which nothing else would bring to it, writes them.
+    """
     if summary.read is None or summary.of(State.PENDING).rows or summary.of(State.SENDING).rows:
+        return
+    if summary.results_missing:
         return
     try:
         archived = archive(path, folder, summary.read)

@@ -242,7 +242,7 @@ def _with_results(ledger: Ledger, finished: BatchSummary, path: Path | None) -> 
         return replace(finished, results=str(written))
     except BatchpayError as error:
         stopped = "; ".join(filter(None, (finished.stopped, str(error))))
-        return replace(finished, stopped=stopped)
+        return replace(finished, stopped=stopped, results_missing=True)
 
 
 def _send_pending(

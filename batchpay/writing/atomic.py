@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from batchpay.errors import NotUsable
+from batchpay.errors import BatchpayError, NotUsable
 from batchpay.writing.stream import Stream
+
+_PROBE_BYTES = 65_536
 
 
 @contextmanager
@@ -53,9 +55,12 @@ class PendingFile:
         """Remove the file where writing it fails; raises NotUsable for what the disk refuses."""
         try:
             yield
-        except OSError as error:
+        except Exception as error:
+            refused = self._refused_by_disk(error)
             self.abandon()
-            raise self._not_usable(error) from None
+            if refused is not None:
+                raise self._not_usable(refused) from None
+            raise
         except BaseException:
             self.abandon()
             raise
@@ -86,8 +91,9 @@ class PendingFile:
         return True
 
     def is_same_or_empty(self) -> bool:
-        """Whether what stands at the place holds the same bytes, or none."""
-        self.file.flush()
+        """Whether what stands at the place holds the same bytes, or none; raises NotUsable where the disk is full."""
+        with self.abandoned_on_error():
+            self.file.flush()
         try:
             size = self.target.stat().st_size
             return not size or filecmp.cmp(self._temporary, self.target, shallow=False)
@@ -98,8 +104,23 @@ class PendingFile:
         self.file.flush()
         os.fsync(self.file.fileno())
 
+    def _refused_by_disk(self, error: Exception) -> OSError | None:
+        """Tell what the disk refused, if that is what went wrong.
+
+        Libraries have errors of their own for it, some without the reason: the disk is asked for one more write.
+        """
+        if isinstance(error, BatchpayError) or (isinstance(error, OSError) and error.strerror):
+            return error if isinstance(error, OSError) else None
+        try:
+            os.write(self.file.fileno(), bytes(_PROBE_BYTES))
+        except OSError as refused:
+            return refused
+        except ValueError:  # the library has closed the file
+            pass
+        return error if isinstance(error, OSError) else None
+
     def _not_usable(self, error: OSError) -> NotUsable:
-        return NotUsable(f"{self.target} can't be written: {error.strerror}")
+        return NotUsable(f"{self.target} can't be written: {error.strerror or type(error).__name__}")
 
     def abandon(self) -> None:
         """Remove the temporary file; what stood at the place before stays."""

@@ -86,10 +86,18 @@ class Workbook:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._sheets[-1].abandon()
-            self._archive.close()
-            return
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            # Closed whatever could not be written, or it complains on its own when it is taken away.
+            try:
+                self._sheets[-1].abandon()
+            finally:
+                self._archive.close()
+
+    def _finish(self) -> None:
+        """Write all that follows the last row."""
         self._sheets[-1].finish()
         for sheet in self._sheets:
             sheet.write_comments()
@@ -118,7 +126,6 @@ class Workbook:
         }
         for name, text in texts.items():
             self._archive.writestr(parts.entry(name), parts.XML + text)
-        self._archive.close()
 
 
 class Sheet:

@@ -42,3 +42,20 @@ def test_a_ledger_that_cannot_be_asked_is_no_good_end(capsys: pytest.CaptureFixt
     codes: list[int] = []
     work_through(Context(), (), refused, codes, in_doubt=unusable)
     assert (codes, "the ledger is locked" in capsys.readouterr().err) == ([5], True)
+
+
+def test_a_fault_of_the_program_stands_among_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    """--json left the file out that broke the call off, and told the exit code of those before it."""
+
+    def broken(path: str) -> tuple[int, dict[str, Any]]:
+        if path == "b.csv":
+            raise ZeroDivisionError
+        return 6, {"file": path, "exit_code": 6}
+
+    codes: list[int] = []
+    with pytest.raises(ZeroDivisionError):
+        work_through(Context(json=True), ("a.csv", "b.csv", "c.csv"), broken, codes)
+    told = json.loads(capsys.readouterr().out)
+    assert [(one["file"], one["exit_code"]) for one in told["files"]] == [("a.csv", 6), ("b.csv", 1), ("c.csv", 6)]
+    assert "internal error: ZeroDivisionError" in told["files"][1]["error"]
+    assert (told["exit_code"], exit_code_of(codes)) == (1, 1)

@@ -1,0 +1,113 @@
+"""A disk that is full where results or rejects go: nothing is lost by it, and the reason is said."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import small_file
+from tests.support.full_disk import FullDisk, needs_full
+from tests.support.in_process import Caller
+
+pytestmark = needs_full
+
+
+def waiting(name: str, rows: int, *, first: int, replace: tuple[str, str] = ("", "")) -> Path:
+    """Put a complete file into the inbox, something in it replaced; files of later names are younger."""
+    path = small_file(Path("inbox") / name, rows, first=first)
+    text = path.read_text()
+    assert replace[0] in text
+    path.write_text(text.replace(*replace) if replace[0] else text)
+    os.utime(path, (ord(name[0]), ord(name[0])))
+    Path(f"{path}.control.toml").write_text(f"rows = {rows}\n")
+    return path
+
+
+def names(folder: str) -> list[str]:
+    """Name what lies in a folder."""
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+@pytest.fixture
+def line() -> list[str]:
+    """The nightly line."""
+    for name in ("inbox", "done", "out"):
+        Path(name).mkdir()
+    return ["submit", "--inbox", "inbox", "--archive", "done", "--out", "out"]
+
+
+def test_a_file_without_its_results_stays_for_the_call_that_writes_them(
+    call: Caller, line: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was archived: the same line, run again, found nothing to do, and nobody ever heard of the declined row."""
+    path = waiting("b.csv", 2, first=1, replace=("770000021", "770990001"))
+    with monkeypatch.context() as patched:
+        FullDisk(Path("out"), patched)
+        first = call(*line)
+    assert (first["exit_code"], first["accepted"], first["declined"], first["notes"]) == (6, 1, 1, [])
+    assert first["stopped"] == "out/b.results.csv can't be written: No space left on device"
+    assert (path.exists(), names("out"), names("done")) == (True, [], [])
+
+    again = call(*line)
+    assert (again["exit_code"], again["stopped"], again["declined"]) == (3, None, 1)
+    assert (names("inbox"), names("done")) == ([], ["b.csv", "b.csv.control.toml"])
+    assert "declined" in Path("out/b.results.csv").read_text()
+
+
+def test_rejects_without_room_refuse_their_file_and_every_code_agrees(
+    call: Caller, line: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was an internal error without a word of the disk; --json left the file out, and told another exit code."""
+    waiting("a.csv", 1, first=1)
+    waiting("b.csv", 2, first=11, replace=(",12.25,", ",12.2,"))
+    waiting("c.csv", 1, first=21)
+    full = "b.rejects.csv can't be written: No space left on device"
+    with monkeypatch.context() as patched:
+        FullDisk(Path("out"), patched)
+        told = call(*line)
+    assert [(Path(one["file"]).name, one["exit_code"]) for one in told["files"]] == [
+        ("a.csv", 6),
+        ("b.csv", 5),
+        ("c.csv", 6),
+    ]
+    assert (told["files"][1]["error"], told["exit_code"]) == (f"out/{full}", 6)
+    assert (len(names("inbox")), names("out")) == (6, [])
+    again = call(*line)
+    assert (again["exit_code"], again["accepted"], again["rejected"], names("inbox")) == (3, 3, 1, [])
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx", "parquet"])
+@pytest.mark.parametrize("rows", [1, 400])
+def test_a_check_says_what_the_disk_refused(
+    call: Caller, monkeypatch: pytest.MonkeyPatch, ending: str, rows: int
+) -> None:
+    """Few rows fail where the file is put in its place, many where they are written; each kind in its library's way."""
+    path = small_file(Path("a.csv"), rows)
+    path.write_text(path.read_text().replace(".25,", ".2,"))
+    Path("full").mkdir()
+    with monkeypatch.context() as patched:
+        FullDisk(Path("full"), patched)
+        asked = ("validate", "a.csv", "--rejects", f"full/x.{ending}")
+        told = call(*asked)
+        assert (told["error"], told["exit_code"]) == (
+            f"full/x.{ending} can't be written: No space left on device",
+            5,
+        )
+    assert names("full") == []
+    assert call(*asked)["exit_code"] == 3
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx", "parquet"])
+def test_results_of_every_kind_may_find_no_room(call: Caller, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    """Parquet's library has errors of its own for a full disk: the payments were made, the call ended with 1."""
+    small_file(Path("a.csv"), 400)
+    Path("full").mkdir()
+    with monkeypatch.context() as patched:
+        FullDisk(Path("full"), patched)
+        told = call("submit", "a.csv", "--results", f"full/x.{ending}")
+    assert (told["accepted"], told["exit_code"]) == (400, 6)
+    assert told["stopped"] == f"full/x.{ending} can't be written: No space left on device"
+    shutil.rmtree("full")
