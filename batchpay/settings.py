@@ -7,6 +7,7 @@ limit. Keys are not settings: gateway/credentials.py and the ledger read theirs,
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import stat
@@ -216,6 +217,17 @@ def load_settings(tables: dict[str, Any], environment: dict[str, str] | None = N
     environment = dict(os.environ) if environment is None else environment
     parts = get_type_hints(Settings).items()
     return Settings(**{name: _load_part(name, cls, tables.get(name, {}), environment) for name, cls in parts})
+
+
+def readable_environment() -> dict[str, str]:
+    """Give this program's variables without those that no setting can be made of."""
+    readable: dict[str, str] = {}
+    for name, value in os.environ.items():
+        if name.startswith("BATCHPAY_"):
+            with contextlib.suppress(SettingsNotUsable):
+                load_settings({}, {name: value})
+                readable[name] = value
+    return readable
 
 
 def check_tables(tables: dict[str, Any], command_options: dict[str, set[str]]) -> None:

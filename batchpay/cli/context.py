@@ -5,6 +5,7 @@ Imports click and plain Python only, so that help and completion answer at once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
@@ -55,6 +56,24 @@ class Context:
 
         check_tables(self.tables, command_options(self.tables))
         return load_settings(self.tables)
+
+    @property
+    def settings_to_look_with(self) -> Settings:
+        """The settings, or where they are refused what is readable of them: to see whether a row is in doubt.
+
+        A file that is refused for anything says nothing: then the environment and the defaults tell where to look.
+        """
+        from batchpay.errors import SettingsNotUsable
+        from batchpay.settings import check_tables, load_settings, readable_environment
+
+        with contextlib.suppress(SettingsNotUsable):
+            return self.settings
+        tables: dict[str, Any] = {}
+        with contextlib.suppress(SettingsNotUsable):
+            check_tables(self.tables, command_options(self.tables))
+            load_settings(self.tables, {})
+            tables = self.tables
+        return load_settings(tables, readable_environment())
 
 
 class Presets(MutableMapping[str, Any]):

@@ -188,8 +188,8 @@ def _look_for_doubts(context: Context, error: BatchpayError | click.ClickExcepti
     from batchpay.workflows.status import all_in_doubt
 
     try:
-        doubts = all_in_doubt(context.settings)
-    except BatchpayError:  # settings or ledger: the error itself, or the next call's
+        doubts = all_in_doubt(context.settings_to_look_with)
+    except BatchpayError:  # the ledger: the error itself, or the next call's
         return
     if doubts:
         output.print_in_doubt_elsewhere(doubts, err=True)
@@ -203,8 +203,8 @@ def _write_metrics(context: Context, path: Path, account: CallLog, codes: list[i
     from batchpay.workflows.health import ledger_state
 
     try:
-        state = ledger_state(context.settings)
-    except BatchpayError:  # what is wrong with settings or ledger ended the call, or will end the next one
+        state = ledger_state(context.settings_to_look_with)
+    except BatchpayError:  # what is wrong with the ledger ended the call, or will end the next one
         state = None
     try:
         write_metrics(path, account.summaries, output.exit_code_of(codes), account.started_at, datetime.now(UTC), state)

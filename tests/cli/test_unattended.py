@@ -99,3 +99,43 @@ def test_doubt_is_said_whatever_is_mistyped(call: Caller, url: str) -> None:
     assert call.fails("resume", "--log-file", "no/run.log") == 7
     assert call.fails("submit", "--dry-runn", "a.csv") == 7
     assert call.fails("submit", "--dry-run", "--again", "a.csv") == 2, "a dry run looks at its file alone"
+
+
+REFUSED = {
+    "no setting": ("bogus = 1\n", 0o600),
+    "no value of it": ('[gateway]\ntimeout = "soon"\n', 0o600),
+    "no TOML": ("[gateway", 0o600),
+    "anybody's": ('[ledger]\nurl = "elsewhere.db"\n', 0o666),
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+def test_settings_that_are_refused_hide_no_doubt(call: Caller, url: str, refused: str) -> None:
+    """The environment names the ledger, and 5 came back for a mistyped settings file while a payment was in doubt."""
+    text, mode = REFUSED[refused]
+    small_file(Path("a.csv"), 1)
+    control(url, "POST", "faults", [{"fault": "silent", "at": 1}])
+    assert call("submit", "a.csv")["exit_code"] == 7
+    Path("batchpay.toml").write_text(text)
+    Path("batchpay.toml").chmod(mode)
+    assert call.fails("submit", "a.csv", "--metrics-file", "night.prom") == 7
+    assert "batchpay_ledger_readable 1\n" in Path("night.prom").read_text()
+    assert call.fails("submit", "a.csv", "--dry-run") == 5, "a dry run looks at its file alone"
+    Path("batchpay.toml").unlink()
+    call.settings(BATCHPAY_TIMEOUT="soon")
+    assert call.fails("resume") == 7
+
+
+def test_a_settings_file_is_heeded_where_a_variable_alone_is_wrong(
+    call: Caller, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger that the file names is the one to look into; a refused file's is not."""
+    Path("batchpay.toml").write_text('[ledger]\nurl = "named/ledger.db"\n')
+    monkeypatch.delenv("BATCHPAY_LEDGER")
+    small_file(Path("a.csv"), 1)
+    control(url, "POST", "faults", [{"fault": "silent", "at": 1}])
+    assert call("submit", "a.csv")["exit_code"] == 7
+    call.settings(BATCHPAY_TIMEOUT="soon")
+    assert call.fails("submit", "a.csv") == 7
+    Path("batchpay.toml").chmod(0o666)
+    assert call.fails("submit", "a.csv") == 5
