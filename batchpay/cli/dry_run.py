@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from batchpay.gateway.preflight import Preflight
     from batchpay.workflows.check import Preview
 
+_UNASKED = (
+    "the gateway was not asked about the accounts: a submission rejects rows of an account that it does not know, and "
+    "then is not what was approved; --preflight asks"
+)
+
 
 def dry_run_one(
     context: Context,
@@ -33,7 +38,8 @@ def dry_run_one(
 ) -> tuple[int, dict[str, Any]]:
     """Show what a submission of one file would do; gives the exit code and the object of --json.
 
-    With a `preflight` the gateway is asked about itself and the file's accounts.
+    With a `preflight` the gateway is asked about itself and the file's accounts: rows that it takes no payments for are
+    rejected, as a submission rejects them.
     """
     from batchpay.workflows import check as flow
 
@@ -43,12 +49,20 @@ def dry_run_one(
     decisions, most = decisions_of(options), options["show_requests"]
     results = Path(options["results"] or beside(path, "results", options["out"]))
     preview = flow.dry_run(
-        request, settings, actor(), decisions, requests_max=most, results=results, with_plan=plan is not None
+        request,
+        settings,
+        actor(),
+        decisions,
+        requests_max=most,
+        results=results,
+        with_plan=plan is not None,
+        preflight=preflight,
+        insists=True,
     )
+    if preview.accounts_unasked and options["preflight"] is None:  # --no-preflight: a submission is not to ask either
+        preview.summary.notes.append(_UNASKED)
     if plan is not None and preview.plan is not None:
         preview.plan.write(plan)
-    if preflight is not None:
-        flow.ask_gateway(preflight, preview)
     rows = preview.proposal.to_send.total.rows
     seconds = seconds_at(settings, rows)
     extra = {

@@ -68,7 +68,11 @@ sending_options = declared(
     pace_options,
     option("--until", type=Until(), metavar="HH:MM", help="Start no row after this time (zone may follow)."),
     option("--limit", type=click.IntRange(1), metavar="N", help="Start at most N rows, across all files."),
-    option("--preflight/--no-preflight", default=None, help="Check the connection and the accounts before sending."),
+    option(
+        "--preflight/--no-preflight",
+        default=None,
+        help="Check the connection and the accounts before sending; a dry run asks only with --preflight.",
+    ),
     option("--yes", is_flag=True, help="Do not ask before sending."),
 )
 """Give a command the options that say how a run sends."""

@@ -35,6 +35,10 @@ from batchpay.workflows.requests import preflight_of
 
 LARGEST = 20
 DAYS_TOLD = 31
+_UNASKED = (
+    "The gateway could not be asked about the accounts. If it does not know one of them, a run sends nothing, since "
+    "that is not what was approved: check the file again before anybody approves it."
+)
 _TOTALS = ("rows", "valid", "rejected", "amount", "exit_code")
 
 
@@ -97,7 +101,7 @@ def _look(task: Task, path: str, ledger: Ledger, watch: Callable[[int], None]) -
         sinks=(marked, partial(GridWriter, task.folder, file["id"], ledger)),
         watch=watch,
     )
-    return workflow.dry_run(
+    preview = workflow.dry_run(
         request,
         task.settings,
         task.actor(file["uploaded_by"]),
@@ -108,6 +112,9 @@ def _look(task: Task, path: str, ledger: Ledger, watch: Callable[[int], None]) -
         largest_max=LARGEST,
         preflight=_preflight(task.settings),
     )
+    if preview.accounts_unasked:
+        preview.summary.notes.append(_UNASKED)
+    return preview
 
 
 def _preflight(settings: Settings) -> Preflight | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchpay.approval.anomalies import CODES, Payment, Variance
+from batchpay.approval.approvals import Policy
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.proposal import Proposal
 from batchpay.approval.sign_off import sign_off_lines
@@ -69,6 +70,8 @@ class Preview:
     """The largest payments of a new content, the largest first; only where they were asked for."""
     plan: Plan | None = None
     """The plan to approve, where one was asked for."""
+    accounts_unasked: bool = False
+    """Whether rows are to be approved though the gateway was not asked, or did not say, if it takes their accounts."""
     unusual: list[str] = field(default_factory=list)
     """Lines on what the ledger's history finds odd, or that there is nothing; none where nobody wants to look."""
 
@@ -142,14 +145,18 @@ def dry_run(
     with_plan: bool = False,
     largest_max: int = 0,
     preflight: Preflight | None = None,
+    insists: bool = False,
 ) -> Preview:
     """Do all that `submit` does before it registers: nothing is written to the ledger and no socket is opened.
 
-    With a `preflight` the gateway is asked about the accounts, as a submission does. With a plan, the preview has one
+    With a `preflight` the gateway is asked about the accounts, as a submission does; one that `insists` asks about the
+    connection as well, and raises RunStopped where there is no answer. With a plan, the preview has one
     that `actor` prepared. `results` is where a submission would write its results: those of a batch that the ledger
     does not know, lying there, refuse the file here as well.
     """
     environment = environment_of(settings.gateway)
+    if preflight is not None and insists:
+        preflight.check_connection()
     with _ledger_to_read(settings.ledger) as ledger:
         history = ledger if settings.policy.variance else None
         context = CheckContext(
@@ -164,6 +171,8 @@ def dry_run(
         if ledger is not None and not decisions.paid_elsewhere_checked:
             refuse_other_environment(ledger, settings)
         checked = check_file(request, context)
+        if insists and checked.accounts.problem is not None:
+            raise checked.accounts.problem
         refuse_release_of_nothing(checked, decisions)
         preview = _preview(ledger, request, checked, settings, decisions)
         if ledger is not None and preview.known is None and not decisions.paid_elsewhere_checked:
@@ -178,19 +187,12 @@ def dry_run(
 
             plan = Plan.make(preview.proposal, ledger, prepared_by=actor, created_at=datetime.now(UTC))
             preview = replace(preview, plan=plan)
+        if (with_plan or Policy.from_settings(settings.policy).asks) and preview.proposal.to_send.total.rows:
+            preview = replace(preview, accounts_unasked=not checked.accounts.asked)
     preview.requests.extend(_first_requests(request, settings, checked, requests_max))
     if largest_max and preview.known is None:
         preview.largest.extend(_largest(request, checked, largest_max))
     return preview
-
-
-def ask_gateway(preflight: Preflight, preview: Preview) -> None:
-    """Ask the gateway about itself and the accounts of a dry run's file; a dry run alone opens no socket."""
-    preflight.check_connection()
-    refused = preflight.refused(found.gateway_id for found in preview.schedule.by_gateway())
-    preview.summary.notes += [
-        f"gatewayId {gateway_id} would be rejected: {code}" for gateway_id, code in refused.items()
-    ]
 
 
 def refuse_release_of_nothing(checked: FileCheck, decisions: Decisions) -> None:

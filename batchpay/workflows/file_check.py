@@ -19,7 +19,7 @@ from batchpay.approval.anomalies import Anomalies, Variance, variances
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.to_send import Origin, ToSend
 from batchpay.approval.to_send_count import ToSendCount, with_cents
-from batchpay.errors import FileRefused, RunStopped
+from batchpay.errors import FileRefused
 from batchpay.intake.control_totals import require_whole, stated_totals
 from batchpay.intake.source import Source, open_source
 from batchpay.ledger.columns import RejectedColumns
@@ -39,6 +39,7 @@ from batchpay.validation.verdict import Verdict
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.earlier_payments import EarlierPayments
 from batchpay.workflows.file_request import FileRequest
+from batchpay.workflows.gateway_accounts import AccountsLook, ask_about
 from batchpay.workflows.own_rejects import is_own_rejects, without_payments
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.writing.identity import FileIdentity, ReadFiles
@@ -48,12 +49,6 @@ if TYPE_CHECKING:  # a check and a dry run do not even load what can open a sock
     from batchpay.intake.maps.mapping import Mapping
     from batchpay.ledger.records import BatchSummary
     from batchpay.validation.rejects import Rejects
-
-_REFUSED_BY_GATEWAY = {
-    "unknown": "the gateway has no account with this id, look the id up (batchpay gateway list)",
-    "not_echeck": "this gateway account is for cards, name one for bank payments (batchpay gateway list)",
-}
-"""What a person is told of a row whose gatewayId the gateway refuses, by code."""
 
 _WARNING_ORDER = ("same_payment", "changed_account", "unusual_amount", "new_payee")
 """Which of the look at the ledger's history are told first."""
@@ -94,7 +89,7 @@ class FileCheck:
     batch: BatchSummary | None = None
     """The batch that a submission goes on with; None where it registers a new one."""
     releasable: Totals = Totals()
-    """Rows that an earlier call rejected and that are right now: what a release adds."""
+    """Rows that an earlier call rejected and that are right now, as far as was asked: what a release adds."""
     registration_count_seen: int = 0
     """Ledger.registration_count() before the file was read."""
     late_failures: dict[int, tuple[str, str, str]] = field(default_factory=dict)
@@ -104,6 +99,8 @@ class FileCheck:
     rejected: list[RejectedColumns] = field(default_factory=list)
     gateway_ids: set[str] = field(default_factory=set)
     """Gateway accounts that rows which passed the rules name."""
+    accounts: AccountsLook = AccountsLook()
+    """What the gateway said of those accounts, where it was asked."""
     has_recurring: bool = False
     """Whether any row, right or wrong, may be a recurring payment."""
     variances: list[Variance] = field(default_factory=list)
@@ -126,25 +123,9 @@ class FileCheck:
     def summary(self, request: FileRequest) -> Summary:
         """Give rows and cents by what would become of them."""
         verdict = self.verdict
-        notes = list(self.source.notes)
-        if self.source.examples.count:
-            notes.append(f"rows marked as an example, which are not payments: {self.source.examples.count}")
-        if self.source.end.total_cents is not None:
-            notes.append(self.source.end.note(self.source.line_word))
-        if self.source.counting is not None and self.source.counting.note is not None:
-            notes.append(self.source.counting.note)
-        if verdict.unreadable_amounts:
-            notes.append(f"in {row_count(verdict.unreadable_amounts)} the amount can't be read: it is not in any total")
+        notes = self.notes()
         if self.releasable.rows and not self.released:
-            released, amount = self.releasable.rows, money(self.releasable.cents)
-            count, are = row_count(released), "is" if released == 1 else "are"
-            notes.append(
-                f"{count}, {amount}, that an earlier submission rejected {are} right now: "
-                "submit --release --reason TEXT sends them"
-            )
-        if not verdict.rows:
-            notes.append("the file has a header and no rows: there is nothing to do")
-        notes += self.earlier.notes(verdict.rows)
+            notes.append(self._release_note())
         return Summary(
             file=self.source.name,
             total=verdict.total,
@@ -159,6 +140,32 @@ class FileCheck:
             read=ReadFiles(self.source.identity, self.control) if self.source.identity else None,
             allowed_duplicates=self.earlier.allowed_json(),
             checked_only=True,
+        )
+
+    def notes(self) -> list[str]:
+        """Say what a person should know of the file and what would be sent of it: a plan is held against these."""
+        notes = list(self.source.notes)
+        if self.source.examples.count:
+            notes.append(f"rows marked as an example, which are not payments: {self.source.examples.count}")
+        if self.source.end.total_cents is not None:
+            notes.append(self.source.end.note(self.source.line_word))
+        if self.source.counting is not None and self.source.counting.note is not None:
+            notes.append(self.source.counting.note)
+        if unreadable := self.verdict.unreadable_amounts:
+            notes.append(f"in {row_count(unreadable)} the amount can't be read: it is not in any total")
+        if not self.verdict.rows:
+            notes.append("the file has a header and no rows: there is nothing to do")
+        return notes + self.earlier.notes(self.verdict.rows)
+
+    def _release_note(self) -> str:
+        """Say what a release would do; without the gateway's word on the accounts nobody knows that it sends."""
+        count, is_one = row_count(self.releasable.rows), self.releasable.rows == 1
+        found = f"{count}, {money(self.releasable.cents)}, that an earlier submission rejected"
+        if self.accounts.asked:
+            return f"{found} {'is' if is_one else 'are'} right now: submit --release --reason TEXT sends them"
+        passes = "passes" if is_one else "pass"
+        return (
+            f"{found} {passes} the rules now: submit --release --reason TEXT would check them again, accounts as well"
         )
 
     def place(self, row: int) -> str:
@@ -301,7 +308,9 @@ class _Reading:
         """Ask, once the file was read whole, what only the gateway and the ledger know."""
         checked, context, rules = self.checked, self._context, self._request.rules
         if context.preflight is not None:
-            checked.late_failures |= _refused_by_gateway(checked, rules, verdict, context.preflight)
+            rows = valid_rows(checked.source, rules, verdict)
+            checked.accounts = ask_about(checked.gateway_ids, rows, context.preflight)
+            checked.late_failures |= checked.accounts.failures
         if context.ledger is not None and self._content is not None:
             checked.digest = self._content.digest
             find = partial(context.ledger.find_digest, checked.digest, context.environment)
@@ -385,25 +394,6 @@ def _with_names(anomalies: Anomalies, odd: list[Variance], frame: pl.DataFrame) 
         anomalies.add_up(code, request_body.flow_of(frame, [one.row for one in odd if one.code == code]))
     named = anomalies.to_name(odd)
     return anomalies.add(odd, request_body.payments_named(frame, [one.row for one in named]))
-
-
-def _refused_by_gateway(
-    checked: FileCheck, rules: RuleOptions, verdict: Verdict, preflight: Preflight
-) -> dict[int, tuple[str, str, str]]:
-    """Find rows whose gateway account does not exist or takes no bank payments.
-
-    Where the gateway can't be asked nothing is refused here: the run asks again, and sends nothing without an answer.
-    """
-    try:
-        codes = preflight.refused(sorted(checked.gateway_ids))
-    except RunStopped:
-        return {}
-    refused: dict[int, tuple[str, str, str]] = {}
-    for frame in valid_rows(checked.source, rules, verdict) if codes else ():
-        wrong = frame.filter(pl.col("gatewayId").is_in(list(codes)))
-        for row, gateway_id in wrong.select("_row", "gatewayId").iter_rows():
-            refused[row] = ("gatewayId", codes[gateway_id], _REFUSED_BY_GATEWAY[codes[gateway_id]])
-    return refused
 
 
 def _rejected_columns(rows: pl.DataFrame) -> RejectedColumns:

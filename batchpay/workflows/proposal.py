@@ -56,7 +56,7 @@ def propose(
         to_send=to_send,
         warnings=dict(checked.verdict.warning_counts),
         accepted_suggestions=dict(checked.verdict.accepted),
-        notes=tuple(summary.notes),
+        notes=tuple(checked.notes()),
         rules=rules_json(request.rules),
         again=decisions.again,
         release=decisions.release,

@@ -16,7 +16,7 @@ import polars as pl
 
 from batchpay.approval.approvals import Policy
 from batchpay.approval.plan import Plan, PlanText
-from batchpay.errors import BatchHeld, HeldElsewhere, LedgerNotUsable
+from batchpay.errors import BatchHeld, BatchpayError, FileRefused, HeldElsewhere, LedgerNotUsable
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import environment_of, is_rehearsal
 from batchpay.intake.prefetch import ahead
@@ -187,7 +187,10 @@ def _register(
     known = batch_to_go_on_with(ledger, checked.digest, environment_of(settings.gateway), decisions)
     if plan is not None or policy.asks:
         proposal, _ = propose(ledger, request, checked, settings, decisions, known)
-        allowed = let_through(ledger, plan, proposal, policy, datetime.now(UTC))
+        try:
+            allowed = let_through(ledger, plan, proposal, policy, datetime.now(UTC))
+        except FileRefused as error:
+            raise _with_accounts(error, checked) from None
     if allowed.used_for is not None:
         return _Registered(ledger.find(allowed.used_for), 0)
     sign_off = allowed.sign_off
@@ -203,6 +206,18 @@ def _register(
     elif sign_off is not None:
         ledger.use_plan(known.batch, str(actor), sign_off)
     return _Registered(ledger.find(known.batch), approvals, released)
+
+
+def _with_accounts(refusal: FileRefused, checked: FileCheck) -> BatchpayError:
+    """Say what the gateway's accounts have to do with a plan's refusal: without an answer nobody knows what differs."""
+    if checked.accounts.problem is not None:
+        return checked.accounts.problem
+    if count := len(checked.accounts.failures):
+        return FileRefused(
+            f"{refusal} (the gateway takes no bank payments for the account of {row_count(count)}: a plan that is made "
+            "with --preflight leaves them out)"
+        )
+    return refusal
 
 
 def _write_batch(

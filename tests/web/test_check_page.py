@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from batchpay.errors import RunStopped
+from batchpay.gateway.preflight import Preflight
 from batchpay.text import printable
 from batchpay.web import spool
 from batchpay.web.grid import BLOCK, Grid
@@ -338,3 +340,20 @@ def test_columns_of_somebody_else_are_asked_about_once(house: House) -> None:
     house.approve(later)
     house.work()
     assert sum(house.arrived.values()) == 1, "the run reads the file through the same map"
+
+
+def test_the_check_rejects_what_a_run_would_and_says_where_it_could_not_ask(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked, an account that takes no payments is a wrong row; unasked, whoever approves must know."""
+    monkeypatch.setattr(Preflight, "refused", lambda self, ids: dict.fromkeys(ids, "unknown"))
+    facts = house.facts(send(house, csv_of(*ROWS), "asked.csv"))
+    assert (facts["would_send"], facts["counts"]) == (0, {"gatewayId.unknown": len(ROWS)})
+
+    def silent(self: Preflight, ids: object) -> dict[str, str]:
+        raise RunStopped("nobody answers")
+
+    monkeypatch.setattr(Preflight, "refused", silent)
+    file_id = send(house, csv_of(*ROWS[:1]), "unasked.csv")
+    assert house.facts(file_id)["would_send"] == 1
+    assert "The gateway could not be asked about the accounts." in check_page(house, file_id)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from batchpay.approval.plan import Plan, PlanText
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.permission import BeforeFirstByte
 from batchpay.ledger.open import open_ledger
@@ -98,23 +99,44 @@ class Desk:
         preflight: Any = None,
         looked_elsewhere: str | None = None,
         run: RunRequest | None = None,
+        plan: Plan | None = None,
         **options: Any,
     ) -> Summary:
         """Submit a file; `release`, `again`, `looked_elsewhere` are reasons, `preflight` asks the gateway first."""
         reason = release or again or looked_elsewhere
         decisions = Decisions(bool(again), bool(release), bool(looked_elsewhere), reason)
-        request = SubmitRequest(run or RunRequest(results=None, preflight=preflight), decisions)
+        kept = PlanText("plan.json", plan.text()) if plan else None
+        request = SubmitRequest(run or RunRequest(results=None, preflight=preflight), decisions, kept)
         rejects = path.with_suffix(".rejects.csv")
         asked = file_request(str(path), rejects, CheckOptions(**options), self.settings)
         credentials = Credentials("desk", Secret("desk-key"))
         summary, self.verdict = submitting.submit(asked, request, self.settings, credentials, ANN, Quiet())
         return summary
 
-    def dry_run(self, path: Path, release: str | None = None, **options: Any) -> Preview:
+    def dry_run(
+        self,
+        path: Path,
+        release: str | None = None,
+        preflight: Any = None,
+        *,
+        insists: bool = False,
+        with_plan: bool = False,
+        **options: Any,
+    ) -> Preview:
         """Show what a submission would do."""
         asked = file_request(str(path), None, CheckOptions(**options), self.settings)
         decisions = Decisions(release=bool(release), reason=release)
-        return dry_run(asked, self.settings, ANN, decisions, requests_max=0, results=None)
+        return dry_run(
+            asked,
+            self.settings,
+            ANN,
+            decisions,
+            requests_max=0,
+            results=None,
+            with_plan=with_plan,
+            preflight=preflight,
+            insists=insists,
+        )
 
     def resume(self, batch: str | None = None, stale_reason: str | None = None) -> Summary:
         """Go on with a batch."""
