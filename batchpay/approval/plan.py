@@ -147,6 +147,11 @@ class Plan:
         """All cents of the batch, sent or to be sent: what policy.approve_above is compared with."""
         return _totals(self.content["batch_total"]).cents
 
+    @property
+    def batch_rows(self) -> int:
+        """All rows of the batch, sent or to be sent."""
+        return _totals(self.content["batch_total"]).rows
+
     def totals(self, name: str) -> Totals:
         """Rows and cents of a part of what would be sent: total, new, pending, released, held_back, DEBIT, CREDIT."""
         return _totals(self.content["to_send"][name])

@@ -7,6 +7,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.process import actor
+from batchpay.errors import FileRefused
 from batchpay.payment import Direction
 from batchpay.text import counted, instant, local_time, printable, totals_apart
 
@@ -19,7 +20,8 @@ def approve(context: Context, plan: str, yes: bool) -> int:
     """Add your approval to a plan that somebody else prepared (batchpay submit FILE --dry-run --plan PLAN).
 
     It shows what would be sent: totals, debits and credits, gateway accounts, warnings, and the seal. Compare the seal
-    with the one on the signed page, then answer. Approving sends nothing.
+    with the one on the signed page, then answer. Approving sends nothing. A plan whose content was submitted since it
+    was prepared is spent, and refused.
 
     Example: batchpay approve payments.plan.json
     """
@@ -29,6 +31,8 @@ def approve(context: Context, plan: str, yes: bool) -> int:
     if not context.json:
         for line in view.page():
             click.echo(printable(line))
+    if view.spent is not None:
+        raise FileRefused(view.spent)
     if not yes:
         if not output.is_terminal():
             raise click.UsageError("without a terminal, approve needs --yes")

@@ -14,7 +14,7 @@ from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import FileRefused
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.payment import Actor
+from batchpay.payment import Actor, Environment, State
 from batchpay.settings import Settings
 from batchpay.text import printable
 
@@ -29,8 +29,8 @@ class PlanView:
     counted: tuple[Approval, ...]
     needed: int
     """How many approvals the policy asks for, of what the plan shows."""
-    used_for: str | None
-    """The batch that it was used for, or None."""
+    spent: str | None
+    """Why it lets nothing through any more, as far as the ledger knows, or None."""
 
     def page(self) -> list[str]:
         """What the person is shown on a terminal before they approve."""
@@ -58,8 +58,8 @@ def add_approval(kept: PlanText, seal: str, ledger: Ledger, settings: Settings, 
     view = _view(Plan.parse(kept, ledger), ledger, settings, now)
     if view.plan.seal != seal:
         raise FileRefused(f"{printable(kept.name)} is not the plan that was displayed")
-    if view.used_for is not None:
-        raise FileRefused(f"this plan was already used, for batch {view.used_for}")
+    if view.spent is not None:
+        raise FileRefused(view.spent)
     Policy.from_settings(settings.policy).require_other(actor, view.counted, view.plan.prepared_by)
     return _view(view.plan.approved_by(actor, now, ledger), ledger, settings, now)
 
@@ -85,4 +85,25 @@ def approve_plan(path: str, seal: str, settings: Settings, actor: Actor) -> Plan
 def _view(plan: Plan, ledger: Ledger, settings: Settings, now: datetime) -> PlanView:
     policy = Policy.from_settings(settings.policy)
     counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
-    return PlanView(plan, tuple(counted), policy.needed(plan.batch_cents), ledger.batch_of_plan(plan.id))
+    return PlanView(plan, tuple(counted), policy.needed(plan.batch_cents), _spent(plan, ledger))
+
+
+def _spent(plan: Plan, ledger: Ledger) -> str | None:
+    """Say why a submission from a plan would be refused or only go on, of what can be known without the file.
+
+    Two plans of one content are both right until one of them, or a submission without a plan, was carried out.
+    """
+    used_for = ledger.batch_of_plan(plan.id)
+    if used_for is not None:
+        return f"this plan was already used, for batch {used_for}"
+    content = plan.content
+    reason = content["reason"] if content["again"] else None
+    batch = ledger.find_digest(bytes.fromhex(content["digest"]), Environment(content["environment"]), reason)
+    if batch is None:
+        return None
+    adds = plan.totals("new").rows + plan.totals("released").rows
+    pending = plan.totals("pending").rows + plan.totals("held_back").rows
+    is_left = batch.sendable.rows + adds == plan.batch_rows and batch.by_state[State.PENDING].rows == pending
+    if is_left:
+        return None
+    return f"this plan is spent: since it was prepared, its content was submitted in batch {batch.batch}"

@@ -44,6 +44,17 @@ def test_a_plan_is_looked_at_approved_and_sent(shell: Home, office: Office) -> N
     assert office.received() == ["I-1", "I-2"]
 
 
+def test_a_spent_plan_is_not_ready(shell: Home, office: Office) -> None:
+    """The same file was sent by another plan: 4 and the batch, where it was 0 and `ready`."""
+    path = office.file("10.00")
+    plan, other = office.plan(path), office.plan(path, name="other.json")
+    shell.run("approve", other, "--yes")
+    assert shell.json("submit", path, "--from-plan", other)["exit_code"] == 0
+    late = shell.run("approve", plan, "--yes")
+    assert (late.returncode, "ready:" in late.stdout) == (4, False)
+    assert "this plan is spent: since it was prepared, its content was submitted in batch" in late.stderr
+
+
 def test_no_terminal_no_question(shell: Home, office: Office) -> None:
     """Without a terminal nothing is approved by default: 2, and the plan stays as it was."""
     plan = office.plan(office.file("10.00"))

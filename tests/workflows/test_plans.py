@@ -15,7 +15,7 @@ from batchpay.workflows import approve, proposal
 from batchpay.workflows.decisions import Decisions
 from tests.support.oracle import Oracle
 from tests.workflows.desk import Desk
-from tests.workflows.office import AGAIN, BEN, NONE, RELEASE, Office
+from tests.workflows.office import AGAIN, ANN, BEN, EVE, NONE, RELEASE, Office
 
 
 def test_a_plan_pays_once(office: Office) -> None:
@@ -196,6 +196,38 @@ def test_a_used_plan_is_not_approved_any_more(office: Office) -> None:
     office.submit(path, plan)
     with pytest.raises(FileRefused, match="already used, for batch"):
         office.approve(plan, BEN)
+
+
+@pytest.mark.parametrize("by_plan", [True, False])
+def test_a_plan_whose_content_went_by_another_way_is_not_approved(office: Office, by_plan: bool) -> None:
+    """Two makers prepared one file. The second plan was `ready` after the first had been sent, and then refused."""
+    path = office.file("10.00", "20.00")
+    plan, other = office.plan(path, ANN), office.plan(path, BEN, name="other.json")
+    assert office.approve(other, ANN).spent is None
+    office.submit(path, plan if by_plan else None, limit=1)
+    with pytest.raises(FileRefused, match="spent: since it was prepared, its content was submitted in batch"):
+        office.approve(other, EVE)
+    rest = office.plan(path, name="rest.json")
+    assert office.approve(rest, BEN).spent is None
+    office.submit(path)
+    with pytest.raises(FileRefused, match="spent"):
+        office.approve(rest, EVE)
+
+
+def test_a_release_spends_the_plans_of_the_same_release(office: Office) -> None:
+    """Also where rows are left that nobody can release; paying once more by another reason spends none."""
+    path = office.file("10.00", "20.00", "x")
+    office.submit(path, max_amount_cents=1500)
+    plans = [office.plan(path, name=f"{n}.json", decisions=RELEASE) for n in (1, 2)]
+    assert office.approve(plans[1], BEN).spent is None
+    assert office.submit(path, plans[0], RELEASE).released.rows == 1
+    with pytest.raises(FileRefused, match="spent"):
+        office.approve(plans[1], EVE)
+    again = office.plan(path, name="again.json", decisions=AGAIN)
+    assert office.approve(again, BEN).spent is None
+    office.submit(path, None, AGAIN)
+    with pytest.raises(FileRefused, match="spent"):
+        office.approve(again, EVE)
 
 
 def test_the_page_shows_what_is_left(office: Office) -> None:
