@@ -156,12 +156,14 @@ class Anomalies:
             return ["no earlier payments to compare payees, accounts and amounts with"]
         if not self.flows:
             return ["compared with earlier payments: nothing unusual"]
-        lines: list[str] = []
-        for code, shown in SHOWN.items():
-            those = [one for one in self.kept if one.code == code][:shown]
-            lines += [f"{place(one.row)}: {one.column}: {one.code}: {one.message}" for one in those]
-            if code in self.flows and self.flows[code].rows > len(those):
-                lines.append(f"{code}: {_sums(self.flows[code])}" + (" in all" if those else ""))
+        return [line for code in SHOWN for line in self.lines_of(code, place)]
+
+    def lines_of(self, code: str, place: Callable[[int], str]) -> list[str]:
+        """Tell of one kind: as many one by one as are told of it, and the sum where there are more."""
+        those = [one for one in self.kept if one.code == code][: SHOWN[code]]
+        lines = [f"{place(one.row)}: {one.column}: {one.code}: {one.message}" for one in those]
+        if code in self.flows and self.flows[code].rows > len(those):
+            lines.append(f"{code}: {_sums(self.flows[code])}" + (" in all" if those else ""))
         return lines
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -57,15 +58,29 @@ class Plan:
     content: Mapping[str, Any]
     """The proposal, as Proposal.as_json gives it."""
     code: str
-    """Keyed code of all of the above."""
+    """Keyed code of all else but the approvals."""
     approvals: tuple[Approval, ...] = ()
+    sealed: str = ""
+    """The changed accounts, encrypted with the ledger's key: a plan's file, and whoever keeps it, names no payee."""
 
     @classmethod
     def make(cls, proposal: Proposal, ledger: Ledger, *, prepared_by: Actor, created_at: datetime) -> Plan:
         """Write a proposal down."""
         content = json.loads(json.dumps(proposal.as_json()))
         plan = cls(secrets.token_hex(8), proposal.seal(ledger), prepared_by, created_at, content, code="")
+        if proposal.changed_accounts:
+            names = json.dumps(proposal.changed_accounts).encode("ascii")
+            plan = replace(plan, sealed=b64encode(ledger.seal(names, plan.place)).decode("ascii"))
         return replace(plan, code=_code(plan.body(), ledger))
+
+    @property
+    def place(self) -> str:
+        """What the sealed part is bound to."""
+        return f"plan {self.id}: changed accounts"
+
+    def changed_accounts(self, ledger: Ledger) -> tuple[str, ...]:
+        """Name the payments whose account is new for their payee, as the dry run did."""
+        return tuple(json.loads(ledger.unseal(b64decode(self.sealed), self.place))) if self.sealed else ()
 
     def body(self) -> dict[str, Any]:
         """What the plan's code is made of: everything but the approvals."""
@@ -76,6 +91,7 @@ class Plan:
             "prepared_by": _actor_json(self.prepared_by),
             "created_at": instant(self.created_at),
             "content": dict(self.content),
+            **({"changed_accounts": self.sealed} if self.sealed else {}),
         }
 
     def text(self) -> str:
@@ -104,6 +120,7 @@ class Plan:
                 found["content"],
                 found["code"],
                 tuple(_approval(one) for one in found["approvals"]),
+                found.get("changed_accounts", ""),
             )
             bodies = [(plan.body(), plan.code)] + [
                 (approval_body(plan, approval), approval.code) for approval in plan.approvals
@@ -130,6 +147,8 @@ class Plan:
     def verify(self, proposal: Proposal, ledger: Ledger) -> None:
         """Raise FileRefused, naming everything that differs, unless exactly what was approved would be sent now."""
         different = differences(self.content, json.loads(json.dumps(proposal.as_json())))
+        if self.changed_accounts(ledger) != proposal.changed_accounts:
+            different.append("other changed accounts are warned of")
         if not different and proposal.seal(ledger) != self.seal:
             different = ["the seal is another"]
         if different:

@@ -58,12 +58,15 @@ class Proposal:
     """Whether rows that were rejected earlier are to be sent now."""
     reason: str | None = None
     """Why, for `again`, `release` and duplicates that are let through."""
+    changed_accounts: tuple[str, ...] = ()
+    """Lines that name the rows with an account that is new for their payee. They name payees, so that a plan has them
+    sealed, and not in its JSON."""
     batch_total: Totals = field(default_factory=Totals)
     """All of the batch that was sent or would be: what policy.approve_above is compared with, since a batch that goes
     out in parts is still one."""
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, as a plan file holds it."""
+        """All of it that stands in a plan file for everybody to read."""
         return {
             "file": self.file,
             "sheet": self.sheet,

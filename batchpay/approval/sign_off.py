@@ -63,8 +63,11 @@ def sign_off_lines(
     return lines
 
 
-def plan_lines(plan: Plan) -> list[str]:
-    """Write what a plan approves, out of the plan alone: totals, directions, accounts, warnings, seal."""
+def plan_lines(plan: Plan, changed_accounts: Sequence[str] = ()) -> list[str]:
+    """Write what a plan approves, out of the plan alone: totals, directions, accounts, warnings, seal.
+
+    `changed_accounts` are its sealed lines; they stand in full, before any other warning.
+    """
     content = plan.content
     warnings, notes = content["warnings"], content["notes"]
     accounts = sorted(plan.by_account().items(), key=lambda item: (len(item[0]), item[0]))
@@ -83,6 +86,8 @@ def plan_lines(plan: Plan) -> list[str]:
         _line("", "rows", amount),
         *_shown_totals({name: plan.totals(name) for _, name in _TOTALS}),
         *_accepted_lines(content["accepted_suggestions"]),
+        *([_rule("-"), "changed accounts"] if changed_accounts else []),
+        *[line for told in changed_accounts for line in wrapped(printable(told), first="  ", rest="    ")],
         *_warning_lines(warnings, notes),
         _rule("-"),
         _line("by gateway account", "rows", amount),

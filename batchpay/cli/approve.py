@@ -19,9 +19,9 @@ from batchpay.text import counted, instant, local_time, printable, totals_apart
 def approve(context: Context, plan: str, yes: bool) -> int:
     """Add your approval to a plan that somebody else prepared (batchpay submit FILE --dry-run --plan PLAN).
 
-    It shows what would be sent: totals, debits and credits, gateway accounts, warnings, and the seal. Compare the seal
-    with the one on the signed page, then answer. Approving sends nothing. A plan whose content was submitted since it
-    was prepared is spent, and refused.
+    It shows what would be sent: totals, debits and credits, changed accounts with payee and amount, warnings, gateway
+    accounts, and the seal. Compare the seal with the one on the signed page, then answer. Approving sends nothing. A
+    plan whose content was submitted since it was prepared is spent, and refused.
 
     Example: batchpay approve payments.plan.json
     """

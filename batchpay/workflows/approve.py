@@ -31,12 +31,14 @@ class PlanView:
     """How many approvals the policy asks for, of what the plan shows."""
     spent: str | None
     """Why it lets nothing through any more, as far as the ledger knows, or None."""
+    changed_accounts: tuple[str, ...] = ()
+    """Payments whose account is new for their payee: payee, amount, last four, a line each."""
 
     def page(self) -> list[str]:
         """What the person is shown on a terminal before they approve."""
         from batchpay.approval.sign_off import plan_lines  # a server looks at plans without polars
 
-        return plan_lines(self.plan)
+        return plan_lines(self.plan, self.changed_accounts)
 
 
 def read_plan(path: str) -> PlanText:
@@ -85,7 +87,8 @@ def approve_plan(path: str, seal: str, settings: Settings, actor: Actor) -> Plan
 def _view(plan: Plan, ledger: Ledger, settings: Settings, now: datetime) -> PlanView:
     policy = Policy.from_settings(settings.policy)
     counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
-    return PlanView(plan, tuple(counted), policy.needed(plan.batch_cents), _spent(plan, ledger))
+    needed, names = policy.needed(plan.batch_cents), plan.changed_accounts(ledger)
+    return PlanView(plan, tuple(counted), needed, _spent(plan, ledger), names)
 
 
 def _spent(plan: Plan, ledger: Ledger) -> str | None:

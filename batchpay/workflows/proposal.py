@@ -61,6 +61,7 @@ def propose(
         again=decisions.again,
         release=decisions.release,
         reason=decisions.reason,
+        changed_accounts=tuple(checked.anomalies.lines_of("changed_account", checked.place)),
         batch_total=to_send.new + to_send.released + (batch.sendable if batch else Totals()),
     )
     return proposal, schedule

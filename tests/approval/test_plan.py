@@ -208,8 +208,9 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "release": (True, "release is on"),
     "reason": ("asked by Kim", "reason is asked by Kim, approved was none"),
     "batch_total": (Totals(3, 9_900), "batch total is 3 rows and 99.00"),
+    "changed_accounts": (("line 2: Ada, 5.00, ****9123",), "other changed accounts are warned of"),
 }
-NOT_SEALED = {"sheet", "column_map", "warnings", "notes", "file"}
+NOT_SEALED = {"sheet", "column_map", "warnings", "notes", "file", "changed_accounts"}
 """Names, and what follows from the content and the ledger."""
 
 

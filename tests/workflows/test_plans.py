@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -277,6 +278,46 @@ def test_what_earlier_payments_make_odd_is_told_by_name(office: Office) -> None:
     assert line.startswith(
         "line 2: achAccountNumber: changed_account: Ada Byron, DEBIT 11.00, account ****9123: a new account of a known"
     )
+
+
+def test_who_approves_sees_whose_account_changed(strict: Office) -> None:
+    """They saw `1 achAccountNumber.changed_account`, and neither payee nor amount; the plan's file names nobody."""
+    strict.policy(approvals=0)
+    strict.submit(strict.file("10.00"))
+    strict.policy(approvals=1)
+    path = strict.file("11.00", "12.00", ids="R", achAccountNumber="0099999123")
+    plan = strict.plan(path)
+    text = Path(plan).read_text()
+    assert not [word for word in ("Ada", "Byron", "9123") if word in text]
+    page = strict.approve(plan, BEN).page()
+    told = " ".join(line.strip() for line in page[page.index("changed accounts") :])
+    for line, amount in ((2, "11.00"), (3, "12.00")):
+        assert (
+            f"line {line}: achAccountNumber: changed_account: Ada Byron, DEBIT {amount}, account ****9123: a new "
+            "account of a known payee, the last payment had ****"
+        ) in told
+    assert page.index("changed accounts") < page.index("warnings")
+    assert all(len(line) <= 80 for line in page)
+    strict.submit(path, plan)
+    assert strict.received() == ["I-1", "I-1", "I-2"]
+
+
+def test_other_changed_accounts_are_another_plan(strict: Office) -> None:
+    """The payee was paid to a third account in between: whoever approved was shown another one as the last."""
+    strict.policy(approvals=0)
+    strict.submit(strict.file("10.00"))
+    path = strict.file("11.00", ids="R", achAccountNumber="0099999123")
+    plan = strict.plan(path)
+    strict.submit(strict.file("13.00", ids="S", name="third.csv", achAccountNumber="0099999777"))
+    strict.policy(approvals=1)
+    strict.approve(plan, BEN)
+    with pytest.raises(FileRefused, match="approved: other changed accounts are warned of"):
+        strict.submit(path, plan)
+    found = json.loads(Path(plan).read_text())
+    del found["changed_accounts"]
+    Path(plan).write_text(json.dumps(found))
+    with pytest.raises(FileRefused, match="was changed"):
+        strict.approve(plan, EVE)
 
 
 def test_the_page_says_what_is_rejected(desk: Desk) -> None:
