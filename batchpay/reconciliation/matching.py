@@ -15,6 +15,7 @@ from datetime import UTC, date, timedelta
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, LedgerRow
 from batchpay.payment import Direction, State
+from batchpay.reconciliation.references import key_of
 from batchpay.reconciliation.statement import ExportLine, ReportedStatus
 
 DAYS_BEFORE = 1
@@ -76,11 +77,6 @@ def match(ledger: Ledger, batch: BatchSummary, lines: list[ExportLine], days: in
                         line.came_back = line.came_back or not _same_direction(line, row)
                 found.sort(key=lambda line: _rank(line, row.amount_cents))
     return matching
-
-
-def key_of(number: str | None) -> str:
-    """A reference or invoice number for comparing: letter case and zeros in front are lost in spreadsheets."""
-    return (number or "").strip().casefold().lstrip("0")
 
 
 def amount_key(cents: int, last_four: str) -> _Key:

@@ -7,11 +7,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from batchpay.errors import BatchHeld
+from batchpay.errors import BatchHeld, FileRefused, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary, Decision
 from batchpay.payment import Actor, State, Totals
+from batchpay.reconciliation.references import refused_reference
 from batchpay.reconciliation.resolution import (
     DECISIONS,
     Doubt,
@@ -136,6 +137,7 @@ def settle(
             take_over(ledger, ledger.find(found.batch), str(actor))
             doubts = rows_in_doubt(ledger, found.batch, settings.gateway.timeout)
             proposal, notes = _proposal(chosen, found, {doubt.row: doubt for doubt in doubts})
+            _refuse_known_references(ledger, found, proposal.decisions, chosen)
             decider.show(proposal)
             if proposal.decisions:
                 _record(ledger, found.batch, proposal, notes, decider, actor, hosts_are_gone=hosts_are_gone)
@@ -155,6 +157,21 @@ def _proposal(
     sheet = read_decisions(chosen, batch.batch, doubts)
     effect = effect_of(sheet.decisions, doubts)
     return Proposal(batch.file, sheet.decisions, doubts, effect, sheet.blank), sheet.notes
+
+
+def _refuse_known_references(
+    ledger: Ledger,
+    batch: BatchSummary,
+    decisions: Sequence[Decision],
+    chosen: Sequence[RowDecision] | str | Stream,
+) -> None:
+    """Refuse all decisions where one names a payment that the ledger, or another decision, knows from another row."""
+    named = {one.row: one.gateway_reference for one in decisions if one.gateway_reference}
+    problem = refused_reference(ledger, batch, named)
+    if problem and isinstance(chosen, str | Stream):
+        raise FileRefused(f"{chosen}: {problem}; nothing was changed")
+    if problem:
+        raise WrongUse(f"{problem}; nothing was changed")
 
 
 def _record(

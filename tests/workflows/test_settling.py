@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from batchpay.cli.reconcile import reconcile as command
-from batchpay.errors import WrongUse
+from batchpay.errors import FileRefused, WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.outcome import Outcome
 from batchpay.payment import State
@@ -108,6 +108,25 @@ def test_doubts_of_a_rehearsal_are_not_told_beside_live_payments(desk: Desk, bat
     desk.settings = replace(desk.settings, gateway=gateway)
     other = desk.submit(desk.file("june.csv", ROWS[1]))
     assert (other.exit_code, other.in_doubt_elsewhere) == (0, {})
+
+
+@pytest.mark.parametrize("by_sheet", [False, True])
+def test_one_payment_of_the_gateway_proves_one_row(desk: Desk, batch: str, by_sheet: bool) -> None:
+    """Row 3 was settled with the reference of row 2, and so was every line of a sheet: one payment stood for three."""
+    settle(batch, [RowDecision(2, "accepted", "TX-2")], Person(), desk.settings, ANN)
+    chosen: list[RowDecision] | str = [RowDecision(3, "accepted", "tx-2")]
+    if by_sheet:
+        chosen = str(desk.folder / "doubts.csv")
+        list_in_doubt(batch, desk.settings, ANN, sheet=chosen)
+        text = (desk.folder / "doubts.csv").read_text("utf-8").rstrip()
+        (desk.folder / "doubts.csv").write_text(text.removesuffix(",,,") + ",accepted,TX-2,seen\n", "utf-8")
+    person = Person()
+    with pytest.raises(
+        FileRefused if by_sheet else WrongUse, match=f"from row 2 of batch {batch}.*nothing was changed"
+    ):
+        settle(batch, chosen, person, desk.settings, ANN)
+    assert person.asked == []
+    assert states(desk, batch) == [State.ACCEPTED, State.ACCEPTED, State.IN_DOUBT]
 
 
 class Reader(Person):
