@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, LedgerRow
@@ -20,6 +20,8 @@ from batchpay.reconciliation.statement import ExportLine, ReportedStatus
 
 DAYS_BEFORE = 1
 """A line may be dated so many days before its row was sent: the other side's day begins elsewhere."""
+DAYS_AHEAD = 1
+"""A line may be dated so many days after today: the other side's day may have begun already."""
 OTHER_BATCH_DAYS = 31
 """Batches registered so many days away from an export's dates are not looked at for its lines."""
 BY_AMOUNT = "amount, account and date"
@@ -50,12 +52,18 @@ class Matching:
         return found[0] if found else None
 
 
-def match(ledger: Ledger, batch: BatchSummary, lines: list[ExportLine], days: int) -> Matching:
+def match(
+    ledger: Ledger, batch: BatchSummary, lines: list[ExportLine], days: int, today: date | None = None
+) -> Matching:
     """Find for every line its row of the batch, or the other batch that it belongs to.
 
-    `days` is how long after sending a line may be dated when only amount and account speak for it.
+    `days` is how long after sending a line may be dated when only amount and account speak for it; `today` is the day
+    in UTC, the clock's own by default.
     """
     readable = [line for line in lines if line.cents is not None]
+    last_day = (today or datetime.now(UTC).date()) + timedelta(days=DAYS_AHEAD)
+    for line in readable:
+        line.is_ahead = line.on is not None and line.on > last_day
     _note_owners(ledger, batch, readable)
     purged = _PurgedRows(ledger, batch, readable, days)
     _by_numbers(ledger, batch, readable, purged)
@@ -84,8 +92,9 @@ def amount_key(cents: int, last_four: str) -> _Key:
     return abs(cents), last_four
 
 
-def _rank(line: ExportLine, cents: int) -> tuple[bool, bool, int]:
-    return line.came_back or line.standing is ReportedStatus.DECLINED, abs(line.cents or 0) != cents, line.line
+def _rank(line: ExportLine, cents: int) -> tuple[bool, bool, bool, int]:
+    is_declined = line.came_back or line.standing is ReportedStatus.DECLINED
+    return is_declined, line.is_ahead, abs(line.cents or 0) != cents, line.line
 
 
 def _note_owners(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]) -> None:

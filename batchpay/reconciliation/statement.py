@@ -97,6 +97,8 @@ class ExportLine:
     """Whether rows of this batch and of another one have the line's reference: no proof for a row in doubt."""
     came_back: bool = False
     """Whether the line says that the money came back."""
+    is_ahead: bool = False
+    """Whether the line is dated after today: it proves nothing yet."""
 
     @property
     def free(self) -> bool:

@@ -205,9 +205,11 @@ def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | No
     """The state that the export proves for a row in doubt, or None where a person decides; and the reason in words.
 
     What was paid and came back, and what went the other way, is a person's to decide; so is a line that has no number
-    in common with the row.
+    in common with the row, and one of a day that is still to come.
     """
     line = lines[0]
+    if line.is_ahead:
+        return None, f"the line is dated {line.date_text}, which is still to come"
     if line.found_by == BY_AMOUNT:
         return None, "only amount, account and date speak for this line"
     if line.came_back and line.standing is ReportedStatus.ACCEPTED:

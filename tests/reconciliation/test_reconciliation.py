@@ -36,6 +36,7 @@ def held_against(
     header: str = HEADER,
     others: Sequence[Planned] = (),
     mapping: ExportMap | None = None,
+    today: datetime.date | None = None,
 ) -> tuple[Reconciliation, dict[str, str], dict[int, State | None]]:
     """Reconcile and give the result, the verdict of each row (`4`) and line (`there 4`), and what could be settled."""
     read = read_export(export(tmp_path / "export.csv", lines, header), mapping or ExportMap())
@@ -43,7 +44,7 @@ def held_against(
         if others:
             add_batch(ledger, others, file="others.csv")
         batch = ledger.find(add_batch(ledger, rows))
-        matching = match(ledger, batch, read.lines, days=5)
+        matching = match(ledger, batch, read.lines, 5, today)
         found = list(found_doubts(ledger, batch, matching))
         doubts = {doubt.row.row: doubt.decision.state if doubt.decision else None for doubt in found}
         assert None not in [doubt.decision.state for doubt in found if doubt.decision], "a person decides: no decision"
@@ -411,5 +412,5 @@ def test_a_line_that_a_purged_payment_may_own_settles_nothing(
         add_batch(ledger, [Planned(1, amount_cents=cents, invoice="INV-1")], file="paid.csv")
         ledger.purge(datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1), "ann", "retention rule 7")
         assert ledger.find(None).purged_at is not None
-    _, _, doubts = held_against(tmp_path, [Planned(1, State.IN_DOUBT)], [line])
+    _, _, doubts = held_against(tmp_path, [Planned(1, State.IN_DOUBT)], [line], today=day)
     assert doubts == settled
