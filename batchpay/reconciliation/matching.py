@@ -15,13 +15,11 @@ from datetime import UTC, date, datetime, timedelta
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, LedgerRow
 from batchpay.payment import Direction, State
-from batchpay.reconciliation.references import key_of
+from batchpay.reconciliation.masked_rows import MaskedRows
+from batchpay.reconciliation.references import is_masked, key_of
 from batchpay.reconciliation.statement import ExportLine, ReportedStatus
+from batchpay.reconciliation.windows import DAYS_AHEAD, DAYS_BEFORE, day_of, in_window
 
-DAYS_BEFORE = 1
-"""A line may be dated so many days before its row was sent: the other side's day begins elsewhere."""
-DAYS_AHEAD = 1
-"""A line may be dated so many days after today: the other side's day may have begun already."""
 OTHER_BATCH_DAYS = 31
 """Batches registered so many days away from an export's dates are not looked at for its lines."""
 BY_AMOUNT = "amount, account and date"
@@ -45,6 +43,8 @@ class Matching:
 
     lines: list[ExportLine]
     by_row: dict[int, list[ExportLine]] = field(default_factory=dict)
+    perhaps: set[int] = field(default_factory=set)
+    """Rows with a masked reference that several lines fit, or whose line fits several rows."""
 
     def best(self, row: int) -> ExportLine | None:
         """The line that speaks for a row, if any."""
@@ -64,13 +64,14 @@ def match(
     last_day = (today or datetime.now(UTC).date()) + timedelta(days=DAYS_AHEAD)
     for line in readable:
         line.is_ahead = line.on is not None and line.on > last_day
-    _note_owners(ledger, batch, readable)
+    masked = MaskedRows(ledger, batch, _note_owners(ledger, batch, readable), readable)
     purged = _PurgedRows(ledger, batch, readable, days)
-    _by_numbers(ledger, batch, readable, purged)
+    _by_numbers(ledger, batch, readable, purged, masked)
     rivals = _of_other_batches(ledger, batch, readable, days)
+    perhaps = masked.match(readable, days, {line.found_by for line in readable})
     _by_amount(ledger, batch, readable, rivals, purged, days)
     both_signs = len({(line.cents or 0) < 0 for line in readable}) == 2
-    matching = Matching(lines)
+    matching = Matching(lines, perhaps=perhaps)
     for line in readable:
         if line.row is not None:
             matching.by_row.setdefault(line.row, []).append(line)
@@ -97,14 +98,20 @@ def _rank(line: ExportLine, cents: int) -> tuple[bool, bool, bool, int]:
     return is_declined, line.is_ahead, abs(line.cents or 0) != cents, line.line
 
 
-def _note_owners(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]) -> None:
+def _note_owners(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]) -> set[str]:
     """Mark lines whose reference the ledger knows from a row: they are that row's, and never another one's.
+
+    Gives the batches with rows whose reference is masked.
 
     Where a gateway gave one reference to rows of two batches, the line is held against the batch that is asked about.
     """
     wanted = _index(lines, "reference")
     own: set[int] = set()
+    masked_in: set[str] = set()
     for name, _, reference in ledger.gateway_references(batch.environment) if wanted else ():
+        if is_masked(reference):
+            masked_in.add(name)
+            continue
         for line in wanted.get(key_of(reference), ()):
             line.is_owned = True
             if name == batch.batch:
@@ -114,6 +121,7 @@ def _note_owners(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine
     for line in lines:
         if line.line in own and line.other_batch:
             line.other_batch, line.is_shared = "", True
+    return masked_in
 
 
 class _PurgedRows:
@@ -127,25 +135,28 @@ class _PurgedRows:
             if other.purged_at and other.batch != batch.batch and other.environment is batch.environment:
                 for row in ledger.rows(other.batch, _COULD_BE_THERE) if _near(other, lines, days) else ():
                     if row.amount_cents in wanted:
-                        self._sent[row.amount_cents].append(_day_of(row))
+                        self._sent[row.amount_cents].append(day_of(row))
 
     def may_own(self, line: ExportLine) -> bool:
         """Whether amount and date of a line fit such a payment."""
-        return any(_in_window(line, day, self._days) for day in self._sent.get(abs(line.cents or 0), ()))
+        return any(in_window(line, day, self._days) for day in self._sent.get(abs(line.cents or 0), ()))
 
 
-def _by_numbers(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine], purged: _PurgedRows) -> None:
+def _by_numbers(
+    ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine], purged: _PurgedRows, masked: MaskedRows
+) -> None:
     """Match by reference, then by invoice number what no reference claimed.
 
     A row in doubt is proven by an invoice number only if the line's date fits and no other batch has the same invoice
-    number and amount: last month's payment of the same bill proves nothing. Nor does a reference of two batches.
+    number and amount: last month's payment of the same bill proves nothing. Nor does a reference of two batches, or a
+    line whose reference may be another row's that is masked.
     """
     wanted = {"reference": _index(lines, "reference"), "invoice": _index(lines, "invoice")}
     rows: dict[str, defaultdict[str, list[_Candidate]]] = {kind: defaultdict(list) for kind in wanted}
     for row in ledger.rows(batch.batch):
         for kind, number in _numbers(row).items():
             if number in wanted[kind]:
-                since = _day_of(row) if row.state in (State.IN_DOUBT, State.SENDING) else None
+                since = day_of(row) if row.state in (State.IN_DOUBT, State.SENDING) else None
                 rows[kind][number].append(_Candidate(row.row, row.amount_cents, since))
     doubtful = {
         (number, one.cents) for number, found in rows["invoice"].items() for one in found if one.doubt_since is not None
@@ -160,6 +171,7 @@ def _by_numbers(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]
                 free = [line for line in free if not line.is_owned]
             for line, one in _pair(free, candidates, taken):
                 is_elsewhere = (number, one.cents) in elsewhere or purged.may_own(line)
+                is_elsewhere = is_elsewhere or masked.may_be_anothers(line, one.row)
                 if one.doubt_since and not _proves(kind, line, one, is_elsewhere):
                     continue
                 line.row, line.found_by = one.row, kind
@@ -170,7 +182,7 @@ def _by_numbers(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]
 def _proves(kind: str, line: ExportLine, doubt: _Candidate, is_elsewhere: bool) -> bool:
     """Whether a line with the reference or the invoice number of a row in doubt can only be about that row."""
     if kind == "reference":
-        return not line.is_shared
+        return not line.is_shared and not is_masked(line.reference)
     assert doubt.doubt_since is not None
     in_time = line.on is not None and (line.on - doubt.doubt_since).days >= -DAYS_BEFORE
     return in_time and not is_elsewhere
@@ -246,7 +258,7 @@ def _of_other_batches(
                     line.other_batch = other.batch
             key = amount_key(row.amount_cents, row.last_four)
             if not found and key in keys and row.state in _COULD_BE_THERE:
-                rivals[key].append(_day_of(row))
+                rivals[key].append(day_of(row))
     return dict(rivals)
 
 
@@ -275,7 +287,7 @@ def _by_amount(
     if not free:
         return
     # Where the export knows our numbers at all, a line with another number is another payment.
-    shared = {line.found_by for line in lines if line.found_by}
+    shared = {line.found_by for line in lines} & {"reference", "invoice"}
     signs = len({(line.cents or 0) < 0 for line in lines}) == 2
     taken = {line.row for line in lines}
     fitting: defaultdict[int, list[int]] = defaultdict(list)
@@ -290,7 +302,7 @@ def _by_amount(
                 claims[line.line] += 1
     for row_number, found in fitting.items():
         line = by_number[found[0]]
-        rival = any(_in_window(line, day, days) for day in rivals.get(amount_key(line.cents or 0, line.last_four), []))
+        rival = any(in_window(line, day, days) for day in rivals.get(amount_key(line.cents or 0, line.last_four), []))
         if len(found) == 1 and claims[line.line] == 1 and not rival and not purged.may_own(line):
             line.row, line.found_by = row_number, BY_AMOUNT
 
@@ -300,19 +312,9 @@ def _fits(line: ExportLine, row: LedgerRow, days: int, shared: set[str]) -> bool
     ours = _numbers(row)
     if any(theirs[kind] and ours.get(kind) for kind in shared):
         return False
-    return _in_window(line, _day_of(row), days)
+    return in_window(line, day_of(row), days)
 
 
 def _same_direction(line: ExportLine, row: LedgerRow) -> bool:
     """Where an export has both signs, what is negative left us: a credit to the payee."""
     return ((line.cents or 0) < 0) == (row.direction == Direction.CREDIT)
-
-
-def _in_window(line: ExportLine, day: date | None, days: int) -> bool:
-    """Whether a date fits; one that is not known may be any."""
-    return line.on is None or day is None or -DAYS_BEFORE <= (line.on - day).days <= days
-
-
-def _day_of(row: LedgerRow) -> date | None:
-    moment = row.sent_at or row.finished_at
-    return moment.astimezone(UTC).date() if moment else None

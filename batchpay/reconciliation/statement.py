@@ -95,6 +95,8 @@ class ExportLine:
     """Whether the ledger knows the line's reference from a row."""
     is_shared: bool = False
     """Whether rows of this batch and of another one have the line's reference: no proof for a row in doubt."""
+    is_perhaps: bool = False
+    """Whether the line may be about a row whose reference is masked, and others would do as well."""
     came_back: bool = False
     """Whether the line says that the money came back."""
     is_ahead: bool = False
@@ -103,7 +105,8 @@ class ExportLine:
     @property
     def free(self) -> bool:
         """Whether the line is a readable payment that belongs to nothing yet."""
-        return self.row is None and not (self.other_batch or self.is_owned) and self.cents is not None
+        known = self.other_batch or self.is_owned or self.is_perhaps
+        return self.row is None and not known and self.cents is not None
 
 
 @dataclass(slots=True)

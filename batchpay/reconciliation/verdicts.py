@@ -11,6 +11,7 @@ from batchpay.errors import BatchpayError
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary, Decision, LedgerRow
 from batchpay.payment import State, Totals, format_cents
+from batchpay.reconciliation.masked_rows import BY_MASK
 from batchpay.reconciliation.matching import BY_AMOUNT, Matching
 from batchpay.reconciliation.statement import Export, ExportLine, ReportedStatus
 from batchpay.summary import SENDABLE
@@ -39,6 +40,8 @@ class MatchStatus(StrEnum):
     """Paid on one side and not on the other."""
     MISSING_THERE = "missing there"
     """Accepted here, and not in the export."""
+    PERHAPS_THERE = "perhaps there"
+    """A row whose reference is masked, or a line that fits one: more than one of the other side would do."""
     DOUBT_FOUND = "in doubt, found"
     DOUBT_NOT_FOUND = "in doubt, not found"
     NOT_EXPECTED = "not sent or declined"
@@ -54,6 +57,7 @@ DIFFERENCES = (
     MatchStatus.AMOUNT_DIFFERS,
     MatchStatus.STATUS_DIFFERS,
     MatchStatus.MISSING_THERE,
+    MatchStatus.PERHAPS_THERE,
     MatchStatus.AGAIN_THERE,
     MatchStatus.UNKNOWN_HERE,
     MatchStatus.UNREADABLE,
@@ -153,7 +157,7 @@ def _lines(
 ) -> Iterator[list[str | None]]:
     for row in ledger.rows(batch):
         line = matching.best(row.row)
-        verdict, difference = _verdict(row, matching.by_row.get(row.row, []))
+        verdict, difference = _verdict(row, matching.by_row.get(row.row, []), row.row in matching.perhaps)
         _count(result.here, verdict, row.amount_cents)
         if line is not None:
             _count(result.there, verdict, line.cents or 0)
@@ -178,12 +182,14 @@ def _lines(
             yield [verdict, None, *nobody, *_theirs(line), None, line.other_batch or None]
 
 
-def _verdict(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[MatchStatus, str | None]:
+def _verdict(row: LedgerRow, lines: Sequence[ExportLine], is_perhaps: bool) -> tuple[MatchStatus, str | None]:
     """What a row and its lines, the best first, say together; and where they disagree."""
     if row.state in (State.IN_DOUBT, State.SENDING):
         return (MatchStatus.DOUBT_FOUND, _conclusion(row, lines)[1]) if lines else (MatchStatus.DOUBT_NOT_FOUND, None)
     if not lines:
-        return (MatchStatus.MISSING_THERE if row.state is State.ACCEPTED else MatchStatus.NOT_EXPECTED), None
+        if row.state is not State.ACCEPTED:
+            return MatchStatus.NOT_EXPECTED, None
+        return (MatchStatus.PERHAPS_THERE if is_perhaps else MatchStatus.MISSING_THERE), None
     line = lines[0]
     standing = ReportedStatus.DECLINED if line.came_back else line.standing
     opposite = standing is not ReportedStatus.OTHER and standing is not _PAID_OR_NOT.get(row.state)
@@ -198,6 +204,8 @@ def _verdict(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[MatchStatus, 
 def _verdict_of_stranger(line: ExportLine) -> MatchStatus:
     if line.cents is None:
         return MatchStatus.UNREADABLE
+    if line.is_perhaps:
+        return MatchStatus.PERHAPS_THERE
     return MatchStatus.OTHER_BATCH if line.other_batch else MatchStatus.UNKNOWN_HERE
 
 
@@ -210,6 +218,8 @@ def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | No
     line = lines[0]
     if line.is_ahead:
         return None, f"the line is dated {line.date_text}, which is still to come"
+    if line.found_by == BY_MASK:
+        return None, "only a part of the row's reference is known: it fits, and so do amount and date"
     if line.found_by == BY_AMOUNT:
         return None, "only amount, account and date speak for this line"
     if line.came_back and line.standing is ReportedStatus.ACCEPTED:

@@ -45,7 +45,8 @@ _STATES = {
     "in_doubt": Style.DOUBT, "in doubt": Style.DOUBT, "pending": Style.WAITING, "sending": Style.DOUBT,
     "amount differs": Style.BAD, "status differs": Style.BAD, "missing there": Style.BAD, "there again": Style.BAD,
     "unknown here": Style.BAD, "unreadable": Style.BAD, "in doubt, found": Style.DOUBT,
-    "in doubt, not found": Style.DOUBT, "not sent or declined": Style.WAITING, "of another batch": Style.WAITING,
+    "in doubt, not found": Style.DOUBT, "perhaps there": Style.DOUBT,
+    "not sent or declined": Style.WAITING, "of another batch": Style.WAITING,
 }  # fmt: skip
 
 

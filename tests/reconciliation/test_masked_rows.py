@@ -1,0 +1,111 @@
+"""Rows that were paid, and whose reference the ledger had to mask: never missing where a line may be theirs."""
+
+from __future__ import annotations
+
+import csv
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from batchpay.payment import State
+from tests.reconciliation.test_reconciliation import TODAY, held_against
+from tests.support.ledger_factory import Planned
+
+HEADER = "Transaction ID,Amount,Date,Status"
+MASKED = Planned(1, reference="SBX****01")
+
+
+def test_a_row_whose_reference_is_masked_is_found_by_what_is_left_of_it(tmp_path: Path) -> None:
+    """Account 4400000001, reference SBX000000001: the paid row was called missing, and its line unknown.
+
+    Somebody may pay it again.
+    """
+    rows = [MASKED, Planned(2, reference="SBX000000002")]
+    lines = ["SBX000000001,12.50,TODAY,Settled", "SBX000000002,12.50,TODAY,Settled"]
+    result, verdicts, _ = held_against(tmp_path, rows, lines, header=HEADER)
+    assert (verdicts, result.exit_code) == ({"1": "matched", "2": "matched"}, 0)
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
+        assert [line["found_by"] for line in csv.DictReader(file)] == [
+            "part of the reference, amount and date", "reference",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "SBX000000011,12.50,TODAY,Settled",
+        "TBX000000001,12.50,TODAY,Settled",
+        "SBX000000001,12.51,TODAY,Settled",
+        "SBX000000001,12.50,LATE,Settled",
+        ",12.50,TODAY,Settled",
+    ],
+)
+def test_another_end_amount_or_day_is_another_payment(tmp_path: Path, line: str) -> None:
+    """Beginning and end of the reference, the amount and the days after sending all fit, or the row is missing."""
+    line = line.replace("LATE", str(TODAY + timedelta(days=6)))
+    _, verdicts, _ = held_against(tmp_path, [MASKED], [line], header=HEADER)
+    assert verdicts == {"1": "missing there", "there 2": "unknown here"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "others", "lines"),
+    [
+        ([MASKED], [], ["SBX000000001", "SBX000000101"]),
+        ([MASKED, Planned(2, reference="SBX****1")], [], ["SBX000000001"]),
+        ([MASKED], [Planned(1, reference="SBX****01")], ["SBX000000001"]),
+    ],
+    ids=["two lines", "two rows", "a row of another batch"],
+)
+def test_where_more_than_one_would_do_a_person_looks(
+    tmp_path: Path, rows: list[Planned], others: list[Planned], lines: list[str]
+) -> None:
+    """Neither side is called missing or unknown, and none is matched."""
+    there = [f"{reference},12.50,TODAY,Settled" for reference in lines]
+    result, verdicts, _ = held_against(tmp_path, rows, there, header=HEADER, others=others)
+    assert set(verdicts.values()) == {"perhaps there"}
+    assert len(verdicts) == len(rows) + len(lines)
+    assert result.exit_code == 3
+
+
+def test_a_line_that_may_be_another_batchs_is_not_unknown(tmp_path: Path) -> None:
+    """A month's export has the payments of other batches too, and theirs may be masked."""
+    rows, lines = [Planned(1, reference="R1")], ["R1,12.50,TODAY,Settled", "SBX000000001,8.00,TODAY,Settled"]
+    others = [Planned(5, reference="SBX****01", amount_cents=800)]
+    _, verdicts, _ = held_against(tmp_path, rows, lines, header=HEADER, others=others)
+    assert verdicts == {"1": "matched", "there 3": "perhaps there"}
+
+
+def test_another_invoice_number_is_only_perhaps_the_row(tmp_path: Path) -> None:
+    """Where the export knows our invoice numbers, a line with another one may still be the row's: a person looks."""
+    lines = ["R9,INV-2,12.50,TODAY,x6789,Settled", "SBX000000101,MANUAL-9,12.50,TODAY,x6789,Settled"]
+    _, verdicts, _ = held_against(tmp_path, [MASKED, Planned(2)], lines)
+    assert verdicts == {"1": "perhaps there", "2": "matched", "there 3": "perhaps there"}
+
+
+@pytest.mark.parametrize("line", ["SBX000000001", "sbx****01"])
+def test_what_is_left_of_a_reference_settles_no_row_in_doubt(tmp_path: Path, line: str) -> None:
+    """It is listed beside the row; whether it is that payment, a person says."""
+    row = Planned(1, State.IN_DOUBT, reference="SBX****01")
+    _, verdicts, settled = held_against(tmp_path, [row], [f"{line},12.50,TODAY,Settled"], header=HEADER)
+    assert (settled, verdicts) == ({1: None}, {"1": "in doubt, found"})
+
+
+@pytest.mark.parametrize(
+    ("masked", "settled"),
+    [
+        (MASKED, {}),
+        (Planned(1, reference="SBX****01", amount_cents=99), {3: State.ACCEPTED}),
+        (Planned(1, reference="SBX****02"), {3: State.ACCEPTED}),
+    ],
+    ids=["may be its line", "another amount", "another end"],
+)
+@pytest.mark.parametrize("of_other_batch", [False, True])
+def test_a_line_that_may_be_a_masked_rows_proves_no_other(
+    tmp_path: Path, masked: Planned, settled: dict[int, State], of_other_batch: bool
+) -> None:
+    """Its whole reference would be known as that row's, and prove nothing by the invoice number of another."""
+    doubt = Planned(3, State.IN_DOUBT)
+    rows, others = ([doubt], [masked]) if of_other_batch else ([masked, doubt], [])
+    line = "SBX000000001,INV-3,12.50,TODAY,x6789,Settled"
+    assert held_against(tmp_path, rows, [line], others=others)[2] == settled
