@@ -85,7 +85,31 @@ def match(
                     for line in found:
                         line.came_back = line.came_back or not _same_direction(line, row)
                 found.sort(key=lambda line: _rank(line, row.amount_cents))
+    _note_unclear_signs(ledger, batch, matching)
     return matching
+
+
+def _note_unclear_signs(ledger: Ledger, batch: BatchSummary, matching: Matching) -> None:
+    """Mark lines of rows in doubt whose sign says the other direction, in an export of one sign alone.
+
+    Money that came back looks the same as a payment in an export that writes debits with a minus. Which of the two it
+    is, an accepted row of the same direction shows; without one a person says.
+    """
+    if not any(line.row is not None and line.states_direction for line in matching.lines):
+        return
+    shown: set[str] = set()
+    unclear: dict[int, str] = {}
+    for row in ledger.rows(batch.batch, [State.ACCEPTED, State.IN_DOUBT]):
+        for line in matching.by_row.get(row.row, ()):
+            if not line.states_direction or _same_direction(line, row) or line.found_by == BY_AMOUNT:
+                continue
+            if row.state is State.IN_DOUBT:
+                unclear[row.row] = row.direction
+            elif line.standing is ReportedStatus.ACCEPTED:
+                shown.add(row.direction)
+    for number, direction in unclear.items():
+        for line in matching.by_row[number]:
+            line.is_sign_unclear = direction not in shown
 
 
 def amount_key(cents: int, last_four: str) -> _Key:

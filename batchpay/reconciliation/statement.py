@@ -14,6 +14,7 @@ Columns are named by a map (TOML) or known by their usual headers:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -60,6 +61,7 @@ DECLINED_WORDS = frozenset({
 })  # fmt: skip
 RETURNED_WORDS = frozenset({"returned", "return", "reversed", "voided", "void", "chargeback"})
 """A payment that came back counts as declined: in the end no money moved."""
+_PLUS = re.compile(r"\+|CR\s*$", re.IGNORECASE)
 _HEADER_LINES = 20
 _TEXT_CHARACTERS_MAX = 128
 
@@ -99,6 +101,10 @@ class ExportLine:
     """Whether the line may be about a row whose reference is masked, and others would do as well."""
     came_back: bool = False
     """Whether the line says that the money came back."""
+    states_direction: bool = False
+    """Whether the amount has a sign, or a column for one direction; without, it says nothing of the direction."""
+    is_sign_unclear: bool = False
+    """Whether the direction is not the row's, and no other row shows how this export writes signs."""
     is_ahead: bool = False
     """Whether the line is dated after today: it proves nothing yet."""
 
@@ -257,6 +263,7 @@ def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: Expor
         status_text=status,
         standing=mapping.standing_of(status),
         came_back=" ".join(status.lower().split()) in RETURNED_WORDS,
+        states_direction="amount" not in at or (cents or 0) < 0 or bool(_PLUS.search(amount_text)),
     )
 
 

@@ -226,6 +226,11 @@ def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | No
         return None, "the line goes the other way: the money came back"
     if line.standing is ReportedStatus.ACCEPTED and any(other.came_back for other in lines):
         return None, "paid there, and a further line says that it came back"
+    if line.is_sign_unclear and line.standing is ReportedStatus.ACCEPTED:
+        return (
+            None,
+            "the amount's sign says the other direction, and no accepted row shows that this export means it so",
+        )
     if row.amount_cents != abs(line.cents or 0):
         return None, f"the amounts differ: {format_cents(row.amount_cents)} here, {line.amount_text} there"
     if line.standing is ReportedStatus.ACCEPTED:

@@ -35,3 +35,69 @@ def test_the_line_of_today_speaks_before_one_to_come(
     """What is paid is paid, whatever is announced; a declined payment that is announced again is for a person."""
     lines = [f"R9,INV-1,12.50,TODAY,x6789,{now}", f"R8,INV-1,12.50,{TODAY + timedelta(days=9)},x6789,Settled"]
     assert held_against(tmp_path, [DOUBT], lines if now_first else lines[::-1])[2] == settled
+
+
+@pytest.mark.parametrize(
+    ("direction", "amount", "settled"),
+    [
+        ("DEBIT", "-12.50", FOR_A_PERSON),
+        ("DEBIT", "(12.50)", FOR_A_PERSON),
+        ("DEBIT", "12.50 DR", FOR_A_PERSON),
+        ("DEBIT", "12.50", ACCEPTED),
+        ("DEBIT", "+12.50", ACCEPTED),
+        ("CREDIT", "+12.50", FOR_A_PERSON),
+        ("CREDIT", "12.50 CR", FOR_A_PERSON),
+        ("CREDIT", "12.50", ACCEPTED),
+        ("CREDIT", "-12.50", ACCEPTED),
+    ],
+)
+def test_a_sign_alone_in_an_export_may_be_money_that_came_back(
+    tmp_path: Path, direction: str, amount: str, settled: dict[int, State | None]
+) -> None:
+    """One line of -12.50 settled a debit as accepted; with a second, positive debit beside it it had come back.
+
+    An amount without a sign says nothing of its direction.
+    """
+    row = Planned(1, State.IN_DOUBT, direction=direction)
+    assert held_against(tmp_path, [row], [f"R9,INV-1,{amount},TODAY,x6789,Settled"])[2] == settled
+
+
+@pytest.mark.parametrize(
+    ("other", "line", "settled"),
+    [
+        (Planned(2, reference="R2"), "R2,,-12.50,TODAY,x6789,Settled", ACCEPTED),
+        (Planned(2, reference="R2"), "R2,,-12.50,TODAY,x6789,Returned", FOR_A_PERSON),
+        (Planned(2, reference="R2", direction="CREDIT"), "R2,,-12.50,TODAY,x6789,Settled", FOR_A_PERSON),
+        (Planned(2, last_four="0002"), ",,-12.50,TODAY,x0002,Settled", FOR_A_PERSON),
+        (Planned(2, State.DECLINED), "R2,INV-2,-12.50,TODAY,x6789,Settled", FOR_A_PERSON),
+    ],
+    ids=["a debit", "a return", "a credit", "only looks like a row", "declined here"],
+)
+def test_an_accepted_row_shows_how_an_export_writes_debits(
+    tmp_path: Path, other: Planned, line: str, settled: dict[int, State | None]
+) -> None:
+    """Banks do write debits with a minus: where one that is known stands so, so does the row in doubt."""
+    lines = ["R9,INV-1,-12.50,TODAY,x6789,Settled", line]
+    assert held_against(tmp_path, [DOUBT, other], lines)[2] == settled
+
+
+def test_a_declined_line_is_declined_whatever_its_sign(tmp_path: Path) -> None:
+    """No money moved, in neither direction."""
+    assert held_against(tmp_path, [DOUBT], ["R9,INV-1,-12.50,TODAY,x6789,Declined"])[2] == {1: State.DECLINED}
+
+
+@pytest.mark.parametrize(
+    ("direction", "column", "settled"),
+    [
+        ("DEBIT", "12.50,", FOR_A_PERSON),
+        ("CREDIT", "12.50,", ACCEPTED),
+        ("DEBIT", ",12.50", ACCEPTED),
+        ("CREDIT", ",12.50", FOR_A_PERSON),
+    ],
+)
+def test_a_column_for_one_direction_is_a_sign(
+    tmp_path: Path, direction: str, column: str, settled: dict[int, State | None]
+) -> None:
+    """A bank's Debit is money that left us; a gateway's may be the debit that we sent: one line does not tell."""
+    row, header = Planned(1, State.IN_DOUBT, direction=direction), "Ref,Invoice,Debit,Credit,Date,Status"
+    assert held_against(tmp_path, [row], [f"R9,INV-1,{column},TODAY,Settled"], header=header)[2] == settled
