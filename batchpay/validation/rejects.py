@@ -21,7 +21,7 @@ from batchpay.writing.table import csv_lines
 from batchpay.writing.xlsx import Workbook
 
 OURS = ("_row", "_line", "_errors", "_warnings", "_suggestions")
-_LENGTHS = ("_surplus", "_missing")
+LENGTHS = ("_surplus", "_missing")
 """What a reader says of a row that is longer or shorter than the header."""
 _RUNS = r"^[=@]|^[+-].*[^0-9 ().-]"
 """How a cell begins that a spreadsheet runs as a formula; a signed number or a telephone number is none. A tab or a
@@ -108,7 +108,7 @@ class _Rows:
 
     def _shaped(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Our columns, then the person's own; `_surplus` and `_missing` last where a row is of another length."""
-        marks = [name for name in _LENGTHS if name in frame.columns and frame[name].null_count() < frame.height]
+        marks = [name for name in LENGTHS if name in frame.columns and frame[name].null_count() < frame.height]
         return frame.select(*OURS, *self._source.own_columns, *marks)
 
     @property
@@ -207,12 +207,9 @@ class CsvRejects(_Rows):
         return frame.with_columns(pl.when(warnings != "").then(warnings).alias("_warnings"))
 
     def _encode(self, out: BinaryIO, frame: pl.DataFrame) -> None:
-        marks = [name for name in _LENGTHS if name in frame.columns]
-        if marks:
-            columns = [frame[name].to_list() if name in marks else [None] * frame.height for name in _LENGTHS]
-            for cells, surplus, missing in zip(frame.drop(marks).iter_rows(), *columns, strict=True):
-                # As long as it was: a short row that was filled up would pass when it is fed back as it is.
-                out.write(self._line([*cells[: len(cells) - (missing or 0)], *(surplus or ())]))
+        if any(name in frame.columns for name in LENGTHS):
+            for cells in rows_as_long_as_read(frame):
+                out.write(self._line(cells))
             return
         frame.write_csv(out, include_header=False, separator=self._source.separator)
 
@@ -264,22 +261,9 @@ class _Held(_Rows, ABC):
                 late = late.slice(between.height)
                 earlier = frame.join(between, on="_row", how="anti")  # a late row replaces what was said of it before
                 frame = pl.concat([earlier, between], how="diagonal").sort("_row")
-            yield self._beyond(frame)
+            yield beyond(frame, self._source.separator)
         if late.height:
-            yield self._beyond(late)
-
-    def _beyond(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Put what a row is too long or too short by into a last column without a name: read, it is found again."""
-        marks = [name for name in _LENGTHS if name in frame.columns]
-        texts = {
-            "_surplus": pl.col("_surplus").list.join(self._source.separator),
-            "_missing": pl.when(pl.col("_missing") == 1)
-            .then(pl.lit("(the last cell of this row was missing)"))
-            .otherwise(pl.format("(the last {} cells of this row were missing)", "_missing")),
-        }
-        if not marks:
-            return frame
-        return frame.with_columns(pl.coalesce(texts[name] for name in marks).alias(_BEYOND)).drop(marks)
+            yield beyond(late, self._source.separator)
 
     @abstractmethod
     def _write(self, file: BinaryIO) -> None:
@@ -315,6 +299,28 @@ class XlsxRejects(_Held):
                 for row in frame.select(shown).iter_rows():
                     cells = [None if cell is None else str(cell) for cell in row]
                     sheet.row(cells, wrong_cells(cells[2] or "", position))
+
+
+def rows_as_long_as_read(frame: pl.DataFrame) -> Iterator[list[object]]:
+    """Give the rows of a CSV as long as they were: a short one that was filled up would pass when it is fed back."""
+    marks = [name for name in LENGTHS if name in frame.columns]
+    columns = [frame[name].to_list() if name in marks else [None] * frame.height for name in LENGTHS]
+    for cells, surplus, missing in zip(frame.drop(marks).iter_rows(), *columns, strict=True):
+        yield [*cells[: len(cells) - (missing or 0)], *(surplus or ())]
+
+
+def beyond(frame: pl.DataFrame, separator: str) -> pl.DataFrame:
+    """Put what a row is too long or too short by into a last column without a name: read, it is found again."""
+    marks = [name for name in LENGTHS if name in frame.columns]
+    texts = {
+        "_surplus": pl.col("_surplus").list.join(separator),
+        "_missing": pl.when(pl.col("_missing") == 1)
+        .then(pl.lit("(the last cell of this row was missing)"))
+        .otherwise(pl.format("(the last {} cells of this row were missing)", "_missing")),
+    }
+    if not marks:
+        return frame
+    return frame.with_columns(pl.coalesce(texts[name] for name in marks).alias(_BEYOND)).drop(marks)
 
 
 def wrong_cells(errors: str, position: Mapping[str, int]) -> dict[int, str]:

@@ -40,7 +40,7 @@ from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.earlier_payments import EarlierPayments
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.gateway_accounts import AccountsLook, ask_about
-from batchpay.workflows.own_rejects import is_own_rejects, without_payments
+from batchpay.workflows.own_rejects import OwnRejects, is_of_no_submission, without_payments
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.writing.identity import FileIdentity, ReadFiles
 
@@ -72,8 +72,8 @@ class CheckContext:
     decisions: Decisions = Decisions()
     wants_schedule: bool = False
     """Whether a person is to see what would move when: counted in the same reading."""
-    results: Path | None = None
-    """Where the batch's results go: results there tell whose rejects lie beside them."""
+    submits: bool = False
+    """Whether this is a submission: its rejects replace only rows of the same file, a check's all that checks wrote."""
 
 
 @dataclass(slots=True)
@@ -111,6 +111,8 @@ class FileCheck:
     """The same, counted and added up, where it was looked for (policy.variance)."""
     rejects: Path | None = None
     """Where rows came back, if any did."""
+    left_rejects: list[str] = field(default_factory=list)
+    """Which rejects of the same name were left as they are, in words."""
     control: FileIdentity | None = None
     """The control file that the totals were held against."""
     released: bool = False
@@ -126,6 +128,7 @@ class FileCheck:
         notes = self.notes()
         if self.releasable.rows and not self.released:
             notes.append(self._release_note())
+        notes += self.left_rejects
         return Summary(
             file=self.source.name,
             total=verdict.total,
@@ -229,10 +232,11 @@ def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
         rejects, has_rejects = without_payments(
             context.ledger, checked.batch, rejects, fresh_rejects, checked.verdict, again
         )
-    batch = checked.batch.batch if checked.batch is not None else None
     if rejects is not None:
-        placed = rejects.commit(lambda path, number: is_own_rejects(path, number, context.results, batch))
+        own = OwnRejects(source)
+        placed = rejects.commit(own if context.submits else is_of_no_submission)
         checked.rejects = placed if has_rejects else None
+        checked.left_rejects = own.notes if checked.batch is not None else []
     return checked
 
 

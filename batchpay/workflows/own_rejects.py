@@ -13,10 +13,11 @@ from batchpay.ledger.contract import Ledger
 from batchpay.payment import State
 from batchpay.validation.chunk_result import ChunkResult
 from batchpay.validation.verdict import Verdict
-from batchpay.writing.place import first_row, numbered
+from batchpay.writing.place import first_row
 from batchpay.writing.table import TABLE_ENDINGS
 
 if TYPE_CHECKING:
+    from batchpay.intake.source import Source
     from batchpay.ledger.records import BatchSummary
     from batchpay.validation.rejects import Rejects
 
@@ -64,17 +65,47 @@ def without_payments(
     return rejects, bool(back.any())
 
 
-def is_own_rejects(path: Path, number: int, results: Path | None, batch: str | None) -> bool:
-    """Whether the rejects at a path are of this batch, or of none: by the results of the same number beside them.
+class OwnRejects:
+    """Which rejects files of a name are those of the file that a submission has just read.
 
-    A rejects file does not name its batch. One that only a check wrote has no results beside it.
+    Those of which every row is a row of this very file, unchanged: then nothing is lost, each of them is among the new
+    ones, or is a payment by now. A file that somebody corrected holds other rows, and stays as well as another's.
     """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._left: list[Path] = []
+
+    def __call__(self, path: Path, number: int) -> bool:
+        """Whether the rejects at a path are this file's own, or none."""
+        row = first_row(path)
+        if row is None or "_row" not in row:
+            return False
+        if row["_row"] is None:  # a header alone
+            return True
+        from batchpay.validation.written_rejects import holds_only_rows_of  # what writes workbooks, too
+
+        is_own = holds_only_rows_of(self._source, path)
+        if not is_own:
+            self._left.append(path)
+        return is_own
+
+    @property
+    def notes(self) -> list[str]:
+        """Say which rejects stay though the batch may have written them: old ones must not be taken for the new."""
+        if not self._left:
+            return []
+        more = f" (and {len(self._left) - 1} more)" if len(self._left) > 1 else ""
+        return [
+            f"{self._left[0]}{more} stays as it is: not all of its rows are rows of this file, cell for cell, so "
+            "somebody corrected it, or it is another file's; a row of it may be paid by now, look before you submit it"
+        ]
+
+
+def is_of_no_submission(path: Path, number: int) -> bool:
+    """Whether the rejects at a path are a check's, or none: then there are no results beside them."""
     row = first_row(path)
     if row is None or "_row" not in row:
         return False
-    if row["_row"] is None:  # a header alone
-        return True
-    if results is not None:
-        return batch is not None and (first_row(numbered(results, number)) or {}).get("batch") == batch
     beside = [path.with_name(path.stem.replace(".rejects", ".results") + ending) for ending in TABLE_ENDINGS]
-    return not any(one != path and first_row(one) for one in beside)
+    return row["_row"] is None or not any(one != path and first_row(one) for one in beside)

@@ -94,7 +94,7 @@ def submit(
                 submission.run.preflight,
                 history,
                 wants_schedule=counts,
-                results=submission.run.results,
+                submits=True,
                 decisions=submission.decisions,
             )
             checked = check_file(request, context)

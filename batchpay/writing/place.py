@@ -11,6 +11,8 @@ from pathlib import Path
 
 from batchpay.writing.atomic import PendingFile
 
+CSV_ENDINGS = (".csv", ".txt", ".tsv")
+_PARQUET_ROWS = 1_000
 MayReplace = Callable[[Path, int], bool]
 """Whether the file that stands at a path, the one with this number, may be replaced."""
 
@@ -31,24 +33,33 @@ def numbered(path: Path, number: int) -> Path:
 
 
 def place(pending: PendingFile, may_replace: MayReplace, *, only_over: bool = False) -> Path | None:
-    """Put a file at the first of its names that is free or may be replaced; gives where it is now.
+    """Put a file over the first of its names that may be replaced, or else at the first free one; gives where it is.
 
-    What holds the same bytes, or nothing, may always be. With `only_over` a free name ends the search: there is nothing
-    to replace, nothing is written, and None is given.
+    What holds the same bytes, or nothing, may always be replaced. With `only_over` nothing is written where there is
+    nothing to replace, and None is given.
     """
     wanted = pending.target
+    with pending.abandoned_on_error():
+        for number in _taken(wanted):
+            pending.target = numbered(wanted, number)
+            if pending.target.is_dir() or pending.is_same_or_empty() or may_replace(pending.target, number):
+                pending.commit()
+                return pending.target
+    if only_over:
+        pending.abandon()
+        return None
     for number in count(1):
         pending.target = numbered(wanted, number)
-        if not (pending.target.is_symlink() or pending.target.exists()):
-            if only_over:
-                pending.abandon()
-                return None
-            if pending.commit_new():
-                break
-        if pending.target.is_dir() or pending.is_same_or_empty() or may_replace(pending.target, number):
-            pending.commit()
+        if not (pending.target.is_symlink() or pending.target.exists()) and pending.commit_new():
             break
     return pending.target
+
+
+def _taken(wanted: Path) -> list[int]:
+    """Give the numbers of a name under which something stands, in order: there may be gaps where one was moved away."""
+    name = re.compile(f"{re.escape(wanted.stem)}(?:-([1-9][0-9]*))?{re.escape(wanted.suffix)}", re.ASCII)
+    found = (name.fullmatch(one.name) for one in wanted.parent.iterdir())
+    return sorted(int(one[1] or 1) for one in found if one is not None and one[1] != "1")
 
 
 def first_row(path: Path) -> dict[str, str | None] | None:
@@ -56,14 +67,9 @@ def first_row(path: Path) -> dict[str, str | None] | None:
 
     None where the file is none of these, or can't be read.
     """
-    readers: dict[str, Callable[[Path], Iterator[Sequence[object]]]] = {
-        ".csv": _csv_rows, ".txt": _csv_rows, ".tsv": _csv_rows, ".parquet": _parquet_rows, ".pq": _parquet_rows,
-        ".xlsx": _xlsx_rows,
-    }  # fmt: skip
-    read = readers.get(path.suffix.lower())
     try:
         # Most that are asked for are not there, and a workbook's reader alone takes a third of a second to load.
-        rows = list(islice(read(path), 2)) if read is not None and path.exists() else []
+        rows = list(islice(rows_of(path), 2)) if path.exists() else []
     except Exception:  # whatever a library makes of a file that is none of ours
         return None
     if not rows:
@@ -72,20 +78,36 @@ def first_row(path: Path) -> dict[str, str | None] | None:
     return dict(zip_longest(map(str, rows[0]), cells[: len(rows[0])]))
 
 
-def _csv_rows(path: Path) -> Iterator[Sequence[object]]:
+def rows_of(path: Path, separator: str | None = None) -> Iterator[Sequence[object]]:
+    """Read the header and the rows of a CSV, Parquet or XLSX that we wrote; none where the ending is another.
+
+    Without a separator, a CSV's is the likeliest. Raises whatever a library makes of a file that is none of ours.
+    """
+    ending = path.suffix.lower()
+    if ending in CSV_ENDINGS:
+        return _csv_rows(path, separator)
+    if ending in (".parquet", ".pq"):
+        return _parquet_rows(path)
+    return _xlsx_rows(path) if ending == ".xlsx" else iter(())
+
+
+def _csv_rows(path: Path, separator: str | None) -> Iterator[Sequence[object]]:
     with path.open(encoding="utf-8", newline="") as file:
         header = file.readline()
         file.seek(0)
-        separator = max(",;\t|", key=header.count)
-        yield from csv.reader(file, delimiter=separator)
+        yield from csv.reader(file, delimiter=separator or max(",;\t|", key=header.count))
 
 
 def _parquet_rows(path: Path) -> Iterator[Sequence[object]]:
     import polars as pl
 
-    frame = pl.scan_parquet(path, glob=False).head(1).collect()
-    yield frame.columns
-    yield from frame.rows()
+    table = pl.scan_parquet(path, glob=False)
+    yield table.collect_schema().names()
+    for begin in count(0, _PARQUET_ROWS):
+        frame = table.slice(begin, _PARQUET_ROWS).collect()
+        if not frame.height:
+            return
+        yield from frame.rows()
 
 
 def _xlsx_rows(path: Path) -> Iterator[Sequence[object]]:

@@ -100,6 +100,7 @@ class Desk:
         looked_elsewhere: str | None = None,
         run: RunRequest | None = None,
         plan: Plan | None = None,
+        rejects: Path | None = None,
         **options: Any,
     ) -> Summary:
         """Submit a file; `release`, `again`, `looked_elsewhere` are reasons, `preflight` asks the gateway first."""
@@ -107,7 +108,7 @@ class Desk:
         decisions = Decisions(bool(again), bool(release), bool(looked_elsewhere), reason)
         kept = PlanText("plan.json", plan.text()) if plan else None
         request = SubmitRequest(run or RunRequest(results=None, preflight=preflight), decisions, kept)
-        rejects = path.with_suffix(".rejects.csv")
+        rejects = rejects or path.with_suffix(".rejects.csv")
         asked = file_request(str(path), rejects, CheckOptions(**options), self.settings)
         credentials = Credentials("desk", Secret("desk-key"))
         summary, self.verdict = submitting.submit(asked, request, self.settings, credentials, ANN, Quiet())

@@ -2,51 +2,143 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
+import polars as pl
 import pytest
+from openpyxl import load_workbook
 
 from batchpay.errors import RunStopped
 from batchpay.validation.verdict import Verdict
-from batchpay.workflows.own_rejects import is_own_rejects
+from batchpay.workflows.own_rejects import is_of_no_submission
+from batchpay.writing.place import rows_of
 from tests.workflows.desk import Desk
-
-REJECTS = "amount,_row,_errors\n1.0,3,amount: format\n"
-RESULTS = "row,batch,state\n1,{},accepted\n"
 
 
 @pytest.mark.parametrize(
-    ("rejects", "results", "own"),
+    ("results", "rejects", "own"),
     [
-        (REJECTS, "b1", True),
-        (REJECTS, "b2", False),
-        (REJECTS, None, False),
-        ("amount,_row,_errors\n", "b2", True),
-        ("amount,note\n1.00,mine\n", "b1", False),
-        (None, "b1", False),
+        ("row,batch,state\n1,b1,accepted\n", "amount,_row,_errors\n1.0,3,amount: format\n", False),
+        ("row,batch,state\n1,b1,accepted\n", "amount,_row,_errors\n", True),
+        ("", "amount,_row,_errors\n1.0,3,amount: format\n", True),
+        (None, "amount,_row,_errors\n1.0,3,amount: format\n", True),
+        (None, "amount,note\n1.00,mine\n", False),
     ],
 )
-def test_the_results_beside_them_say_whose_they_are(
-    tmp_path: Path, rejects: str | None, results: str | None, own: bool
-) -> None:
-    """A header alone is nobody's; a file that is no rejects file, or can't be read, is somebody's."""
-    path, beside = tmp_path / "may.rejects.csv", tmp_path / "may.results.csv"
-    if rejects is not None:
-        path.write_text(rejects)
-    if results is not None:
-        beside.write_text(RESULTS.format(results))
-    assert is_own_rejects(path, 1, beside, "b1") is own
-    assert not is_own_rejects(path, 1, beside, None) or rejects == "amount,_row,_errors\n"
-
-
-@pytest.mark.parametrize(("results", "own"), [("b1", False), ("", True), (None, True)])
-def test_a_check_replaces_only_what_a_check_wrote(tmp_path: Path, results: str | None, own: bool) -> None:
+def test_a_check_replaces_only_what_a_check_wrote(tmp_path: Path, results: str | None, rejects: str, own: bool) -> None:
     """It knows no batch; results beside the rejects tell that a submission wrote them."""
     path = tmp_path / "may.rejects.csv"
-    path.write_text(REJECTS)
+    path.write_text(rejects)
     if results is not None:
-        (tmp_path / "may.results.csv").write_text(RESULTS.format(results) if results else "")
-    assert is_own_rejects(path, 1, None, None) is own
+        (tmp_path / "may.results.csv").write_text(results)
+    assert is_of_no_submission(path, 1) is own
+
+
+def invoices(path: Path) -> set[str]:
+    """Whose rows a rejects file holds; none where there is no file."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {cells["invoiceNumber"] for cells in csv.DictReader(lines)}
+
+
+def numbered_rejects(path: Path) -> list[str]:
+    """Name the rejects files beside a payment file, in order."""
+    return sorted(one.name for one in path.parent.glob(f"{path.stem}.rejects*"))
+
+
+def test_what_a_release_pays_is_no_row_to_correct_though_all_was_rejected_first(desk: Desk) -> None:
+    """The results were a header alone and named no batch: the first rejects stood, and were paid twice."""
+    path = desk.file("may.csv", *({"invoiceNumber": f"B-{at}", "amount": f"{at}50.00"} for at in (1, 2, 3)))
+    rejects = path.with_suffix(".rejects.csv")
+    desk.limit("100.00")
+    desk.submit(path)
+    assert invoices(rejects) == {"B-1", "B-2", "B-3"}
+    desk.limit("300.00")
+    assert desk.submit(path, release="the board agreed").rejects == str(rejects)
+    assert (desk.arrived, invoices(rejects)) == ({"B-1": 1, "B-2": 1}, {"B-3"})
+    desk.limit("")
+    assert desk.submit(path, release="the board agreed to the rest").rejects is None
+    assert (invoices(rejects), numbered_rejects(path)) == (set(), ["may.rejects.csv"])
+
+
+def test_the_rejects_of_yesterday_are_in_a_file_still(desk: Desk) -> None:
+    """All of yesterday's were rejected; today's file of the same name, run twice, took the place of its rejects."""
+    path = desk.file("day.csv", {"invoiceNumber": "C-1", "amount": "9.5.0"})
+    rejects, second = path.with_suffix(".rejects.csv"), path.with_name("day.rejects-2.csv")
+    desk.submit(path)
+    desk.file("day.csv", {"invoiceNumber": "C-2", "amount": "9.50"}, {"invoiceNumber": "C-3", "amount": "1.5.0"})
+    for limit, notes in (("", 0), ("", 1), ("5.00", 1), ("5.00", 1)):  # a new batch is told of nothing
+        desk.limit(limit)
+        summary = desk.submit(path)
+        assert (summary.rejects, sum("stays as it is" in note for note in summary.notes)) == (str(second), notes)
+        assert (invoices(rejects), invoices(second)) == ({"C-1"}, {"C-3"})
+    assert numbered_rejects(path) == ["day.rejects-2.csv", "day.rejects.csv"]
+
+
+def test_two_files_that_are_told_one_name_keep_their_rejects(desk: Desk) -> None:
+    """With --rejects the results lie elsewhere, and told nothing of whose rejects stand there."""
+    told = desk.folder / "bad.csv"
+    first, second = (
+        desk.file(name, {"invoiceNumber": f"{name}-1", "amount": "1.00"}, {"invoiceNumber": f"{name}-2", "amount": "x"})
+        for name in ("a.csv", "b.csv")
+    )
+    placed = [desk.submit(path, rejects=told).rejects for path in (first, second, second, first, second)]
+    assert placed == [str(told if at in (0, 3) else told.with_name("bad-2.csv")) for at in range(5)]
+    assert (invoices(told), invoices(told.with_name("bad-2.csv"))) == ({"a.csv-2"}, {"b.csv-2"})
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".xlsx", ".parquet"])
+def test_corrections_in_the_rejects_are_not_written_over(desk: Desk, ending: str) -> None:
+    """A run every night: what is ours is written anew in its place, what somebody corrected stays and is told."""
+    path = desk.file(
+        "may.csv",
+        {"invoiceNumber": "D-1", "amount": "150.00"},
+        {"invoiceNumber": "D-2", "amount": "9.5"},
+        {"invoiceNumber": "D-3", "amount": "9.50"},
+        {"invoiceNumber": "D-4", "amount": "9.50"},
+    )
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:3], lines[3] + ",over,", lines[4].removesuffix(",")]) + "\n")
+    rejects, second = path.with_suffix(f".rejects{ending}"), path.with_name(f"may.rejects-2{ending}")
+    for limit in ("100.00", "120.00", "120.00"):  # in other words each time
+        desk.limit(limit)
+        summary = desk.submit(path, rejects=rejects)
+        assert (summary.rejects, summary.notes, second.exists()) == (str(rejects), [], False)
+
+    corrected = correct(rejects)
+    for limit in ("110.00", "105.00"):
+        desk.limit(limit)
+        summary = desk.submit(path, rejects=rejects)
+        assert (summary.rejects, rejects.read_bytes() == corrected) == (str(second), True)
+        assert [f"{rejects} stays as it is" in note for note in summary.notes] == [True]
+    desk.limit("")
+    summary = desk.submit(path, release="the board agreed", rejects=rejects)
+    assert (desk.arrived["D-1"], summary.rejects, rejects.read_bytes() == corrected) == (1, str(second), True)
+    assert "may be paid by now" in summary.notes[-1]
+    assert "D-1" not in {str(row[6]) for row in rows_of(second)}
+    assert len(list(path.parent.glob("may.rejects*"))) == 2
+
+    rejects.unlink()  # submitted and archived: the own ones are found where they are
+    assert desk.submit(path, rejects=rejects).rejects == str(second)
+    assert not rejects.exists()
+
+
+def correct(rejects: Path) -> bytes:
+    """Type the cents of an amount in the place of the wrong one; gives what stands there then."""
+    if rejects.suffix == ".xlsx":
+        book = load_workbook(rejects)
+        (wrong,) = (cell for row in book["rejects"].iter_rows() for cell in row if cell.value == "9.5")
+        wrong.value, wrong.number_format = 9.5, "0.00"
+        book.save(rejects)
+    elif rejects.suffix == ".parquet":
+        table = pl.read_parquet(rejects)
+        table.with_columns(pl.col("amount").replace("9.5", "9.50")).write_parquet(rejects)
+    else:
+        text = rejects.read_text()
+        corrected = text.replace("FALSE,9.5,", "FALSE,9.50,")
+        assert corrected != text
+        rejects.write_text(corrected)
+    return rejects.read_bytes()
 
 
 ROWS = [

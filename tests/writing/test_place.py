@@ -38,6 +38,23 @@ def test_a_taken_name_gets_a_number(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_what_may_be_replaced_is_found_beyond_a_gap(tmp_path: Path) -> None:
+    """The first was moved away: an own one must not grow old under a number while a new one stands at the name."""
+    target = tmp_path / "pay.rejects.csv"
+    others = (
+        "pay.rejects-10.csv",
+        "pay.rejects-1.csv",
+        "pay.rejects-02.csv",
+        "my pay.rejects-3.csv",
+        "pay.rejects-3.xlsx",
+    )
+    for name in others:
+        (tmp_path / name).write_text("ours, or of another name")
+    assert put(target, "new", replaceable="ours") == "pay.rejects-10.csv"
+    assert put(target, "newer", replaceable="ours") == "pay.rejects.csv"
+    assert {(tmp_path / name).read_text() for name in others[1:]} == {"ours, or of another name"}
+
+
 def test_two_at_the_same_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A free name that another command takes in between is not written over."""
     target = tmp_path / "pay.results.csv"

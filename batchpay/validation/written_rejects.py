@@ -1,0 +1,87 @@
+"""Whether a rejects file that stands on a disk holds rows of the file that was just read, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from batchpay.errors import BatchpayError
+from batchpay.intake.source import Source
+from batchpay.intake.table_end import FileEnd
+from batchpay.validation.rejects import LENGTHS, OURS, beyond, rows_as_long_as_read
+from batchpay.writing.place import CSV_ENDINGS, rows_of
+
+_PLACE = OURS[:2]
+
+
+def holds_only_rows_of(source: Source, path: Path) -> bool:
+    """Whether every row of a rejects file is a row of the source: its number, its line and each of its cells as read.
+
+    What is said of a row is not looked at, it changes with the rules. A cell that somebody corrected makes the file
+    another one, and so does anything that is not as we write it. Raises FileRefused where the source has changed.
+    """
+    examples = source.examples.count
+    try:
+        return _holds_only_rows_of(source, path)
+    except BatchpayError:
+        raise
+    except Exception:  # whatever a library makes of a file that is none of ours
+        return False
+    finally:
+        source.examples.count = examples  # what was found in the whole file stands: this reading ends early
+
+
+def _holds_only_rows_of(source: Source, path: Path) -> bool:
+    is_csv = path.suffix.lower() in CSV_ENDINGS
+    written = rows_of(path, source.separator)
+    header = [_text(cell) for cell in next(written, ())]
+    if (header if is_csv else header[: len(OURS) + len(source.own_header)]) != [*OURS, *source.own_header]:
+        return False
+    rows = (_own_cells(row, is_csv=is_csv) for row in written)
+    row = next(rows, None)
+    for chunk in replace(source, end=FileEnd()).chunks():
+        last, there = max(chunk["_row"], default=0), []
+        while row is not None and int(row[0]) <= last:
+            there.append(row)
+            row = next(rows, None)
+        if there != list(_as_written(source, chunk, [int(one[0]) for one in there], is_csv=is_csv)):
+            return False
+        if row is None:
+            return True
+    return row is None
+
+
+def _as_written(source: Source, chunk: pl.DataFrame, numbers: list[int], *, is_csv: bool) -> Iterator[list[str]]:
+    """Give rows of a chunk as a rejects file has them, without what it says of them."""
+    frame = chunk.filter(pl.col("_row").is_in(numbers)).select(
+        *_PLACE, *source.own_columns, *(name for name in LENGTHS if name in chunk.columns)
+    )
+    if is_csv:
+        yield from ([_text(cell) for cell in row] for row in rows_as_long_as_read(frame))
+    else:
+        rows = beyond(frame, source.separator).iter_rows()
+        yield from (_without_blanks([_text(cell) for cell in row]) for row in rows)
+
+
+def _own_cells(row: Sequence[object], *, is_csv: bool) -> list[str]:
+    """Give a row that was read back, without what it says of itself."""
+    cells = [*row[: len(_PLACE)], *row[len(OURS) :]]
+    texts = [_text(cell, is_amount=at >= len(_PLACE)) for at, cell in enumerate(cells)]
+    return texts if is_csv else _without_blanks(texts)
+
+
+def _text(cell: object, *, is_amount: bool = False) -> str:
+    """A cell as text; a workbook's number is an amount, which is written with its cents."""
+    if is_amount and isinstance(cell, int | float):
+        return f"{cell:.2f}"
+    return "" if cell is None else str(cell)
+
+
+def _without_blanks(cells: list[str]) -> list[str]:
+    """Leave out the blanks at the end: a sheet does not know how long its rows are."""
+    while cells and not cells[-1].strip():
+        cells = cells[:-1]
+    return cells
