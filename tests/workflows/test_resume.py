@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from batchpay.ledger.open import open_ledger
 from batchpay.sending.limits import Limits
 from tests.workflows.desk import Desk
 
@@ -18,6 +19,7 @@ def test_the_latest_batch_is_the_latest_of_its_environment(desk: Desk, monkeypat
 
     By its name a batch is found in whatever environment it is, and the run refuses the wrong one by itself.
     """
+    open_ledger(desk.settings.ledger, create_as="ann").close()  # a live gateway gets none by itself
     gateway = desk.settings.gateway
     live, test = (
         replace(desk.settings, gateway=replace(gateway, environment=name, base_url=f"http://127.0.0.1:{port}"))
