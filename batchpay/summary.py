@@ -138,6 +138,8 @@ class Summary:
 def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
     """Read a batch's summary off the ledger."""
     pending = batch.by_state[State.PENDING]
+    days = batch.clock_ahead_days
+    ahead = [f"the clock was {days} days after the ledger's last event: is the date right?"] if days else []
     limit = [f"the gateway refused what came faster than {batch.limit_found}"] if batch.limit_found else []
     purged = (
         f"names, details and messages were purged {local_time(batch.purged_at)}: results and reports can't be written"
@@ -158,7 +160,7 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         by_direction=batch.by_direction,
         apart=batch.apart,
         rate_found=batch.rate_found,
-        notes=[*limit, *([purged] if batch.purged_at else [])],
+        notes=[*ahead, *limit, *([purged] if batch.purged_at else [])],
         **({"allowed_duplicates": allowed} if (allowed := batch.options.get("allowed_duplicates")) else {}),
         held_back=batch.held_back if batch.held_back.rows <= pending.rows else pending,  # some are in doubt since
     )

@@ -20,9 +20,10 @@ from batchpay.cli.paths import Outputs
 from batchpay.cli.settings_file import settings_file
 from batchpay.errors import BatchpayError, NotUsable
 from batchpay.payment import State
-from batchpay.text import printable, row_count, totals_apart
+from batchpay.text import counted, printable, row_count, totals_apart
 
 if TYPE_CHECKING:
+    from batchpay.operations.logs import LineHandler
     from batchpay.operations.ping import Ping
     from batchpay.summary import Summary
 
@@ -101,6 +102,9 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
         if metrics is not None and (problem := _write_metrics(context, metrics, account, codes)):
             click.echo(f"batchpay: {printable(problem)}", err=True)
             codes.append(6)
+        if handler is not None and options["log_file"] and handler.lost:
+            click.echo(f"batchpay: {printable(_log_lost(options['log_file'], handler))}", err=True)
+            codes.append(6)
         exit_code = output.exit_code_of(codes)
         if problem := _write_last_call(context, options, exit_code):
             click.echo(f"batchpay: {printable(problem)}", err=True)
@@ -113,6 +117,10 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
             output.say(context, problem)
         if handler is not None:
             close_log(handler)
+
+
+def _log_lost(path: str, handler: LineHandler) -> str:
+    return f"log file {path} can't be written: {handler.problem}; {counted(handler.lost, 'line')} of this call lost"
 
 
 class UnattendedCommand(Command):

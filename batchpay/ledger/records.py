@@ -142,6 +142,8 @@ class BatchSummary:
     """Where a run of this process wrote the results; the ledger does not keep it."""
     results_missing: bool = False
     """Whether a run of this process was to write the results and could not."""
+    clock_ahead_days: int = 0
+    """How long after the ledger's last event a run of this process began, where that is a reason to warn."""
     rate_found: float | None = None
     """Requests a second that the gateway took, where a run of this process found its limit."""
     limit_found: str | None = None

@@ -78,6 +78,8 @@ class LineHandler(logging.Handler):
         self._descriptor = descriptor
         self.lost = 0
         """Lines that could not be written."""
+        self.problem: str | None = None
+        """Why the first of them could not."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record's line."""
@@ -87,9 +89,12 @@ class LineHandler(logging.Handler):
                 sys.stderr.write(line)
                 sys.stderr.flush()
             else:
-                os.write(self._descriptor, line.encode("utf-8", "backslashreplace"))
-        except Exception:  # whatever it is, logging can't help it
+                data = line.encode("utf-8", "backslashreplace")
+                if (written := os.write(self._descriptor, data)) < len(data):
+                    os.write(self._descriptor, data[written:])  # says what is in the way
+        except Exception as error:  # whatever it is, logging can't help it
             self.lost += 1
+            self.problem = self.problem or getattr(error, "strerror", None) or type(error).__name__
 
     def close(self) -> None:
         """Give the file back."""

@@ -112,7 +112,7 @@ def run_batch(
     _refuse_a_ledger_brought_back(ledger, batch, request.results)
     _require_approval(ledger, batch, settings, request)
     stop, sending = request.stop, False
-    _warn_of_clock(ledger, settings, progress)
+    ahead_days = _clock_ahead_days(ledger, settings, progress)
     with request.owner.running(stop):
         run = ledger.start(batch.batch, str(actor), request.why, helps=request.helps)
         if run.recovered:
@@ -148,14 +148,19 @@ def run_batch(
             raise
         if found is not None:
             finished = replace(finished, rate_found=round(found.rate, 2), limit_found=str(found))
+        finished = replace(finished, clock_ahead_days=ahead_days)
         _log_end(ledger, finished)
         return _with_results(ledger, finished, request.results)
 
 
-def _warn_of_clock(ledger: Ledger, settings: Settings, progress: Progress) -> None:
+def _clock_ahead_days(ledger: Ledger, settings: Settings, progress: Progress) -> int:
+    """Tell how many days the clock is after the ledger's last event, and warn, where that is too long; else 0."""
     days = int(ledger.opened_after_s // 86_400)
-    if days > settings.policy.clock_ahead_days:
-        progress.say(f"the clock is {days} days after the ledger's last event: is the date right?")
+    if days <= settings.policy.clock_ahead_days:
+        return 0
+    progress.say(f"the clock is {days} days after the ledger's last event: is the date right?")
+    log("clock is ahead", level=logging.WARNING, reason=f"{days} days after the ledger's last event")
+    return days
 
 
 def _refuse_other_gateway(batch: BatchSummary, settings: Settings) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import small_file
-from tests.support.full_disk import FullDisk, needs_full
+from tests.support.full_disk import FULL, FullDisk, needs_full
 from tests.support.in_process import Caller
 
 pytestmark = needs_full
@@ -111,3 +111,14 @@ def test_results_of_every_kind_may_find_no_room(call: Caller, monkeypatch: pytes
     assert (told["accepted"], told["exit_code"]) == (400, 6)
     assert told["stopped"] == f"full/x.{ending} can't be written: No space left on device"
     shutil.rmtree("full")
+
+
+def test_a_log_without_room_is_said(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended with 0 and an empty log; metrics in the same place were 6 and a sentence."""
+    small_file(Path("a.csv"), 1)
+    with monkeypatch.context() as patched:
+        patched.setattr("batchpay.operations.logs._open_file", lambda _: os.open(FULL, os.O_WRONLY))
+        said = call.text("submit", "a.csv", "-q", "--log-file", "run.log", "--metrics-file", "night.prom")
+    assert "log file run.log can't be written: No space left on device; " in said
+    assert "lines of this call lost" in said
+    assert call("submit", "a.csv", "--log-file", "run.log")["exit_code"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -139,3 +140,15 @@ def test_a_settings_file_is_heeded_where_a_variable_alone_is_wrong(
     assert call.fails("submit", "a.csv") == 7
     Path("batchpay.toml").chmod(0o666)
     assert call.fails("submit", "a.csv") == 5
+
+
+def test_a_clock_far_ahead_is_told_also_in_the_quiet(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was a line on standard error, which -q leaves out, and stood neither in --json nor in the log."""
+    small_file(Path("a.csv"), 1)
+    assert call("submit", "a.csv")["notes"] == []
+    monkeypatch.setattr("batchpay.ledger.sqlite.opening.now_ms", lambda: int(time.time() + 90.5 * 86_400) * 1000)
+    small_file(Path("b.csv"), 1, first=2)
+    told = call("submit", "b.csv", "-q", "--log-file", "run.log")
+    ahead = "90 days after the ledger's last event"
+    assert (told["exit_code"], told["notes"]) == (0, [f"the clock was {ahead}: is the date right?"])
+    assert f'WARNING clock is ahead reason="{ahead}"' in Path("run.log").read_text()
