@@ -6,6 +6,7 @@ A leaf: it imports nothing of batchpay and nothing heavy.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -88,6 +89,15 @@ class Totals:
 
     def __add__(self, other: Totals) -> Totals:
         return Totals(self.rows + other.rows, self.cents + other.cents)
+
+
+def added_up(parts: Iterable[Mapping[str, Totals]]) -> dict[str, Totals]:
+    """Add up what is counted by DEBIT and CREDIT."""
+    added: dict[str, Totals] = {}
+    for part in parts:
+        for name, totals in part.items():
+            added[name] = added.get(name, Totals()) + totals
+    return added
 
 
 def parse_cents(text: str) -> int | None:

@@ -38,6 +38,8 @@ class ToSend:
     """Pending rows that fail today's rules; in no other figure here."""
     by_direction: Mapping[str, Totals] = field(default_factory=dict)
     """DEBIT and CREDIT."""
+    released_by_direction: Mapping[str, Totals] = field(default_factory=dict)
+    """The same of `released` alone; on no plan."""
     by_account: Mapping[str, Totals] = field(default_factory=dict)
     """By gateway account id, without leading zeros; a recurring row counts with one payment."""
     rows_digest: str = ""

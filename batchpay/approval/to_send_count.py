@@ -25,6 +25,7 @@ class ToSendCount:
         self._totals: defaultdict[Origin, Totals] = defaultdict(Totals)
         self._held_back = Totals()
         self._directions: defaultdict[str, Totals] = defaultdict(Totals)
+        self._released: defaultdict[str, Totals] = defaultdict(Totals)
         self._accounts: defaultdict[str, Totals] = defaultdict(Totals)
         self._rows = {origin: hashlib.sha256() for origin in Origin}
 
@@ -39,6 +40,8 @@ class ToSendCount:
             totals = Totals(count, cents)
             self._totals[origin] += totals
             self._directions[direction] += totals
+            if origin is Origin.RELEASED:
+                self._released[direction] += totals
             self._accounts[gateway_id] += totals
         self._rows[origin].update(array("I", rows["_row"].to_list()).tobytes())
 
@@ -54,6 +57,7 @@ class ToSendCount:
             released=self._totals[Origin.RELEASED],
             held_back=self._held_back,
             by_direction=dict(self._directions),
+            released_by_direction=dict(self._released),
             by_account=dict(self._accounts),
             rows_digest=hashlib.sha256(b"".join(rows.digest() for rows in self._rows.values())).hexdigest(),
         )

@@ -63,6 +63,7 @@ def dry_run_one(
         preview.summary.notes.append(_UNASKED)
     if plan is not None and preview.plan is not None:
         preview.plan.write(plan)
+    preview = preview.as_the_ledger_has_it()
     rows = preview.proposal.to_send.total.rows
     seconds = seconds_at(settings, rows)
     extra = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from batchpay.cli.context import Context
-from batchpay.payment import Direction, State, Totals
+from batchpay.payment import Direction, State, Totals, added_up
 from batchpay.summary import Summary
 from batchpay.text import money, printable, row_count, sum_word, totals_apart, wrapped
 
@@ -107,20 +107,12 @@ def grand_total(summaries: Sequence[Summary]) -> Summary:
         f"{len(summaries)} files in all",
         total,
         by_state,
-        by_direction=_added(one.by_direction for one in summaries),
-        apart={state: added for state in State if (added := _added(one.apart.get(state, {}) for one in summaries))},
+        by_direction=added_up(one.by_direction for one in summaries),
+        apart={state: added for state in State if (added := added_up(one.apart.get(state, {}) for one in summaries))},
         warnings=sum(one.warnings for one in summaries),
         held_back=sum((one.held_back for one in summaries), Totals()),
         released=sum((one.released for one in summaries), Totals()),
     )
-
-
-def _added(parts: Iterable[Mapping[str, Totals]]) -> dict[str, Totals]:
-    added: dict[str, Totals] = {}
-    for part in parts:
-        for name, totals in part.items():
-            added[name] = added.get(name, Totals()) + totals
-    return added
 
 
 def _cells(label: str, totals: Totals, apart: Mapping[str, Totals] | None) -> list[str]:

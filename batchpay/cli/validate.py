@@ -57,7 +57,7 @@ def _validate_one(context: Context, path: str, options: dict[str, Any], outputs:
 
 def print_preview(context: Context, preview: Preview) -> None:
     """Print what a file holds: counts, what is wrong, and the table to sign."""
-    output.print_summary(context, preview.summary, sent=False)
+    output.print_summary(context, preview.summary, sent=preview.known is not None)
     print_counts(preview.verdict)
     if context.quiet:
         return

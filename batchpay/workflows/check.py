@@ -24,10 +24,10 @@ from batchpay.errors import LedgerMissing, WrongUse
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.payment import Actor, Environment, State, Totals
+from batchpay.payment import Actor, Environment, State, Totals, added_up
 from batchpay.registration import request_body
 from batchpay.settings import LedgerSettings, Settings
-from batchpay.summary import Summary
+from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import totals_json
 from batchpay.validation.check import valid_rows
 from batchpay.validation.verdict import Failure, Verdict
@@ -74,6 +74,29 @@ class Preview:
     """Whether rows are to be approved though the gateway was not asked, or did not say, if it takes their accounts."""
     unusual: list[str] = field(default_factory=list)
     """Lines on what the ledger's history finds odd, or that there is nothing; none where nobody wants to look."""
+
+    def as_the_ledger_has_it(self) -> Preview:
+        """Give the same with the states that the rows of a known batch have, and those to be released as pending.
+
+        The check alone calls every right row pending, also those that were paid long ago.
+        """
+        if self.known is None:
+            return self
+        to_send, batch = self.proposal.to_send, summary_of_batch(self.known)
+        states, released = dict(batch.by_state), to_send.released
+        states[State.PENDING] = batch.of(State.PENDING) + released
+        rejected = batch.of(State.REJECTED)
+        states[State.REJECTED] = Totals(rejected.rows - released.rows, rejected.cents - released.cents)
+        sides = to_send.released_by_direction
+        pending = added_up([batch.apart.get(State.PENDING, {}), sides])
+        summary = replace(
+            self.summary,
+            total=batch.total,
+            by_state=states,
+            by_direction=added_up([batch.by_direction, sides]),
+            apart={**batch.apart, State.PENDING: pending},
+        )
+        return replace(self, summary=summary)
 
     def page(self) -> list[str]:
         """The page to sign."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from batchpay.payment import State
 from tests.support.command import small_file
 from tests.support.in_process import Caller
 
@@ -46,3 +48,38 @@ def test_credentials_that_the_payments_refuse_are_told_by_the_dry_run(call: Call
     call.settings(BATCHPAY_SERVICE_HEADER="OTHER")
     assert call("submit", "a.csv", "--dry-run", "--preflight")["exit_code"] == 6
     assert call("submit", "a.csv", "--dry-run")["exit_code"] == 0
+
+
+def test_a_known_file_has_the_states_of_the_ledger(call: Caller, tmp_path: Path) -> None:
+    """The paid row stood as pending, and with --release the two of them where one would be sent."""
+    call("ledger", "init")
+    limits, path = tmp_path / "batchpay.toml", str(small_file(tmp_path / "a.csv", 3))
+    limits.write_text('[limits]\nmax_amount = "1.50"\n')
+    submitted = call("submit", path, "--yes")
+    assert states(submitted) == {"accepted": "1.25", "rejected": "5.50"}
+    limits.write_text('[limits]\nmax_amount = "2.50"\n')
+    plain = call("submit", path, "--dry-run")
+    assert (states(plain), plain["would_send"]) == (states(submitted), 0)
+    release = ("--release", "--reason", "looked at", "--dry-run")
+    released = call("submit", path, *release)
+    assert states(released) == {"accepted": "1.25", "rejected": "3.25", "pending": "2.25"}
+    assert (released["valid"], released["debit"]["rows"] + released["credit"]["rows"]) == (2, 2)
+    lines = [line.split() for line in call.text("submit", path, *release).splitlines()]
+    assert [line for line in lines if line[:1] in (["accepted"], ["pending"], ["valid"])] == [
+        ["accepted", "1", "1.25"], ["pending", "1", "2.25"],
+    ]  # fmt: skip
+
+
+def test_a_payment_in_doubt_is_in_doubt_for_a_dry_run(call: Caller, tmp_path: Path) -> None:
+    """It was shown as a row that waits, with exit code 0: a person must look."""
+    call("ledger", "init")
+    file = small_file(tmp_path / "a.csv", 2)
+    file.write_text(file.read_text().replace("770000021", "77990004"))
+    assert call("submit", str(file), "--yes")["in_doubt"] == 1
+    found = call("submit", str(file), "--dry-run")
+    assert (found["in_doubt"], found["accepted"], found["pending"], found["exit_code"]) == (1, 1, 0, 7)
+
+
+def states(found: dict[str, Any]) -> dict[str, str]:
+    """Give the amounts of the states in which there are rows."""
+    return {str(state): found["amount"][state] for state in State if found[state]}
