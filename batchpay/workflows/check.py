@@ -290,6 +290,8 @@ def _preview(
 
 def _unusual_lines(checked: FileCheck, settings: Settings) -> list[str]:
     """Tell what earlier payments make look odd: bills that were paid under another name first, then payees."""
+    if checked.nothing_to_send:
+        return []
     others = [found for found in checked.variances if found.code not in CODES]
     lines = [
         f"{checked.place(found.row)}: {found.column}: {found.code}: {found.message}" for found in others[:_PRINTED_MAX]

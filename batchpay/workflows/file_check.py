@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from batchpay.approval.anomalies import Anomalies, Variance, variances
+from batchpay.approval.anomalies import Anomalies, Variance
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.to_send import Origin, ToSend
 from batchpay.approval.to_send_count import ToSendCount, with_cents
@@ -41,6 +41,7 @@ from batchpay.workflows.earlier_payments import EarlierPayments
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.gateway_accounts import AccountsLook, ask_about
 from batchpay.workflows.own_rejects import OwnRejects, is_of_no_submission, without_payments
+from batchpay.workflows.payee_look import PayeeLook, payee_look, with_names
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.writing.identity import FileIdentity, ReadFiles
 
@@ -88,6 +89,8 @@ class FileCheck:
     """The batch that this content is already."""
     batch: BatchSummary | None = None
     """The batch that a submission goes on with; None where it registers a new one."""
+    nothing_to_send: bool = False
+    """Whether the batch has no row that waits, and none is to be released."""
     releasable: Totals = Totals()
     """Rows that an earlier call rejected and that are right now, as far as was asked: what a release adds."""
     registration_count_seen: int = 0
@@ -322,13 +325,18 @@ class _Reading:
             checked.released = context.decisions.release
             if context.decisions.again and checked.known is not None:
                 checked.batch = find(context.decisions.reason)
+            waiting = checked.batch is None or checked.batch.by_state[State.PENDING].rows
+            checked.nothing_to_send = not waiting and not checked.released
             if checked.batch is not None and checked.batch.by_state[State.REJECTED].rows:
                 self._rejected_earlier = RejectedEarlier(context.ledger, checked.batch)
         asked = context.ledger or context.history
         # Without another batch of this environment everybody would be new.
         others = asked is not None and asked.batch_count(context.environment) > (checked.known is not None)
-        if others or self._rejected_earlier is not None:
-            self._compare_with_ledger(context.ledger if others else None, context.history if others else None, verdict)
+        again = checked.known if context.decisions.again else None
+        payees = payee_look(context.history, context.environment, checked.digest, again, others=others)
+        checked.anomalies.compared = payees is not None
+        if others or payees is not None or self._rejected_earlier is not None:
+            self._compare_with_ledger(context.ledger if others else None, payees, verdict)
         return checked.late_failures
 
     def _allow_in_file(self, allowed: pl.DataFrame) -> None:
@@ -338,11 +346,10 @@ class _Reading:
             rows = frame.select("_row", "_line", _cents=pl.Series(request_body.cents_of(frame)))
             checked.earlier.allow_in_file(allowed.join(rows, on="_row", maintain_order="left"))
 
-    def _compare_with_ledger(self, payments: Ledger | None, payees: Ledger | None, verdict: Verdict) -> None:
+    def _compare_with_ledger(self, payments: Ledger | None, payees: PayeeLook | None, verdict: Verdict) -> None:
         """Read the rows that passed once more, and ask of each: was it paid before, is its payee as ever."""
         checked, context, rules = self.checked, self._context, self._request.rules
         found = checked.earlier
-        checked.anomalies.compared = payees is not None
         for frame in valid_rows(checked.source, rules, verdict):
             if payments is not None:
                 for rows, days in self._days_back(frame):
@@ -350,15 +357,18 @@ class _Reading:
                 checked.late_failures |= found.late_failures
             if self._rejected_earlier is not None:
                 self._hold_rejected(self._rejected_earlier, frame)
-            if payees is not None:
-                columns = request_body.payee_columns(payees, frame)
-                odd = variances(payees, columns, context.environment, exclude_digest=checked.digest)
-                odd = [one for one in odd if one.row not in checked.late_failures]
-                self._note_variances(_with_names(checked.anomalies, odd, frame), verdict)
+            if payees is not None and self._warns:
+                odd = payees.odd(frame, checked.late_failures)
+                self._note_variances(with_names(checked.anomalies, odd, frame), verdict)
             named = [one.row for one in (*checked.anomalies.kept, *found.warnings[:_PLACES_MAX])]
             places = frame.filter(pl.col("_row").is_in(named) & pl.col("_line").is_not_null())
             checked.lines |= dict(places.select("_row", "_line").iter_rows())
-        self._note_variances(found.warnings, verdict)
+        self._note_variances(found.warnings if self._warns else [], verdict)
+
+    @property
+    def _warns(self) -> bool:
+        """Whether anybody needs to look: not where all was sent, unless a warning would be an error."""
+        return self._request.rules.warnings_as_errors or not self.checked.nothing_to_send
 
     def _days_back(self, frame: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, int]]:
         """Tell how far back rows are compared: what was rejected earlier, to before its batch was registered."""
@@ -390,14 +400,6 @@ class _Reading:
             verdict.warning_counts[name] = verdict.warning_counts.get(name, 0) + 1
         kept = sorted(self.checked.variances + found, key=lambda one: _WARNING_ORDER.index(one.code))
         self.checked.variances = kept[: self._request.max_errors]
-
-
-def _with_names(anomalies: Anomalies, odd: list[Variance], frame: pl.DataFrame) -> list[Variance]:
-    """Count what is odd about a chunk of rows, and say of the first ones whom and what they are about."""
-    for code in {one.code for one in odd}:
-        anomalies.add_up(code, request_body.flow_of(frame, [one.row for one in odd if one.code == code]))
-    named = anomalies.to_name(odd)
-    return anomalies.add(odd, request_body.payments_named(frame, [one.row for one in named]))
 
 
 def _rejected_columns(rows: pl.DataFrame) -> RejectedColumns:

@@ -120,13 +120,14 @@ class Desk:
         release: str | None = None,
         preflight: Any = None,
         *,
+        again: str | None = None,
         insists: bool = False,
         with_plan: bool = False,
         **options: Any,
     ) -> Preview:
         """Show what a submission would do."""
         asked = file_request(str(path), None, CheckOptions(**options), self.settings)
-        decisions = Decisions(release=bool(release), reason=release)
+        decisions = Decisions(again=bool(again), release=bool(release), reason=release or again)
         return dry_run(
             asked,
             self.settings,
