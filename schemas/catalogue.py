@@ -45,7 +45,7 @@ ROW_DUPLICATE = RuleFacts(
     "error",
     "H",
     "the same bill twice: routing number, account, direction, amount and invoice number (`--allow-duplicates`)",
-    "is the same bill as another row, take it out, or give both a paymentId",
+    "is the same bill as another row, take it out, or give it an invoice number of its own",
 )
 ROW_SAME_PAYMENT = RuleFacts(
     ROW,

@@ -274,8 +274,8 @@ def _ledger_row(batch: BatchSummary, row: LedgerRow) -> ListedRow:
 
 def _rejected_row(batch: BatchSummary, row: RejectedRow) -> ListedRow:
     todo = "Correct it in the rejects file and submit that file."
-    if any(reason.endswith(".duplicate") for reason in row.reasons):
-        todo = "The same payment stands elsewhere. If both are meant: submit with --allow-duplicates and --reason."
+    if "row.duplicate" in row.reasons:
+        todo = "The same bill stands elsewhere. If due again: submit the rejects with --allow-duplicates --reason TEXT."
     texts = ["", "", "", "", "", ", ".join(row.reasons), todo]
     return _row(State.REJECTED, place_word(batch.file), row, row.amount_cents, texts, None)
 

@@ -48,7 +48,9 @@ def late_in_file(repeats: Repeats, options: RuleOptions) -> pl.DataFrame:
     first = pl.concat_str(pl.lit("is the same bill as "), "_place", pl.lit(" of this file"))
     parts = [_told(repeats.payment_ids.to_frame("_row"), PAYMENT_ID_DUPLICATE, pl.lit(PAYMENT_ID_DUPLICATE.message))]
     if not options.allows_repeated_bills:
-        due = "take it out, or if both are due: give each a paymentId or an invoice number of its own"
+        # An invoice number helps at any time; a paymentId no longer when the first row was sent without one.
+        due = "take it out, or if both are due give it an invoice number of its own"
+        due += ", or submit it with --allow-duplicates --reason TEXT"
         message = pl.concat_str(first, pl.lit(f" (account, direction, amount, invoice number), {due}"))
         parts.append(_told(repeats.bills.filter(~pl.col("named")), ROW_DUPLICATE, message))
     if ROW_SAME_PAYMENT.name not in options.rules_off:

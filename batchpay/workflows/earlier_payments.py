@@ -106,15 +106,15 @@ class EarlierPayments:
         at, repeated = self._repeated.get(one.earlier_batch, (one.at, Totals()))
         self._repeated[one.earlier_batch] = at, repeated + Totals(1, cents)
         if one.same is SamePayment.PAYMENT_ID:
-            message = f"was used before in {place}, {_DUE} a paymentId of its own"
+            message = f"was used before in {place}, {_DUE} a paymentId and an invoice number of its own"
             self.late_failures[one.row] = "paymentId", "duplicate", message
         elif rules.allows_repeated_bills:
             if self._allow(one.row, one.earlier_batch, one.earlier_row, cents):
                 self._name_allowed(one.row, line, f"{one.earlier_place} of batch {one.earlier_batch}")
         else:
             message = (
-                f"is the same bill as {place} (account, direction, amount, invoice number), {_DUE} a paymentId, "
-                "an invoice number of its own, or --allow-duplicates --reason"
+                f"is the same bill as {place} (account, direction, amount, invoice number), {_DUE} "
+                "an invoice number of its own, or submit it with --allow-duplicates --reason TEXT"
             )
             self.late_failures[one.row] = "row", "duplicate", message
 

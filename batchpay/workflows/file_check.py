@@ -42,7 +42,7 @@ from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.gateway_accounts import AccountsLook, ask_about
 from batchpay.workflows.own_rejects import OwnRejects, is_of_no_submission, without_payments
 from batchpay.workflows.payee_look import PayeeLook, payee_look, with_names
-from batchpay.workflows.rejected_earlier import RejectedEarlier
+from batchpay.workflows.rejected_earlier import RejectedEarlier, how_to_release
 from batchpay.writing.identity import FileIdentity, ReadFiles
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
@@ -130,7 +130,7 @@ class FileCheck:
         verdict = self.verdict
         notes = self.notes()
         if self.releasable.rows and not self.released:
-            notes.append(self._release_note())
+            notes.append(self._release_note(request.rules))
         notes += self.left_rejects
         return Summary(
             file=self.source.name,
@@ -163,15 +163,15 @@ class FileCheck:
             notes.append("the file has a header and no rows: there is nothing to do")
         return notes + self.earlier.notes(self.verdict.rows)
 
-    def _release_note(self) -> str:
+    def _release_note(self, rules: RuleOptions) -> str:
         """Say what a release would do; without the gateway's word on the accounts nobody knows that it sends."""
         count, is_one = row_count(self.releasable.rows), self.releasable.rows == 1
         found = f"{count}, {money(self.releasable.cents)}, that an earlier submission rejected"
         if self.accounts.asked:
-            return f"{found} {'is' if is_one else 'are'} right now: submit --release --reason TEXT sends them"
+            return f"{found} {'is' if is_one else 'are'} right now: submit {how_to_release(rules)} sends them"
         passes = "passes" if is_one else "pass"
         return (
-            f"{found} {passes} the rules now: submit --release --reason TEXT would check them again, accounts as well"
+            f"{found} {passes} the rules now: submit {how_to_release(rules)} would check them again, accounts as well"
         )
 
     def place(self, row: int) -> str:

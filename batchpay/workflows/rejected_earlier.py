@@ -9,12 +9,31 @@ import polars as pl
 
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Totals
+from batchpay.schemas.catalogue import suggesting_rules
+from batchpay.schemas.options import RuleOptions
 
 if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary
 
 REJECTED_BEFORE = ("row", "rejected_before")
 """Column and code under which such a row stays rejected, though it passes today's rules."""
+
+
+def how_to_release(rules: RuleOptions) -> str:
+    """Give the options that send what is right now: those of this look as well, without which it may be wrong again."""
+    options = ["--release"]
+    if rules.allow_duplicates:
+        options.append("--allow-duplicates")
+    if rules.allow_open_ended:
+        options.append("--allow-open-ended")
+    if rules.normalize:
+        options.append("--normalize")
+    if rules.accept_suggestions:
+        is_all = rules.accept_suggestions == suggesting_rules()
+        options.append("--accept-suggestions" + ("" if is_all else f"={','.join(sorted(rules.accept_suggestions))}"))
+    if rules.as_of != datetime.now().astimezone().date():
+        options.append(f"--as-of {rules.as_of}")
+    return " ".join([*options, "--reason TEXT"])
 
 
 class RejectedEarlier:

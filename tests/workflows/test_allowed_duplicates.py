@@ -6,6 +6,8 @@ import json
 from contextlib import closing
 from dataclasses import replace
 
+import pytest
+
 from batchpay.ledger.open import open_ledger
 from batchpay.payment import Totals
 from batchpay.settings import PolicySettings
@@ -92,3 +94,50 @@ def test_a_bill_that_comes_back_under_another_id_is_paid_and_told(desk: Desk) ->
     assert desk.dry_run(path).variances == []
     assert desk.submit(path).exit_code == 0
     assert desk.arrived == {"A-1": 2, "A-2": 1}
+
+
+@pytest.mark.parametrize("mine", ["", "JUNE"])
+@pytest.mark.parametrize("first", ["", "MAY"])
+def test_what_the_message_advises_sends_the_row(desk: Desk, first: str, mine: str) -> None:
+    """It said "give it a paymentId" to rows that had one, and to rows whose earlier one had none: rejected again."""
+    desk.submit(desk.file("may.csv", BILLS[0] | {"paymentId": first}))
+    bill = BILLS[0] | {"paymentId": mine, "billingFirstName": "Anne"}
+    (told,) = desk.dry_run(desk.file("june.csv", bill)).verdict.failures
+    advice = "if it is due again give it an invoice number of its own, or submit it with "
+    assert told.message.endswith(f"{advice}--allow-duplicates --reason TEXT")
+    assert (
+        desk.submit(desk.file("own.csv", bill | {"paymentId": mine and "OWN", "invoiceNumber": "B-1"})).exit_code == 0
+    )
+    assert desk.submit(desk.file("june.csv", bill), allow_duplicates=True).exit_code == 0
+
+
+def test_what_the_message_about_a_used_payment_id_advises_sends_the_row(desk: Desk) -> None:
+    """A paymentId of its own alone made it the same bill under another one."""
+    desk.submit(desk.file("may.csv", BILLS[0] | {"paymentId": "P"}))
+    (told,) = desk.dry_run(desk.file("june.csv", BILLS[0] | {"paymentId": "p"})).verdict.failures
+    assert told.message.endswith("if it is due again give it a paymentId and an invoice number of its own")
+    own = {"paymentId": "Q", "invoiceNumber": "A-1-June"}
+    assert desk.submit(desk.file("june.csv", BILLS[0] | own)).exit_code == 0
+
+
+def test_the_second_of_two_bills_in_a_file_is_sent_as_advised_after_the_first(desk: Desk) -> None:
+    """It said "give each a paymentId", and the first one was sent by then: corrected so, the row was rejected again."""
+    path = desk.file("may.csv", BILLS[0], BILLS[0])
+    assert desk.submit(path).exit_code == 3
+    (told,) = desk.verdict.failures
+    advice = "if both are due give it an invoice number of its own, or submit it with "
+    assert told.message.endswith(f"{advice}--allow-duplicates --reason TEXT")
+    assert desk.submit(desk.file("own.csv", BILLS[0] | {"invoiceNumber": "A-1-b"})).exit_code == 0
+    assert desk.submit(path.with_suffix(".rejects.csv"), allow_duplicates=True).exit_code == 0
+    assert desk.arrived == {"A-1": 2, "A-1-b": 1}
+
+
+def test_the_note_on_a_release_names_the_options_without_which_nothing_is_released(desk: Desk) -> None:
+    """`submit --release --reason TEXT` did not send what --allow-duplicates had made right."""
+    desk.submit(desk.file("may.csv", BILLS[0]))
+    path = desk.file("june.csv", BILLS[1], BILLS[0])
+    desk.submit(path)
+    (note,) = [one for one in desk.dry_run(path, allow_duplicates=True).summary.notes if "right now" in one]
+    assert note.endswith(": submit --release --allow-duplicates --reason TEXT sends them")
+    assert desk.submit(path, release="as it says").released == Totals()
+    assert desk.submit(path, release="as it says", allow_duplicates=True).released == Totals(1, 10_00)

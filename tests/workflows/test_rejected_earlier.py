@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +10,9 @@ import polars as pl
 import pytest
 
 from batchpay.payment import Totals
-from batchpay.workflows.rejected_earlier import RejectedEarlier
+from batchpay.schemas.catalogue import suggesting_rules
+from batchpay.schemas.options import RuleOptions
+from batchpay.workflows.rejected_earlier import RejectedEarlier, how_to_release
 
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
 
@@ -40,3 +42,22 @@ def test_only_the_amount_that_was_rejected_is_released(
 def test_the_look_goes_back_to_before_the_batch_was_registered(passed: int, days: int) -> None:
     """Whatever came in while the row lay rejected is looked at; a clock that was set back makes it no shorter."""
     assert rejected().days_until(NOW + timedelta(days=passed), 3) == days
+
+
+TODAY = datetime.now().astimezone().date()
+
+
+@pytest.mark.parametrize(
+    ("rules", "options"),
+    [
+        (RuleOptions(TODAY), "--release --reason TEXT"),
+        (RuleOptions(TODAY, normalize=True, allow_open_ended=True),
+         "--release --allow-open-ended --normalize --reason TEXT"),
+        (RuleOptions(TODAY, accept_suggestions=suggesting_rules()), "--release --accept-suggestions --reason TEXT"),
+        (RuleOptions(date(2026, 1, 5), accept_suggestions=frozenset(["b.c", "a.b"])),
+         "--release --accept-suggestions=a.b,b.c --as-of 2026-01-05 --reason TEXT"),
+    ],
+)  # fmt: skip
+def test_the_options_that_made_a_row_right_release_it(rules: RuleOptions, options: str) -> None:
+    """Without them the release looks at the row as it was rejected, and leaves it."""
+    assert how_to_release(rules) == options

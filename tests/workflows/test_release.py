@@ -39,7 +39,8 @@ def test_a_run_again_never_sends_what_was_rejected(desk: Desk, file: Path, optio
     assert (again.exit_code, desk.arrived) == (3, {"A-1": 1})
     assert again.notes == [
         "1 row, 500.00, that an earlier submission rejected passes the rules now: "
-        "submit --release --reason TEXT would check them again, accounts as well"
+        f"submit --release {''.join(f'--{name} '.replace('_', '-') for name in options)}--reason TEXT "
+        "would check them again, accounts as well"
     ]
     with file.with_suffix(".rejects.csv").open() as lines:
         rows = list(csv.DictReader(lines))
