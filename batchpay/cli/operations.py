@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -240,15 +240,23 @@ def _write_last_call(context: Context, options: dict[str, Any], exit_code: int) 
 
 def files_of_inbox(context: Context, folder: str) -> list[str]:
     """Name the complete files of an inbox, the oldest first; what is left there for a later call is said."""
-    from batchpay.operations.inbox import complete_files, waiting_files
-    from batchpay.writing.place import is_output_name
+    from batchpay.operations.inbox import complete_files, is_named_as_ours, waiting_files
 
     complete = complete_files(folder, now_s=time.time())
-    left = [path.name for path, _ in waiting_files(folder) if path not in complete and not is_output_name(path.name)]
+    left = [path.name for path, _ in waiting_files(folder) if path not in complete]
+    ours = [name for name in left if is_named_as_ours(name)]
+    left = [name for name in left if name not in ours]
     if left:
-        names = ", ".join(left[:_NAMED_MAX]) + (f" and {len(left) - _NAMED_MAX} more" if len(left) > _NAMED_MAX else "")
         what = "no payment file, or not known to be complete (a minute must pass, or a control file come)"
-        output.say(context, f"inbox {folder}: left for a later call: {names}: {what}")
-    elif not complete:
+        output.say(context, f"inbox {folder}: left for a later call: {_first_names(left)}: {what}")
+    if ours:
+        what = "named as our own results and rejects, to pay a corrected one rename it or put a control file beside it"
+        output.say(context, f"inbox {folder}: not taken: {_first_names(ours)}: {what}")
+    if not (complete or left or ours):
         output.say(context, f"inbox {folder}: no file")
     return [str(path) for path in complete]
+
+
+def _first_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return ", ".join(names[:_NAMED_MAX]) + more

@@ -26,7 +26,8 @@ def complete_files(folder: str | Path, *, now_s: float, settle_s: float = SETTLE
     """Payment files of a folder that are complete, the oldest first, then by name; raises NotUsable.
 
     `now_s` is the Unix time. Not looked at: folders within, links, names that begin with a point or end as unfinished
-    uploads do, other kinds of files, and our own results and rejects.
+    uploads do, other kinds of files, and what is named as our own results and rejects are. Of those a person who
+    corrected one says by a control file that it is a payment file.
     """
     names = _entries(folder)
     found = []
@@ -34,7 +35,8 @@ def complete_files(folder: str | Path, *, now_s: float, settle_s: float = SETTLE
         if not stat.S_ISREG(status.st_mode) or not is_payment_name(name):
             continue
         control = names.get(name + CONTROL_SUFFIX)
-        if (control is not None and stat.S_ISREG(control.st_mode)) or _is_settled(status, now_s, settle_s):
+        is_stated = control is not None and stat.S_ISREG(control.st_mode)
+        if is_stated or (not is_named_as_ours(name) and _is_settled(status, now_s, settle_s)):
             found.append((status.st_mtime, name))
     return [Path(folder) / name for _, name in sorted(found)]
 
@@ -66,10 +68,18 @@ def is_payment_name(name: str) -> bool:
     lower = name.lower()
     if lower.startswith((".", "~", "#")) or lower.endswith(_UNFINISHED):
         return False
+    return _unpacked(lower).endswith(_ENDINGS)
+
+
+def is_named_as_ours(name: str) -> bool:
+    """Whether a name is one of our results or rejects: such a file is paid only where a control file says so."""
+    return is_output_name(_unpacked(name.lower()))
+
+
+def _unpacked(lower: str) -> str:
     for packing in _PACKED:
         lower = lower.removesuffix(packing)
-    ending = next((ending for ending in _ENDINGS if lower.endswith(ending)), None)
-    return ending is not None and not is_output_name(lower)
+    return lower
 
 
 def _is_settled(status: os.stat_result, now_s: float, settle_s: float) -> bool:

@@ -158,6 +158,19 @@ def test_an_inbox_gives_only_complete_files(oracle_home: Home, oracle: Oracle) -
     assert set(oracle.received()) == {"INV-1", "INV-2", "INV-3"}
 
 
+def test_corrected_rejects_in_an_inbox_are_paid_or_spoken_of(oracle_home: Home, oracle: Oracle) -> None:
+    """They were passed over as our own, with a control file too: `no file`, exit 0, and nobody was paid."""
+    inbox = oracle_home.path / "inbox"
+    inbox.mkdir()
+    corrected = small_file(inbox / "may.rejects.csv", 1, first=71)
+    left = oracle_home.run("submit", "--inbox", "inbox", "--out", "out")
+    assert (left.returncode, oracle.received().get("INV-71")) == (0, None)
+    assert "inbox inbox: not taken: may.rejects.csv: named as our own results and rejects" in left.stderr
+    (inbox / f"{corrected.name}.control.toml").write_text('rows = 1\ntotal = "71.25"\n')
+    done = oracle_home.run("submit", "--inbox", "inbox", "--out", "out", "--archive", "done")
+    assert (done.returncode, oracle.received()["INV-71"], list(inbox.iterdir())) == (0, 1, [])
+
+
 def test_a_file_that_waits_is_not_archived(home: Home) -> None:
     """A file of which rows still wait to be sent stays where it is."""
     home.origin = "http://127.0.0.1:9"

@@ -92,13 +92,27 @@ def test_what_is_no_file_of_the_folder_is_left(tmp_path: Path) -> None:
     "name",
     [
         ".pay.csv", "pay.csv.part", "pay.csv.tmp", "pay.csv.filepart", "pay.csv~", "~pay.csv", "pay.part", "notes.pdf",
-        "notes.txt", "pay.results.csv", "pay.rejects.xlsx", "pay.rejects.csv", "PAY.RESULTS.CSV", "pay.results-2.csv",
-        "pay.csv.control.toml", "csv",
+        "notes.txt", "pay.csv.control.toml", "csv",
     ],
 )  # fmt: skip
-def test_unfinished_and_own_names_are_no_payment_files(name: str) -> None:
-    """Uploads under way, foreign files and what batchpay wrote itself are never taken for payments."""
+def test_unfinished_and_foreign_names_are_no_payment_files(name: str) -> None:
+    """Uploads under way and files of other kinds are never taken for payments."""
     assert not is_payment_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pay.results.csv", "pay.rejects.xlsx", "pay.rejects.csv", "PAY.RESULTS.CSV", "pay.results-2.csv",
+        "pay.rejects.csv.gz",
+    ],
+)  # fmt: skip
+def test_what_is_named_as_ours_is_a_payment_file_where_a_control_file_says_so(tmp_path: Path, name: str) -> None:
+    """What batchpay wrote is never taken for payments; what a person corrected was not, whatever lay beside it."""
+    file = put(tmp_path / name)
+    assert complete_files(tmp_path, now_s=later(999), settle_s=60) == []
+    put(tmp_path / f"{name}.control.toml")
+    assert complete_files(tmp_path, now_s=later(999), settle_s=60) == [file]
 
 
 @pytest.mark.parametrize("name", ["pay.csv", "PAY.CSV", "p.q.xlsx", "x.parquet", "x.csv.gz", "x.tsv", "results.csv"])
