@@ -137,7 +137,7 @@ def test_the_note_on_a_release_names_the_options_without_which_nothing_is_releas
     desk.submit(desk.file("may.csv", BILLS[0]))
     path = desk.file("june.csv", BILLS[1], BILLS[0])
     desk.submit(path)
-    (note,) = [one for one in desk.dry_run(path, allow_duplicates=True).summary.notes if "right now" in one]
-    assert note.endswith(": submit --release --allow-duplicates --reason TEXT sends them")
+    (note,) = [one for one in desk.dry_run(path, allow_duplicates=True).summary.notes if "rules now" in one]
+    assert ": submit --release --allow-duplicates --reason TEXT would check them again" in note
     assert desk.submit(path, release="as it says").released == Totals()
     assert desk.submit(path, release="as it says", allow_duplicates=True).released == Totals(1, 10_00)
