@@ -25,7 +25,6 @@ def test_the_latest_batch_is_the_latest_of_its_environment(desk: Desk, monkeypat
         replace(desk.settings, gateway=replace(gateway, environment=name, base_url=f"http://127.0.0.1:{port}"))
         for name, port in (("live", 8), ("test", 9))
     )
-    open_ledger(live.ledger, create_as="ann").close()  # a live gateway gets none by itself
     with monkeypatch.context() as patched:
         patched.setattr(Limits, "allow_row", lambda self: False)
         for settings, file, row in ((live, "may.csv", ONE), (test, "rehearsal.csv", TWO)):
