@@ -17,9 +17,12 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from batchpay.cli.commands import DECISIONS, command_options, preset_name
+from batchpay.errors import BatchpayError
 from batchpay.text import printable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from batchpay.settings import Settings
 
 COMMON = ("config", "profile", "json", "quiet", "verbose", "color")
@@ -74,6 +77,31 @@ class Context:
             load_settings(self.tables, {})
             tables = self.tables
         return load_settings(tables, readable_environment())
+
+    @property
+    def settings_path(self) -> Path | None:
+        """The settings file that the call obeys; None where there is none, or where the one named is not there."""
+        from batchpay.cli.settings_file import settings_file  # not for help
+
+        try:
+            return settings_file(self.config)
+        except BatchpayError:
+            return None
+
+    @property
+    def settings_as_far_as_known(self) -> Settings:
+        """The settings, or what can be read of them: for what must be looked at before they are told to be wrong."""
+        from batchpay.settings import Settings, load_settings, readable_environment  # not for help
+
+        with contextlib.suppress(BatchpayError):
+            return self.settings
+        tables: dict[str, Any] = {}
+        with contextlib.suppress(BatchpayError):
+            tables = self.tables
+        for known in (tables, {"ledger": tables.get("ledger", {})}, {}):
+            with contextlib.suppress(BatchpayError, TypeError, AttributeError):  # a table may be none
+                return load_settings(known, readable_environment())
+        return Settings()
 
 
 class Presets(MutableMapping[str, Any]):

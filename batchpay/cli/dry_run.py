@@ -17,6 +17,7 @@ from batchpay.payment import State
 from batchpay.settings import Settings
 from batchpay.text import printable, row_count, totals_json
 from batchpay.workflows.requests import file_request
+from batchpay.writing.marks import PLAN
 
 if TYPE_CHECKING:
     from batchpay.gateway.preflight import Preflight
@@ -43,8 +44,8 @@ def dry_run_one(
     """
     from batchpay.workflows import check as flow
 
-    rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
-    plan = str(outputs.claim(options["plan"])) if options["plan"] else None
+    rejects = outputs.claim(options["rejects"], "rejects") if options["rejects"] else None
+    plan = str(outputs.claim(options["plan"], PLAN)) if options["plan"] else None
     request = file_request(path, rejects, check_options(options), settings)
     decisions, most = decisions_of(options), options["show_requests"]
     results = Path(options["results"] or beside(path, "results", options["out"]))

@@ -12,6 +12,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context, Group, option
+from batchpay.cli.paths import outputs_of
 from batchpay.errors import WrongUse
 from batchpay.text import printable
 
@@ -290,6 +291,7 @@ def _send_file(context: Context, options: dict[str, Any], *, update: bool) -> in
         raise WrongUse(f"--from takes everything from the file, not from --{extra[0].replace('_', '-')}")
     source = Path(options["from_"])
     results = Path(options["results"]) if options["results"] else source.with_name(f"{source.stem}.results.csv")
+    outputs_of(context, [options["from_"]]).guard(results)
     rows = account_file.read_account_file(source, update=update)
     account_file.reject_wrong(rows, update=update)
     if options["dry_run"]:

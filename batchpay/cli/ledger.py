@@ -10,6 +10,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Context, Group, option
+from batchpay.cli.paths import outputs_of
 from batchpay.cli.process import actor
 from batchpay.errors import LedgerBesideAnother
 from batchpay.text import counted, local_time, printable, row_count
@@ -187,6 +188,7 @@ def backup(context: Context, target: Path, keep: int | None) -> int:
     """
     from batchpay.workflows.ledger_care import back_up
 
+    outputs_of(context).guard(target)
     target, problem = back_up(context.settings.ledger, target, keep, datetime.now(UTC), actor())
     if problem is not None:
         output.say(context, f"warning: the copy was made, but the ledger could not record it: {problem}")

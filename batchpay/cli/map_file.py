@@ -9,6 +9,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.paths import outputs_of
 from batchpay.text import column_name, printable, row_count, wrapped
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def map(context: Context, /, file: str, write: Path | None, **options: Any) -> i
     """
     from batchpay.workflows.map_file import FileToMap, propose_map
 
+    if write is not None:
+        outputs_of(context, [file]).guard(write)
     asked = FileToMap(file, options["format_"], options["encoding"], options["sheet"], options["include_hidden"])
     asker = _Terminal() if output.is_terminal() and not context.json and file != "-" else None
     proposed = propose_map(asked, asker, write)

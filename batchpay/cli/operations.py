@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,11 +16,11 @@ import click
 from batchpay import __version__
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, declared, option
-from batchpay.cli.paths import Outputs
-from batchpay.cli.settings_file import settings_file
+from batchpay.cli.paths import Outputs, outputs_of
 from batchpay.errors import BatchpayError, NotUsable
 from batchpay.payment import State
 from batchpay.text import counted, printable, row_count, totals_apart
+from batchpay.writing.marks import LOG, METRICS
 
 if TYPE_CHECKING:
     from batchpay.operations.logs import LineHandler
@@ -87,11 +87,12 @@ def unattended_run(context: Context, options: dict[str, Any], outputs: Outputs) 
         if ping is not None and (problem := ping.start()):
             output.say(context, problem)
         try:
-            metrics = outputs.claim(options["metrics_file"]) if options["metrics_file"] else None
+            metrics = outputs.claim(options["metrics_file"], METRICS) if options["metrics_file"] else None
         finally:  # either tells of a call that has no place for the other
             if options["log_file"] or options["log_json"]:
-                handler = open_log(path=options["log_file"], as_json=options["log_json"])
-            log("call began", version=__version__, path=_settings_path(context))
+                path = outputs.guard(options["log_file"], LOG) if options["log_file"] else None
+                handler = open_log(path=path, as_json=options["log_json"])
+            log("call began", version=__version__, path=str(context.settings_path) if context.settings_path else None)
         yield account, codes
     except BaseException as error:
         codes.append(_exit_code_of(error))
@@ -132,7 +133,10 @@ class UnattendedCommand(Command):
         try:
             return super().parse_args(ctx, args)
         except (BatchpayError, click.UsageError):
-            with unattended_run(ctx.ensure_object(Context), self._understood(ctx, given), Outputs(())):
+            context, understood = ctx.ensure_object(Context), self._understood(ctx, given)
+            with unattended_run(
+                context, understood, outputs_of(context, inputs_of(understood.get("files"), understood))
+            ):
                 raise
 
     def _understood(self, ctx: click.Context, args: list[str]) -> dict[str, Any]:
@@ -142,6 +146,11 @@ class UnattendedCommand(Command):
         )
         click.Command.parse_args(self, lenient, args)
         return lenient.params
+
+
+def inputs_of(files: Iterable[str] | None, options: dict[str, Any]) -> list[str]:
+    """Name what a call reads: its payment files, a map, a plan."""
+    return [*(files or ()), *(str(options[name]) for name in ("map_", "from_plan") if options.get(name))]
 
 
 def log_event(event: str, *, level: int = logging.INFO, **fields: Any) -> None:
@@ -164,15 +173,6 @@ def _say_why(account: CallLog) -> None:
             if rows := sum(totals.rows for totals in sides.values()):
                 text = f"{row_count(rows)} in doubt, {totals_apart([sides])}"
                 click.echo(f"batchpay: batch {batch}: {text}: batchpay resolve {batch}", err=True)
-
-
-def _settings_path(context: Context) -> str | None:
-    """Name the settings file that the call obeys."""
-    try:
-        path = settings_file(context.config)
-    except BatchpayError:
-        return None
-    return str(path) if path else None
 
 
 def _ping(url: str | None) -> Ping | None:

@@ -1,15 +1,21 @@
-"""Which files a call is about: globs, and the default names of results and rejects."""
+"""Which files a call is about: globs, what it may write, and the default names of results and rejects."""
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batchpay.errors import NotUsable, WrongUse
 from batchpay.writing.atomic import check_no_device
+from batchpay.writing.marks import MARKS, may_be_written
 from batchpay.writing.place import is_output_name
+
+if TYPE_CHECKING:
+    from batchpay.cli.context import Context
 
 _ENDINGS = (".csv", ".parquet", ".xlsx", ".txt", ".tsv")
 _PACKED = (".gz", ".zst")
@@ -36,25 +42,88 @@ def expand(files: Sequence[str]) -> list[str]:
 
 
 class Outputs:
-    """The files that a call writes: none of them takes the place of a payment file, or of another one."""
+    """The files that a call writes. Every path of every option goes through `guard` before anything is written.
 
-    def __init__(self, inputs: Sequence[str]) -> None:
-        self._taken = {_real(name): (name, "") for name in inputs if name != "-" and "://" not in name}
+    None takes the place of what the call lives on (ledger, key, witness, settings), of a file that it reads, of another
+    output, or of a file that this program did not write as one of that kind.
+    """
 
-    def claim(self, name: str | Path, kind: str = "") -> Path:
-        """Take a path before anything is sent; raises WrongUse where it is taken, NotUsable where nothing can be.
+    def __init__(self, inputs: Iterable[str], protected: Mapping[Path, str] | None = None) -> None:
+        self._taken: dict[_Place, tuple[str, str]] = {}
+        self._foreseen: dict[_Place, tuple[str, str]] = {}
+        for path, what in (protected or {}).items():
+            _note(self._taken, path, f"{what} {path}", "")
+        for name in inputs:
+            if name != "-" and "://" not in name:
+                _note(self._taken, Path(name), name, "")
+                _note(self._taken, Path(f"{name}.control.toml"), f"the control file {name}.control.toml", "")
+
+    def foresee(self, name: str | Path, kind: str) -> None:
+        """Keep a place for what will be claimed later as this kind: log and metrics are begun before it."""
+        _note(self._foreseen, Path(name), str(name), kind)
+
+    def guard(self, name: str | Path, kind: str = "") -> Path:
+        """Take a path for an output; raises WrongUse where it is taken, or holds another's file.
 
         Outputs of one `kind`, of payment files of one name, share theirs: where it is written, a number is added.
         """
         path = Path(name)
-        real = _real(path)
-        other, its_kind = self._taken.get(real, ("", kind))
-        if other and not (kind and kind == its_kind):
-            raise WrongUse(f"{path} would overwrite {other}; name another file, or another folder with --out")
+        for places in (self._taken, self._foreseen):
+            for place in _places(path):
+                other, its_kind = places.get(place, ("", kind))
+                if other and not (kind and kind == its_kind):
+                    raise WrongUse(f"{path} would overwrite {other}; name another file, or another folder with --out")
+        if kind in MARKS and not may_be_written(path, kind):
+            raise WrongUse(f"{path} is not a {kind} that batchpay wrote, and stays as it is; name another file")
+        _note(self._taken, path, str(path), kind)
+        return path
+
+    def refusal(self, named: Iterable[tuple[str | None, str]]) -> WrongUse | None:
+        """Guard named outputs with their kinds, and give what ends the call: inside, where log and metrics tell it."""
+        try:
+            for name, kind in named:
+                if name:
+                    self.guard(name, kind)
+        except WrongUse as error:
+            return error
+        return None
+
+    def claim(self, name: str | Path, kind: str = "") -> Path:
+        """Take a path as `guard` does, before anything is sent; raises NotUsable where nothing can be written."""
+        path = self.guard(name, kind)
         check_no_device(path)
         check_folder(path.parent, path)
-        self._taken[real] = str(path), kind
         return path
+
+
+def outputs_of(context: Context, inputs: Iterable[str | None] = ()) -> Outputs:
+    """Give the outputs of a call: what it lives on and what it reads is never written over."""
+    from batchpay.workflows.protected import protected_files
+
+    protected = protected_files(context.settings_as_far_as_known, context.settings_path)
+    return Outputs([name for name in inputs if name], protected)
+
+
+_Place = str | tuple[int, int]
+"""A resolved path, or device and inode of the file that is there: a link is another name of the same."""
+
+
+def _places(path: Path) -> Iterator[_Place]:
+    """Give what a path is known by, and the folders above it: the ledger has one of its own."""
+    yield from _identities(path)
+    yield from map(str, Path(os.path.realpath(path)).parents)
+
+
+def _identities(path: Path) -> Iterator[_Place]:
+    yield os.path.realpath(path)
+    with contextlib.suppress(OSError):
+        status = path.stat()
+        yield status.st_dev, status.st_ino
+
+
+def _note(places: dict[_Place, tuple[str, str]], path: Path, name: str, kind: str) -> None:
+    for place in _identities(path):
+        places.setdefault(place, (name, kind))
 
 
 def check_folder(folder: Path, wanted_for: Path) -> None:
@@ -73,10 +142,6 @@ def make_folder(folder: str | Path) -> Path:
     except OSError as error:
         raise NotUsable(f"{path} can't be made: {error.strerror}") from None
     return path
-
-
-def _real(path: str | Path) -> str:
-    return os.path.realpath(path)
 
 
 def beside(file: str, kind: str, out: str | None) -> Path:

@@ -8,12 +8,17 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.paths import outputs_of
 from batchpay.cli.process import actor
 from batchpay.cli.resolve import ask_signature, check_signature, confirm
 from batchpay.payment import State, Totals
 from batchpay.text import money, printable, row_count, sum_word
+from batchpay.writing.marks import RECONCILIATION
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from batchpay.ledger.records import BatchSummary
     from batchpay.reconciliation.verdicts import FoundDoubt
     from batchpay.workflows.reconcile import Reconciled
     from batchpay.workflows.resolve import Signature
@@ -45,7 +50,12 @@ def reconcile(context: Context, /, batch: str, **options: Any) -> int:
 
     if options["settle"]:
         check_signature(options)
-    request = ReconcileRequest(options["against"], options["map_"], options["days"], options["out"])
+
+    def output_path(found: BatchSummary) -> Path:
+        wanted = options["out"] or f"{found.batch}.reconciled.csv"
+        return outputs_of(context, [options["against"], options["map_"], found.file]).claim(wanted, RECONCILIATION)
+
+    request = ReconcileRequest(options["against"], options["map_"], options["days"], output=output_path)
     decider = _TerminalDecider(context, options) if options["settle"] else None
     done = workflow(batch, request, context.settings, actor(), decider)
     _print(context, done)

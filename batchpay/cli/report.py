@@ -6,8 +6,9 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
-from batchpay.cli.paths import Outputs
+from batchpay.cli.paths import outputs_of
 from batchpay.text import printable
+from batchpay.writing.marks import REPORT
 
 
 @click.command(cls=Command, short_help="Write a page about a batch (HTML, self-contained).")
@@ -25,7 +26,9 @@ def report(context: Context, batch: str | None, out: str | None) -> int:
     from batchpay.workflows.report import batch_page
 
     summary, path = batch_page(
-        batch, lambda found: Outputs([found.file]).claim(out or f"{found.batch}.report.html"), context.settings
+        batch,
+        lambda found: outputs_of(context, [found.file]).claim(out or f"{found.batch}.report.html", REPORT),
+        context.settings,
     )
     if context.json:
         output.print_json(context, {**summary.as_json(), "report": str(path), "exit_code": 0})

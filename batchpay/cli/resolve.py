@@ -8,6 +8,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
+from batchpay.cli.paths import outputs_of
 from batchpay.cli.process import actor
 from batchpay.payment import State, Totals
 from batchpay.text import (
@@ -124,6 +125,8 @@ def _filled(text: str) -> str:
 def _list(context: Context, batch: str, export: str | None) -> int:
     from batchpay.workflows.resolve import list_in_doubt
 
+    if export:
+        outputs_of(context).guard(export)
     found = list_in_doubt(batch, context.settings, actor(), sheet=export)
     if found.run_under_way:
         output.say(context, "a run is under way: the rows that it is sending now are not listed")

@@ -6,7 +6,7 @@ import click
 
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
-from batchpay.cli.paths import Outputs
+from batchpay.cli.paths import outputs_of
 
 
 @click.command(cls=Command, short_help="Write a batch's results file again, from the ledger.")
@@ -21,7 +21,9 @@ def results(context: Context, batch: str | None, results: str | None) -> int:
     from batchpay.workflows.report import results_again
 
     summary = results_again(
-        batch, lambda found: Outputs([found.file]).claim(results or f"{found.batch}.results.csv"), context.settings
+        batch,
+        lambda found: outputs_of(context, [found.file]).claim(results or f"{found.batch}.results.csv", "results"),
+        context.settings,
     )
     if context.json:
         output.print_json(context, summary.as_json())

@@ -10,7 +10,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Context, option
 from batchpay.cli.operations import UnattendedCommand, operation_options, unattended_run
-from batchpay.cli.paths import Outputs, make_folder
+from batchpay.cli.paths import make_folder, outputs_of
 from batchpay.cli.process import CommandLine, actor
 from batchpay.cli.sending import log_targets, send_options, sending_options
 from batchpay.workflows.requests import run_request, sending_settings
@@ -40,8 +40,11 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
     from batchpay.workflows import resume as workflow
 
     reason = " ".join((options["reason"] or "").split()) or None
-    outputs = Outputs(())
+    outputs = outputs_of(context)
+    refusal = outputs.refusal([(options["results"], "results")])
     with unattended_run(context, options, outputs) as (account, codes):
+        if refusal is not None:
+            raise refusal
         if options["stale"] != bool(reason):
             raise click.UsageError("--stale and --reason TEXT go together")
         settings = sending_settings(context.settings, send_options(options))
@@ -50,7 +53,7 @@ def resume(context: Context, /, batch: str | None, **options: Any) -> int:
 
         def output_path(found: BatchSummary) -> Path:
             folder = make_folder(options["out"] or ".")
-            results = outputs.claim(options["results"] or folder / f"{found.batch}.results.csv")
+            results = outputs.claim(options["results"] or folder / f"{found.batch}.results.csv", "results")
             table_format(results)
             return results
 

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from batchpay.cli.context import Command
+from batchpay.cli.context import Command, Context
+from batchpay.cli.paths import outputs_of
 from batchpay.errors import WrongUse
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -44,7 +45,8 @@ def _option(name: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
 @_option("--api-id", default="sandbox", show_default=True, help="Id it knows.")
 @_option("--service-header", default="SERVICE", show_default=True, help="The word for SERVICE in header names.")
 @_option("--api-key", default="sandbox-key", show_default=True, help="Key it knows.")
-def sandbox(**options: Any) -> None:
+@click.pass_obj
+def sandbox(context: Context, /, **options: Any) -> None:
     """The whole gateway interface on loopback.
 
     Prints one line when it is ready, and ends on SIGINT or SIGTERM.
@@ -61,6 +63,8 @@ def sandbox(**options: Any) -> None:
 
         click.echo(listing())
         return
+    if options["db"]:
+        outputs_of(context, [options["faults"]]).guard(options["db"])
     _serve(options)
 
 
@@ -69,6 +73,7 @@ def _serve(options: dict[str, Any]) -> None:
 
     from batchpay.sandbox.options import Options
     from batchpay.sandbox.server import serve
+    from batchpay.sandbox.store import NotASandbox
 
     if options["limit"] is not None:
         from batchpay.sandbox.limits import BadLimit, parse_limit
@@ -80,4 +85,7 @@ def _serve(options: dict[str, Any]) -> None:
     for name in ("db", "faults"):
         options[name] = Path(options[name]) if options[name] else None
     options["latency_ms"] = options.pop("latency")
-    serve(Options(**options), ready=lambda url: click.echo(f"sandbox ready at {url}"))
+    try:
+        serve(Options(**options), ready=lambda url: click.echo(f"sandbox ready at {url}"))
+    except NotASandbox as error:
+        raise WrongUse(str(error)) from None

@@ -17,16 +17,18 @@ from batchpay.cli.operations import (
     UnattendedCommand,
     files_of_inbox,
     inbox_options,
+    inputs_of,
     operation_options,
     unattended_run,
 )
 from batchpay.cli.options import check_options, checking_options, decisions_of
-from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder
+from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder, outputs_of
 from batchpay.cli.process import CommandLine, actor
 from batchpay.cli.sending import log_targets, send_options, sending_options
 from batchpay.errors import BatchpayError
 from batchpay.settings import Settings
 from batchpay.workflows.requests import file_request, preflight_of, run_request, sending_settings
+from batchpay.writing.marks import PLAN
 from batchpay.writing.table import table_format
 
 if TYPE_CHECKING:
@@ -63,7 +65,8 @@ def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
     Example: batchpay submit payments.csv --out results --rate 20
     """
     paths, problem = _paths(context, files, options)
-    outputs = Outputs(paths)
+    outputs = outputs_of(context, inputs_of(paths, options))
+    problem = problem or _taken(paths, options, outputs)
     with unattended_run(context, options, outputs) as (account, codes):
         if problem is not None:  # it ends the call inside, so that log, metrics and ping tell of it
             raise problem
@@ -95,6 +98,15 @@ def _paths(context: Context, files: tuple[str, ...], options: dict[str, Any]) ->
         names = "--results, --rejects, --plan and --from-plan"
         return paths, click.UsageError(f"{names} name one file; for several use --out DIR")
     return paths, None
+
+
+def _taken(paths: Sequence[str], options: dict[str, Any], outputs: Outputs) -> BatchpayError | None:
+    """Tell why a named output can't be where it is wanted, and keep the places of the others, before the log begins."""
+    for path in paths:
+        for kind in ("rejects", "results"):
+            outputs.foresee(options[kind] or beside(path, kind, options["out"]), kind)
+    named = (("rejects", "rejects"), ("results", "results"), ("plan", PLAN))
+    return outputs.refusal((options[option], kind) for option, kind in named)
 
 
 def _check_usage(files: tuple[str, ...], options: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ import click
 
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.output import say
+from batchpay.cli.paths import outputs_of
 
 
 @click.command(cls=Command)
@@ -23,5 +24,6 @@ def template(context: click.Context, path: Path, force: bool) -> None:
     """
     from batchpay.workflows.template import make_template
 
+    outputs_of(context.ensure_object(Context)).guard(path)
     make_template(path, replace=force)
     say(context.ensure_object(Context), f"{path} written")

@@ -10,9 +10,10 @@ from batchpay.cli import output
 from batchpay.cli.context import Command, Context, option
 from batchpay.cli.each_file import work_through
 from batchpay.cli.options import check_options, checking_options
-from batchpay.cli.paths import Outputs, expand
+from batchpay.cli.paths import Outputs, expand, outputs_of
 from batchpay.text import place_of, printable
 from batchpay.workflows.requests import file_request
+from batchpay.writing.marks import REPORT
 
 if TYPE_CHECKING:
     from batchpay.validation.verdict import Verdict
@@ -37,7 +38,7 @@ def validate(context: Context, /, files: tuple[str, ...], **options: Any) -> int
     paths = expand(files)
     if (options["rejects"] or options["report"]) and len(paths) > 1:
         raise click.UsageError("--rejects and --report name one file; check one file at a time, or leave them out")
-    outputs, codes = Outputs(paths), list[int]()
+    outputs, codes = outputs_of(context, [*paths, options["map_"]]), list[int]()
     work_through(context, paths, lambda path: _validate_one(context, path, options, outputs), codes)
     return output.exit_code_of(codes)
 
@@ -46,7 +47,7 @@ def _validate_one(context: Context, path: str, options: dict[str, Any], outputs:
     from batchpay.workflows import check as flow
 
     rejects = outputs.claim(options["rejects"]) if options["rejects"] else None
-    report = outputs.claim(options["report"]) if options["report"] else None
+    report = outputs.claim(options["report"], REPORT) if options["report"] else None
     preview = flow.validate(file_request(path, rejects, check_options(options), context.settings), context.settings)
     if report is not None:
         preview.write_page(report)

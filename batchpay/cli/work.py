@@ -9,7 +9,7 @@ import click
 from batchpay.cli import output
 from batchpay.cli.context import Context, option
 from batchpay.cli.operations import UnattendedCommand, operation_options, unattended_run
-from batchpay.cli.paths import Outputs
+from batchpay.cli.paths import outputs_of
 from batchpay.cli.process import CommandLine, actor
 from batchpay.cli.sending import log_targets, pace_options, send_options
 from batchpay.text import row_count
@@ -38,7 +38,7 @@ def work(context: Context, /, batch: str | None, *, forever: bool, **options: An
 
     if batch and forever:
         raise click.UsageError("--forever helps with every batch; name none")
-    with unattended_run(context, options, Outputs(())) as (account, codes):
+    with unattended_run(context, options, outputs_of(context)) as (account, codes):
         settings = sending_settings(context.settings, send_options(options))
         request, credentials = run_request(settings, send_options(options), CommandLine())
         log_targets(context, settings)

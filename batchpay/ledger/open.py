@@ -6,23 +6,27 @@ Whoever needs a ledger comes in here; no other room knows which database holds i
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from batchpay.errors import SettingsNotUsable, WrongUse
+from batchpay.errors import BatchpayError, SettingsNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.machine import machine_name
 from batchpay.ledger.paths import LedgerPaths
 from batchpay.ledger.sqlite import files
+from batchpay.ledger.witness import witness_files
 from batchpay.settings import LedgerSettings
 
 if TYPE_CHECKING:
     from batchpay.ledger.moving import Contents
     from batchpay.ledger.records import AcceptedWitness
 
+_BESIDE = ("-wal", "-shm", "-journal", ".lock", ".new", ".d")
+"""Endings of what lies beside a ledger and belongs to it; the last is a folder."""
 _SCHEMES = ("postgresql://", "postgres://")
 
 
@@ -67,6 +71,21 @@ def weaknesses(settings: LedgerSettings) -> list[str]:
 def copies_beside(settings: LedgerSettings) -> list[Path]:
     """Find the copies that were left beside the ledger when a later version brought it up to date."""
     return [] if _is_postgres(settings) else files.copies_beside(location(settings))
+
+
+def own_files(settings: LedgerSettings) -> dict[Path, str]:
+    """Name the ledger's files, there or not yet, by what each is; none where the settings don't tell of a ledger."""
+    try:
+        place = location(settings)
+    except BatchpayError:
+        return {}
+    files = {place.key: "the ledger's key", place.witness: "the ledger's witness"}
+    with suppress(BatchpayError, OSError):
+        files |= dict.fromkeys(witness_files(place), "a ledger's witness")
+    for ledger in {place.ledger, place.ledger.resolve()}:
+        files[ledger] = "the ledger"
+        files |= {ledger.with_name(f"{ledger.name}{ending}"): "the ledger's" for ending in _BESIDE}
+    return files
 
 
 def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_only: bool = False) -> Ledger:

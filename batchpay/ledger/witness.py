@@ -7,6 +7,7 @@ synced at the start and the end of a run only: a power cut can make it older tha
 
 from __future__ import annotations
 
+import glob
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,6 +151,12 @@ def witnesses_of_others(place: LedgerPaths, keys: Keys | None) -> list[Path]:
         if path != place.witness and (record is None or record.number > 1):
             found.append(path)
     return found
+
+
+def witness_files(place: LedgerPaths) -> list[Path]:
+    """Find the witnesses that lie where key and witness do, with what runs have left beside this ledger's own."""
+    beside = place.witness.parent.glob(f"{glob.escape(place.witness.name)}.*")
+    return [*_witnesses(place), *beside]
 
 
 def _witnesses(place: LedgerPaths) -> list[Path]:

@@ -66,12 +66,17 @@ class Account:
         return self.gateway_name.rpartition("_")[2]
 
 
+class NotASandbox(Exception):
+    """The file holds something else, and stays as it is."""
+
+
 class Store:
     """All state of one sandbox; every method is one step that nothing interrupts."""
 
     def __init__(self, path: Path | None) -> None:
         self._lock = threading.RLock()
         self._database = sqlite3.connect(str(path or ":memory:"), check_same_thread=False, isolation_level=None)
+        self._require_own(path)
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
         with self._step():
@@ -81,6 +86,17 @@ class Store:
             self.reset()
         self._key = bytes.fromhex(self._setting("key") or "")
         self._clock_offset = timedelta(seconds=float(self._setting("clock_offset_s") or 0))
+
+    def _require_own(self, path: Path | None) -> None:
+        """Refuse a database of somebody else, and what is none; raises NotASandbox."""
+        try:
+            tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        except sqlite3.Error as error:
+            self._database.close()
+            raise NotASandbox(f"{path} can't be read as a sandbox's file: {error}") from None
+        if tables and not {"arrival", "payment", "setting"} <= tables:
+            self._database.close()
+            raise NotASandbox(f"{path} is another program's database; name another file with --db")
 
     def close(self) -> None:
         """Give back the file."""

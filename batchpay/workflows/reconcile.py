@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from batchpay.ledger.contract import Ledger
@@ -18,6 +18,7 @@ from batchpay.reconciliation.verdicts import FoundDoubt, Reconciliation, found_d
 from batchpay.reconciliation.verdicts import reconcile as write_reconciliation
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
+from batchpay.workflows.report import OutputPath
 from batchpay.workflows.resolve import Decider
 from batchpay.writing.stream import Stream
 from batchpay.writing.table import table_format
@@ -32,8 +33,8 @@ class ReconcileRequest:
     map_file: str | None = None
     days: int = 5
     """How many days after sending a line may be dated, where only amount and account match."""
-    output: str | Stream | None = None
-    """Where every row and line goes; BATCH.reconciled.csv by default."""
+    output: str | Stream | OutputPath = field(kw_only=True)
+    """Where every row and line goes; it is asked for before anything is settled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,12 @@ def reconcile(
     decider: Decider[FoundDoubt] | None = None,
 ) -> Reconciled:
     """Match a batch with an export and write every row and line; `decider` settles rows in doubt that it proves."""
-    if request.output:
-        table_format(request.output)
     mapping = load_export_map(request.map_file) if request.map_file else ExportMap()
     export = read_export(request.against, mapping)
     with closing(open_ledger(settings.ledger, read_only=decider is None)) as ledger:
         found = ledger.find(reference)
+        output = request.output(found) if callable(request.output) else request.output
+        table_format(output)
         settled: list[FoundDoubt] = []
         if decider is not None:
             with ledger.lock(found.digest):
@@ -68,7 +69,6 @@ def reconcile(
         else:
             matching = match(ledger, found, export.lines, request.days)
         found = ledger.find(found.batch)
-        output = request.output or f"{found.batch}.reconciled.csv"
         result = write_reconciliation(ledger, found, export, matching, output)
     return Reconciled(summary_of_batch(found), export, result, settled, Path(str(output)))
 

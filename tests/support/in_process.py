@@ -59,6 +59,14 @@ class Caller:
         assert isinstance(error, (BatchpayError, click.ClickException)), error
         return error.exit_code
 
+    def exit_code(self, *arguments: str) -> int:
+        """Give the exit code of a call, whether an error ends it or it counts what was refused."""
+        done = self._invoke(arguments)
+        if done.exception is None:
+            return int(done.return_value or 0)
+        assert isinstance(done.exception, (BatchpayError, click.ClickException)), done.exception
+        return done.exception.exit_code
+
     def _invoke(self, arguments: tuple[str, ...]) -> Any:
         self.settings(BATCHPAY_API_KEY="sandbox-key")
         return CliRunner().invoke(cli, [*arguments, "--json"], standalone_mode=False, obj=Context())

@@ -1,0 +1,27 @@
+"""What no output may take the place of: the ledger's files, the settings, the key that the gateway knows us by."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from batchpay.gateway.credentials import API_KEY_FILE_VARIABLE
+from batchpay.ledger.open import own_files
+from batchpay.operations.last_call import last_call_path
+from batchpay.settings import Settings
+
+
+def protected_files(settings: Settings, settings_file: Path | None) -> dict[Path, str]:
+    """Name the files that a call lives on, there or not yet, by what each is."""
+    files = own_files(settings.ledger)
+    for ledger in [path for path, what in files.items() if what == "the ledger"]:
+        files[last_call_path(ledger)] = "the record of the last call"
+    for named, what in (
+        (os.environ.get(API_KEY_FILE_VARIABLE), "the API key's file"),
+        (settings.gateway.ca_bundle, "the certificates"),
+    ):
+        if named:
+            files[Path(named)] = what
+    if settings_file is not None:
+        files[settings_file] = "the settings file"
+    return files
