@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 T ?= tests
 # The tests run in three parts at once, even by the time they take: two cores are busy while some test waits.
 PART_1 := tests/acceptance tests/workflows
-PART_2 := tests/ledger tests/validation tests/sandbox tests/model
+PART_2 := tests/ledger tests/validation tests/sandbox tests/model tests/sending
 
 .DEFAULT_GOAL := help
 
