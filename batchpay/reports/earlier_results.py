@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 
-from batchpay.writing.place import first_row
+from batchpay.writing.place import first_row, rows_of
 
 
 def states_told(path: Path, batch: str) -> Counter[str]:
@@ -20,6 +19,7 @@ def states_told(path: Path, batch: str) -> Counter[str]:
 
 
 def _column(path: Path) -> list[str]:
+    """Read one column alone: by whole rows a million would hold up the first payment for seconds."""
     import polars as pl  # only where there is something to read: a run starts without it
 
     if path.suffix.lower() in (".parquet", ".pq"):
@@ -28,9 +28,6 @@ def _column(path: Path) -> list[str]:
 
 
 def _workbook_states(path: Path) -> list[str]:
-    from openpyxl import load_workbook
-
-    with closing(load_workbook(path, read_only=True)) as book:
-        rows = book["results"].iter_rows(values_only=True)
-        place = list(next(rows)).index("state")
-        return [str(row[place]) for row in rows]
+    rows = rows_of(path)
+    place = list(next(rows)).index("state")
+    return [str(row[place]) for row in rows]
