@@ -7,8 +7,8 @@ The rows of an office are like the others but for what people's files have: busi
 warning in 36 of 100 rows), a quoted cell in each row, typographic apostrophes; and they may be written in the dialects
 that spreadsheets write.
 
-Run as `python -m tests.benchmarks.data --rows N --bad PERCENT [--twice] [--office] [--dialect D] PATH`; the kind
-follows from PATH's ending.
+Run as `python -m tests.benchmarks.data --rows N --bad PERCENT [--twice-every N] [--office [--warned PERCENT]]
+[--dialect D] PATH`; the kind follows from PATH's ending.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,6 @@ KINDS = 20
 KINDS_SHARED = 15
 BANKS = 3000
 """Different routing numbers: few beside the rows, as in any file of payments."""
-TWICE_EVERY = 10_000
-"""With `--twice` so many rows share one paymentId with the row before."""
 
 _FIRST = ("Dwayne", "Grace", "Samuel", "Yusuf", "Siobhán", "José", "Nguyễn", "Anne-Marie", "Łukasz", "Ada", "Priya")
 _LAST = ("Mbeki", "Quigley", "Lefèvre", "Tremblay", "O'Brien", "D'Angelo", "Castellanos", "Zhao", "Novak", "Lind")
@@ -53,7 +52,8 @@ _DISTRICTS = (*range(1, 13), *range(21, 33), *range(61, 73), 80)
 _SEC_CODES = ("PPD", "PPD", None)
 _OFFICE_LAST = tuple(name.replace("'", "’") for name in _LAST)
 _OFFICE_UNITS = ("Suite 4, rear", "Unit 12, East", "2nd floor, left")
-_WARNED_PERCENT = 36
+WARNED_PERCENT = 36
+"""So many rows of an office have a warning, unless another share is asked for."""
 DIALECTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "crlf": {"line_terminator": "\r\n"},
@@ -114,11 +114,28 @@ def _address(node: str, salt: int) -> dict[str, pl.Expr]:
     }
 
 
-def _cells(*, twice: bool, office: bool) -> dict[str, pl.Expr]:
+@dataclass(frozen=True)
+class Manner:
+    """What rows have beside their faults."""
+
+    twice_every: int = 0
+    """One in so many rows shares its paymentId with the row before; none with 0."""
+    office: bool = False
+    """Whether they are the rows of an office."""
+    warned_percent: int = WARNED_PERCENT
+    """So many of an office's rows have a warning."""
+
+
+PLAIN = Manner()
+
+
+def _cells(manner: Manner) -> dict[str, pl.Expr]:
     """Give every column of a row that breaks no rule; `_recurring` tells whether it is to be a recurring one."""
-    first, last = _pick(_FIRST, 1), _pick(_OFFICE_LAST if office else _LAST, 2)
+    first, last = _pick(_FIRST, 1), _pick(_OFFICE_LAST if manner.office else _LAST, 2)
     recurring = pl.col("_recurring")
-    number = pl.col("_n") - (pl.col("_n") % TWICE_EVERY == 1).cast(pl.UInt64) if twice else pl.col("_n")
+    number = pl.col("_n")
+    if manner.twice_every:
+        number -= (number % manner.twice_every == 1).cast(pl.UInt64)
     cents = _digits(_below(10, 100), 2)
     cells = {
         "paymentId": pl.concat_str(pl.lit("P-"), _digits(number, 8)),
@@ -153,8 +170,8 @@ def _cells(*, twice: bool, office: bool) -> dict[str, pl.Expr]:
         "recurringNumOfPayments": pl.when(recurring).then((1 + _below(20, 60)).cast(pl.String)),
         "recurringAgreementFlag": pl.when(recurring).then(pl.lit("1")),
     }
-    if office:
-        warned = _below(33, 100) < _WARNED_PERCENT
+    if manner.office:
+        warned = _below(33, 100) < manner.warned_percent
         cells["achAccountType"] = pl.when(warned).then(pl.lit("BUSINESS")).otherwise(pl.lit("PERSONAL"))
         cells["achSecCode"] = pl.when(~warned).then(cells["achSecCode"])
         cells["billingAddressLine2"] = _pick(_OFFICE_UNITS, 34)
@@ -174,39 +191,37 @@ _WRONG: tuple[tuple[str, str | None], ...] = (
 _KIND_RECURRING = 14
 
 
-def block(first: int, rows: int, bad_percent: int, *, twice: bool = False, office: bool = False) -> pl.DataFrame:
+def block(first: int, rows: int, bad_percent: int, manner: Manner = PLAIN) -> pl.DataFrame:
     """Rows `first` to `first + rows - 1` of the endless file with that share of bad rows."""
     frame = pl.select(_n=pl.int_range(first, first + rows, dtype=pl.UInt64))
     frame = frame.select("_n", _kind=pl.when(_below(30, 100) < bad_percent).then(_below(31, KINDS)).cast(pl.UInt8))
     frame = frame.with_columns(_recurring=(_below(32, 5) == 0) | pl.col("_kind").eq_missing(_KIND_RECURRING))
-    cells = _cells(twice=twice, office=office)
+    cells = _cells(manner)
     for kind, (column, value) in enumerate(_WRONG):
         wrong = pl.col("_kind").eq_missing(kind)
         cells[column] = pl.when(wrong).then(pl.lit(value, dtype=pl.String)).otherwise(cells[column])
     return frame.select(cells[name].alias(name) for name in COLUMNS)
 
 
-def blocks(rows: int, bad_percent: int, *, twice: bool = False, office: bool = False) -> Iterator[pl.DataFrame]:
+def blocks(rows: int, bad_percent: int, manner: Manner = PLAIN) -> Iterator[pl.DataFrame]:
     """All rows, in file order."""
     for first in range(1, rows + 1, BLOCK_ROWS):
-        yield block(first, min(BLOCK_ROWS, rows + 1 - first), bad_percent, twice=twice, office=office)
+        yield block(first, min(BLOCK_ROWS, rows + 1 - first), bad_percent, manner)
 
 
-def write(
-    path: Path, rows: int, bad_percent: int, *, twice: bool = False, office: bool = False, dialect: str = "plain"
-) -> None:
+def write(path: Path, rows: int, bad_percent: int, manner: Manner = PLAIN, dialect: str = "plain") -> None:
     """Write a payment file of the kind that the name's ending says, under a temporary name first."""
     temporary = path.with_name(f"{path.stem}.part{path.suffix}")
     if path.suffix == ".xlsx":
-        _write_xlsx(temporary, pl.concat(blocks(rows, bad_percent, twice=twice)))
+        _write_xlsx(temporary, pl.concat(blocks(rows, bad_percent, manner)))
     elif path.suffix == ".parquet":
         csv = path.with_suffix(".csv")
         if not csv.exists():
-            write(csv, rows, bad_percent, twice=twice)
+            write(csv, rows, bad_percent, manner)
         pl.scan_csv(csv, infer_schema=False).sink_parquet(temporary, row_group_size=BLOCK_ROWS)
     else:
         with temporary.open("wb") as file:
-            for number, frame in enumerate(blocks(rows, bad_percent, twice=twice, office=office)):
+            for number, frame in enumerate(blocks(rows, bad_percent, manner)):
                 frame.write_csv(file, include_header=number == 0, **DIALECTS[dialect])
     temporary.replace(path)
 
@@ -264,11 +279,13 @@ def main() -> None:
     parser.add_argument("path", type=Path)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--bad", type=int, default=0, help="percent of the rows")
-    parser.add_argument("--twice", action="store_true", help="let two of ten thousand rows share their paymentId")
+    parser.add_argument("--twice-every", type=int, default=0, help="one in so many shares the paymentId before it")
     parser.add_argument("--office", action="store_true", help="rows as offices have them, many with a warning")
+    parser.add_argument("--warned", type=int, default=WARNED_PERCENT, help="percent of an office's rows with a warning")
     parser.add_argument("--dialect", choices=DIALECTS, default="plain", help="how a file of text is written")
     given = parser.parse_args()
-    write(given.path, given.rows, given.bad, twice=given.twice, office=given.office, dialect=given.dialect)
+    manner = Manner(given.twice_every, given.office, given.warned)
+    write(given.path, given.rows, given.bad, manner, given.dialect)
 
 
 if __name__ == "__main__":
