@@ -61,24 +61,6 @@ class Context:
         return load_settings(self.tables)
 
     @property
-    def settings_to_look_with(self) -> Settings:
-        """The settings, or where they are refused what is readable of them: to see whether a row is in doubt.
-
-        A file that is refused for anything says nothing: then the environment and the defaults tell where to look.
-        """
-        from batchpay.errors import SettingsNotUsable
-        from batchpay.settings import check_tables, load_settings, readable_environment
-
-        with contextlib.suppress(SettingsNotUsable):
-            return self.settings
-        tables: dict[str, Any] = {}
-        with contextlib.suppress(SettingsNotUsable):
-            check_tables(self.tables, command_options(self.tables))
-            load_settings(self.tables, {})
-            tables = self.tables
-        return load_settings(tables, readable_environment())
-
-    @property
     def settings_path(self) -> Path | None:
         """The settings file that the call obeys; None where there is none, or where the one named is not there."""
         from batchpay.cli.settings_file import settings_file  # not for help
@@ -89,19 +71,37 @@ class Context:
             return None
 
     @property
+    def settings_to_look_with(self) -> Settings:
+        """The settings, or where they are refused what is readable of them: to see whether a row is in doubt.
+
+        A file that is refused for anything says nothing: then the environment and the defaults tell where to look.
+        """
+        return self._settings_of(self._sound_tables, dict)
+
+    @property
     def settings_as_far_as_known(self) -> Settings:
         """The settings, or what can be read of them: for what must be looked at before they are told to be wrong."""
+        return self._settings_of(lambda: self.tables, lambda: {"ledger": self.tables["ledger"]}, dict)
+
+    def _settings_of(self, *readings: Callable[[], dict[str, Any]]) -> Settings:
+        """Give the settings, or where they are refused those of the first reading of the file that settings make."""
         from batchpay.settings import Settings, load_settings, readable_environment  # not for help
 
         with contextlib.suppress(BatchpayError):
             return self.settings
-        tables: dict[str, Any] = {}
-        with contextlib.suppress(BatchpayError):
-            tables = self.tables
-        for known in (tables, {"ledger": tables.get("ledger", {})}, {}):
-            with contextlib.suppress(BatchpayError, TypeError, AttributeError):  # a table may be none
-                return load_settings(known, readable_environment())
+        environment = readable_environment()
+        for tables in readings:
+            with contextlib.suppress(BatchpayError, KeyError, TypeError, AttributeError):  # a table may be none
+                return load_settings(tables(), environment)
         return Settings()
+
+    def _sound_tables(self) -> dict[str, Any]:
+        """Give the file's tables if they are right whatever the environment says; raises SettingsNotUsable."""
+        from batchpay.settings import check_tables, load_settings  # not for help
+
+        check_tables(self.tables, command_options(self.tables))
+        load_settings(self.tables, {})
+        return self.tables
 
 
 class Presets(MutableMapping[str, Any]):
