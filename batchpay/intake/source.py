@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
@@ -87,6 +88,10 @@ class Source:
     def identity(self) -> FileIdentity | None:
         """Which file of a disk was opened; None for standard input and objects of a store."""
         return None if self._file is None else self._file.identity
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep the file from other submissions of this machine, whatever ledger they have; raises BatchHeld."""
+        return nullcontext() if self._file is None else self._file.hold()
 
     def close(self) -> None:
         """Close the file."""

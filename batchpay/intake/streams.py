@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import fcntl
 import io
 import os
 import stat
@@ -10,9 +11,10 @@ import sys
 import weakref
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from batchpay.errors import FileRefused
+from batchpay.errors import BatchHeld, FileRefused
 from batchpay.intake.private_copy import BLOCK_BYTES as READ_BYTES
 from batchpay.intake.private_copy import PrivateCopy, given_blocks, private_copy
 from batchpay.writing.identity import FileIdentity
@@ -41,7 +43,8 @@ class OpenFile:
         self.descriptor = _regular_file(path) if copy is None else copy.descriptor
         self.identity = FileIdentity.of(os.fstat(self.descriptor)) if copy is None else None
         """Which file of a disk it is; None for a private copy."""
-        self._close = weakref.finalize(self, os.close, self.descriptor)
+        self._original = self.descriptor if copy is None else None
+        self._closing = [weakref.finalize(self, os.close, self.descriptor)]
 
     @property
     def size(self) -> int:
@@ -55,9 +58,23 @@ class OpenFile:
         if self.size > COPIED_BYTES_MAX:
             raise FileRefused(f"{self.name}: is larger than {COPIED_BYTES_MAX >> 20} MiB; it is not read")
         self._copy = private_copy(in_blocks(self.reader()), self.name)
-        self._close()
         self.descriptor = self._copy.descriptor
-        self._close = weakref.finalize(self, os.close, self.descriptor)
+        self._closing.append(weakref.finalize(self, os.close, self.descriptor))
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep the file, whatever its name, from all others of this machine who want to hold it; raises BatchHeld.
+
+        A file system without locks keeps nobody, and a stream is nobody else's.
+        """
+        if self._original is not None:
+            _lock(self._original, self.name)
+        try:
+            yield
+        finally:
+            if self._original is not None:
+                with suppress(OSError):
+                    fcntl.flock(self._original, fcntl.LOCK_UN)
 
     @property
     def path(self) -> str:
@@ -73,8 +90,9 @@ class OpenFile:
         return os.pread(self.descriptor, count, 0)
 
     def close(self) -> None:
-        """Give the descriptor back; also done when nobody holds this object any more."""
-        self._close()
+        """Give the descriptors back; also done when nobody holds this object any more."""
+        for close in self._closing:
+            close()
 
 
 class _Positioned(io.RawIOBase):
@@ -99,6 +117,15 @@ class _Positioned(io.RawIOBase):
         base = {0: 0, 1: self._at, 2: os.fstat(self._descriptor).st_size}[whence]
         self._at = max(0, base + offset)
         return self._at
+
+
+def _lock(descriptor: int, name: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BatchHeld(f"{name}: another run is working on this file, with another ledger") from None
+    except OSError:
+        return  # a file system without locks
 
 
 def _regular_file(path: str) -> int:

@@ -9,6 +9,7 @@ from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Environment
 from batchpay.settings import Settings
+from batchpay.writing.identity import FileIdentity
 from batchpay.writing.place import first_row
 
 
@@ -26,6 +27,24 @@ def refuse_paid_elsewhere(ledger: Ledger, results: Path | None, environment: Env
             f"{results} holds the results of batch {batch}, which this ledger does not know: another ledger may have "
             "paid this file, or this one before it was brought back from a backup. Look there first; if it was not "
             "paid, submit with --paid-elsewhere-checked --reason TEXT"
+        )
+
+
+def refuse_moved(path: str, read: FileIdentity | None) -> None:
+    """Raise FileRefused where the file that was read is not at its path any more.
+
+    A run with another ledger may have paid and archived it meanwhile, and taken its results along.
+    """
+    if read is None:  # a stream
+        return
+    try:
+        found = Path(path).stat()
+    except OSError:
+        found = None
+    if found is None or (found.st_dev, found.st_ino) != (read.device, read.inode):
+        raise FileRefused(
+            f"{path} was moved or replaced while it was read: another run may have paid and archived it. If not, run "
+            "the command again"
         )
 
 

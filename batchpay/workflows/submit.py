@@ -38,7 +38,7 @@ from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.held_back import Fails
 from batchpay.workflows.move_gateway import note_on_address
-from batchpay.workflows.paid_elsewhere import refuse_other_environment, refuse_paid_elsewhere
+from batchpay.workflows.paid_elsewhere import refuse_moved, refuse_other_environment, refuse_paid_elsewhere
 from batchpay.workflows.proposal import LetThrough, let_through, propose
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.status import in_doubt
@@ -102,7 +102,7 @@ def submit(
             if plan is None:  # a plan that differs in this is refused with all that differs
                 refuse_release_of_nothing(checked, submission.decisions)
             try:
-                with ledger.lock(checked.digest):
+                with ledger.lock(checked.digest), checked.source.hold():
                     found = _register(ledger, request, submission, settings, checked, plan, actor)
                     if found.is_new:
                         log("registered", batch=found.batch.batch, file=found.batch.file, rows=found.batch.total.rows)
@@ -197,6 +197,7 @@ def _register(
     approvals = len(sign_off.approvals) if sign_off else 0
     if known is None:
         if not decisions.paid_elsewhere_checked:
+            refuse_moved(request.path, checked.source.identity)
             refuse_paid_elsewhere(ledger, submission.run.results, environment_of(settings.gateway))
         batch = _write_batch(ledger, request, submission, settings, checked, sign_off, actor)
         return _Registered(batch, approvals, is_new=True)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from batchpay.errors import FileRefused, SettingsNotUsable
+from batchpay.errors import BatchHeld, FileRefused, SettingsNotUsable
 from batchpay.ledger.contract import Ledger
+from batchpay.outcome import Outcome
 from batchpay.payment import Environment
 from batchpay.reports.results import HEADER, write_results
+from batchpay.settings import LedgerSettings
 from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
 from batchpay.writing.table import write_table
 from tests.ledger.batches import columns, register
 from tests.ledger.conftest import LedgerFactory
-from tests.workflows.desk import Desk
+from tests.workflows.desk import ACCEPTED, COLUMNS, PLAIN, Desk
 
 LIVE, TEST = Environment.LIVE, Environment.TEST
 
@@ -106,3 +109,55 @@ def test_each_gateway_at_its_own_address_is_what_it_is(desk: Desk) -> None:
         environment(desk, kind, address)
         desk.submit(path)
     assert desk.arrived == {"A-1": 2}
+
+
+def with_another_ledger(desk: Desk) -> Desk:
+    """Someone else's desk: the same gateway, and a ledger that knows of nothing."""
+    ledger = LedgerSettings(
+        url=str(desk.folder / "theirs" / "ledger.db"), key_file=str(desk.folder / "theirs" / "keys" / "ledger.key")
+    )
+    return replace(desk, settings=replace(desk.settings, ledger=ledger))
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx"])
+def test_two_ledgers_do_not_pay_one_file_at_once(desk: Desk, ending: str) -> None:
+    """The nightly run has a service's ledger; who thinks it did not run, and submits by hand, has one of their own."""
+    path = desk.folder / f"pay.{ending}"
+    rows = [PLAIN | {"invoiceNumber": f"INV-{number}", "amount": "10.00"} for number in (1, 2)]
+    write_table(path, COLUMNS, [[row.get(column) for column in COLUMNS] for row in rows])
+    by_hand = with_another_ledger(desk)
+
+    def submit_by_hand(_: str) -> Outcome:
+        with pytest.raises(BatchHeld, match="another run is working on this file"):
+            by_hand.submit(path)
+        return ACCEPTED
+
+    desk.answer = submit_by_hand
+    assert desk.submit(path).exit_code == 0
+    assert desk.arrived == {"INV-1": 1, "INV-2": 1}
+
+
+class Archives:
+    """A gateway that is asked for its accounts while another run ends and moves the file away."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def check_connection(self) -> None:
+        """Nothing was to be looked at yet."""
+
+    def refused(self, gateway_ids: Iterable[str]) -> dict[str, str]:
+        """Everything is taken, and the file goes."""
+        self._path.rename(self._path.with_suffix(".archived"))
+        return {}
+
+
+def test_a_file_that_was_archived_meanwhile_is_not_paid_by_another_ledger(desk: Desk) -> None:
+    """Its results went with it; the ledger that paid it just says that nothing is left to be sent."""
+    path = desk.file("pay.csv", {"invoiceNumber": "INV-1", "amount": "10.00"})
+    desk.submit(path)
+    with pytest.raises(FileRefused, match="was moved or replaced while it was read"):
+        with_another_ledger(desk).submit(path, preflight=Archives(path))
+    path.with_suffix(".archived").rename(path)
+    assert desk.submit(path, preflight=Archives(path)).exit_code == 0
+    assert desk.arrived == {"INV-1": 1}
