@@ -26,32 +26,33 @@ BILL = ("achRoutingNumber", "account", "transactionType", "cents")
 _BETWEEN = "\x1f"
 
 
-def identities(frame: pl.DataFrame) -> pl.DataFrame:
+def identities(frame: pl.DataFrame, cents: pl.Series | None = None) -> pl.DataFrame:
     """Give each row's `payment_id`, its `bill`, and the bill's `invoice`; null where there is none.
 
-    A row whose amount or account can't be read has no bill.
+    A row whose amount or account can't be read has no bill. `cents` are those of the amounts, where they are known.
     """
-    return compared(frame).select(
+    return compared(frame, cents).select(
         "_row", "payment_id", "invoice", bill=pl.concat_str(*BILL, pl.col("invoice").fill_null(""), separator=_BETWEEN)
     )
 
 
-def compared(frame: pl.DataFrame, plain_cents: pl.Series | None = None) -> pl.DataFrame:
+def compared(frame: pl.DataFrame, cents: pl.Series | None = None, *, is_plain: bool = False) -> pl.DataFrame:
     """Give each row's `payment_id`, the parts of its bill (BILL) and its `invoice`; null where there is none.
 
     A bill is routing number, account, direction, amount in cents and invoiceNumber. An invoiceNumber that batchpay
-    filled in itself counts as blank. `plain_cents` are the cents of rows whose cells are known to be in their form.
+    filled in itself counts as blank. `cents` are those of the amounts, where they are known; `is_plain` tells that
+    accounts are known to be in their form.
     """
     invoice = folded(frame["invoiceNumber"]).alias("invoice")
-    account, cents = pl.col("achAccountNumber"), checks.cents_of_money(pl.col("amount"))
+    account = pl.col("achAccountNumber")
     return frame.select(
         "_row",
         "achRoutingNumber",
         "transactionType",
         folded(frame[PAYMENT_ID]).alias("payment_id"),
         invoice.set(invoice.str.contains(_STAMPED), None),
-        account=account if plain_cents is not None else account.str.replace_all("-", "", literal=True),
-        cents=plain_cents if plain_cents is not None else cents,
+        account=account if is_plain else account.str.replace_all("-", "", literal=True),
+        cents=checks.cents_of_money(pl.col("amount")) if cents is None else cents,
     )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from itertools import chain
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import starmap
 
 from batchpay.ledger.columns import Lookup
 
-_BILL, _PAYMENT_ID = struct.Struct(">q?"), struct.Struct(">q")
-"""What follows a digest's first eight bytes: a row's id and, with a bill, whether the row has a paymentId."""
+_BILL, _PAYMENT_ID = struct.Struct(">8sq?"), struct.Struct(">8sq")
+"""A digest's first eight bytes, a row's id and, with a bill, whether the row has a paymentId."""
 
 
 def digest_numbers(digests: Sequence[bytes]) -> list[int]:
@@ -23,20 +22,21 @@ def digest_numbers(digests: Sequence[bytes]) -> list[int]:
 
 def bill_records(bills: Sequence[bytes], ids: Sequence[int], named: Sequence[bool]) -> list[bytes]:
     """Lines of the table of bills, packed: sorting them moves whole lines, with no look-up of what belongs to which."""
-    pack = _BILL.pack
-    return [bill[:8] + pack(row, is_named) for bill, row, is_named in zip(bills, ids, named, strict=True)]
+    return list(starmap(_BILL.pack, zip(bills, ids, named, strict=True)))
 
 
 def payment_id_records(payment_ids: Sequence[bytes | None], ids: Sequence[int]) -> list[bytes]:
     """Lines of the table of paymentIds, for the rows that have one, packed."""
     pack = _PAYMENT_ID.pack
-    return [digest[:8] + pack(row) for digest, row in zip(payment_ids, ids, strict=True) if digest is not None]
+    return [pack(digest, row) for digest, row in zip(payment_ids, ids, strict=True) if digest is not None]
 
 
-def record_values(records: Sequence[bytes]) -> list[Any]:
-    """Values of packed lines of one table, one after the other; flags as numbers, which sqlite3 binds as they are."""
-    layout = ">qqb" if records and len(records[0]) > _PAYMENT_ID.size + 8 else ">qq"
-    return list(chain.from_iterable(struct.iter_unpack(layout, b"".join(records))))
+def record_values(records: Sequence[bytes], at_once: int) -> Iterator[tuple[int, ...]]:
+    """Values of packed lines of one table, so many lines at once; flags as numbers, which sqlite3 binds as they are."""
+    line = "qqb" if records and len(records[0]) == _BILL.size else "qq"
+    for start in range(0, len(records), at_once):
+        some = records[start : start + at_once]
+        yield struct.unpack(f">{line * len(some)}", b"".join(some))
 
 
 Key = tuple[int, int, bool, bool]

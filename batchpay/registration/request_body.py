@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
+from nanoarrow.c_array_stream import c_array_stream
 
 from batchpay.approval.anomalies import PayeeColumns, Payment
 from batchpay.approval.cash_flow import Flow
@@ -171,7 +172,8 @@ def payment_columns(
 
 
 def _payment_columns(ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str], form: RequestForm) -> PaymentColumns:
-    fingerprints, payment_ids = _identity_digests(ledger, identity.identities(frame))
+    cents = frame.select(checks.cents_of_plain(pl.col("amount"))).to_series()
+    fingerprints, payment_ids = _identity_digests(ledger, identity.identities(frame, cents))
     noted = [CORRECTED] if CORRECTED in frame.columns else []
     escaped = _escape(_stamp_invoices(frame, form), (*COLUMNS, *noted, *carried))
     texts = escaped.select(body=_body(escaped, form), details=_details(escaped, carried))
@@ -179,7 +181,7 @@ def _payment_columns(ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str]
     return PaymentColumns(
         rows=frame["_row"].to_list(),
         lines=frame["_line"].to_list(),
-        amounts_cents=frame.select(checks.cents_of_plain(pl.col("amount"))).to_series().to_list(),
+        amounts_cents=cents.to_list(),
         directions=frame["transactionType"].to_list(),
         fingerprints=fingerprints,
         payment_ids=payment_ids,
@@ -200,8 +202,12 @@ def show_requests(frame: pl.DataFrame, form: RequestForm) -> list[str]:
 
 
 def _text_of(texts: pl.Series) -> PackedTexts:
-    """PackedTexts as the ledger takes them, without a Python object for each."""
-    return PackedTexts(bytes(texts.str.join("").cast(pl.Binary).item()), texts.str.len_bytes().to_list())
+    """PackedTexts as the ledger takes them, without a Python object for each, and without a copy of their megabytes."""
+    lengths = texts.str.len_bytes().to_list()
+    (array,) = c_array_stream(texts.str.join("").cast(pl.Binary))
+    joined = memoryview(array.view().buffer(2))
+    assert len(joined) == sum(lengths), "Arrow keeps a text of more than 12 bytes, as these are, in a buffer of its own"
+    return PackedTexts(joined, lengths)
 
 
 def _digests(ledger: Ledger, purpose: str, texts: Sequence[str], size: int) -> list[bytes]:
@@ -287,21 +293,21 @@ def _object(members: Sequence[_Member]) -> list[_Piece]:
     pieces: list[_Piece] = ["{"]
     for index, member in enumerate(members):
         whole = ("," if index > first else "", *member.pieces, "," if index < first else "")
-        pieces += whole if member.always else [_joined(whole, ignore_nulls=False)]
+        pieces += whole if member.always else [_joined(whole).fill_null("")]
     return [*pieces, "}"]
 
 
-def _joined(pieces: Iterable[_Piece], *, ignore_nulls: bool = True) -> pl.Expr:
-    """One text of many pieces; constants that meet become one, since each piece costs a step for every row."""
-    expressions: list[pl.Expr] = []
-    constant = ""
-    for piece in (*pieces, pl.lit("")):
+def _joined(pieces: Iterable[_Piece]) -> pl.Expr:
+    """One text of many pieces, null where one of them is: a format, since there constants cost no step for each row."""
+    texts: list[str] = []
+    cells: list[pl.Expr] = []
+    for piece in pieces:
         if isinstance(piece, str):
-            constant += piece
+            texts.append(piece.replace("{", "{{").replace("}", "}}"))
         else:
-            expressions += [pl.lit(constant), piece] if constant else [piece]
-            constant = ""
-    return pl.concat_str(expressions, ignore_nulls=ignore_nulls)
+            texts.append("{}")
+            cells.append(piece)
+    return pl.format("".join(texts), *cells)
 
 
 def _texts(frame: pl.DataFrame, names: Iterable[str]) -> Iterator[_Member]:

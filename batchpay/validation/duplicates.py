@@ -142,7 +142,7 @@ class Uniqueness:
 
         `plain_cents` are the cents of rows whose cells are known to be in their form.
         """
-        found = compared(frame, plain_cents)
+        found = compared(frame, plain_cents, is_plain=plain_cents is not None)
         unfit_ids, unfit_rows = unfit or (None, None)
         self._ids.add(_fit(found, unfit_ids).select("_row", "payment_id"))
         named = pl.col("payment_id")

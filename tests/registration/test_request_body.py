@@ -22,7 +22,7 @@ from tests.support.row_factory import Row, valid_rows
 
 STAMP = "BPTEST22-"
 CONTROLS = [chr(code) for code in range(1, 0x20)]
-ODD = ['"', "\\", '\\"', "a;b", "Ω \u2028", "😀", "\x7f", "</script>", *CONTROLS]
+ODD = ['"', "\\", "{", "{} {0}", "}}", '\\"', "a;b", "Ω \u2028", "😀", "\x7f", "</script>", *CONTROLS]
 """PackedTexts that a writer of JSON or of CSV must not stumble over."""
 NODES = {"billing": BILLING, "shipping": SHIPPING, "ach": ACH}
 

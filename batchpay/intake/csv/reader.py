@@ -212,8 +212,8 @@ class CsvReader:
             )
         except pl.exceptions.PolarsError:
             return None
-        lengths = frame.select(pl.all().str.len_bytes())
-        if not (is_proven or self._is_faithful(octets, frame, lengths)):
+        lengths = None if is_proven else frame.select(pl.all().str.len_bytes())
+        if lengths is not None and not self._is_faithful(octets, frame, lengths):
             return None
         rows, breaks = frame.height, octets.break_count
         if breaks == rows:
@@ -224,12 +224,12 @@ class CsvReader:
             inside = pl.sum_horizontal(pl.col(broken).str.count_matches("\n", literal=True)).cast(pl.UInt32)
             lines = (pl.int_range(rows, dtype=pl.UInt32) + inside.cum_sum() - inside + line).cast(pl.UInt32)
         if octets.has_doubled_marks:  # an empty cell in quotation marks is not a null yet
-            least = lengths.min().row(0)
-            empty = [place for place, count in zip(self._places, least, strict=True) if count == 0]
+            with_empty = frame.select((pl.all() == "").any()).row(0)
+            empty = [place for place, found in zip(self._places, with_empty, strict=True) if found]
             frame = frame.with_columns(pl.when(pl.col(place) != "").then(pl.col(place)) for place in empty)
         frame = frame.with_columns(lines.alias("_line"))
         # Whoever reads again asks the rules of few rows; and a separator below a blank is itself no plain character.
-        if is_proven or breaks != rows or octets.separator < BLANK:
+        if lengths is None or breaks != rows or octets.separator < BLANK:
             return frame
         return frame.with_columns(plain_rows(octets, lengths).alias(PLAIN_ROW))
 

@@ -20,7 +20,7 @@ from batchpay.ledger.payload import pick, sealed_chunks
 from batchpay.ledger.records import NewBatch, SignOff
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import translated
-from batchpay.ledger.sqlite.store import Store, Transaction
+from batchpay.ledger.sqlite.store import ROWS_A_STATEMENT, Store, Transaction
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
 from batchpay.ledger.totals import TotalsDelta
 from batchpay.ledger.writing_aside import WritingAside
@@ -64,7 +64,8 @@ class ChunkWriter:
             (sql.ADD_PAYMENT_IDS, "(?, ?)", self._payment_ids),
         ):
             records.sort()
-            self._transaction.insert(into, values, record_values(records))
+            for some in record_values(records, ROWS_A_STATEMENT):
+                self._transaction.insert(into, values, some)
             records.clear()
 
 

@@ -16,6 +16,7 @@ import time
 import urllib.parse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,14 @@ _POLL_S_MAX = 0.02
 _COMMITS_A_CHECKPOINT = 200
 """A log that starts anew is written over, which syncs in half the time that a growing one takes."""
 _CACHE_KIB = 65_536
-_ROWS_A_STATEMENT = 128
+ROWS_A_STATEMENT = 128
 """Seven values each are fewer than the 999 that any SQLite takes."""
+
+
+@lru_cache(16)
+def _of_rows(into: str, row: str, count: int) -> str:
+    """Write the statement that inserts so many rows; it is some kilobytes long."""
+    return f"{into} {', '.join(repeat(row, count))}"
 
 
 def lock_path(place: LedgerPaths) -> Path:
@@ -343,10 +350,11 @@ class Transaction:
         `row` is one row's `(?, ?)`. executemany frees Python's lock for every row. For each None, bytes and bool,
         but not for a bytearray, sqlite3 looks for an adapter, which takes longer than to bind it: have few.
         """
-        step = _ROWS_A_STATEMENT * row.count("?")
+        width = row.count("?")
+        step = ROWS_A_STATEMENT * width
         for start in range(0, len(values), step):
             some = values[start : start + step]
-            self.connection.execute(f"{into} {', '.join(repeat(row, len(some) // row.count('?')))}", some)
+            self.connection.execute(_of_rows(into, row, len(some) // width), some)
 
     def write_totals(self, changes: TotalsDelta, batch: int) -> None:
         """Write changes of totals; a count below zero is refused by the table and undoes the transaction."""
