@@ -100,18 +100,22 @@ def print_in_doubt_elsewhere(in_doubt: Mapping[str, Mapping[str, Totals]], *, er
 
 
 def grand_total(summaries: Sequence[Summary]) -> Summary:
-    """Add up several files."""
+    """Add up several files; a batch that came under several names counts once, as it was last."""
+    files, warnings = len(summaries), sum(one.warnings for one in summaries)
+    released = sum((one.released for one in summaries), Totals())
+    summaries = list({one.batch or number: one for number, one in enumerate(summaries)}.values())
+    same = "" if len(summaries) == files else ", the same content counted once"
     by_state = {state: sum((one.of(state) for one in summaries), Totals()) for state in State}
     total = sum((one.total for one in summaries), Totals())
     return Summary(
-        f"{len(summaries)} files in all",
+        f"{files} files in all{same}",
         total,
         by_state,
         by_direction=added_up(one.by_direction for one in summaries),
         apart={state: added for state in State if (added := added_up(one.apart.get(state, {}) for one in summaries))},
-        warnings=sum(one.warnings for one in summaries),
+        warnings=warnings,
         held_back=sum((one.held_back for one in summaries), Totals()),
-        released=sum((one.released for one in summaries), Totals()),
+        released=released,
     )
 
 

@@ -123,7 +123,10 @@ def _lock(descriptor: int, name: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise BatchHeld(f"{name}: another run is working on this file, with another ledger") from None
+        raise BatchHeld(
+            f"{name}: another run is working on this file, with another ledger or on another sheet of it, or another "
+            "program has locked it; run the command again when it has ended"
+        ) from None
     except OSError:
         return  # a file system without locks
 

@@ -35,7 +35,7 @@ from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.move_gateway import note_on_address
-from batchpay.workflows.paid_elsewhere import refuse_other_environment, refuse_paid_elsewhere
+from batchpay.workflows.paid_elsewhere import is_looked_for, refuse_other_environment, refuse_paid_elsewhere
 from batchpay.workflows.proposal import propose
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
@@ -198,7 +198,8 @@ def dry_run(
             raise checked.accounts.problem
         refuse_release_of_nothing(checked, decisions)
         preview = _preview(ledger, request, checked, settings, decisions)
-        if ledger is not None and preview.known is None and not decisions.paid_elsewhere_checked:
+        releases = decisions.release and checked.releasable.rows > 0
+        if ledger is not None and is_looked_for(preview.known, decisions, releases=releases):
             refuse_paid_elsewhere(ledger, results, environment)
         preview.summary.notes += note_on_address(ledger, settings)
         if ledger is None:

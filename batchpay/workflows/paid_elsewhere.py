@@ -7,27 +7,46 @@ from pathlib import Path
 from batchpay.errors import FileRefused, SettingsNotUsable
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.ledger.contract import Ledger
-from batchpay.payment import Environment
+from batchpay.ledger.records import BatchSummary
+from batchpay.payment import Environment, State
 from batchpay.settings import Settings
+from batchpay.workflows.decisions import Decisions
 from batchpay.writing.identity import FileIdentity
-from batchpay.writing.place import first_row
+from batchpay.writing.place import first_row, standing
 
 
 def refuse_paid_elsewhere(ledger: Ledger, results: Path | None, environment: Environment) -> None:
     """Raise FileRefused where results lie that name, for this environment, a batch which this ledger does not know.
 
-    Results of an earlier version name no environment: they count for each.
+    Results of an earlier version name no environment: they count for each. Those with a number count as well: a
+    rehearsal's, or last month's of the same name, may have the name without one.
     """
-    found = (first_row(results) if results is not None else None) or {}
-    batch = found.get("batch")
-    if not batch or (found.get("environment") or environment) != environment:
-        return
-    if batch not in {known.batch for known in ledger.batches()}:
-        raise FileRefused(
-            f"{results} holds the results of batch {batch}, which this ledger does not know: another ledger may have "
-            "paid this file, or this one before it was brought back from a backup. Look there first; if it was not "
-            "paid, submit with --paid-elsewhere-checked --reason TEXT"
-        )
+    known: set[str] | None = None
+    for path in standing(results) if results is not None else ():
+        found = first_row(path) or {}
+        batch = found.get("batch")
+        if not batch or (found.get("environment") or environment) != environment:
+            continue
+        known = {one.batch for one in ledger.batches()} if known is None else known
+        if batch not in known:
+            raise FileRefused(
+                f"{path} holds the results of batch {batch}, which this ledger does not know: another ledger may have "
+                "paid this file, or this one before it was brought back from a backup. Look there first; if it was not "
+                "paid, submit with --paid-elsewhere-checked --reason TEXT"
+            )
+
+
+def is_looked_for(known: BatchSummary | None, decisions: Decisions, *, releases: bool) -> bool:
+    """Whether a submission asks who else may have paid: not where nothing is left to send, nor where a person has.
+
+    Of a batch that this ledger knows as well: another ledger may have paid it since this one was stopped.
+    """
+    if decisions.paid_elsewhere_checked:
+        return False
+    if known is None:
+        return True
+    waits = known.by_state[State.PENDING].rows or releases
+    return bool(waits) and "paid_elsewhere_checked" not in known.options
 
 
 def refuse_moved(path: str, read: FileIdentity | None) -> None:

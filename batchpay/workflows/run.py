@@ -34,6 +34,7 @@ from batchpay.sending.shared_rate import SharedThrottle
 from batchpay.settings import Settings
 from batchpay.text import row_count
 from batchpay.workflows.held_back import Fails, HeldBack, find_held_back
+from batchpay.writing.place import standing
 
 
 class Progress(Protocol):
@@ -186,15 +187,16 @@ def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: 
     """
     if results is None or not batch.by_state[State.PENDING].rows:
         return
-    told = states_told(results, batch.batch)
-    by_state = ledger.find(batch.batch).by_state  # read after the file, which another run may just have written
-    for state in (State.ACCEPTED, State.DECLINED):
-        if told[state] > (known := by_state[state].rows):
-            raise LedgerBehind(
-                f"{results} tells of {told[state]} {state} rows of batch {batch.batch}, the ledger of {known}: it was "
-                "brought back from before. Bring back the latest one; where there is none, batchpay ledger check "
-                "--accept-witness --reason TEXT puts in doubt what it would send"
-            )
+    for path in standing(results):
+        told = states_told(path, batch.batch)
+        by_state = ledger.find(batch.batch).by_state  # read after the file, which another run may just have written
+        for state in (State.ACCEPTED, State.DECLINED):
+            if told[state] > (known := by_state[state].rows):
+                raise LedgerBehind(
+                    f"{path} tells of {told[state]} {state} rows of batch {batch.batch}, the ledger of {known}: it was "
+                    "brought back from before. Bring back the latest one; where there is none, batchpay ledger check "
+                    "--accept-witness --reason TEXT puts in doubt what it would send"
+                )
 
 
 def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> None:

@@ -38,7 +38,12 @@ from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.held_back import Fails
 from batchpay.workflows.move_gateway import note_on_address
-from batchpay.workflows.paid_elsewhere import refuse_moved, refuse_other_environment, refuse_paid_elsewhere
+from batchpay.workflows.paid_elsewhere import (
+    is_looked_for,
+    refuse_moved,
+    refuse_other_environment,
+    refuse_paid_elsewhere,
+)
 from batchpay.workflows.proposal import LetThrough, let_through, propose
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.status import in_doubt
@@ -109,7 +114,9 @@ def submit(
                     if found.released.rows:
                         progress.say(f"rejected before and released now: {row_count(found.released.rows)}")
                     fails = None if found.is_new else _fails_today(checked.verdict)
-                    run = replace(submission.run, approvals=found.approvals, fails=fails)
+                    decisions = submission.decisions
+                    looked = decisions.reason if decisions.paid_elsewhere_checked and not found.is_new else None
+                    run = replace(submission.run, approvals=found.approvals, fails=fails, why=looked)
                     finished = run_batch(ledger, found.batch, settings, credentials, run, actor, progress)
             except RegisteredMeanwhile:
                 continue  # rows were added in between: they must be looked up as well
@@ -191,14 +198,14 @@ def _register(
             allowed = let_through(ledger, plan, proposal, policy, datetime.now(UTC))
         except FileRefused as error:
             raise _with_accounts(error, checked) from None
+    if is_looked_for(known, decisions, releases=decisions.release and checked.releasable.rows > 0):
+        refuse_moved(request.path, checked.source.identity)
+        refuse_paid_elsewhere(ledger, submission.run.results, environment_of(settings.gateway))
     if allowed.used_for is not None:
         return _Registered(ledger.find(allowed.used_for), 0)
     sign_off = allowed.sign_off
     approvals = len(sign_off.approvals) if sign_off else 0
     if known is None:
-        if not decisions.paid_elsewhere_checked:
-            refuse_moved(request.path, checked.source.identity)
-            refuse_paid_elsewhere(ledger, submission.run.results, environment_of(settings.gateway))
         batch = _write_batch(ledger, request, submission, settings, checked, sign_off, actor)
         return _Registered(batch, approvals, is_new=True)
     released = Totals()

@@ -32,6 +32,14 @@ def numbered(path: Path, number: int) -> Path:
     return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
 
 
+def standing(wanted: Path) -> list[Path]:
+    """Give what stands under a name, with or without a number, in order; nothing where the folder can't be read."""
+    try:
+        return [numbered(wanted, number) for number in _taken(wanted)]
+    except OSError:
+        return []
+
+
 def place(pending: PendingFile, may_replace: MayReplace, *, only_over: bool = False) -> Path | None:
     """Put a file over the first of its names that may be replaced, or else at the first free one; gives where it is.
 

@@ -42,11 +42,22 @@ def test_one_direction_needs_no_columns(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_several_files_keep_them_apart(capsys: pytest.CaptureFixture[str]) -> None:
     """Also where each file has one direction alone."""
-    several = output.grand_total([summary(("DEBIT", DEBITS)), summary(("CREDIT", CREDITS))])
+    debits, credits = summary(("DEBIT", DEBITS)), summary(("CREDIT", CREDITS))
+    credits.batch = "5b1c"
+    several = output.grand_total([debits, credits])
     output.print_summary(Context(), several, sent=True)
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "  accepted     3   3.00    1.00           4.00"
     assert lines[3] == "  rejected     2                         20.00"
+
+
+def test_a_batch_under_two_names_is_added_up_once() -> None:
+    """A copy of a file in the same inbox: twice as much as was paid stood in the last lines."""
+    first, copy, other = (summary(("DEBIT", DEBITS)) for _ in range(3))
+    first.batch, copy.batch, other.batch = "3f2a", "3f2a", "5b1c"
+    several = output.grand_total([first, copy, other])
+    assert (several.of(State.ACCEPTED).rows, several.total.cents) == (2 * DEBITS.rows, first.total.cents * 2)
+    assert several.file == "3 files in all, the same content counted once"
 
 
 def test_a_headline_names_both() -> None:

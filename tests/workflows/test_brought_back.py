@@ -21,9 +21,12 @@ ROWS = [{"paymentId": f"P-{row}", "invoiceNumber": f"A-{row}", "amount": "10.00"
 KINDS = ["csv", "parquet", "xlsx"]
 
 
-def snapshot(desk: Desk, kind: str) -> Path:
+def snapshot(desk: Desk, kind: str, *, taken: bool = False) -> Path:
     """Pay three of six rows, copy the whole machine, pay the others, bring the copy back; gives the results' path."""
     path, results = desk.file("pay.csv", *ROWS), desk.folder / f"pay.results.{kind}"
+    if taken:  # yesterday's results have the name, today's get a number
+        desk.submit(desk.file("pay.csv", {"paymentId": "P-0", "amount": "10.00"}), run=RunRequest(results))
+        desk.file("pay.csv", *ROWS)
     desk.submit(path, run=RunRequest(results, Limits(rows_max=3)))
     for name in ("state", "keys"):
         shutil.copytree(desk.folder / name, desk.folder / f"{name}.kept")
@@ -44,6 +47,14 @@ def test_a_ledger_of_yesterday_does_not_pay_again_what_its_results_tell(desk: De
     with pytest.raises(LedgerBehind, match=rf"tells of 6 {state} rows .* the ledger of 3.*--accept-witness"):
         desk.submit(desk.folder / "pay.csv", run=RunRequest(results))
     assert results.read_bytes() == before
+    assert set(desk.arrived.values()) == {1}
+
+
+def test_results_that_got_a_number_tell_it_as_well(desk: Desk) -> None:
+    """A file of the same name every day: only the first day's results have the name without one."""
+    results = snapshot(desk, "csv", taken=True)
+    with pytest.raises(LedgerBehind, match=r"results-2\.csv tells of 6 accepted rows"):
+        desk.submit(desk.folder / "pay.csv", run=RunRequest(results))
     assert set(desk.arrived.values()) == {1}
 
 

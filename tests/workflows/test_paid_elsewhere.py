@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from batchpay.errors import BatchHeld, FileRefused, SettingsNotUsable
+from batchpay.errors import BatchHeld, FileRefused, RunStopped, SettingsNotUsable
 from batchpay.ledger.contract import Ledger
 from batchpay.outcome import Outcome
-from batchpay.payment import Environment
+from batchpay.payment import Environment, State
 from batchpay.reports.results import HEADER, write_results
 from batchpay.settings import LedgerSettings
 from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
+from batchpay.workflows.run import RunRequest
 from batchpay.writing.table import write_table
 from tests.ledger.batches import columns, register
 from tests.ledger.conftest import LedgerFactory
@@ -55,6 +56,17 @@ def test_results_of_an_unknown_batch_refuse_the_file(
             refuse_paid_elsewhere(ledger, path, environment)
     else:
         refuse_paid_elsewhere(ledger, path, environment)
+
+
+def test_results_with_a_number_refuse_the_file_as_well(ledger: Ledger, tmp_path: Path) -> None:
+    """The folder had a rehearsal's results of the name, so another ledger's of live money lie beside them."""
+    results(tmp_path / "pay.results.csv", "aaaaaaaaaaaa", "test")
+    results(tmp_path / "pay.results-2.csv", ledger.find(None).batch, "live")
+    refuse_paid_elsewhere(ledger, tmp_path / "pay.results.csv", LIVE)
+    results(tmp_path / "pay.results-3.csv", "0123456789ab", "live")
+    with pytest.raises(FileRefused, match=r"results-3\.csv holds the results of batch 0123456789ab"):
+        refuse_paid_elsewhere(ledger, tmp_path / "pay.results.csv", LIVE)
+    refuse_paid_elsewhere(ledger, tmp_path / "nowhere" / "pay.results.csv", LIVE)
 
 
 def test_results_of_a_known_batch_are_no_alarm(ledger: Ledger, tmp_path: Path) -> None:
@@ -161,3 +173,30 @@ def test_a_file_that_was_archived_meanwhile_is_not_paid_by_another_ledger(desk: 
     path.with_suffix(".archived").rename(path)
     assert desk.submit(path, preflight=Archives(path)).exit_code == 0
     assert desk.arrived == {"INV-1": 1}
+
+
+class Down:
+    """A gateway that answers no more when the first payment is about to go."""
+
+    def check_connection(self) -> None:
+        """Nobody answers."""
+        raise RunStopped("the gateway can't be reached")
+
+    def refused(self, gateway_ids: Iterable[str]) -> dict[str, str]:
+        """Everything was taken a moment ago."""
+        return {}
+
+
+def test_a_batch_that_another_ledger_paid_since_is_not_gone_on_with(desk: Desk) -> None:
+    """By hand it was registered and not sent; the nightly run paid it; by hand the same command is run once more."""
+    path = desk.file("pay.csv", {"invoiceNumber": "INV-1", "amount": "10.00"})
+    lying, by_hand = RunRequest(desk.folder / "pay.results.csv"), with_another_ledger(desk)
+    assert by_hand.submit(path, preflight=Down()).of(State.PENDING).rows == 1
+    desk.submit(path, run=lying)
+    with pytest.raises(FileRefused, match="which this ledger does not know"):
+        by_hand.submit(path, run=lying)
+    assert desk.arrived == {"INV-1": 1}
+    desk.submit(path, run=lying)  # nothing is left to send, so nobody asks who else paid
+    by_hand.submit(path, run=lying, looked_elsewhere="the other ledger is a rehearsal's")
+    assert desk.arrived == {"INV-1": 2}
+    assert by_hand.events("started")[-1][1] == "the other ledger is a rehearsal's"
