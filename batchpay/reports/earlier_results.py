@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from batchpay.writing.place import first_row, rows_of
+from batchpay.writing.place import first_row, rows_of, separator_of
 
 
 def states_told(path: Path, batch: str) -> Counter[str]:
     """Count the rows of each state in a results file of this batch; none of any other file, or one that is broken."""
-    if (first_row(path) or {}).get("batch") != batch:
+    if (first_row(path, saved_anew=True) or {}).get("batch") != batch:
         return Counter()
     try:
         return Counter(_workbook_states(path) if path.suffix.lower() == ".xlsx" else _column(path))
@@ -24,7 +24,11 @@ def _column(path: Path) -> list[str]:
 
     if path.suffix.lower() in (".parquet", ".pq"):
         return pl.read_parquet(path, columns=["state"], glob=False)["state"].to_list()
-    return pl.read_csv(path, columns=["state"], infer_schema=False, glob=False)["state"].to_list()
+    with path.open(encoding="utf-8", errors="replace") as file:
+        separator = separator_of(file.readline())
+    return pl.read_csv(
+        path, columns=["state"], separator=separator, encoding="utf8-lossy", infer_schema=False, glob=False
+    )["state"].to_list()
 
 
 def _workbook_states(path: Path) -> list[str]:

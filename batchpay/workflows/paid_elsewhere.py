@@ -23,7 +23,7 @@ def refuse_paid_elsewhere(ledger: Ledger, results: Path | None, environment: Env
     """
     known: set[str] | None = None
     for path in standing(results) if results is not None else ():
-        found = first_row(path) or {}
+        found = first_row(path, saved_anew=True) or {}
         batch = found.get("batch")
         if not batch or (found.get("environment") or environment) != environment:
             continue

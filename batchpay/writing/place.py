@@ -70,14 +70,15 @@ def _taken(wanted: Path) -> list[int]:
     return sorted(int(one[1] or 1) for one in found if one is not None and one[1] != "1")
 
 
-def first_row(path: Path) -> dict[str, str | None] | None:
+def first_row(path: Path, *, saved_anew: bool = False) -> dict[str, str | None] | None:
     """Read the first row of a CSV, Parquet or XLSX by its header's names; all None where there is a header alone.
 
-    None where the file is none of these, or can't be read.
+    None where the file is none of these, or can't be read. `saved_anew` also reads a CSV that a spreadsheet has saved
+    in its own encoding: whatever no UTF-8 has, our own words are the same in each.
     """
     try:
         # Most that are asked for are not there, and a workbook's reader alone takes a third of a second to load.
-        rows = list(islice(rows_of(path), 2)) if path.exists() else []
+        rows = list(islice(rows_of(path, saved_anew=saved_anew), 2)) if path.exists() else []
     except Exception:  # whatever a library makes of a file that is none of ours
         return None
     if not rows:
@@ -86,24 +87,29 @@ def first_row(path: Path) -> dict[str, str | None] | None:
     return dict(zip_longest(map(str, rows[0]), cells[: len(rows[0])]))
 
 
-def rows_of(path: Path, separator: str | None = None) -> Iterator[Sequence[object]]:
+def rows_of(path: Path, separator: str | None = None, *, saved_anew: bool = False) -> Iterator[Sequence[object]]:
     """Read the header and the rows of a CSV, Parquet or XLSX that we wrote; none where the ending is another.
 
     Without a separator, a CSV's is the likeliest. Raises whatever a library makes of a file that is none of ours.
     """
     ending = path.suffix.lower()
     if ending in CSV_ENDINGS:
-        return _csv_rows(path, separator)
+        return _csv_rows(path, separator, "replace" if saved_anew else "strict")
     if ending in (".parquet", ".pq"):
         return _parquet_rows(path)
     return _xlsx_rows(path) if ending == ".xlsx" else iter(())
 
 
-def _csv_rows(path: Path, separator: str | None) -> Iterator[Sequence[object]]:
-    with path.open(encoding="utf-8", newline="") as file:
+def separator_of(header: str) -> str:
+    """Tell what parts the cells of a CSV's header: a spreadsheet saves it with that of its own country."""
+    return max(",;\t|", key=header.count)
+
+
+def _csv_rows(path: Path, separator: str | None, errors: str) -> Iterator[Sequence[object]]:
+    with path.open(encoding="utf-8", errors=errors, newline="") as file:
         header = file.readline()
         file.seek(0)
-        yield from csv.reader(file, delimiter=separator or max(",;\t|", key=header.count))
+        yield from csv.reader(file, delimiter=separator or separator_of(header))
 
 
 def _parquet_rows(path: Path) -> Iterator[Sequence[object]]:

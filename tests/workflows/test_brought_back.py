@@ -58,6 +58,21 @@ def test_results_that_got_a_number_tell_it_as_well(desk: Desk) -> None:
     assert set(desk.arrived.values()) == {1}
 
 
+def in_the_spreadsheets_own_way(results: Path) -> None:
+    """Save a CSV as a spreadsheet does that somebody typed a note into: its separator, its encoding."""
+    text = results.read_text().replace(",", ";").replace("Quigley", "Renée")
+    results.write_text(text, encoding="cp1252")
+
+
+def test_results_that_a_spreadsheet_saved_tell_it_as_well(desk: Desk) -> None:
+    """Somebody opened them, sorted them and saved them."""
+    results = snapshot(desk, "csv")
+    in_the_spreadsheets_own_way(results)
+    with pytest.raises(LedgerBehind, match="tells of 6 accepted rows"):
+        desk.submit(desk.folder / "pay.csv", run=RunRequest(results))
+    assert set(desk.arrived.values()) == {1}
+
+
 def test_nor_does_resume_and_a_person_goes_on_from_doubt(desk: Desk) -> None:
     """What the ledger would send is in doubt once a person says that no later ledger is left."""
     snapshot(desk, "csv").rename(desk.folder / "results.csv")

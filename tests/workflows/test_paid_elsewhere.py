@@ -69,6 +69,14 @@ def test_results_with_a_number_refuse_the_file_as_well(ledger: Ledger, tmp_path:
     refuse_paid_elsewhere(ledger, tmp_path / "nowhere" / "pay.results.csv", LIVE)
 
 
+def test_results_that_a_spreadsheet_saved_refuse_the_file_as_well(ledger: Ledger, tmp_path: Path) -> None:
+    """Its separator is a semicolon, and its encoding no UTF-8."""
+    path = tmp_path / "pay.results.csv"
+    path.write_bytes("row;name;batch;environment\n1;Renée;0123456789ab;live\n".encode("cp1252"))
+    with pytest.raises(FileRefused, match="0123456789ab"):
+        refuse_paid_elsewhere(ledger, path, LIVE)
+
+
 def test_results_of_a_known_batch_are_no_alarm(ledger: Ledger, tmp_path: Path) -> None:
     """Last month's file of the same name was paid by this very ledger."""
     batch = ledger.find(None)
