@@ -126,6 +126,8 @@ def submit(
                 progress.say(f"{checked.source.name}: {error}: helping")
                 return _help(ledger, submission, settings, checked, credentials, actor, progress), checked.verdict
             summary = _summary_of_run(request, submission, checked, finished)
+            if not (found.is_new or checked.releasable.rows):
+                summary.notes += _nothing_left_notes(found.batch, submission.decisions)
             summary.seal = plan.seal if plan else None
             summary.released = found.released
             if found.released.rows:  # the batch itself tells of what was let through when it was registered
@@ -133,6 +135,19 @@ def submit(
             summary.in_doubt_elsewhere = in_doubt(ledger, environment, but=finished.batch)
             return summary, checked.verdict
     raise LedgerNotUsable("other files keep being registered in this ledger; run the command again")
+
+
+def _nothing_left_notes(batch: BatchSummary, decisions: Decisions) -> list[str]:
+    """Say where all of a known batch was paid before: the same wages a month later look as if they were paid anew."""
+    waiting = (State.PENDING, State.SENDING, State.IN_DOUBT)
+    if not batch.by_state[State.ACCEPTED].rows or any(batch.by_state[state].rows for state in waiting):
+        return []
+    on = f"{batch.registered_at.astimezone():%m/%d/%Y}"
+    reason = "another reason" if decisions.again else "a reason"
+    return [
+        f"nothing was left to send of this content: it is batch {batch.batch}, registered on {on}; if it must be paid "
+        f"once more: --again with {reason}"
+    ]
 
 
 def _help(

@@ -1,0 +1,42 @@
+"""The same content is the same batch: a call that sends nothing says so, also where nobody reads standard error."""
+
+from __future__ import annotations
+
+from batchpay.payment import State
+from batchpay.sending.limits import Limits
+from batchpay.workflows.run import RunRequest
+from tests.workflows.desk import IN_DOUBT, Desk
+
+WAGES = [{"amount": "10.00"}, {"amount": "11.00"}]
+SAID = "nothing was left to send of this content"
+
+
+def test_the_wages_of_the_next_month_are_not_paid_in_silence(desk: Desk) -> None:
+    """The summary tells of all rows as accepted, and so they are: last month."""
+    path = desk.file("wages.csv", *WAGES)
+    assert not any(SAID in note for note in desk.submit(path).notes)
+    summary = desk.submit(path)
+    assert (summary.exit_code, summary.of(State.ACCEPTED).rows) == (0, 2)
+    (note,) = (note for note in summary.notes if SAID in note)
+    assert note.endswith("--again with a reason")
+    assert f"batch {summary.batch}, registered on " in note
+    assert sum(desk.arrived.values()) == 2
+
+
+def test_nor_are_those_that_have_the_reason_of_last_month(desk: Desk) -> None:
+    """One reason pays once more, however often: in January it must be another one."""
+    path = desk.file("wages.csv", *WAGES)
+    desk.submit(path)
+    assert not any(SAID in note for note in desk.submit(path, again="monthly wages").notes)
+    notes = desk.submit(path, again="monthly wages").notes
+    assert any(SAID in note and note.endswith("--again with another reason") for note in notes)
+    assert sum(desk.arrived.values()) == 4
+
+
+def test_a_batch_that_goes_on_or_waits_for_a_person_is_not_called_paid(desk: Desk) -> None:
+    """Rows that this very call sent, and rows in doubt: nobody is told to pay them once more."""
+    path = desk.file("wages.csv", *WAGES)
+    desk.submit(path, run=RunRequest(None, Limits(rows_max=1)))
+    desk.answer = lambda _: IN_DOUBT
+    assert not any(SAID in note for note in desk.submit(path).notes)
+    assert not any(SAID in note for note in desk.submit(path).notes)
