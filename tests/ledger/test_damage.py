@@ -342,8 +342,8 @@ def test_a_spilled_outcome_counts_for_its_own_attempt_only(ledger_factory: Ledge
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
-        ("DELETE FROM attempt", "row 1 was being sent, and its attempt is not recorded"),
         ("DELETE FROM body", "row 2 is pending, and its body is not there"),
+        ("DELETE FROM attempt", "of rows 1, which were being sent, 1 are, and 0 of their attempts"),
     ],
 )
 def test_what_is_lost_under_a_run_ends_it(ledger_factory: LedgerFactory, statement: str, told: str) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
-from itertools import repeat
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger import mover
 from batchpay.ledger.encoding import ROW_MASK, id_range, row_id
+from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger.keys import SEAL_BYTES
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.states import (
     OPEN,
@@ -23,11 +25,18 @@ from batchpay.ledger.states import (
     require_outcome,
 )
 from batchpay.outcome import Outcome
-from batchpay.text import row_count
 
-_NINE = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ROWS_A_STATEMENT = 100
-"""Nine values each are fewer than the 999 that any SQLite takes."""
+"""Two values each are fewer than the 999 that any SQLite takes."""
+
+Claimed = tuple[int, int, int, int]
+"""A row that was seen to be pending: how many attempts it had, its chunk, its cents and its direction."""
+BeingSent = tuple[int, int, int, int, int]
+"""A row that is being sent: the number of its attempt, since when, its chunk, its cents and its direction."""
+
+
+class NotAsClaimed(LedgerDamaged):
+    """Not all rows of a group are as they were when they were claimed; a damage only if they were just looked up."""
 
 
 class Mover(mover.Mover):
@@ -59,74 +68,113 @@ class Mover(mover.Mover):
         self._has_moved(row, before, after, direction, cents, chunk)
         return True
 
-    def grant(self, rows: Sequence[int], at: int) -> dict[int, int]:
-        """Move pending rows to sending; gives the number of each one's attempt. Others are left out."""
-        require(self._event, PENDING, SENDING)
+    def grantable(self, rows: Sequence[int]) -> dict[int, Claimed]:
+        """Read what `grant` asks of those of the rows that are pending, and that no attempt says otherwise of."""
         first = row_id(self._batch, 0)
-        identities = {first | row: row for row in rows}
-        granted: dict[int, int] = {}
+        asked = set(rows)
+        found = self._transaction.execute(sql.GRANTABLE, (json.dumps([first | row for row in asked]),)).fetchall()
+        grantable = {row: (attempts, chunk, cents, direction) for row, attempts, chunk, cents, direction in found}
+        for row in asked - grantable.keys():
+            self._refuse_contradiction(first | row)
+        return grantable
+
+    def grant(self, rows: Mapping[int, Claimed], at: int) -> dict[int, BeingSent]:
+        """Move rows from pending to sending; gives what `end` asks of them. May raise NotAsClaimed.
+
+        That each is pending, and that no attempt says otherwise, is asked where row and attempt change.
+        """
+        require(self._event, PENDING, SENDING)
+        if not rows:
+            return {}
+        granted: dict[int, BeingSent] = {}
         amounts: defaultdict[int, list[int]] = defaultdict(list)
-        for identity, cents, direction, attempts in self._group(sql.GRANTABLE, list(identities)):
-            granted[identities.pop(identity)] = attempts + 1
+        for row, (attempts, chunk, cents, direction) in rows.items():
+            granted[row] = (attempts + 1, at, chunk, cents, direction)
             amounts[direction].append(cents)
         for direction, moved in amounts.items():
             self._changes.move(PENDING, SENDING, direction, moved)
-        for identity in identities:
-            self._refuse_contradiction(identity)
-        if granted:
-            ids = json.dumps([first | row for row in granted])
-            self._all(len(granted), sql.GRANT, (ids,))
-            self._all(len(granted), sql.BEGIN_ATTEMPTS, (at, ids))
-            self._moved[SENDING].extend(granted)
+        self._moved[SENDING].extend(rows)
+        ids, which = self._ids(rows)
+        for statement, parameters in ((sql.GRANT[ids], which), (sql.BEGIN_ATTEMPTS[ids], (at, *which))):
+            if self._transaction.execute(statement, parameters).rowcount != len(rows):
+                raise NotAsClaimed(f"the ledger is damaged: rows {write_ranges(rows)} are not all pending any more")
         return granted
 
-    def end(self, outcomes: Sequence[tuple[int, Outcome]], at: int) -> set[int]:
-        """Move rows from sending to what their attempts proved; gives those that were in sending, the others stay."""
-        first = row_id(self._batch, 0)
-        proved = {first | row: outcome for row, outcome in outcomes}
-        ended: defaultdict[int, list[int]] = defaultdict(list)
-        amounts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-        attempts: list[int | str | bytearray | None] = []
-        for identity, cents, direction, chunk, attempt, sent_at in self._group(sql.BEING_SENT, list(proved)):
-            outcome = proved[identity]
-            require_outcome(self._event, outcome)
-            if attempt is None:
-                row = identity & ROW_MASK
-                raise LedgerDamaged(f"the ledger is damaged: row {row} was being sent, and its attempt is not recorded")
-            state, answer = STATE_CODES[outcome.state], outcome.answer
-            end = (
-                state, at, answer.http_status, answer.response_code, answer.message, answer.gateway_reference,
-                outcome.reason,
-            )  # fmt: skip
-            attempts += (identity, *end, bytearray(self._keys.seal_values("attempt", (identity, sent_at, *end))))
-            ended[state].append(identity)
-            amounts[state, direction].append(cents)
-            if state not in OPEN:
-                self._closed[chunk] += 1
-        for (state, direction), moved in amounts.items():
+    def end(self, outcomes: Mapping[int, Outcome], sent: Mapping[int, BeingSent], at: int) -> None:
+        """Move rows from sending to what their attempts proved; raises LedgerDamaged where one is not in sending.
+
+        `sent` holds what `grant` gave of them. That rows and attempts are still being sent is asked where they change.
+        """
+        alike: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
+        for row, outcome in outcomes.items():
+            answer = outcome.answer
+            told = (answer.http_status, answer.response_code, answer.message)
+            alike[outcome.state, bool(outcome.bytes_sent), told, outcome.reason].append(row)
+        for rows in alike.values():
+            self._end_alike(sorted(rows), outcomes, sent, at)
+
+    def _end_alike(
+        self, rows: Sequence[int], outcomes: Mapping[int, Outcome], sent: Mapping[int, BeingSent], at: int
+    ) -> None:
+        """End rows, in file order, whose attempts differ in nothing but the gateway's reference."""
+        outcome = outcomes[rows[0]]
+        require_outcome(self._event, outcome)
+        state, answer = STATE_CODES[outcome.state], outcome.answer
+        end = (state, at, answer.http_status, answer.response_code, answer.message, outcome.reason)
+        references = [outcomes[row].answer.gateway_reference for row in rows]
+        first, (*answered, reason) = row_id(self._batch, 0), end
+        before, after = f"{repr(tuple(answered))[1:-1]}, ", f", {reason!r})"
+        amounts: defaultdict[int, list[int]] = defaultdict(list)
+        chunks: list[int] = []
+        records: list[str] = []
+        for row, reference in zip(rows, references, strict=True):
+            _, sent_at, chunk, cents, direction = sent[row]
+            amounts[direction].append(cents)
+            chunks.append(chunk)
+            # To the letter what Python writes for the tuple of these values: a seal authenticates that.
+            records.append(f"({first | row}, {sent_at}, {before}{reference!r}{after}")
+        seals = self._keys.seals("attempt", records)
+        for direction, moved in amounts.items():
             self._changes.move(SENDING, state, direction, moved)
-        for state, identities in ended.items():
-            self._moved[state] += [identity & ROW_MASK for identity in identities]
-            self._all(len(identities), sql.END_SENDING, (state, json.dumps(identities)))
-        for start in range(0, len(attempts), 9 * _ROWS_A_STATEMENT):
-            some = attempts[start : start + 9 * _ROWS_A_STATEMENT]
-            values = ", ".join(repeat(_NINE, len(some) // 9))
-            self._all(len(some) // 9, f"{sql.END_ATTEMPTS} {values} {sql.OF_ATTEMPTS_BEING_SENT}", tuple(some))
-        return {identity & ROW_MASK for identities in ended.values() for identity in identities}
+        if state not in OPEN:
+            self._closed.update(chunks)
+        self._moved[state] += rows
+        ids, which = self._ids(rows)
+        ended = self._transaction.execute(sql.END_SENDING[ids], (state, *which)).rowcount
+        if ids == "range" and len(set(references)) == 1:
+            values = (*end, seals, references[0], *which)
+            attempts = self._transaction.execute(sql.END_RANGE_OF_ATTEMPTS, values).rowcount
+        else:
+            attempts = self._transaction.execute(sql.ATTEMPTS_BEING_SENT[ids], which).fetchone()[0]
+            self._end_attempts(rows, references, end, seals)
+        if not attempts == ended == len(rows):
+            raise LedgerDamaged(
+                f"the ledger is damaged: of rows {write_ranges(rows)}, which were being sent, {ended} are,"
+                f" and {attempts} of their attempts"
+            )
 
-    def _group(self, statement: str, identities: list[int]) -> list[list[Any]]:
-        """Read the rows of a group."""
-        if not identities:
-            return []
-        found = self._transaction.execute(statement, (json.dumps(identities),)).fetchone()
-        rows: list[list[Any]] = json.loads(found[0])
-        return rows
+    def _end_attempts(
+        self, rows: Sequence[int], references: Sequence[str | None], end: tuple[Any, ...], seals: bytearray
+    ) -> None:
+        """End attempts that were counted as being sent."""
+        first = row_id(self._batch, 0)
+        for start in range(0, len(rows), _ROWS_A_STATEMENT):
+            identities = [first | row for row in rows[start : start + _ROWS_A_STATEMENT]]
+            known = references[start : start + _ROWS_A_STATEMENT]
+            sealed = seals[SEAL_BYTES * start : SEAL_BYTES * (start + len(identities))]
+            values: Iterable[int | str | None] = identities
+            if with_references := any(reference is not None for reference in known):
+                values = chain.from_iterable(zip(identities, known, strict=True))
+            statement = sql.end_attempts(len(identities), with_references)
+            self._transaction.execute(statement, (*end, sealed, *values))
 
-    def _all(self, count: int, statement: str, parameters: tuple[Any, ...]) -> None:
-        """Change so many rows, and no other number: they were just read in this very transaction."""
-        changed = self._transaction.execute(statement, parameters).rowcount
-        if changed != count:
-            raise LedgerDamaged(f"the ledger is damaged: of {row_count(count)} only {changed} could be changed")
+    def _ids(self, rows: Collection[int]) -> tuple[sql.Ids, tuple[Any, ...]]:
+        """Tell which rows a statement is about: a range, as rows in file order mostly are, or a list."""
+        first = row_id(self._batch, 0)
+        least, last = min(rows), max(rows)
+        if last - least == len(rows) - 1:
+            return "range", (first | least, first | last)
+        return "list", (json.dumps([first | row for row in rows]),)
 
     def _note(self, row: int, state: int, at: int | None, reason: str, reference: str | None) -> None:
         identity = row_id(self._batch, row)

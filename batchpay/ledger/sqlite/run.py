@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
-from batchpay.ledger.encoding import ROW_MASK, id_range, now_ms, row_id
+from batchpay.ledger.encoding import id_range, now_ms, row_id
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
 from batchpay.ledger.spill import Spill, Spilled, read_spill, spill_files, spill_path
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.failures import translated
-from batchpay.ledger.sqlite.moves import Mover
+from batchpay.ledger.sqlite.moves import BeingSent, Claimed, Mover, NotAsClaimed
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.states import IN_DOUBT, SENDING, IllegalMove
 from batchpay.outcome import Outcome
 from batchpay.payment import Totals
 
 _CHUNKS_KEPT = 4
+_CLAIMED_MAX = 4096
+"""So many rows' facts are kept: rows that are held back are claimed, and never sent."""
 
 
 class SqliteRun:
@@ -38,7 +41,9 @@ class SqliteRun:
         self._why = why
         self._token = os.urandom(16)
         self._dead: str | None = None
-        self._attempts: dict[int, int] = {}
+        self._claimed: dict[int, Claimed] = {}
+        """What was read of rows when they were claimed, until they are sent. What is not here is looked up."""
+        self._sent: dict[int, BeingSent] = {}
         self._bodies: dict[int, dict[int, bytes]] = {}
         self._claimed_to, _ = id_range(batch)
         self._read_turn = threading.Lock()
@@ -77,14 +82,16 @@ class SqliteRun:
 
     def _merge(self, transaction: Transaction, merging: Mover, spilled: Spilled, at: int) -> bool:
         """Take over a spilled outcome, if its row is still in the very attempt it belongs to."""
-        still = transaction.execute(
-            sql.ROW_IN_ATTEMPT,
-            (row_id(self._batch, spilled.row), SENDING, spilled.attempt),
-        ).fetchone()
+        still = transaction.one(sql.ROW_IN_ATTEMPT, (row_id(self._batch, spilled.row), SENDING, spilled.attempt))
+        if still is None:
+            return False
+        attempt, since, chunk, cents, direction = still
+        sent = {spilled.row: (attempt, since, chunk, cents, direction)}
         try:
-            return bool(still) and bool(merging.end([(spilled.row, spilled.outcome)], at))
+            merging.end({spilled.row: spilled.outcome}, sent, at)
         except IllegalMove:
             return False  # what proves nothing is not merged: the row is in doubt like any other found in sending
+        return True
 
     def _remove(self, spilled_files: Sequence[Path]) -> None:
         # What a crash leaves of them, or a power cut brings back, is merged again, to no effect: the rows are not in
@@ -98,61 +105,75 @@ class SqliteRun:
         self._store.check_process()
         _, end = id_range(self._batch)
         with self._read_turn, translated(self._store.place.ledger):
-            found = self._reader.execute(
-                sql.PENDING_ROWS,
-                (self._claimed_to, end, limit),
-            ).fetchall()
-            claimed = [
-                PendingPayment(identity & ROW_MASK, attempts, self._body(chunk, identity & ROW_MASK))
-                for identity, attempts, chunk in found
-            ]
-            if found:
-                self._claimed_to = found[-1][0]
+            found = self._reader.execute(sql.PENDING_ROWS, (self._claimed_to, end, limit)).fetchone()
+            rows, attempts, chunks, cents, directions = map(json.loads, found)
+            claimed = list(map(PendingPayment, rows, attempts, self._bodies_of_rows(rows, chunks)))
+            if rows:
+                self._claimed_to = row_id(self._batch, rows[-1])
+            if len(self._claimed) > _CLAIMED_MAX:
+                self._claimed = {}
+            self._claimed.update(zip(rows, zip(attempts, chunks, cents, directions, strict=True), strict=True))
             return claimed
 
-    def _body(self, chunk: int, row: int) -> bytes:
+    def _bodies_of_rows(self, rows: Sequence[int], chunks: Sequence[int]) -> Iterator[bytes]:
+        open_chunk, bodies = None, {}
+        for row, chunk in zip(rows, chunks, strict=True):
+            if chunk != open_chunk:
+                open_chunk, bodies = chunk, self._bodies_of(chunk)
+            body = bodies.get(row)
+            if body is None:
+                raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its body is not there")
+            yield body
+
+    def _bodies_of(self, chunk: int) -> dict[int, bytes]:
+        """Give a chunk's bodies by row: none where the ledger has none."""
         bodies = self._bodies.get(chunk)
         if bodies is None:
             found = self._reader.execute(sql.BODY, (chunk,)).fetchone()
-            if not found:
-                raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its body is not there")
-            bodies = unseal_texts(self._store.keys, place_of("bodies", self._batch, chunk), found[0])
+            bodies = unseal_texts(self._store.keys, place_of("bodies", self._batch, chunk), found[0]) if found else {}
             while len(self._bodies) >= _CHUNKS_KEPT:
                 del self._bodies[next(iter(self._bodies))]
             self._bodies[chunk] = bodies
-        if row not in bodies:
-            raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its body is not there")
-        return bodies[row]
+        return bodies
 
     def commit(self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]]) -> set[int]:
-        at = now_ms()
         self._refuse_if_dead()
+        claimed = {row: facts for row in intents if (facts := self._claimed.pop(row, None))}
         try:
-            with self._store.transaction() as transaction:
-                self._check_token(transaction)
-                mover = Mover(transaction, self._batch, "progress", self._who)
-                ended = mover.end(outcomes, at)
-                for row, _ in outcomes:
-                    if row not in ended:
-                        raise LedgerDamaged(f"row {row} has an outcome, and the ledger does not hold it as being sent")
-                granted = mover.grant(intents, at)
-                mover.finish()
+            try:
+                granted = self._commit(intents, outcomes, claimed if len(claimed) == len(intents) else None)
+            except NotAsClaimed:  # nothing of it stands: once more, with those alone that are
+                granted = self._commit(intents, outcomes, None)
         except BaseException:
             # Outcomes of this group go to the spill file. A later commit could let a row be sent anew, and a spilled
             # outcome of its earlier attempt must never be held against that one: so there is no later commit.
             self._dead = "a commit of this run failed; nothing more is sent by it"
             raise
         for row, _ in outcomes:
-            self._attempts.pop(row, None)
-        self._attempts.update(granted)
+            self._sent.pop(row, None)
+        self._sent.update(granted)
         return set(granted)
+
+    def _commit(
+        self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]], claimed: Mapping[int, Claimed] | None
+    ) -> dict[int, BeingSent]:
+        """Commit a group; its intents are looked up where it is not known what they were claimed as."""
+        at = now_ms()
+        with self._store.transaction() as transaction:
+            self._check_token(transaction)
+            mover = Mover(transaction, self._batch, "progress", self._who)
+            for row, _ in outcomes:
+                if row not in self._sent:
+                    raise LedgerDamaged(f"row {row} has an outcome, and the ledger does not hold it as being sent")
+            mover.end(dict(outcomes), self._sent, at)
+            granted = mover.grant(mover.grantable(intents) if claimed is None else claimed, at)
+            mover.finish()
+        return granted
 
     def spill(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
         self._store.check_process()
         self._dead = self._dead or "outcomes of this run were spilled; nothing more is sent by it"
-        self._spill.write(
-            [Spilled(row, self._attempts[row], outcome) for row, outcome in outcomes if row in self._attempts]
-        )
+        self._spill.write([Spilled(row, self._sent[row][0], outcome) for row, outcome in outcomes if row in self._sent])
 
     def reject(self, rows: Sequence[int], reason: str) -> None:
         self._refuse_if_dead()

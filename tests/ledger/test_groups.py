@@ -1,0 +1,249 @@
+"""Groups of rows that a run lets go and ends in few statements: whatever their numbers, answers and order."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+
+import pytest
+
+from batchpay.errors import LedgerDamaged
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.encoding import id_range
+from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger.keys import SEAL_BYTES, Keys
+from batchpay.ledger.sqlite import run as run_module
+from batchpay.outcome import Answer, Outcome
+from batchpay.payment import State
+from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register
+from tests.ledger.conftest import LedgerFactory
+
+UNNAMED = Outcome(State.ACCEPTED, "success", Answer(200, "1", "Approved", None), bytes_sent=900)
+ODD = Outcome(State.ACCEPTED, 'it said "it\'s done" \\ ☃', Answer(299, "0'0", '"quoted", (1, 2)', "Ω'\\"), bytes_sent=1)
+
+
+def accepted(reference: str) -> Outcome:
+    """An answer of its own."""
+    return Outcome(State.ACCEPTED, "success", Answer(200, "1", "Approved", reference), bytes_sent=900)
+
+
+@pytest.mark.parametrize(
+    ("intents", "outcomes"),
+    [
+        (range(1, 9), [(row, UNNAMED) for row in range(1, 9)]),
+        (range(1, 9), [(row, UNNAMED) for row in (5, 3, 8, 1, 2, 4, 7, 6)]),
+        (range(1, 9), [(row, ACCEPTED) for row in range(2, 7)]),
+        (range(1, 9), [(row, UNNAMED) for row in (7, 2, 4)]),
+        ((6, 2, 5, 4, 3), [(row, accepted(f"TX-{row}")) for row in (4, 3, 6, 2)]),
+        ((8, 1, 4), [(1, ODD), (8, ODD), (4, UNNAMED)]),
+        (range(1, 9), [(1, ACCEPTED), (2, UNNAMED), (3, DECLINED), (5, IN_DOUBT), (6, NOT_SENT), (8, ODD)]),
+        (range(1, 301), [(row, accepted(str(row)) if row % 5 else UNNAMED) for row in range(300, 0, -1)]),
+        (range(1, 301), [(row, UNNAMED) for row in range(1, 301) if row != 150]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("claims", [True, False])
+def test_a_group_is_recorded_row_by_row_as_it_was_answered(
+    ledger: Ledger, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]], claims: bool
+) -> None:
+    """Ranges and lists, alike and not, with references and without: and every seal is what the check makes of it."""
+    name = register(ledger, columns(ledger, range(1, max(intents) + 1)))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        if claims:
+            run.claim(1000)
+        assert run.commit(intents, []) == set(intents)
+        assert run.commit([], outcomes) == set()
+        told = {row.row: row for row in ledger.rows(name)}
+        run.finish(None)
+    proved = dict(outcomes)
+    for row, known in told.items():
+        outcome = proved.get(row)
+        state = outcome.state if outcome else State.SENDING if row in intents else State.PENDING
+        assert (known.state, known.attempts) == (state, int(row in intents))
+        if outcome:
+            assert known.sent_at is not None
+            assert known.finished_at is not None
+            assert (known.answer, known.reason) == (outcome.answer, outcome.reason)
+    assert ledger.check() == []
+    by_state = ledger.find(name).by_state
+    assert sum(totals.rows for totals in by_state.values()) == max(intents)
+
+
+def test_what_came_back_is_sent_once_more(ledger: Ledger) -> None:
+    """Also in the very commit that brings it back; the number of its attempt goes on."""
+    name = register(ledger, columns(ledger, range(1, 5)))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        assert [payment.attempts for payment in run.claim(10)] == [0, 0, 0, 0]
+        assert run.commit([1, 2, 3], []) == {1, 2, 3}
+        assert run.commit([2, 4], [(2, NOT_SENT), (3, NOT_SENT)]) == {2, 4}
+        assert run.commit([3], [(1, ACCEPTED), (2, NOT_SENT)]) == {3}
+        assert run.commit([2], []) == {2}
+        run.commit([], [(row, UNNAMED) for row in (2, 3, 4)])
+        run.finish(None)
+    assert {row.row: row.attempts for row in ledger.rows(name)} == {1: 1, 2: 3, 3: 2, 4: 1}
+    assert ledger.check() == []
+
+
+def test_a_row_that_is_no_longer_as_it_was_claimed_is_left_out(ledger: Ledger) -> None:
+    """The others are let go, and what was answered meanwhile is recorded once."""
+    name = register(ledger, columns(ledger, range(1, 6)))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        assert len(run.claim(10)) == 5
+        assert run.commit([1], []) == {1}
+        run.reject([3], "gatewayId.unknown")
+        assert run.commit([2, 3, 4, 5], [(1, ACCEPTED)]) == {2, 4, 5}
+        run.commit([], [(row, UNNAMED) for row in (5, 2, 4)])
+        run.finish(None)
+    assert {row.row: (row.state, row.attempts) for row in ledger.rows(name)} == dict.fromkeys(
+        (1, 2, 4, 5), (State.ACCEPTED, 1)
+    )
+    assert ledger.check() == []
+
+
+@pytest.mark.ledgers("sqlite")
+def test_facts_of_rows_that_are_never_sent_do_not_pile_up(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are held back are claimed, and nothing more; what is not known any more is looked up."""
+    monkeypatch.setattr(run_module, "_CLAIMED_MAX", 4)
+    name = register(ledger, columns(ledger, range(1, 31)))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        assert isinstance(run, run_module.SqliteRun)
+        for _ in range(10):
+            assert len(run.claim(3)) == 3
+            assert len(run._claimed) <= 7
+        assert run.commit(range(1, 31), []) == set(range(1, 31))
+        assert len(run._claimed) <= 7
+        run.commit([], [(row, UNNAMED) for row in range(1, 31)])
+        assert not run._sent
+        run.finish(None)
+    assert ledger.check() == []
+
+
+@pytest.mark.ledgers("sqlite")
+@pytest.mark.parametrize("claims", [True, False])
+@pytest.mark.parametrize("state", [4, 5, 6, 7])
+def test_a_pending_row_whose_attempt_says_otherwise_stops_the_run(
+    ledger_factory: LedgerFactory, claims: bool, state: int
+) -> None:
+    """Whether the contradiction was there when it was claimed or came later: neither it nor its group is let go."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, range(1, 5)))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        if claims:
+            assert len(run.claim(10)) == 4
+        with closing(sqlite3.connect(ledger_factory.path)) as connection:
+            connection.execute("INSERT INTO attempt (id, state) VALUES (?, ?)", (id_range(1)[0] + 2, state))
+            connection.commit()
+        with pytest.raises(LedgerDamaged, match="row 2 is pending, and its attempt is not"):
+            run.commit([1, 2, 3], [])
+        assert {row.state for row in ledger.rows(name)} == {State.PENDING}
+        run.close()
+
+
+@pytest.mark.ledgers("sqlite")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM attempt WHERE id & 4294967295 = 3",
+        "UPDATE attempt SET state = 5 WHERE id & 4294967295 = 3",
+        "UPDATE row SET state = 5 WHERE id & 4294967295 = 3",
+        "UPDATE row SET state = 3 WHERE id & 4294967295 = 3",
+    ],
+)
+@pytest.mark.parametrize(
+    "outcomes",
+    [
+        [(3, UNNAMED)],
+        [(3, ACCEPTED)],
+        [(2, UNNAMED), (3, UNNAMED), (4, UNNAMED)],
+        [(2, accepted("a")), (3, accepted("b")), (4, accepted("c"))],
+        [(1, UNNAMED), (3, UNNAMED)],
+        [(3, ACCEPTED), (1, accepted("d"))],
+    ],
+)
+def test_a_row_that_is_not_being_sent_any_more_takes_no_outcome(
+    ledger_factory: LedgerFactory, statement: str, outcomes: Sequence[tuple[int, Outcome]]
+) -> None:
+    """Somebody's hand between intent and answer: nothing of the group stands, and the run does no more."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, range(1, 6)))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.claim(10)
+        run.commit([1, 2, 3, 4], [])
+        with closing(sqlite3.connect(ledger_factory.path)) as connection:
+            connection.execute(statement)
+            connection.commit()
+            before = connection.execute("SELECT * FROM attempt").fetchall()
+            with pytest.raises(LedgerDamaged, match="which were being sent"):
+                run.commit([5], outcomes)
+            assert connection.execute("SELECT * FROM attempt").fetchall() == before
+        run.close()
+
+
+def test_an_outcome_of_a_row_that_was_not_let_go_ends_the_run(ledger_factory: LedgerFactory) -> None:
+    """Nor is it held against the row's later attempt."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, [1, 2]))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.claim(10)
+        run.commit([1], [])
+        with pytest.raises(LedgerDamaged, match="row 2 has an outcome, and the ledger does not hold it as being sent"):
+            run.commit([], [(1, ACCEPTED), (2, ACCEPTED)])
+        run.spill([(1, ACCEPTED), (2, ACCEPTED)])
+        run.close()
+        assert ledger.start(name, "ada").recovered == 0
+    states = {state: totals.rows for state, totals in ledger.find(name).by_state.items() if totals.rows}
+    assert states == {State.ACCEPTED: 1, State.PENDING: 1}
+
+
+@pytest.mark.ledgers("sqlite")
+def test_a_spilled_outcome_is_merged_once(ledger_factory: LedgerFactory) -> None:
+    """A crash may leave the file after it was merged: the row is not being sent any more, and stays as it is."""
+    ledger = ledger_factory.create()
+    name = register(ledger, columns(ledger, [1, 2]))
+    digest = ledger.find(name).digest
+    with ledger.lock(digest):
+        run = ledger.start(name, "ada")
+        run.claim(10)
+        run.commit([1], [])
+        run.spill([(1, ACCEPTED)])
+    ledger_factory.close()
+    (spilled,) = ledger_factory.witness.parent.glob("witness.spill.*")
+    content = spilled.read_bytes()
+    for merged in ([{"accepted": "1"}], [{"accepted": "1"}, {"unused": [1]}]):
+        spilled.write_bytes(content)
+        ledger = ledger_factory.open()
+        with ledger.lock(digest):
+            run = ledger.start(name, "ada")
+            assert run.recovered == 0
+            assert [payment.row for payment in run.claim(10)] == [2]
+            run.finish(None)
+        assert [json.loads(event.detail) for event in ledger.events(name) if event.kind == "merged"] == merged
+        assert ledger.check() == []
+        ledger_factory.close()
+
+
+def test_many_seals_are_the_single_ones() -> None:
+    """What is sealed in a group is read again one by one."""
+    keys = Keys(b"k" * 32)
+    values = [(1 << 40, None, "it's"), (2, 3, '"\\☃')]
+    seals = keys.seals("attempt", [repr(one) for one in values])
+    assert [bytes(seals[at : at + SEAL_BYTES]) for at in (0, SEAL_BYTES)] == [
+        keys.seal_values("attempt", one) for one in values
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "written"),
+    [([], ""), ([4], "4"), ([2, 1, 3], "1-3"), ([1, 1, 3], "1,1,3"), ([1, 2, 4], "1-2,4"), ([1, 3, 4], "1,3-4")],
+)
+def test_ranges(rows: list[int], written: str) -> None:
+    """A row is named where it was named, no more and no less."""
+    assert write_ranges(rows) == written
