@@ -4,7 +4,8 @@ Two kinds of limits need two ways. A *rate* (a token bucket of any size, so many
 clock, a least distance) is bracketed: the highest rate that held for a while, and the lowest one that was refused; the
 finder tries a rate between the two, waits longer before each further try, and settles just under the lower one. A
 *quota* (so many a minute or an hour) shows by refusals that last: there it waits until the quota opens, learns how much
-was taken from one opening to the next, and spreads that over the window.
+was taken from one opening to the next, and spreads that over the window. Where it then takes more than a quota would
+have let through it was only closed for a while, and the finder goes on as before.
 
 What it can't tell apart it need not: each kind gets the evenly spaced rate under which it refuses nothing.
 """
@@ -15,18 +16,16 @@ import math
 from collections import deque
 
 from batchpay.outcome import Finding
+from batchpay.sending.quota import COUNT_LEAST, FIRST_PAUSE_S, Quota
 from batchpay.settings import RATE_LEAST, RATE_MOST
 
 SEEK_RATE = 20.0
 """Where the search begins without a ceiling; doubled every second until the first refusal."""
 WINDOW_SHARE = 0.98
 """So much of what a gateway took in a second is used, since networks bunch what left evenly."""
-COUNT_LEAST = 10
-"""Fewer requests in a second measure nothing."""
 SAME_COUNT = 0.025
 """Counts of a second that differ by this share are equal."""
 
-FIRST_PAUSE_S = 0.2
 PAUSE_REQUESTS = 2
 """Pause after a refusal that names none: so long, or as long as so many requests take; doubled while refusals go on."""
 PAUSE_S_MOST_FIRST = 2.0
@@ -51,19 +50,13 @@ CLOSE_SHARE = 0.025
 """Where the rate that holds and the one that was refused are as near as this, there is nothing left to find."""
 SETTLED_S = 45.0
 """Then it stays there for so long, and looks whether the limit was raised."""
+HOLD_PAUSES, HOLD_PAUSES_MOST = 4.0, 16.0
+"""Where a gateway asks for a long pause, a rate is held for so many times that before a higher one is tried: doubled
+after each try that fails."""
+PAUSE_STEP = 0.004
+"""Each second of that pause makes the first step down by this share longer: another refusal would cost as much."""
 PROBE_STEP = 0.02
 """It goes up by this share, doubled as long as that holds."""
-
-QUOTA_S = 3.0
-"""Refusals that last longer than this mean a quota."""
-QUOTA_SHARE = 0.99
-QUOTA_AHEAD = 1.5
-"""Until its window is known, this multiple of the pace that the first one allowed: it must be used up once more."""
-WINDOWS_S = (10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 86_400.0)
-"""Windows that gateways have: where one fits what was measured, it is that one."""
-ASK_AGAIN_S = 1.0
-CLOSED_SHARE = 0.25
-"""While a quota is used up, one request asks again after this share of the time it has been so, or so many seconds."""
 
 
 class LimitFinder:
@@ -114,12 +107,18 @@ class LimitFinder:
         self._quick = 0
         """Quick refusals one after another."""
         self._step = STEP
+        self._cost_s = 0.0
+        """The last pause, where the gateway asked for a long one and kept its word."""
+        self._hold_pauses = HOLD_PAUSES
         self._probing = False
         self._probe_step = PROBE_STEP
-        self._quota = _Quota(now)
+        self._before: tuple[float, float | None, float | None, float] = (self.rate, None, None, self._hold_s)
+        """The rate and its bracket before the last refusal."""
+        self._quota = Quota(now)
+        self._start = start
         if start is not None and start.rate < self.ceiling:
             self._set(start.rate, failed=start.rate)
-            self._hold_s = SETTLED_S
+            self._hold_s, self._probing = SETTLED_S, True
 
     @property
     def was_refused(self) -> bool:
@@ -127,10 +126,22 @@ class LimitFinder:
         return self._series is not None
 
     def finding(self) -> Finding | None:
-        """What was found; None while nothing was refused."""
+        """What was found; None while nothing was refused, or refusals lasted and it is not known yet why."""
         if self._quota.window_s is not None:
             return Finding(self._quota.rate, self._quota.window_s)
+        if self._quota.is_asked:
+            return None
         return Finding(self.rate) if self.was_refused and self._failed is not None else None
+
+    def to_remember(self) -> Finding | None:
+        """Where the next run had better begin; None where nothing is known that it does not know.
+
+        A run that goes far above what it began with, and is not refused, finds no limit: the old one would stay.
+        """
+        found, start, held = self.finding(), self._start, self._held
+        if found is None and start is not None and held is not None and held > start.rate and not self.was_refused:
+            return Finding(held)
+        return found
 
     def left(self, now: float) -> None:
         """A request leaves."""
@@ -145,9 +156,11 @@ class LimitFinder:
         if self.alone and sent_at >= self._cut_at:
             self._reopened(sent_at, now)
         self._quota.taken += 1
+        if self._quota.disproved():
+            self._go_on_as_before(now)
         if self._seeking:
             self.rate = min(self.ceiling, self.rate * 2.0 ** min(1.0, max(0.0, now - self._grown_at)))
-        elif self._failed is not None and sent_at - self._since >= self._hold_s:
+        elif self._failed is not None and sent_at - self._since >= max(self._hold_s, self._hold_pauses * self._cost_s):
             self._holds(now)
         self._grown_at = now
 
@@ -164,7 +177,8 @@ class LimitFinder:
             self._pause(max(asked_s or 0.0, min(patience_s, self._quota.patience_s(now))), now)
             self._quota.still_closed(sent_at)
         else:
-            self._quota.close(sent_at, self.rate)
+            self._before = (self.rate, self._held, self._failed, self._hold_s)
+            self._quota.close(sent_at, self.rate, asked_s)
             self._lower(sent_at)
             self._pause(patience_s if asked_s is None else asked_s, now)
             self._refused_at = sent_at
@@ -219,7 +233,8 @@ class LimitFinder:
         since_s = sent_at - (self._since if self._refused_at is None else self._refused_at)
         if held_for_s < QUICK_S:
             self._quick += 1
-            self._step = STEP if self._quick == 1 else min(STEP_MOST, self._step * 2)
+            first = max(STEP, min(STEP_MOST / 2, PAUSE_STEP * self._cost_s))
+            self._step = first if self._quick == 1 else min(STEP_MOST, self._step * 2)
         else:
             self._quick, self._step = 0, SETTLED_STEP
             self._series = (sent_at, self._taken)
@@ -228,6 +243,7 @@ class LimitFinder:
         if self._held is not None and rate > self._held:  # a try that failed: back to what held
             lower, self._hold_s = self._held, self._hold_after_failure_s
             self._hold_after_failure_s = min(HOLD_S_MOST, self._hold_after_failure_s * 2)
+            self._hold_pauses = min(HOLD_PAUSES_MOST, self._hold_pauses * 2)
         elif held_for_s < 1.0 and self._left_since_pause >= COUNT_LEAST:
             # Within a second of the pause: a bucket gave what came in since it was empty, a window what it holds.
             given = self._left_since_pause / since_s
@@ -279,61 +295,13 @@ class LimitFinder:
         self._refused_alone = 0
         self._since = now
         rate = self._quota.reopen(sent_at)
+        self._cost_s = self._quota.kept_s(sent_at)
         if rate is not None:
             self._set(rate, failed=rate * 1.1)
             self._held, self._hold_s = None, HOLD_S_MOST
 
-
-class _Quota:
-    """So many requests in a window of the gateway's clock: told by refusals that last, learned from two openings."""
-
-    def __init__(self, now: float) -> None:
-        self.taken = 0
-        """Requests taken since the window opened."""
-        self.window_s: float | None = None
-        self.rate = math.inf
-        self._opened = (now, now)
-        """Between these moments the present window opened."""
-        self._openings = 0
-        self._closed_at: float | None = None
-        self._last_refused = now
-        self._rate_before = 0.0
-
-    def close(self, sent_at: float, rate: float) -> None:
-        """A request was refused, the first of maybe many."""
-        self._closed_at, self._last_refused, self._rate_before = sent_at, sent_at, rate
-
-    def still_closed(self, sent_at: float) -> None:
-        """A request that went alone was refused as well."""
-        self._last_refused = sent_at
-
-    def patience_s(self, now: float) -> float:
-        """Seconds until it is asked again: soon where a usual window would end, else a share of the time gone by."""
-        assert self._closed_at is not None
-        wait_s = max(ASK_AGAIN_S, (now - self._closed_at) * CLOSED_SHARE)
-        if not self._openings:
-            return wait_s
-        earliest, latest = self._opened
-        for window_s in (self.window_s,) if self.window_s else WINDOWS_S:
-            if earliest + window_s > now:
-                return min(wait_s, max(FIRST_PAUSE_S, earliest + window_s - now))
-            if latest + window_s > now:
-                return min(wait_s, max(FIRST_PAUSE_S, (latest - earliest) / 5))
-        return wait_s
-
-    def reopen(self, sent_at: float) -> float | None:
-        """The gateway takes requests again; the rate to use if that was a quota, None if it was not."""
-        assert self._closed_at is not None
-        if sent_at - self._closed_at < QUOTA_S:
-            return None
-        opened = (self._last_refused, sent_at)
-        shortest, longest = opened[0] - self._opened[1], opened[1] - self._opened[0]
-        used, self.taken = self.taken, 0
-        self._opened, self._openings = opened, self._openings + 1
-        if self._openings == 1:  # where hardly any were taken before, others had used it up: that measures nothing
-            if used < COUNT_LEAST:
-                return None
-            return min(self._rate_before, QUOTA_AHEAD * used / longest)
-        self.window_s = next((each for each in WINDOWS_S if shortest <= each <= longest), (shortest + longest) / 2)
-        self.rate = used / self.window_s
-        return self.rate * QUOTA_SHARE
+    def _go_on_as_before(self, now: float) -> None:
+        """No quota: the gateway was closed for a while, which says nothing of its rate."""
+        self.rate, self._held, self._failed, self._hold_s = self._before
+        self._seeking = self._failed is None and self.rate < self.ceiling
+        self._since = self._grown_at = now

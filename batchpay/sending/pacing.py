@@ -164,6 +164,11 @@ class Throttle:
         with self._lock:
             return self._finder.finding()
 
+    def to_remember(self) -> Finding | None:
+        """Where the next run had better begin; None where this one learned nothing of that."""
+        with self._lock:
+            return self._finder.to_remember()
+
     def _take(self, now: float) -> float:
         """Take the next moment if it has come and return 0, else return the seconds until it comes."""
         finder = self._finder

@@ -282,8 +282,8 @@ def _send_pending(
             if (found := throttle.finding()) is not None:
                 log("limit found", batch=batch.batch, rate=str(found))
             if shared is not None:
-                if found is not None:
-                    shared.remember(found)
+                if (known := throttle.to_remember()) is not None:
+                    shared.remember(known)
                 shared.close()
     return found
 

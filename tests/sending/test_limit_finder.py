@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
 
 from batchpay.outcome import Finding, Pace
-from batchpay.sending.limit_finder import LimitFinder, _Quota
+from batchpay.sending.limit_finder import LimitFinder
 from batchpay.sending.pacing import Throttle
+from batchpay.sending.quota import Quota
 from tests.support.pace_world import (
     LIMITERS,
     Bucket,
     ClockWindow,
+    Closed,
     Concurrent,
     Limiter,
     Shared,
@@ -132,6 +135,61 @@ def test_a_known_window_is_asked_for_when_it_ends_and_not_where_others_would() -
     assert sum(not allowed for at, allowed in run.sent if at >= 4 * 900) <= 40
 
 
+@pytest.mark.parametrize("rate", [None, 500.0])
+@pytest.mark.parametrize("after_s", [4.0, 10.0, 60.0])
+def test_a_long_wait_asked_for_after_any_refusal_is_no_quota(after_s: float, rate: float | None) -> None:
+    """A hundred in any second, and whoever is refused is to wait long.
+
+    Of that 5 to 40 % was used, and "1,121 in 227 s" was told.
+    """
+    run = world(SlidingSecond(100), rate, after_s=after_s)
+    run.run(600)
+    assert run.used(180, 600, 100) >= 0.8
+    found = run.throttle.finding()
+    assert found is not None and found.window_s is None
+    assert found.rate == pytest.approx(100, rel=0.05)
+
+
+@pytest.mark.parametrize("rate", [None, 500.0])
+def test_a_quota_is_known_by_what_is_asked_for_until_it_opens(rate: float | None) -> None:
+    """One refusal a window, with the seconds until its end: another number each time, and a minute between openings."""
+
+    class Told(World):
+        @property
+        def refusal(self) -> Pace:
+            return Pace(retry_after_s=math.ceil(60 - self.now % 60), refused=True)
+
+        @refusal.setter
+        def refusal(self, value: Pace) -> None:
+            pass
+
+    run = Told(
+        ClockWindow(60, 60),
+        lambda clock, sleep: Throttle(rate, clock=clock, sleep=sleep),
+        refusal=Pace(refused=True),
+    )
+    run.run(360)
+    assert run.used(60, 360, 60) >= 0.97
+    assert run.refused(240, 360) < 0.001
+    assert str(run.throttle.finding()) == "3,600 in 60 s"
+
+
+@pytest.mark.parametrize("after_s", [1.0, None])
+@pytest.mark.parametrize("since", [1.0, 10.0])
+def test_a_gateway_that_was_closed_for_a_minute_is_used_as_before(since: float, after_s: float | None) -> None:
+    """What it had taken until then was believed to be a minute's quota: for 160 s 1 % was used, or 17 %.
+
+    That guess was also what the next run began with.
+    """
+    run = world(Closed(SlidingSecond(100), since, since + 60), None, after_s=after_s)
+    run.run(since + 75)
+    assert run.throttle.finding() is None
+    run.run(400)
+    assert run.used(since + 130, 400, 100) >= 0.88
+    found = run.throttle.finding()
+    assert found is not None and found.window_s is None
+
+
 def test_limit_on_concurrency_is_kept_to() -> None:
     """Where so many at once are taken, the pace goes where that many are under way, with next to nothing refused."""
     run = world(Concurrent(4, 0.02), None)
@@ -186,7 +244,21 @@ def test_what_was_found_is_a_start_and_no_truth() -> None:
     assert lower.used(15, 60, 40) >= 0.88
     higher = world(SlidingSecond(200), None, start=Finding(97.0))
     higher.run(150)
+    assert higher.used(60, 100, 200) >= 0.7
     assert higher.used(100, 150, 200) >= 0.8
+
+
+def test_a_run_that_goes_far_above_what_it_began_with_is_remembered() -> None:
+    """It is refused nothing, so it finds no limit: the next run began at the tenth again, and every one after it."""
+    run = world(SlidingSecond(100), 50.0, start=Finding(5.0))
+    run.run(40)
+    assert run.throttle.to_remember() is None
+    run.run(120)
+    assert run.throttle.finding() is None
+    assert run.throttle.to_remember() == Finding(50.0)
+    refused = world(SlidingSecond(100), None, start=Finding(5.0))
+    refused.run(200)
+    assert refused.throttle.to_remember() == refused.throttle.finding() != None  # noqa: E711
 
 
 def test_a_remembered_rate_never_lifts_the_ceiling() -> None:
@@ -198,7 +270,7 @@ def test_a_remembered_rate_never_lifts_the_ceiling() -> None:
 
 def test_a_quota_is_asked_for_often_where_a_usual_window_is_about_to_end() -> None:
     """It opened between 68 and 70: with ten seconds a window it opens again between 78 and 80, and is closed at 79."""
-    quota = _Quota(0.0)
+    quota = Quota(0.0)
     quota.taken = 300
     quota.close(60.0, 5.0)
     quota.still_closed(68.0)

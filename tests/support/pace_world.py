@@ -121,6 +121,17 @@ class UsedUp:
         return self._left >= 0
 
 
+class Closed:
+    """A limit of a gateway that refuses everything for a while."""
+
+    def __init__(self, limiter: Limiter, since: float, until: float) -> None:
+        self._limiter, self._since, self._until = limiter, since, until
+
+    def allows(self, now: float) -> bool:
+        """Refuse what comes meanwhile."""
+        return not self._since <= now < self._until and self._limiter.allows(now)
+
+
 LIMITERS: dict[str, Callable[[float], Limiter]] = {
     "bucket of a second": lambda rate: Bucket(rate, rate),
     "bucket of ten": lambda rate: Bucket(rate, 10),
