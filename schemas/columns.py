@@ -62,6 +62,11 @@ TEXT_FORMULA = '^="([^"]*)"$'
 CELL_MARKS = (FAULT, SUGGEST, WARN)
 PLAIN_ROW = "_plain"
 """How a reader of files flags a row whose cells all have the form PLAIN (batchpay.schemas.forms), where it knows."""
+BARE_ROW = "_bare"
+"""How a reader of files flags a row no cell of which holds a quotation mark, a backslash or a control character, where
+it knows: such cells stand in JSON as they are."""
+READ_FLAGS = (PLAIN_ROW, BARE_ROW)
+"""What is said of the cells as they were read: whoever changes one leaves the flags out."""
 CORRECTED = "_corrected"
 """What `--accept-suggestions` changed in a row: `column: old -> new; column: old -> new`."""
 MAP_FAULT = "map"

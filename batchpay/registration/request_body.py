@@ -9,8 +9,9 @@ from __future__ import annotations
 import io
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import polars as pl
 from nanoarrow.c_array_stream import c_array_stream
@@ -21,7 +22,7 @@ from batchpay.ledger.columns import Lookup, PackedTexts, PaymentColumns
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Totals
 from batchpay.schemas import checks, identity
-from batchpay.schemas.columns import ACH, BILLING, COLUMNS, CORRECTED, PAYMENT_ID, RECURRING, SHIPPING, TOP
+from batchpay.schemas.columns import ACH, BARE_ROW, BILLING, COLUMNS, CORRECTED, PAYMENT_ID, RECURRING, SHIPPING, TOP
 from batchpay.settings import GatewaySettings
 
 _FIELD_END = "\x1f"
@@ -176,7 +177,7 @@ def _payment_columns(ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str]
     fingerprints, payment_ids = _identity_digests(ledger, identity.identities(frame, cents))
     noted = [CORRECTED] if CORRECTED in frame.columns else []
     escaped = _escape(_stamp_invoices(frame, form), (*COLUMNS, *noted, *carried))
-    texts = escaped.select(body=_body(escaped, form), details=_details(escaped, carried))
+    texts = escaped.select(body=_body(escaped, form), details=_details(_filled(escaped), tuple(carried)))
     payees, accounts = _payee_digests(ledger, frame)
     return PaymentColumns(
         rows=frame["_row"].to_list(),
@@ -235,12 +236,17 @@ def _masked(cell: pl.Expr) -> pl.Expr:
 
 def _escape(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
     """Cells as the inside of a JSON string; columns of the chunk in which nothing is to be escaped stay as they are."""
+    if BARE_ROW in frame.columns and CORRECTED not in frame.columns and frame[BARE_ROW].all(ignore_nulls=False):
+        return frame  # known by the bytes of the file
     cells = frame.select(pl.col(list(names)).str.join("").cast(pl.Binary)).row(0, named=True)
     found = [name for name, text in cells.items() if any(character.encode() in text for character in _ESCAPES)]
     return frame.with_columns(pl.col(found).str.replace_many(_ESCAPES))
 
 
 # JSON objects, put together from constant texts and cells
+
+_IS_RECURRING = pl.col("recurringIndicator") == "TRUE"
+_HAS_SEVERAL_EMAILS = pl.col("billingEmail").str.contains(";", literal=True)
 
 _Piece = str | pl.Expr
 
@@ -254,11 +260,26 @@ class _Member:
     """Whether every row of the chunk has it."""
 
 
-def _details(frame: pl.DataFrame, carried: Sequence[str]) -> pl.Expr:
+_Filled = tuple[tuple[str, bool], ...]
+"""Columns of a chunk that hold something, each with whether they do in every row.
+
+What is put together is asked for by this, not by the chunk: most of a file's chunks are alike, and to make the
+expressions takes as long as some hundred rows.
+"""
+
+
+def _filled(frame: pl.DataFrame) -> _Filled:
+    missing = zip(frame.columns, frame.null_count().row(0), strict=True)
+    return tuple((name, not count) for name, count in missing if count < frame.height)
+
+
+@lru_cache(16)
+def _details(chunk: _Filled, carried: tuple[str, ...]) -> pl.Expr:
     """JSON object of what results and reports show of a row."""
-    members = [*_texts(frame, _SHOWN), _Member(('"name":"', pl.col("achNameOnCheck"), '"'), always=True)]
+    filled = dict(chunk)
+    members = [*_texts(filled, _SHOWN), _Member(('"name":"', pl.col("achNameOnCheck"), '"'), always=True)]
     members.append(_Member(('"account":"', _masked(pl.col("achAccountNumber")), '"'), always=True))
-    if CORRECTED in frame.columns:
+    if CORRECTED in filled:
         members.append(_Member(('"accepted_suggestions":"', pl.col(CORRECTED), '"'), always=False))
     if carried:
         cells = [pl.format('"{}"', pl.col(name)).fill_null("null") for name in carried]
@@ -268,19 +289,27 @@ def _details(frame: pl.DataFrame, carried: Sequence[str]) -> pl.Expr:
 
 def _body(frame: pl.DataFrame, form: RequestForm) -> pl.Expr:
     """JSON text of the request. A field that is not given is left out; so is a node without fields."""
+    recurring = frame.select("recurringIndicator", *RECURRING, "achSecCode").filter(_IS_RECURRING)
+    several = frame.select(_HAS_SEVERAL_EMAILS.any()).item()
+    return _body_of(_filled(frame), _filled(recurring), several, form)
+
+
+@lru_cache(16)
+def _body_of(chunk: _Filled, recurring: _Filled, has_several_emails: bool | None, form: RequestForm) -> pl.Expr:
+    filled = dict(chunk)
+    emails = [_emails(form)] if has_several_emails else _texts(filled, ["billingEmail"])
     nodes = {
-        "billing": [*_texts(frame, BILLING[:-1]), *_emails(frame, form)],
-        "shipping": [*_texts(frame, SHIPPING)],
-        "ach": [*_texts(frame, ACH[:-1]), _number("achAgreementFlag")],
+        "billing": [*_texts(filled, BILLING[:-1]), *emails],
+        "shipping": [*_texts(filled, SHIPPING)],
+        "ach": [*_texts(filled, ACH[:-1]), _number("achAgreementFlag")],
     }
-    members = [_number("gatewayId"), *_texts(frame, TOP[1:])]
+    members = [_number("gatewayId"), *_texts(filled, TOP[1:])]
     members += [_Member((f'"{name}":', *_object(node)), always=True) for name, node in nodes.items()]
-    is_recurring = pl.col("recurringIndicator") == "TRUE"
-    recurring = frame.filter(is_recurring)
-    if recurring.height:
+    if recurring:
+        filled = dict(recurring)
         agreement = _Member(('"recurringAgreementFlag":', _agreement(form)), always=True)
-        node = _object([*_texts(recurring, RECURRING[:-1]), agreement, *_texts(recurring, ["achSecCode"])])
-        members.append(_Member(('"recurring":', pl.when(is_recurring).then(_joined(node))), always=False))
+        node = _object([*_texts(filled, RECURRING[:-1]), agreement, *_texts(filled, ["achSecCode"])])
+        members.append(_Member(('"recurring":', pl.when(_IS_RECURRING).then(_joined(node))), always=False))
     return _joined(_object(members))
 
 
@@ -310,12 +339,11 @@ def _joined(pieces: Iterable[_Piece]) -> pl.Expr:
     return pl.format("".join(texts), *cells)
 
 
-def _texts(frame: pl.DataFrame, names: Iterable[str]) -> Iterator[_Member]:
+def _texts(filled: Mapping[str, bool], names: Iterable[str]) -> Iterator[_Member]:
     """Give the members `"name":"text"` of those columns that hold something in this chunk."""
     for name in names:
-        missing = frame[name].null_count()
-        if missing < frame.height:
-            yield _Member((f'"{name}":"', pl.col(name), '"'), always=not missing)
+        if name in filled:
+            yield _Member((f'"{name}":"', pl.col(name), '"'), always=filled[name])
 
 
 def _number(name: str) -> _Member:
@@ -328,14 +356,10 @@ def _agreement(form: RequestForm) -> pl.Expr:
     return pl.when(pl.col("recurringAgreementFlag").is_in(["1", "Y"])).then(pl.lit(yes)).otherwise(pl.lit(no))
 
 
-def _emails(frame: pl.DataFrame, form: RequestForm) -> Iterator[_Member]:
+def _emails(form: RequestForm) -> _Member:
     """Give the address, or the node of several."""
     address = pl.col("billingEmail")
-    is_several = address.str.contains(";", literal=True)
-    if not frame.select(is_several.any()).item():
-        yield from _texts(frame, ["billingEmail"])
-        return
     each = address.str.replace_all(";", '","', literal=True)
     several = pl.concat_str(pl.lit(f'"{form.emails_node}":{{"billingEmail":["'), each, pl.lit('"]}'))
     one = pl.concat_str(pl.lit('"billingEmail":"'), address, pl.lit('"'))
-    yield _Member((pl.when(is_several).then(several).otherwise(one),), always=False)
+    return _Member((pl.when(_HAS_SEVERAL_EMAILS).then(several).otherwise(one),), always=False)

@@ -18,12 +18,13 @@ from batchpay.schemas import checks
 from batchpay.schemas.catalogue import check_rules_off
 from batchpay.schemas.columns import (
     ALONE,
+    BARE_ROW,
     CASH_FLOW,
     COLUMNS,
     FAULT,
     MAP_FAULT,
     PAYMENT_ID,
-    PLAIN_ROW,
+    READ_FLAGS,
     TEXT_FORMULA,
     WARN,
 )
@@ -193,7 +194,7 @@ class Check:
 def all_rows(source: ChunkSource, options: RuleOptions) -> Iterator[pl.DataFrame]:
     """Read the file as the rules see it: `_row`, `_line`, all known columns, repaired if asked, the carried ones."""
     for chunk in source.chunks():
-        frame = without_marks(prepared(chunk, options).rows)
+        frame = without_marks(prepared(chunk, options).rows, but=BARE_ROW)
         del chunk
         yield from frame.iter_slices(_ROWS_AT_ONCE)
         del frame
@@ -224,7 +225,7 @@ def prepared(chunk: pl.DataFrame, options: RuleOptions) -> Prepared:
     as_read = frame = _with_all_columns(chunk)
     repairs, accepted = dict[str, int](), dict[str, int]()
     if options.normalize or options.accept_suggestions:
-        frame = frame.drop(PLAIN_ROW, strict=False)  # said of the cells as they were read
+        frame = frame.drop(READ_FLAGS, strict=False)  # said of the cells as they were read
     if options.normalize:
         frame, repairs = normalize(frame)
     if options.accept_suggestions:

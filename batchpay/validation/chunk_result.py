@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from batchpay.schemas.columns import CELL_MARKS, CORRECTED, PLAIN_ROW, ROW_MARKS
+from batchpay.schemas.columns import CELL_MARKS, CORRECTED, READ_FLAGS, ROW_MARKS
 from batchpay.validation.compiled_rules import (
     Findings,
     Hit,
@@ -79,7 +79,7 @@ def _with_accepted(findings: Findings) -> pl.Series:
     return text.set(text == "", None)
 
 
-def without_marks(frame: pl.DataFrame) -> pl.DataFrame:
-    """Leave out what a reader of files has marked."""
-    marks = (*ROW_MARKS, PLAIN_ROW)
+def without_marks(frame: pl.DataFrame, *, but: str = "") -> pl.DataFrame:
+    """Leave out what a reader of files has marked, all `but` one flag."""
+    marks = {*ROW_MARKS, *READ_FLAGS} - {but}
     return frame.drop(name for name in frame.columns if name in marks or name.startswith(CELL_MARKS))

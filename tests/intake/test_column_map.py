@@ -12,7 +12,7 @@ from batchpay.intake.control_totals import ControlTotals, require_totals, stated
 from batchpay.intake.maps.map_file import load_mapping
 from batchpay.intake.source import open_source
 from batchpay.payment import Totals
-from batchpay.schemas.columns import REQUIRED
+from batchpay.schemas.columns import BARE_ROW, REQUIRED
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation.rejects import open_rejects
 from tests.support.payment_files import csv_text, line, read, rejected, workbook, write
@@ -70,6 +70,14 @@ def test_what_a_map_puts_in_is_looked_at(tmp_path: Path) -> None:
     with open_source(write(tmp_path, EXPORT), mapping=load_mapping(write(tmp_path, text, "bank.toml"))) as source:
         verdict = check(source, RuleOptions(as_of=date(2026, 11, 21)))
     assert verdict.counts["achNameOnCheck.characters"] == 2
+
+
+def test_what_was_told_of_the_file_is_not_said_of_what_a_map_makes(tmp_path: Path) -> None:
+    """A value of the map's own may need an escape, though no cell of the file does."""
+    with open_source(write(tmp_path, EXPORT), mapping=load_mapping(write(tmp_path, BANK, "bank.toml"))) as source:
+        assert all(BARE_ROW not in chunk.columns for _ in range(2) for chunk in source.chunks())
+    with open_source(write(tmp_path, EXPORT), required=()) as source:
+        assert [BARE_ROW in chunk.columns for _ in range(2) for chunk in source.chunks()] == [False, True]
 
 
 def test_rejects_can_be_fed_back_with_the_same_map(tmp_path: Path) -> None:

@@ -17,7 +17,18 @@ from batchpay.registration.request_body import (
     payment_columns,
     show_requests,
 )
-from batchpay.schemas.columns import ACH, BILLING, COLUMNS, NUMBERS_ON_THE_WIRE, PAYMENT_ID, RECURRING, SHIPPING, TOP
+from batchpay.schemas.columns import (
+    ACH,
+    BARE_ROW,
+    BILLING,
+    COLUMNS,
+    CORRECTED,
+    NUMBERS_ON_THE_WIRE,
+    PAYMENT_ID,
+    RECURRING,
+    SHIPPING,
+    TOP,
+)
 from tests.support.row_factory import Row, valid_rows
 
 STAMP = "BPTEST22-"
@@ -37,7 +48,7 @@ class KeylessLedger:
         raise AssertionError(f"registration asked the ledger for {name}")
 
 
-def frame_of(rows: Sequence[Row], **more: Sequence[str | None]) -> pl.DataFrame:
+def frame_of(rows: Sequence[Row], **more: Any) -> pl.DataFrame:
     """A chunk as `all_rows` gives it."""
     cells = {name: pl.Series([row[name] for row in rows], dtype=pl.String) for name in COLUMNS}
     numbers = pl.int_range(1, len(rows) + 1, dtype=pl.UInt32, eager=True)
@@ -98,6 +109,19 @@ def test_bodies_are_the_bytes_that_json_writes(recurring: str | None, letter: bo
     (columns,) = built(frame_of(rows), RequestForm(STAMP, letter, "emails"))
     expected = [body_of(number, row, letter=letter).encode() for number, row in enumerate(rows, start=1)]
     assert columns.bodies.each() == expected
+
+
+@pytest.mark.parametrize("flags", [[False], [None], [True, None], [True, False]])
+def test_odd_texts_are_escaped_unless_all_rows_are_known_to_have_none(flags: list[bool | None]) -> None:
+    """What the reader told of some rows says nothing of the others, nor of what a correction put in."""
+    rows, form = [{**row, "billingCompany": 'a"b'} for row in odd_rows()[:4]], RequestForm(None, False, "emails")
+    told = pl.Series(flags * 4, dtype=pl.Boolean).head(4)
+    (columns,) = built(frame_of(rows, **{BARE_ROW: told}), form)
+    corrected = {BARE_ROW: [True] * 4, CORRECTED: ['amount: "5" -> 5.00'] * 4}
+    (also,) = built(frame_of(rows, **corrected), form)
+    assert also.bodies.each() == columns.bodies.each()
+    assert [json.loads(body)["billing"]["billingCompany"] for body in columns.bodies.each()] == ['a"b'] * 4
+    assert all(json.loads(text)["accepted_suggestions"] == 'amount: "5" -> 5.00' for text in also.details.each())
 
 
 def test_a_row_alone_has_the_same_body_as_among_others() -> None:

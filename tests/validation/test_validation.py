@@ -6,18 +6,24 @@ import itertools
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from batchpay.errors import SettingsNotUsable
+from batchpay.intake.source import open_source
 from batchpay.payment import Totals
-from batchpay.schemas.columns import COLUMNS
+from batchpay.schemas.catalogue import suggesting_rules
+from batchpay.schemas.columns import BARE_ROW, COLUMNS
 from batchpay.schemas.options import RuleOptions
 from batchpay.validation import duplicates
 from batchpay.validation.check import Check, all_rows, valid_rows
+from batchpay.validation.chunk_result import without_marks
 from batchpay.validation.duplicates import Places, Uniqueness
 from batchpay.validation.verdict import Verdict
+from tests.support.payment_files import csv_text, write
 from tests.support.text_chunks import RECURRING, VALID, Cells, Kept, TextChunks
 from tests.support.whole_check import check
 
@@ -221,6 +227,17 @@ def test_second_pass_gives_the_rows_that_passed() -> None:
     assert valid.columns == ["_row", "_line", *COLUMNS, "note"]
     assert valid["_row"].to_list() == [1, 3] and valid["billingCity"].to_list() == [None, None]
     assert pl.concat(list(all_rows(source, OPTIONS)))["_row"].to_list() == [1, 2, 3]
+
+
+def test_what_was_told_of_cells_as_read_is_not_said_of_changed_ones(tmp_path: Path) -> None:
+    """Registration hears that no cell needs an escape, unless cells may have been changed since; no reject shows it."""
+    changes: tuple[dict[str, Any], ...] = ({"normalize": True}, {"accept_suggestions": suggesting_rules()})
+    with open_source(write(tmp_path, csv_text(3))) as source:
+        check(source, OPTIONS)
+        assert all(rows[BARE_ROW].all() for rows in all_rows(source, OPTIONS))
+        for change in changes:
+            assert all(BARE_ROW not in rows.columns for rows in all_rows(source, replace(OPTIONS, **change)))
+        assert all(BARE_ROW not in without_marks(chunk).columns for chunk in source.chunks())
 
 
 def test_every_row_is_in_one_result() -> None:

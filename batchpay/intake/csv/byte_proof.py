@@ -14,6 +14,7 @@ from nanoarrow import bool_, uint8
 from nanoarrow.c_array import c_array_from_buffers
 
 MARK, RETURN, BREAK, BLANK, EQUALS = b'"\r\n ='
+BACKSLASH = b"\\"
 
 
 class Octets:
@@ -110,6 +111,12 @@ class Octets:
         if self.mark_count < 2 * cells:
             return False
         return int((self.opened & ~_every_second(self.mark_count)).sum()) == cells
+
+    def cells_are_bare(self) -> bool:
+        """Tell whether no cell holds a mark, a backslash or a control character, in a block of a line for each row."""
+        if self.control_count != self.break_count + self.return_count or not self.returns_end_lines():
+            return False
+        return not self.has_doubled_marks and self.marks_at_borders() and BACKSLASH not in self.block
 
     def _before_marks(self, flags: pl.Series, *, at_first: bool) -> pl.Series:
         """Give each quotation mark the flag of the byte before it."""

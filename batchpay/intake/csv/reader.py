@@ -26,7 +26,7 @@ from batchpay.intake.prefetch import ahead
 from batchpay.intake.streams import OpenFile, in_blocks, recoded, unpacked
 from batchpay.intake.table_end import FileEnd
 from batchpay.intake.table_rows import finish_chunk, with_text_formulas
-from batchpay.schemas.columns import PLAIN_ROW, QUOTATION, RAGGED
+from batchpay.schemas.columns import BARE_ROW, PLAIN_ROW, QUOTATION, RAGGED
 from batchpay.text import counted
 
 CHUNK_ROWS = 40_000
@@ -228,9 +228,11 @@ class CsvReader:
             empty = [place for place, found in zip(self._places, with_empty, strict=True) if found]
             frame = frame.with_columns(pl.when(pl.col(place) != "").then(pl.col(place)) for place in empty)
         frame = frame.with_columns(lines.alias("_line"))
-        # Whoever reads again asks the rules of few rows; and a separator below a blank is itself no plain character.
-        if lengths is None or breaks != rows or octets.separator < BLANK:
+        if breaks != rows or octets.separator < BLANK:  # a character that is in no cell, and looks as if it were
             return frame
+        if lengths is None:  # who reads again asks the rules of few rows, and makes the requests of all
+            flag = pl.repeat(True, pl.len()).alias(BARE_ROW)  # beside a literal all columns would be copied
+            return frame.with_columns(flag) if octets.cells_are_bare() else frame
         return frame.with_columns(plain_rows(octets, lengths).alias(PLAIN_ROW))
 
     def _is_faithful(self, octets: Octets, frame: pl.DataFrame, lengths: pl.DataFrame) -> bool:

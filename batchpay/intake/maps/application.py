@@ -10,7 +10,7 @@ from batchpay.intake.header import Header
 from batchpay.intake.maps.mapping import DIRECTION, SHIPPING_FROM_BILLING
 from batchpay.intake.maps.mapping import Mapping as ColumnMap
 from batchpay.intake.maps.patterns import Pattern, first_that_fits
-from batchpay.schemas.columns import ACCOUNT, CELL_MARKS, FAULT, MAP_FAULT, PAYMENT_ID, PLAIN_ROW, REQUIRED, SUGGEST
+from batchpay.schemas.columns import ACCOUNT, CELL_MARKS, FAULT, MAP_FAULT, PAYMENT_ID, READ_FLAGS, REQUIRED, SUGGEST
 from batchpay.text import column_name
 
 
@@ -52,7 +52,7 @@ class Application:
                     made.texts[ours] = made.texts[ours].zip_with(~is_blank, made.texts[theirs])
         marks = {name: column for name, column in self._marks(made).items() if column.null_count() < chunk.height}
         # What the reader has marked is said of the cells as they stand in the file.
-        given = [name for name in chunk.columns if name.startswith(CELL_MARKS) or name == PLAIN_ROW]
+        given = [name for name in chunk.columns if name.startswith(CELL_MARKS) or name in READ_FLAGS]
         found = {**made.texts, **marks}
         return chunk.drop(given).with_columns(column.alias(name) for name, column in found.items())
 
