@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchpay.errors import NotUsable, WrongUse
+from batchpay.errors import FileRefused, NotUsable, WrongUse
 from batchpay.writing.atomic import check_no_device
 from batchpay.writing.marks import MARKS, may_be_written
 from batchpay.writing.place import is_output_name
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _ENDINGS = (".csv", ".parquet", ".xlsx", ".txt", ".tsv")
 _PACKED = (".gz", ".zst")
+_NAME_BYTES_MAX = 230
+"""File systems take 255 bytes: a number is added to a name that is taken, and more while a file is written."""
 
 
 def expand(files: Sequence[str]) -> list[str]:
@@ -91,6 +93,8 @@ class Outputs:
     def claim(self, name: str | Path, kind: str = "") -> Path:
         """Take a path as `guard` does, before anything is sent; raises NotUsable where nothing can be written."""
         path = self.guard(name, kind)
+        if len(os.fsencode(path.name)) > _NAME_BYTES_MAX:  # this file's fault: those after it can be worked on
+            raise FileRefused(f"{path.name[:40]}... can't be written: its name is too long; rename the payment file")
         check_no_device(path)
         check_folder(path.parent, path)
         return path

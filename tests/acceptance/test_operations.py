@@ -74,6 +74,17 @@ def test_a_refused_file_does_not_hold_up_the_others(oracle_home: Home) -> None:
     assert "a.csv" in done.stderr
 
 
+def test_a_name_too_long_for_results_does_not_hold_up_the_others(oracle_home: Home, oracle: Oracle) -> None:
+    """It was an internal error, every night anew, and nothing that came after it in the inbox was ever paid."""
+    names = (f"{'a' * 236}.csv", f"{'b' * 251}.csv", "c.csv")
+    for number, name in enumerate(names):
+        small_file(oracle_home.path / name, 3, first=10 * number)
+    done = oracle_home.run("submit", *names, "--out", "out", "--json")
+    assert [one["exit_code"] for one in json.loads(done.stdout)["files"]] == [4, 4, 0]
+    assert done.stderr.count("its name is too long; rename the payment file") == 2
+    assert len(oracle.received()) == 3
+
+
 def test_quiet_and_well_is_silent_on_standard_error(oracle_home: Home) -> None:
     """With -q and nothing wrong, standard error stays empty, also when nothing is left to send."""
     small_file(oracle_home.path / "a.csv", 3)
