@@ -17,7 +17,7 @@ from batchpay import __version__
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, declared, option
 from batchpay.cli.paths import Outputs, outputs_of
-from batchpay.errors import BatchpayError, NotUsable
+from batchpay.errors import BatchpayError, FileRefused, NotUsable
 from batchpay.payment import State
 from batchpay.text import counted, printable, row_count, totals_apart
 from batchpay.writing.marks import LOG, METRICS
@@ -255,6 +255,14 @@ def files_of_inbox(context: Context, folder: str) -> list[str]:
     if not (complete or left or ours):
         output.say(context, f"inbox {folder}: no file")
     return [str(path) for path in complete]
+
+
+def refuse_unfinished(path: str, folder: str) -> None:
+    """Raise FileRefused where a file of an inbox is written anew since the call began: the next one takes it."""
+    from batchpay.operations.inbox import is_still_complete
+
+    if Path(path).parent == Path(folder) and not is_still_complete(Path(path), now_s=time.time()):
+        raise FileRefused(f"{path} was touched since the call began: it is left for a later call")
 
 
 def _first_names(names: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from batchpay.cli.operations import (
     inbox_options,
     inputs_of,
     operation_options,
+    refuse_unfinished,
     unattended_run,
 )
 from batchpay.cli.options import check_options, checking_options, decisions_of
@@ -168,6 +169,8 @@ def _submit_one(
     from batchpay.workflows.approve import read_plan
     from batchpay.workflows.archive import archive_finished
 
+    if options["inbox"]:
+        refuse_unfinished(path, options["inbox"])
     rejects = outputs.claim(options["rejects"] or beside(path, "rejects", options["out"]), "rejects")
     results = outputs.claim(options["results"] or beside(path, "results", options["out"]), "results")
     table_format(results)

@@ -34,11 +34,20 @@ def complete_files(folder: str | Path, *, now_s: float, settle_s: float = SETTLE
     for name, status in names.items():
         if not stat.S_ISREG(status.st_mode) or not is_payment_name(name):
             continue
-        control = names.get(name + CONTROL_SUFFIX)
-        is_stated = control is not None and stat.S_ISREG(control.st_mode)
-        if is_stated or (not is_named_as_ours(name) and _is_settled(status, now_s, settle_s)):
+        if _is_whole(name, status, names.get(name + CONTROL_SUFFIX), now_s, settle_s):
             found.append((status.st_mtime, name))
     return [Path(folder) / name for _, name in sorted(found)]
+
+
+def is_still_complete(path: Path, *, now_s: float, settle_s: float = SETTLE_S) -> bool:
+    """Whether a file that was complete when its inbox was read is so now that its turn has come, or is gone.
+
+    While the files before it are sent somebody may write it anew: paid as far as it had come, and archived under the
+    writer's hands, its other rows would never be seen.
+    """
+    status = _status(path)
+    control = _status(path.with_name(path.name + CONTROL_SUFFIX))
+    return status is None or _is_whole(path.name, status, control, now_s, settle_s)
 
 
 def waiting_files(folder: str | Path) -> list[tuple[Path, float]]:
@@ -53,6 +62,18 @@ def waiting_files(folder: str | Path) -> list[tuple[Path, float]]:
         if not stat.S_ISDIR(status.st_mode) and not name.startswith(".") and not name.endswith(CONTROL_SUFFIX)
     ]
     return [(Path(folder) / name, since) for since, name in sorted(found)]
+
+
+def _is_whole(name: str, status: os.stat_result, control: os.stat_result | None, now_s: float, settle_s: float) -> bool:
+    is_stated = control is not None and stat.S_ISREG(control.st_mode)
+    return is_stated or (not is_named_as_ours(name) and _is_settled(status, now_s, settle_s))
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.lstat()
+    except OSError:
+        return None
 
 
 def _entries(folder: str | Path) -> dict[str, os.stat_result]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -83,6 +84,28 @@ def test_a_name_too_long_for_results_does_not_hold_up_the_others(oracle_home: Ho
     assert [one["exit_code"] for one in json.loads(done.stdout)["files"]] == [4, 4, 0]
     assert done.stderr.count("its name is too long; rename the payment file") == 2
     assert len(oracle.received()) == 3
+
+
+def test_a_file_that_is_written_anew_while_another_is_sent_is_left(oracle_home: Home, oracle: Oracle) -> None:
+    """Its first lines were paid, it went into the archive under its writer's hands, and the rest was never seen."""
+    inbox = oracle_home.path / "inbox"
+    inbox.mkdir()
+    for number, name in enumerate(("a.csv", "b.csv")):
+        small_file(inbox / name, 40, first=100 * number)
+        (inbox / f"{name}.control.toml").write_text("rows = 40\n")
+        os.utime(inbox / name, (number + 1, number + 1))
+    command = oracle_home.command("submit", "--inbox", "inbox", "--archive", "done", "--rate", "10", "-q")
+    with subprocess.Popen(
+        command, env=oracle_home.environment, cwd=oracle_home.path, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while len(oracle.entries()) < 3:
+            assert process.poll() is None
+        (inbox / "b.csv.control.toml").unlink()
+        small_file(inbox / "b.csv", 3, first=500)
+        _, said = process.communicate()
+    assert process.returncode == 4
+    assert "b.csv was touched since the call began: it is left for a later call" in said
+    assert (len(oracle.received()), (inbox / "b.csv").exists()) == (40, True)
 
 
 def test_quiet_and_well_is_silent_on_standard_error(oracle_home: Home) -> None:

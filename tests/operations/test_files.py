@@ -15,7 +15,7 @@ import pytest
 from batchpay.errors import NotUsable
 from batchpay.operations import archive as archive_module
 from batchpay.operations.archive import archive
-from batchpay.operations.inbox import complete_files, is_payment_name
+from batchpay.operations.inbox import complete_files, is_payment_name, is_still_complete
 from batchpay.writing.identity import FileIdentity, ReadFiles
 
 OTHER_DISK = Path("/dev/shm")  # noqa: S108 - another file system, for a move that can't be a renaming
@@ -65,6 +65,18 @@ def test_a_control_file_says_that_it_is_complete(tmp_path: Path) -> None:
     put(tmp_path / "pay.csv.control.toml", "rows = 1\n")
     put(tmp_path / "other.csv")
     assert complete_files(tmp_path, now_s=later(0), settle_s=60) == [file]
+
+
+def test_a_file_that_is_written_anew_before_its_turn_is_not_complete_any_more(tmp_path: Path) -> None:
+    """What was taken by its age must still be left alone, what a control file stated must still be stated."""
+    file = put(tmp_path / "pay.csv")
+    assert is_still_complete(file, now_s=later(61), settle_s=60)
+    assert not is_still_complete(file, now_s=later(59), settle_s=60)
+    control = put(tmp_path / "pay.csv.control.toml", "rows = 1\n")
+    assert is_still_complete(file, now_s=later(0), settle_s=60)
+    for path in (control, file):
+        path.unlink()
+    assert is_still_complete(file, now_s=later(0), settle_s=60)  # another run took it: whoever opens it says so
 
 
 def test_the_oldest_comes_first(tmp_path: Path) -> None:
