@@ -40,7 +40,9 @@ def resume(
     """
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(reference, environment_of(settings.gateway))
-        request = replace(request, results=output_path(found), why=stale_reason, fails=fails_today(found, settings))
+        request = replace(
+            request, results=output_path(found), why=stale_reason, fails=fails_today(ledger, found, settings)
+        )
         with ledger.lock(found.digest):
             if stale_reason is None:
                 refuse_stale(ledger, ledger.find(found.batch), settings.policy.stale_days)

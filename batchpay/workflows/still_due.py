@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
+from batchpay.payment import State
 from batchpay.settings import Settings
 from batchpay.workflows.held_back import Fails, above, any_of, start_has_passed
 from batchpay.workflows.requests import max_amount_cents
 
 _DAY = timedelta(days=1)
+_COUNTED = (State.PENDING, State.SENDING, State.ACCEPTED, State.IN_DOUBT)
+"""A row in one of these states is paid, or may yet be."""
 
 
 def untouched_days(ledger: Ledger, batch: str) -> int:
@@ -23,11 +27,41 @@ def is_stale(ledger: Ledger, batch: str, stale_days: int) -> bool:
     return untouched_days(ledger, batch) >= stale_days
 
 
-def fails_today(batch: BatchSummary, settings: Settings) -> Fails | None:
-    """Give the rules of today that can be asked without the file: its start date, and the limit of a payment."""
+def fails_today(ledger: Ledger, batch: BatchSummary, settings: Settings) -> Fails | None:
+    """Give the rules of today that can be asked without the file: start dates, a payment's limit, what was let through.
+
+    A bill that went with another file since, which a person let through as a duplicate, is not paid here as well.
+    """
     looks = []
+    if batch.by_state[State.PENDING].rows and (repeated := _repeated(ledger, batch)) is not None:
+        looks.append(repeated)
     if settings.policy.past_start and batch.options.get("has_recurring", True):
         looks.append(start_has_passed(datetime.now().astimezone().date()))
     if (most := max_amount_cents(settings)) is not None:
         looks.append(above(most))
     return any_of(looks)
+
+
+def _repeated(ledger: Ledger, batch: BatchSummary) -> Fails | None:
+    """Tell which rows another batch repeats that were let through there, and not declined; None where none is."""
+    found: set[int] = set()
+    is_cut_off = False
+    released = ledger.latest_event("released")
+    for other in ledger.batches():
+        if other.environment is not batch.environment or other.digest == batch.digest:
+            continue
+        allowed = [other.options.get("allowed_duplicates")]
+        if released is not None and released.at >= batch.registered_at:
+            details = (json.loads(event.detail) for event in ledger.events(other.batch) if event.kind == "released")
+            allowed += [detail.get("allowed_duplicates") for detail in details]
+        pairs: dict[int, int] = {}
+        for one in filter(None, allowed):
+            here = {pair["row"]: pair["earlier_row"] for pair in one["list"] if pair["batch"] == batch.batch}
+            is_cut_off |= bool(here) and one["rows"] > len(one["list"])
+            pairs |= here
+        for columns in ledger.row_columns(other.batch, _COUNTED) if pairs else ():
+            found.update(pairs[row] for row in columns.rows if row in pairs)
+    if not found:
+        return None
+    # Of more than are listed nobody knows which: the file does, and submitting it tells.
+    return lambda columns: [is_cut_off or row in found for row in columns.rows]

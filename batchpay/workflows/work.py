@@ -124,7 +124,7 @@ def help_with(
     The gateway was asked about itself by the machine that leads. Where that one has died, the last one that helps
     brings the batch to its end. Gives None where another process of this machine works on it already.
     """
-    request = replace(request, helps=True, preflight=None, fails=fails_today(batch, settings))
+    request = replace(request, helps=True, preflight=None, fails=fails_today(ledger, batch, settings))
     try:
         with ledger.lock(batch.digest, helps=True):
             refuse_stale(ledger, ledger.find(batch.batch), settings.policy.stale_days)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from batchpay.errors import WrongUse
-from batchpay.outcome import Outcome
+from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State, Totals
-from batchpay.sending.limits import Limits
+from batchpay.sending.limits import Limits, StopRequest
 from batchpay.settings import PolicySettings, Settings
 from batchpay.workflows import run, still_due
 from batchpay.workflows.held_back import HeldBack, start_has_passed
@@ -27,6 +27,16 @@ MONTHLY = {
     "recurringStartDate": f"{TODAY + timedelta(days=3):%m/%d/%Y}", "recurringBillingCycle": "MONTHLY",
     "recurringEndOfMonth": "N", "recurringNumOfPayments": "3", "recurringAgreementFlag": "1",
 }  # fmt: skip
+
+
+BILL = {"invoiceNumber": "A-1", "amount": "10.00"}
+
+
+def asked_to_stop() -> StopRequest:
+    """Somebody pressed Ctrl-C before the first row."""
+    stop = StopRequest()
+    stop.ask("stopped")
+    return stop
 
 
 def stop_before(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +114,36 @@ def test_resume_holds_back_what_is_above_the_limit_of_today(desk: Desk, monkeypa
     assert begun == [Totals(1, 1_000)], "what is shown is what goes"
 
 
+@pytest.mark.parametrize("was_refused_first", [False, True])
+def test_resume_does_not_pay_what_went_with_another_file_since(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, was_refused_first: bool
+) -> None:
+    """A run was stopped, and somebody sent the rest in a file of its own: `submit` held it back, `resume` paid it."""
+    bills = [{"invoiceNumber": f"A-{number}", "amount": f"{number}0.00"} for number in (1, 2, 3)]
+    path, rest = desk.file("may.csv", *bills), desk.file("rest.csv", *bills[1:])
+    stopped = desk.submit(path, run=run.RunRequest(None, Limits(rows_max=1)))
+    if was_refused_first:
+        assert desk.submit(rest).exit_code == 3
+    desk.submit(rest, release="may.csv hangs" if was_refused_first else None, allow_duplicates=True)
+    done = desk.resume(stopped.batch)
+    assert (done.exit_code, done.held_back) == (3, Totals(2, 50_00))
+    assert desk.arrived == {"A-1": 1, "A-2": 1, "A-3": 1}
+    monkeypatch.setattr("batchpay.workflows.earlier_payments.LISTED_MAX", 1)
+    desk.submit(desk.file("more.csv", *bills[1:], {"invoiceNumber": "A-4", "amount": "1.00"}), allow_duplicates=True)
+    assert desk.resume(stopped.batch).held_back == Totals(2, 50_00), "of more than are listed nobody knows which"
+
+
+def test_resume_pays_what_the_other_file_did_not_pay_after_all(desk: Desk) -> None:
+    """The gateway declined it there, so it is no duplicate any more, as for `submit`."""
+    path, rest = desk.file("may.csv", BILL | {"paymentId": ""}), desk.file("rest.csv", BILL | {"paymentId": "P-9"})
+    stopped = desk.submit(path, run=run.RunRequest(None, stop=asked_to_stop()))
+    desk.answer = lambda _: Outcome(State.DECLINED, "no", Answer(200, "R01", "no"), bytes_sent=900)
+    desk.submit(rest, allow_duplicates=True)
+    desk.answer = lambda _: ACCEPTED
+    assert desk.resume(stopped.batch).exit_code == 0
+    assert desk.arrived == {"A-1": 2}
+
+
 def test_what_is_held_back_is_known_by_its_number() -> None:
     """Rows before, between and after those that are held back are sent."""
     held = HeldBack()
@@ -176,5 +216,6 @@ def test_a_start_date_that_is_not_recorded_has_passed() -> None:
 def test_a_batch_of_which_nobody_noted_what_recurs_is_looked_through() -> None:
     """The first versions did not: their batches may hold a recurring payment whose first day has passed."""
     for options, is_looked_through in (({}, True), ({"has_recurring": True}, True), ({"has_recurring": False}, False)):
-        batch: Any = SimpleNamespace(options=options)
-        assert (still_due.fails_today(batch, Settings()) is not None) is is_looked_through
+        batch: Any = SimpleNamespace(options=options, by_state={State.PENDING: Totals()})
+        nobody: Any = None
+        assert (still_due.fails_today(nobody, batch, Settings()) is not None) is is_looked_through
