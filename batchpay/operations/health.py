@@ -95,7 +95,7 @@ def _ways(stopped: Sequence[Waiting]) -> Iterator[str]:
         yield (
             f"{row_count(rows)}, {amount}, held back by today's rules (batch "
             f"{_named([one.batch for one in held_back])}), sent only where limits.max_amount and policy.past_start let "
-            "them pass"
+            "them pass and no other file pays them"
         )
 
 
