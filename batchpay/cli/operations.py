@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from batchpay import __version__
 from batchpay.cli import output
 from batchpay.cli.context import Command, Context, declared, option
 from batchpay.cli.paths import Outputs, outputs_of
-from batchpay.errors import BatchpayError, FileRefused, NotUsable
+from batchpay.errors import BatchHeld, BatchpayError, FileRefused, NotUsable
 from batchpay.payment import State
 from batchpay.text import counted, printable, row_count, totals_apart
 from batchpay.writing.marks import LOG, METRICS
@@ -258,10 +259,17 @@ def files_of_inbox(context: Context, folder: str) -> list[str]:
 
 
 def refuse_unfinished(path: str, folder: str) -> None:
-    """Raise FileRefused where a file of an inbox is written anew since the call began: the next one takes it."""
+    """Raise FileRefused where a file of an inbox is written anew since the call began: the next one takes it.
+
+    One that is gone was taken by another run: that raises BatchHeld.
+    """
     from batchpay.operations.inbox import is_still_complete
 
-    if Path(path).parent == Path(folder) and not is_still_complete(Path(path), now_s=time.time()):
+    if Path(path).parent != Path(folder):
+        return
+    if not os.path.lexists(path):
+        raise BatchHeld(f"{path} is gone since the call began: another run has archived it")
+    if not is_still_complete(Path(path), now_s=time.time()):
         raise FileRefused(f"{path} was touched since the call began: it is left for a later call")
 
 

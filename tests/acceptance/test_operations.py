@@ -90,7 +90,7 @@ def test_a_file_that_is_written_anew_while_another_is_sent_is_left(oracle_home: 
     """Its first lines were paid, it went into the archive under its writer's hands, and the rest was never seen."""
     inbox = oracle_home.path / "inbox"
     inbox.mkdir()
-    for number, name in enumerate(("a.csv", "b.csv")):
+    for number, name in enumerate(("a.csv", "b.csv", "c.csv")):
         small_file(inbox / name, 40, first=100 * number)
         (inbox / f"{name}.control.toml").write_text("rows = 40\n")
         os.utime(inbox / name, (number + 1, number + 1))
@@ -102,8 +102,10 @@ def test_a_file_that_is_written_anew_while_another_is_sent_is_left(oracle_home: 
             assert process.poll() is None
         (inbox / "b.csv.control.toml").unlink()
         small_file(inbox / "b.csv", 3, first=500)
+        (inbox / "c.csv").unlink()
         _, said = process.communicate()
-    assert process.returncode == 4
+    assert process.returncode == 9  # which comes before 4
+    assert "c.csv is gone since the call began: another run has archived it" in said
     assert "b.csv was touched since the call began: it is left for a later call" in said
     assert (len(oracle.received()), (inbox / "b.csv").exists()) == (40, True)
 
