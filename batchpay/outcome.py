@@ -46,7 +46,7 @@ class Finding:
 
     def __str__(self) -> str:
         if self.window_s is None:
-            return f"{self.rate:,.3g} a second"
+            return f"{self.rate:,.0f} a second" if self.rate >= 100 else f"{self.rate:.3g} a second"
         return f"{self.rate * self.window_s:,.0f} in {self.window_s:,.0f} s"
 
 

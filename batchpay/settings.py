@@ -88,7 +88,12 @@ class SubmitSettings:
     )
     max_in_doubt: int = _setting(5, "the run stops after this many rows in doubt", least=1)
     max_in_doubt_in_a_row: int = _setting(3, "the run stops after this many rows in doubt one after another", least=1)
-    attempts_max: int = _setting(6, "attempts per row, as long as each proves that nothing was applied", least=1)
+    attempts_max: int = _setting(
+        6,
+        "attempts per row, as long as each proves that nothing was applied; a row refused with 429 has at least "
+        "the time of so many waits of `submit.wait_s_max`",
+        least=1,
+    )
     wait_s_max: float = _setting(60.0, "longest wait between two attempts, whatever Retry-After asks", least=0.0)
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.settings import SubmitSettings
 from batchpay.text import row_count
+
+_LOOK_S = 1.0
+"""The clock is looked at so often: somebody may set it."""
 
 
 class StopRequest:
@@ -49,6 +54,28 @@ class Limits:
     def is_too_late(self) -> bool:
         """Whether the time is over."""
         return self.until is not None and time.time() >= self.until
+
+    @contextlib.contextmanager
+    def watched(self, stop: StopRequest) -> Iterator[None]:
+        """Surround the sending: ask `stop` when the time is over, also where all wait a minute for the gateway."""
+        if (until := self.until) is None:
+            yield
+            return
+        ended = threading.Event()
+
+        def look() -> None:
+            while not ended.wait(min(_LOOK_S, max(0.0, until - time.time()))):
+                if self.is_too_late():
+                    stop.ask("the time given by --until is reached")
+                    return
+
+        watch = threading.Thread(target=look, name="until", daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watch.join()
 
 
 class CircuitBreaker:

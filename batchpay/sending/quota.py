@@ -19,6 +19,8 @@ SHORT_WINDOW = 4.0
 QUOTA_SHARE = 0.99
 QUOTA_AHEAD = 1.5
 """Until its window is known, this multiple of the pace that the first one allowed: it must be used up once more."""
+MORE = 1.1
+"""A quota that lets so many times as much through is not the one that was used up."""
 WINDOWS_S = (10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 86_400.0)
 """Windows that gateways have: where one fits what was measured, it is that one."""
 ASK_AGAIN_S = 1.0
@@ -44,21 +46,24 @@ class Quota:
         """The Retry-After of the last refusal, and of the one before which the gateway kept to."""
         self._kept_s: float | None = None
         self._most = math.inf
-        """More than so many taken since a first opening disprove a quota."""
+        """More than so many taken since an opening disprove a quota."""
+        self._is_guess = False
+        """Whether the rate since then is a guess."""
         self.is_asked = False
         """Whether refusals lasted, and it is not known yet why."""
 
     def close(self, sent_at: float, rate: float, asked_s: float | None = None) -> None:
         """A request was refused, the first of maybe many."""
         self._closed_at, self._last_refused, self._rate_before = sent_at, sent_at, rate
-        self._asked_s, self._most = asked_s, math.inf
+        self._asked_s, self._most, self._is_guess = asked_s, math.inf, False
 
     def disproved(self) -> bool:
-        """Whether more was taken than a quota would have let through; true once."""
-        is_more = self.taken > self._most
-        if is_more:
-            self._most, self.is_asked = math.inf, False
-        return is_more
+        """Whether more was taken than the quota at which the rate was guessed would have let through; true once."""
+        if self.taken <= self._most:
+            return False
+        self._most, self.is_asked = math.inf, False
+        was_guess, self._is_guess = self._is_guess, False
+        return was_guess
 
     def still_closed(self, sent_at: float) -> None:
         """A request that went alone was refused as well."""
@@ -99,7 +104,7 @@ class Quota:
         if self._openings == 1:  # where hardly any were taken before, others had used it up: that measures nothing
             if used < COUNT_LEAST:
                 return None
-            self._most = used * 1.1
+            self._most, self._is_guess = used * MORE, True
             return min(self._rate_before, QUOTA_AHEAD * used / longest)
         return self._learn(used, _usual_window(shortest, longest) or (shortest + longest) / 2)
 
@@ -116,6 +121,7 @@ class Quota:
         window_s = _usual_window(shortest, longest)
         self.is_asked = not is_same or (window_s is not None and window_s < SHORT_WINDOW * self._kept_s)
         if is_same or self._openings == 1 or window_s is None:
+            self._most = used * MORE
             return None
         return self._learn(used, window_s)
 

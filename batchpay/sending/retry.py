@@ -25,16 +25,20 @@ class Attempts:
 
     At most submit.attempts_max attempts, with waits of at most submit.wait_s_max between them: random, growing, and not
     shorter than the gateway's Retry-After. When `stop` is set a wait ends early and no further attempt is made.
+
+    A row refused because too many came (429) is not given up before it has waited for as long as so many attempts may
+    take: the last minute's quota is used up, and a run of one worker ended there within ten seconds.
     """
 
     def __init__(self, settings: SubmitSettings, stop: threading.Event) -> None:
         self._stop = stop
         self._wait_s_max = settings.wait_s_max
+        self._attempts_max = settings.attempts_max
         self._backoff = tenacity.wait_random_exponential(multiplier=WAIT_S_FIRST, max=settings.wait_s_max)
         self._retrying = tenacity.Retrying(
             sleep=tenacity.sleep_using_event(stop),
             retry=tenacity.retry_if_result(may_repeat),
-            stop=tenacity.stop_after_attempt(settings.attempts_max) | tenacity.stop_when_event_set(stop),
+            stop=self._is_enough,
             wait=self._wait_s,
             retry_error_callback=_last_outcome,
         )
@@ -54,6 +58,14 @@ class Attempts:
             return outcome
 
         return self._retrying(next_outcome)
+
+    def _is_enough(self, state: tenacity.RetryCallState) -> bool:
+        """Whether no further attempt is made: the run is to stop, or the row is given up."""
+        if self._stop.is_set():
+            return True
+        pace = _last_outcome(state).pace
+        waits_s = (self._attempts_max - 1) * self._wait_s_max if pace is not None and pace.refused else 0.0
+        return state.attempt_number >= self._attempts_max and state.idle_for >= waits_s
 
     def _wait_s(self, state: tenacity.RetryCallState) -> float:
         """Seconds before the next attempt."""

@@ -20,6 +20,9 @@ SLOT_S = 0.05
 """A moment that lies longer ago is given up: a process that stood still must not send at once what it missed."""
 ASK_AGAIN_S = 0.2
 """So long nothing leaves where the source can't be asked."""
+LOOK_S_MOST = 1.0
+"""A run that is alone looks at least so often whether it still is: one that slept from request to request, ten seconds
+long, was not heard by the others, nor heard them."""
 
 
 class SharedThrottle(Throttle):
@@ -51,7 +54,7 @@ class SharedThrottle(Throttle):
 
     def _take(self, now: float) -> float:
         if now < self._alone_until:
-            return super()._take(now)
+            return self._take_alone(now)
         while self._slots and self._slots[0] < now - SLOT_S:
             self._slots.popleft()
         if not self._slots:
@@ -61,7 +64,7 @@ class SharedThrottle(Throttle):
             now, self._sharers = self._clock(), lease.sharers
             if not lease.slots:
                 self._alone_until = now + lease.every_s
-                return super()._take(now)
+                return self._take_alone(now)
             self._slots.extend(now + lease.first_s + number * lease.every_s for number in range(lease.slots))
         wait_s = self._slots[0] - now
         if wait_s <= 0:
@@ -71,3 +74,6 @@ class SharedThrottle(Throttle):
             for _ in range(self._sharers - 1):
                 self._finder.left(now)
         return wait_s
+
+    def _take_alone(self, now: float) -> float:
+        return min(super()._take(now), LOOK_S_MOST)

@@ -277,7 +277,10 @@ def _send_pending(
         try:
             # Another machine would not know how many rows are enough, nor which ones are held back here.
             shares = request.limits.rows_max is None and not held_back.totals.rows
-            sender.send_all(request.limits, lambda tally: progress.update(tally, throttle), held_back, shares=shares)
+            with request.limits.watched(stop):
+                sender.send_all(
+                    request.limits, lambda tally: progress.update(tally, throttle), held_back, shares=shares
+                )
         finally:
             if (found := throttle.finding()) is not None:
                 log("limit found", batch=batch.batch, rate=str(found))

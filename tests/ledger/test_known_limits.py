@@ -36,6 +36,7 @@ def test_a_window_that_makes_no_sense_is_left_out(tmp_path: Path, window: str, w
         "", "{", "[]", "1", '{"g": 5}',
         '{"g": {}}', '{"g": {"rate": "5"}}', '{"g": {"rate": 0}}', '{"g": {"rate": -1}}',
         '{"g": {"rate": 1e9}}', '{"g": {"rate": NaN}}', '{"g": {"rate": true}}', '{"g": {"rate": null}}', "[" * 60_000,
+        f'{{"g": {{"rate": {"9" * 400}}}}}',
     ],
 )  # fmt: skip
 def test_a_file_that_makes_no_sense_is_as_if_it_were_not_there(tmp_path: Path, text: str) -> None:

@@ -76,3 +76,16 @@ def test_the_breaker_counts_exactly(answers: str, begun: int, reason: str | None
     throttle, attempts = Throttle.from_settings(settings, stop.event), Attempts(settings, stop.event)
     Sender(_Run(len(answers)), pay, throttle, attempts, settings, stop).send_all(Limits())
     assert (len(answers) - len(left), stop.reason) == (begun, reason)
+
+
+def test_the_time_of_until_is_heard_by_who_waits_for_the_gateway() -> None:
+    """A run that waited for Retry-After ended up to a minute late: nobody looked at the clock meanwhile."""
+    stop = StopRequest()
+    with Limits(until=0.0).watched(stop):
+        assert stop.event.wait(10)
+    assert stop.reason == "the time given by --until is reached"
+    for limits in (Limits(), Limits(until=4e9)):
+        stop = StopRequest()
+        with limits.watched(stop):
+            pass
+        assert stop.reason is None

@@ -282,6 +282,9 @@ def test_a_quota_is_asked_for_often_where_a_usual_window_is_about_to_end() -> No
 def test_finding_in_words() -> None:
     """What was found is said as people say it; nothing is said before the first refusal."""
     assert str(Finding(98.04)) == "98 a second"
+    assert str(Finding(0.5)) == "0.5 a second"
+    assert str(Finding(999.7)) == "1,000 a second"
+    assert str(Finding(2512.3)) == "2,512 a second"
     assert str(Finding(5.0, 60.0)) == "300 in 60 s"
     assert LimitFinder(None, 0.0).finding() is None
     run = world(ClockWindow(5, 60), None)

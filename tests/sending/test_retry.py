@@ -104,6 +104,23 @@ def test_busy_without_a_time_is_waited_for_as_ever() -> None:
     assert 0 <= wait_s <= WAIT_S_FIRST
 
 
+@pytest.mark.parametrize("asked_s", [None, 1.0, 3600.0])
+def test_a_row_refused_for_its_pace_is_given_up_only_after_minutes(asked_s: float | None) -> None:
+    """A gateway closed for a minute, or a minute's quota, ended a run of one worker after six refusals in ten seconds.
+
+    Where so many attempts are too many, it is given up after the time that they may take.
+    """
+    stop = Recorded()
+    busy = Outcome(State.PENDING, "HTTP 429", pace=Pace(retry_after_s=asked_s, refused=True))
+    attempt, made = in_turn(*[busy] * 999)
+    assert Attempts(SubmitSettings(), stop).run(attempt) is busy
+    assert 300 <= sum(stop.waits) <= 360
+    assert len(made) >= 6
+    attempt, made = in_turn(*[busy] * 9)
+    assert Attempts(SubmitSettings(attempts_max=1), Recorded()).run(attempt) is busy
+    assert len(made) == 1
+
+
 def test_stop_ends_a_wait_and_further_attempts() -> None:
     """When the run is to stop during a wait, nothing more is attempted and the row stays pending."""
     attempt, made = in_turn(*[PENDING] * 9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -69,6 +70,21 @@ def test_a_run_that_is_alone_keeps_its_own_pace(rate: float | None) -> None:
     plain = sent(lambda clock, sleep: Throttle(rate, clock=clock, sleep=sleep))
     assert sent(lambda clock, sleep: SharedThrottle(rate, source, clock=clock, sleep=sleep)) == plain
     assert len(plain) > 500 > len(source.asked) / 4
+
+
+def test_a_slow_run_that_is_alone_looks_every_second_whether_it_still_is() -> None:
+    """At one in ten seconds two that had begun seconds apart never heard each other: together two in ten seconds."""
+    clock = Clock()
+    asked_at: list[float] = []
+
+    class Noted(Source):
+        def lease(self, rate: float, paused_s: float) -> Lease | None:
+            asked_at.append(clock.now)
+            return super().lease(rate, paused_s)
+
+    throttle = clock.throttle(Noted(ALONE), 0.1)
+    assert [clock.leaves(throttle) for _ in range(2)] == pytest.approx([100.0, 110.065])
+    assert max(later - earlier for earlier, later in itertools.pairwise(asked_at)) <= 1.0
 
 
 def test_with_company_requests_leave_at_leased_moments() -> None:

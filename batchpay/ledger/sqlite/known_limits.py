@@ -35,7 +35,8 @@ def known_limit(folder: Path, gateway: str) -> Finding | None:
 def remember_limit(folder: Path, gateway: str, finding: Finding) -> None:
     """Keep what this run found."""
     kept = {**_read(folder / FILE_NAME), gateway: {"rate": round(finding.rate, 3), "window_s": finding.window_s}}
-    with contextlib.suppress(OSError, BatchpayError), atomic_writer(folder / FILE_NAME) as file:
+    ignored = (OSError, BatchpayError, RecursionError)  # what is nested too deeply to be written could be read
+    with contextlib.suppress(*ignored), atomic_writer(folder / FILE_NAME) as file:
         file.write(json.dumps(kept, indent=1, sort_keys=True).encode())
 
 
@@ -49,5 +50,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if is_number else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    with contextlib.suppress(OverflowError):  # an integer may have hundreds of digits
+        return float(value) if math.isfinite(value) else None
+    return None
