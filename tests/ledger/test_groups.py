@@ -37,6 +37,8 @@ def accepted(reference: str) -> Outcome:
         (range(1, 9), [(row, ACCEPTED) for row in range(2, 7)]),
         (range(1, 9), [(row, UNNAMED) for row in (7, 2, 4)]),
         ((6, 2, 5, 4, 3), [(row, accepted(f"TX-{row}")) for row in (4, 3, 6, 2)]),
+        ((3, 1), [(1, UNNAMED), (3, UNNAMED)]),
+        ((1, 4), [(4, ACCEPTED), (1, ACCEPTED)]),
         ((8, 1, 4), [(1, ODD), (8, ODD), (4, UNNAMED)]),
         (range(1, 9), [(1, ACCEPTED), (2, UNNAMED), (3, DECLINED), (5, IN_DOUBT), (6, NOT_SENT), (8, ODD)]),
         (range(1, 301), [(row, accepted(str(row)) if row % 5 else UNNAMED) for row in range(300, 0, -1)]),
