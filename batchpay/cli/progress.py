@@ -20,7 +20,7 @@ from batchpay.workflows.requests import moves_real_money
 
 if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary
-    from batchpay.sending.pacing import Throttle
+    from batchpay.sending.pacing import Throttle, ThrottleState
     from batchpay.sending.sender import Tally
 
 _LOG_EVERY_S = 30.0
@@ -44,7 +44,9 @@ class QuietProgress:
         """Say how far the run is, now and then."""
         if time.monotonic() - self._said_at >= (_RATE_OVER_S if self._context.verbose else _LOG_EVERY_S):
             self._said_at = time.monotonic()
-            output.say(self._context, f"{tally.finished:,} of {self._pending:,} rows, {_counts(tally)}")
+            state = throttle.state()
+            pace = _paused(state) or f"at most {_rate(state)} a second"
+            output.say(self._context, f"{tally.finished:,} of {self._pending:,} rows, {_counts(tally)}, {pace}")
 
     def say(self, text: str) -> None:
         """One line on standard error."""
@@ -80,7 +82,7 @@ class TerminalProgress(QuietProgress):
             self._rate_now = (tally.attempts - before) / (now - since)
             self._mark = (now, tally.attempts)
         state = throttle.state()
-        allowed = f"paused {state.paused_s:.0f} s" if state.paused_s >= 1 else f"of {state.rate:,.0f}"
+        allowed = _paused(state) or f"of {_rate(state)}"
         pace = f"{self._rate_now:,.0f}/s {allowed}"
         self._bar.update(self._task, completed=tally.finished, detail=f"{_counts(tally)}, {pace}")
 
@@ -111,6 +113,16 @@ def _confirm(question: str) -> None:
         click.confirm(question, abort=True, err=True)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _paused(state: ThrottleState) -> str:
+    """The gateway's pause, where it is worth a word."""
+    return f"paused {state.paused_s:.0f} s" if state.paused_s >= 1 else ""
+
+
+def _rate(state: ThrottleState) -> str:
+    """The rate allowed now: one in ten seconds is not 0."""
+    return f"{state.rate:,.0f}" if state.rate >= 10 else f"{state.rate:.2g}"
 
 
 def _counts(tally: Tally) -> str:
