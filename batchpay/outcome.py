@@ -6,12 +6,14 @@ Words of the half that sends; a check does not load them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from batchpay.payment import State
 
+_RECOGNIZED = frozenset((State.ACCEPTED, State.DECLINED))
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+
+class Answer(NamedTuple):
     """What the gateway answered to one request, as far as it could be read: safe to store and to show."""
 
     http_status: int | None = None
@@ -50,8 +52,7 @@ class Finding:
         return f"{self.rate * self.window_s:,.0f} in {self.window_s:,.0f} s"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What one attempt proved (CONTRACT.md, 'What an answer means').
 
     `state` is PENDING, ACCEPTED, DECLINED or IN_DOUBT. `reason` is a short text for logs and the ledger, free of any
@@ -69,4 +70,4 @@ class Outcome:
     @property
     def recognized(self) -> bool:
         """Whether the gateway gave an answer that the profile knows: it opens the canary, resets the breaker."""
-        return self.state in (State.ACCEPTED, State.DECLINED)
+        return self.state in _RECOGNIZED

@@ -14,7 +14,10 @@ _AMOUNT = re.compile(r"([0-9]+)\.([0-9]{2})", re.ASCII)
 
 
 class State(StrEnum):
-    """Where a row stands, and what a crash leaves of it."""
+    """Where a row stands, and what a crash leaves of it.
+
+    What is asked of every row keeps the states it needs: before Python 3.12 `State.PENDING` is looked up slowly.
+    """
 
     __hash__ = str.__hash__  # an Enum's own is plain Python, and every row is looked up by its state some ten times
 

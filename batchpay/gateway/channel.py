@@ -81,8 +81,7 @@ class Channel:
         request = self._request(method, path).copy_for(body, proof)
         started = time.monotonic()
         try:
-            # `stream` and `proxies`: the body is read already, and no proxy is looked for in the environment.
-            response = self._session.send(request, allow_redirects=False, stream=True, proxies={})
+            response = self._session.send(request)
         except ExchangeFailed as failed:
             return Exchange(
                 http_status=None,
@@ -99,7 +98,7 @@ class Channel:
             headers=response.headers,
             body=response.content,
             bytes_sent=proof.bytes_sent,
-            elapsed_s=response.elapsed.total_seconds(),
+            elapsed_s=time.monotonic() - started,
             tls_version=proof.tls_version,
         )
 

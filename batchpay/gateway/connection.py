@@ -114,8 +114,10 @@ class Connection:
         """Write some of the data and return how much; raises TimeoutError where the deadline is over."""
         left_s = remaining_s(deadline)
         if not self._tls:
-            with contextlib.suppress(BlockingIOError):  # nearly always the buffer has room for a whole payment
+            try:
                 return self._socket.send(data, socket.MSG_DONTWAIT)
+            except BlockingIOError:  # seldom: nearly always the buffer has room for a whole payment
+                pass
         self._socket.settimeout(left_s)
         try:
             return self._socket.send(data)

@@ -19,7 +19,7 @@ _MANY_DIGITS = re.compile(rf"\d(?:[\W_]*\d){{{DIGITS_LEAST - 1},}}")
 _DIGIT = re.compile(r"\d")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Secrets:
     """What one answer must not repeat."""
 
@@ -41,13 +41,11 @@ def masked(text: str, secrets: Secrets) -> str:
     if _MANY_DIGITS.search(text):
         digits = _BETWEEN.sub("", secrets.account)
         text = _MANY_DIGITS.sub(lambda found: _without_digits_of(digits, found[0]), text)
-    bare = ""
+    bare = _bare(text)
     for secret in (secrets.account, *secrets.others):
-        if len(secret) > _VISIBLE_CHARACTERS:
-            bare = bare or _bare(text)
-            if _bare(secret) in bare:
-                text = _without(secret, text)
-                bare = ""
+        if len(secret) > _VISIBLE_CHARACTERS and _bare(secret) in bare:
+            text = _without(secret, text)
+            bare = _bare(text)
     return text
 
 

@@ -19,6 +19,7 @@ from batchpay.settings import GatewaySettings
 
 CONNECTION_PATH = "/v2/api/connection.json"
 
+_IN_DOUBT = State.IN_DOUBT
 _ACCOUNT, _ROUTING, _INVOICE = b'"achAccountNumber"', b'"achRoutingNumber"', b'"invoiceNumber"'
 _TEXT = re.compile(rb'\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")')
 
@@ -84,7 +85,7 @@ class PaymentsClient:
             self._channel.drop_connection()
             reason = f"the answer could not be judged ({type(error).__name__})"
             return Outcome(State.IN_DOUBT, reason, Answer(exchange.http_status), exchange.bytes_sent)
-        if outcome.state is State.IN_DOUBT:
+        if outcome.state is _IN_DOUBT:
             self._channel.drop_connection()
         return outcome
 

@@ -65,6 +65,7 @@ _DEFAULT_HTTP: dict[str, str] = {
     **dict.fromkeys(("401", "403"), "pending, stop"),
 }
 _HTTP_KEY = re.compile(r"[1-5][0-9]{2}|[245]xx", re.ASCII)
+_ACCEPTED = State.ACCEPTED
 _NODES_MAX = 64
 _DEPTH_MAX = 5
 _MESSAGE_CHARACTERS_MAX = 200
@@ -179,9 +180,8 @@ class Profile:
 
     def _judge(self, http_status: int, word: str | None, pace: Pace | None) -> tuple[State | None, str | None, str]:
         """State, stop and reason of an HTTP status with a word; the state is None where no known word decides."""
-        reason = f"HTTP {http_status}"
-        if word in self.declined or word in self.accepted:
-            reason = f"HTTP {http_status}, {'.'.join(self.status_member)} {word}"
+        is_known = word in self.accepted or word in self.declined
+        reason = f"HTTP {http_status}, {'.'.join(self.status_member)} {word}" if is_known else f"HTTP {http_status}"
         meaning = self.http.get(str(http_status)) or self.http.get(f"{http_status // 100}xx")
         if meaning is None and http_status == 429 and self.resend_after_429:
             meaning = Meaning(State.PENDING)
@@ -195,7 +195,7 @@ class Profile:
                 return State.IN_DOUBT, stop, reason
             return meaning.state, stop, reason
         if word in self.accepted:
-            return State.ACCEPTED, stop, reason
+            return _ACCEPTED, stop, reason
         if word in self.declined:
             return State.DECLINED, stop, reason
         return None, stop, reason
@@ -211,11 +211,11 @@ class Profile:
         node: Any = value
         for name in self.status_member:
             node = node.get(name) if isinstance(node, dict) else None
+        if isinstance(node, str):
+            return node
         if isinstance(node, bool):
             return "true" if node else "false"
-        if isinstance(node, int):
-            return str(node)
-        return node if isinstance(node, str) else None
+        return str(node) if isinstance(node, int) else None
 
     def _answer(self, http_status: int, members: Members, secrets: Callable[[], Secrets]) -> Answer:
         """Take the code, text and id from the answer, wherever in its nodes they stand."""
@@ -246,14 +246,17 @@ def _members(value: dict[str, Any]) -> Members:
         inner: list[dict[str, Any]] = []
         for node in level:
             for name, part in node.items():
-                found.setdefault(name, []).append(part)
-                if isinstance(part, dict):
-                    inner.append(part)
-                elif isinstance(part, list):
-                    inner.extend(item for item in part if isinstance(item, dict))
+                if name in found:
+                    found[name].append(part)
+                else:
+                    found[name] = [part]
+                if isinstance(part, (dict, list)):
+                    inner += [part] if isinstance(part, dict) else [item for item in part if isinstance(item, dict)]
             seen += 1
             if seen >= _NODES_MAX:
                 return found
+        if not inner:
+            return found
         level = inner
     return found
 

@@ -34,7 +34,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise NotStrictJson("the answer is not JSON")
     if not isinstance(value, dict):
         raise NotStrictJson("the answer is not a JSON object")
-    if body.count(b"{") + body.count(b"[") > DEPTH_MAX or b"\\u" in body:
+    if body.count(b"{") + body.count(b"[") > DEPTH_MAX or "\\u" in text:
         _look_over(value)
     return value
 

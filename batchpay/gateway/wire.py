@@ -120,12 +120,12 @@ class AnswerReader:
             self._refuse("the answer's headers are longer than allowed")
         if self._in_body:
             return
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip()
-        if key in self.headers:
+        headers, key, text = self.headers, name.decode("latin-1").lower(), value.decode("latin-1").strip()
+        if key in headers:
             if key in _SINGLE_HEADERS:
                 self._refuse(f"the answer has two {key} headers")
-            text = f"{self.headers[key]}, {text}"
-        self.headers[key] = text
+            text = f"{headers[key]}, {text}"
+        headers[key] = text
 
     def on_headers_complete(self) -> None:
         """Refuse what leaves open where the answer ends."""

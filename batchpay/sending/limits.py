@@ -15,6 +15,7 @@ from batchpay.text import row_count
 
 _LOOK_S = 1.0
 """The clock is looked at so often: somebody may set it."""
+_PENDING = State.PENDING
 
 
 class StopRequest:
@@ -31,7 +32,7 @@ class StopRequest:
         self.event.set()
 
     def __bool__(self) -> bool:
-        return self.event.is_set()
+        return self.reason is not None
 
 
 @dataclass(slots=True)
@@ -106,7 +107,7 @@ class CircuitBreaker:
             in_a_row, in_all = self._in_a_row, self._in_all
         if outcome.stop is not None:
             return outcome.stop
-        if outcome.state is State.PENDING:
+        if outcome.state is _PENDING:
             return outcome.reason
         if not self.ever_recognized:
             return f"the first answer left a row in doubt: {outcome.reason}"

@@ -125,15 +125,10 @@ class Throttle:
         that wait for it, and they would leave bunched: in some second more than the rate.
         """
         with self._lock:
-            now = self._clock()
+            moment = now = self._clock()
             rate = self._finder.rate
-            a_second = max(1, math.ceil(rate))
-            while len(self._left) > a_second:
-                self._left.popleft()
-            moment = now
-            if len(self._left) == a_second:
-                spread = self._left[0] + a_second / rate * LEAVE_MARGIN
-                moment = min(max(now, spread), now + LEAVE_S_MAX)
+            if len(self._left) >= rate:
+                moment = min(max(now, _second_ends(self._left, rate, LEAVE_MARGIN)), now + LEAVE_S_MAX)
             self._left.append(moment)
         if moment > now:
             self._sleep(moment - now)
@@ -177,17 +172,14 @@ class Throttle:
             self._catches_up = not finder.was_refused
             return held_up_s
         rate = finder.rate
-        a_second = max(1, math.ceil(rate))
-        while len(self._departures) > a_second:
-            self._departures.popleft()
         if rate > self._rate or not self._catches_up:  # lost time is made up for only at the rate at which it was lost
             self._next = max(self._next, now)
         self._rate, self._catches_up = rate, True
         allowed_at = self._next
         if finder.was_refused:
             allowed_at = max(allowed_at, self._last + 1 / rate - LATE_SHARE * self._late_s)
-        if len(self._departures) == a_second:
-            allowed_at = max(allowed_at, self._departures[0] + a_second / rate * WINDOW_MARGIN)
+        if len(self._departures) >= rate:
+            allowed_at = max(allowed_at, _second_ends(self._departures, rate, WINDOW_MARGIN))
         if allowed_at > now:
             self._waited_until = allowed_at
             return allowed_at - now
@@ -213,3 +205,14 @@ class Throttle:
         if self._sent - FIRST_SHARE * self._answered >= FIRST_REQUESTS and now - self._began < FIRST_S_MAX:
             return LOOK_AGAIN_S
         return 0.0
+
+
+def _second_ends(moments: deque[float], rate: float, margin: float) -> float:
+    """When the second ends in which as many left as a rate allows, spread by a margin; forgets those before it.
+
+    At least as many moments as the rate are given.
+    """
+    a_second = max(1, math.ceil(rate))
+    while len(moments) > a_second:
+        moments.popleft()
+    return moments[0] + a_second / rate * margin

@@ -117,8 +117,9 @@ class Recorder:
             if isinstance(group[0], tuple):
                 group.append(self._waiting.get(timeout=_COMPANY_S))
             _give_way()
+            take, add = self._waiting.get_nowait, group.append
             while True:
-                group.append(self._waiting.get_nowait())
+                add(take())
         except queue.Empty:
             return group
 

@@ -11,13 +11,14 @@ from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.settings import SubmitSettings
 
+_PENDING = State.PENDING
 WAIT_S_FIRST = 0.5
 """Bound of the random wait before the second attempt; doubled for each further one."""
 
 
 def may_repeat(outcome: Outcome) -> bool:
     """Whether an attempt proved that nothing was applied, and the run may go on to try again."""
-    return outcome.state is State.PENDING and outcome.stop is None
+    return outcome.state is _PENDING and outcome.stop is None
 
 
 class Attempts:

@@ -125,9 +125,9 @@ SABOTAGES = (
         (
             (
                 "gateway/payments.py",
-                "        if outcome.state is State.IN_DOUBT:\n",
+                "        if outcome.state is _IN_DOUBT:\n",
                 "        outcome = Outcome(State.ACCEPTED, outcome.reason, outcome.answer, outcome.bytes_sent)\n"
-                "        if outcome.state is State.IN_DOUBT:\n",
+                "        if outcome.state is _IN_DOUBT:\n",
             ),
         ),
         _once(races.lost_answers),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -74,7 +73,7 @@ def test_every_state_that_may_mean_a_payment_counts_as_earlier(
         elif state is not State.PENDING:
             run.commit([1], [])
             if state is not State.SENDING:
-                run.commit([], [(1, replace(ACCEPTED, state=state))])
+                run.commit([], [(1, ACCEPTED._replace(state=state))])
         later = columns(ledger, [1], named=[1] if named else [])
         lookup = Lookup([7], later.fingerprints, later.payment_ids)
         found = ledger.earlier(lookup, Environment.TEST, days=5, now=datetime.now(UTC))

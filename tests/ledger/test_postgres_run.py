@@ -511,7 +511,7 @@ def test_texts_that_a_database_can_not_hold_do_not_stop_a_run(ledger: Ledger) ->
         run = ledger.start(name, "ada")
         run.commit([1], [])
         answer = Answer(200, "1", "all\0 well \ud800", "TX\0")
-        run.commit([], [(1, replace(ACCEPTED, answer=answer))])
+        run.commit([], [(1, ACCEPTED._replace(answer=answer))])
         run.finish(None)
     assert next(iter(ledger.rows(name))).answer == Answer(200, "1", "all\ufffd well ?", "TX\ufffd")
     assert ledger.check() == []
