@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +42,22 @@ def expand(files: Sequence[str]) -> list[str]:
     if doubled:
         raise WrongUse(f"{doubled[0]} is listed twice")
     return found
+
+
+def outputs_among(files: Sequence[str]) -> dict[str, str]:
+    """Give those of the files that are named as results or rejects of another one, with that one's name.
+
+    A shell that expands `*.csv` finds them in a folder that an earlier call wrote to: nobody has asked to pay what it
+    rejected. A person who corrected one names it alone.
+    """
+    sources = {_without_ending(beside(name, kind, None)): name for name in files for kind in ("results", "rejects")}
+    named = {name: _without_ending(Path(name)) for name in files if is_output_name(Path(name).name)}
+    bare = {name: stem.with_name(re.sub(r"-[0-9]+$", "", stem.name)) for name, stem in named.items()}
+    return {name: sources[stem] for name, stem in bare.items() if stem in sources}
+
+
+def _without_ending(path: Path) -> Path:
+    return path.with_name(path.stem)
 
 
 class Outputs:

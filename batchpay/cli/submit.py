@@ -23,10 +23,10 @@ from batchpay.cli.operations import (
     unattended_run,
 )
 from batchpay.cli.options import check_options, checking_options, decisions_of
-from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder, outputs_of
+from batchpay.cli.paths import Outputs, beside, check_folder, expand, make_folder, outputs_among, outputs_of
 from batchpay.cli.process import CommandLine, actor
 from batchpay.cli.sending import log_targets, send_options, sending_options
-from batchpay.errors import BatchpayError
+from batchpay.errors import BatchpayError, WrongUse
 from batchpay.settings import Settings
 from batchpay.workflows.requests import file_request, preflight_of, run_request, sending_settings
 from batchpay.writing.marks import PLAN
@@ -142,10 +142,20 @@ def _submit_all(
     log_targets(context, settings)
     if options["archive"]:
         check_folder(make_folder(options["archive"]), Path(options["archive"]))
+    ours = {} if options["inbox"] else outputs_among(paths)  # an inbox takes those that a control file states
+
+    def work(path: str) -> tuple[int, dict[str, Any]]:
+        if path in ours:
+            raise WrongUse(
+                f"{path} is named as results or rejects of {ours[path]}, which this call names as well: it is not "
+                "taken; name a corrected one alone"
+            )
+        return _submit_one(context, path, settings, credentials, options, run, outputs, account)
+
     work_through(
         context,
         paths,
-        lambda path: _submit_one(context, path, settings, credentials, options, run, outputs, account),
+        work,
         codes,
         stopped=lambda: run.stop.reason,
         sum_up=lambda: output.grand_total(account.summaries).as_json(),

@@ -110,6 +110,22 @@ def test_a_file_that_is_written_anew_while_another_is_sent_is_left(oracle_home: 
     assert (len(oracle.received()), (inbox / "b.csv").exists()) == (40, True)
 
 
+def test_rejects_that_a_shell_found_beside_their_file_are_not_paid(oracle_home: Home, oracle: Oracle) -> None:
+    """`submit *.csv` of the second night names the first night's rejects: a raised limit paid them unreleased."""
+    small_file(oracle_home.path / "pay.csv", 3)
+    settings = oracle_home.path / "batchpay.toml"
+    settings.write_text('[limits]\nmax_amount = "2.00"\n')
+    settings.chmod(0o600)
+    assert oracle_home.run("submit", "pay.csv").returncode == 3
+    settings.unlink()
+    again = oracle_home.run("submit", "pay.csv", "pay.rejects.csv")
+    assert again.returncode == 2
+    assert "pay.rejects.csv is named as results or rejects of pay.csv" in again.stderr
+    assert len(oracle.entries()) == 1
+    assert oracle_home.run("submit", "pay.rejects.csv").returncode == 0  # by itself it is meant
+    assert len(oracle.received()) == 3
+
+
 def test_quiet_and_well_is_silent_on_standard_error(oracle_home: Home) -> None:
     """With -q and nothing wrong, standard error stays empty, also when nothing is left to send."""
     small_file(oracle_home.path / "a.csv", 3)
