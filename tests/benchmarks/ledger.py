@@ -105,7 +105,7 @@ def _one_size(results: Results, folder: Path, port: int, size: int) -> tuple[str
     bytes_a_row = told["bytes"] / size
     waits = [_first_byte_s(place, port) for _ in range(3)]
     first_byte_s = sorted(waits)[1]
-    finished = run([*command, "finish", str(place), str(folder / "results.csv")]).told
+    finished = run([*command, "finish", str(place), str(folder / f"results-of-{size}.csv")]).told
     commits = finished["commits"] / finished["job_s"]
     figures = results.figures
     figures["ledger.register_s_a_million"] = told["register_s"] / size * 1e6
