@@ -52,9 +52,12 @@ class Limits:
         self.started += 1
         return True
 
-    def is_too_late(self) -> bool:
-        """Whether the time is over."""
-        return self.until is not None and time.time() >= self.until
+    def stop_if_too_late(self, stop: StopRequest) -> bool:
+        """Ask `stop` where the time is over; gives whether it is."""
+        is_over = self.until is not None and time.time() >= self.until
+        if is_over:
+            stop.ask("the time given by --until is reached")
+        return is_over
 
     @contextlib.contextmanager
     def watched(self, stop: StopRequest) -> Iterator[None]:
@@ -66,8 +69,7 @@ class Limits:
 
         def look() -> None:
             while not ended.wait(min(_LOOK_S, max(0.0, until - time.time()))):
-                if self.is_too_late():
-                    stop.ask("the time given by --until is reached")
+                if self.stop_if_too_late(stop):
                     return
 
         watch = threading.Thread(target=look, name="until", daemon=True)

@@ -248,9 +248,7 @@ class Sender:
 
     def _is_over(self) -> bool:
         """Whether nothing more may be begun: asked right before each attempt, since a row may have waited long."""
-        if self._limits.is_too_late():
-            self._stop.ask("the time given by --until is reached")
-        return bool(self._stop)
+        return self._limits.stop_if_too_late(self._stop) or bool(self._stop)
 
     def _judge(self, outcome: Outcome) -> None:
         """Count a row's last outcome, and stop the run where it says so: canary, circuit breaker, refusals."""

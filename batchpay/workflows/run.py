@@ -188,7 +188,8 @@ def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: 
     if results is None or not batch.by_state[State.PENDING].rows:
         return
     for path in standing(results):
-        told = states_told(path, batch.batch)
+        if not (told := states_told(path, batch.batch)):
+            continue  # of another day, mostly
         by_state = ledger.find(batch.batch).by_state  # read after the file, which another run may just have written
         for state in (State.ACCEPTED, State.DECLINED):
             if told[state] > (known := by_state[state].rows):
