@@ -219,15 +219,20 @@ class RowColumns:
     """A JSON object each, as it was registered."""
 
     def read_details(self) -> list[dict[str, Any]]:
-        """Read every row's details; raises LedgerDamaged where one is no JSON object."""
-        try:
-            # One array is read in half the time of its members one by one.
-            found: list[dict[str, Any]] = json.loads(b"[%b]" % b",".join(self.details))
-        except ValueError:
-            found = []
-        if len(found) != len(self.details):
-            raise LedgerDamaged("the ledger is damaged: details that are not one JSON object a row")
-        return found
+        """Read every row's details; see there."""
+        return read_details(self.details)
+
+
+def read_details(texts: Sequence[bytes]) -> list[dict[str, Any]]:
+    """Read some rows' details; raises LedgerDamaged where one is no JSON object."""
+    try:
+        # One array is read in half the time of its members one by one.
+        found: list[dict[str, Any]] = json.loads(b"[%b]" % b",".join(texts))
+    except ValueError:
+        found = []
+    if len(found) != len(texts):
+        raise LedgerDamaged("the ledger is damaged: details that are not one JSON object a row")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ from batchpay.ledger.columns import RejectedColumns
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import Environment, State, Totals, format_cents
 from batchpay.registration import request_body
-from batchpay.schemas.checks import cents_of_plain
+from batchpay.schemas.checks import as_date, cents_of_plain
 from batchpay.schemas.columns import CASH_FLOW
 from batchpay.schemas.options import RuleOptions
 from batchpay.summary import Summary
@@ -104,8 +104,10 @@ class FileCheck:
     """Gateway accounts that rows which passed the rules name."""
     accounts: AccountsLook = AccountsLook()
     """What the gateway said of those accounts, where it was asked."""
-    has_recurring: bool = False
-    """Whether any row, right or wrong, may be a recurring payment."""
+    first_start: date | None = None
+    """The first day on which a recurring payment starts, of the rows that passed the rules."""
+    largest_cents: int = 0
+    """The largest amount of these rows."""
     variances: list[Variance] = field(default_factory=list)
     """What the ledger's history finds odd and the options let pass: changed accounts first, new payees last."""
     lines: dict[int, int] = field(default_factory=dict)
@@ -300,8 +302,9 @@ class _Reading:
         rows = result.findings.rows.select("_row", *CASH_FLOW, _cents=result.cents)
         rows = rows.filter(result.passed) if result.may_fail else rows
         checked.gateway_ids.update(rows["gatewayId"].unique().to_list())
-        is_once = result.findings.rows["recurringIndicator"].eq_missing("FALSE")
-        checked.has_recurring |= not is_once.all()
+        starts = rows.filter(pl.col("recurringIndicator") == "TRUE").select(as_date(pl.col("recurringStartDate"))).min()
+        checked.first_start = min(filter(None, (checked.first_start, starts.item())), default=None)
+        checked.largest_cents = max(checked.largest_cents, *rows.select(pl.col("_cents").max().fill_null(0)).row(0))
         if checked.laid_out is not None and checked.counted is not None:
             checked.laid_out.add(rows)
             checked.counted.add(Origin.NEW, rows)

@@ -9,11 +9,14 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from datetime import date
+from functools import lru_cache
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import RowColumns
+from batchpay.ledger.records import RowColumns, read_details
 from batchpay.payment import State, Totals
 
+_MAY_RECUR = b'"TRUE"'
+"""Stands in the details of each recurring payment; to read all the others would take most of the time."""
 Fails = Callable[[RowColumns], Sequence[bool]]
 """Tells of rows of a batch, one by one, whether each fails today's rules."""
 
@@ -53,10 +56,12 @@ def start_has_passed(today: date) -> Fails:
     """Tell which rows are recurring payments whose first day lies before today: they would start too late."""
 
     def fails(columns: RowColumns) -> list[bool]:
-        return [
-            details.get("recurringIndicator") == "TRUE" and _start(details.get("recurringStartDate")) < today
-            for details in columns.read_details()
-        ]
+        found = [False] * len(columns.details)
+        places = [place for place, text in enumerate(columns.details) if _MAY_RECUR in text]
+        for place, details in zip(places, read_details([columns.details[place] for place in places]), strict=True):
+            if details.get("recurringIndicator") == "TRUE":
+                found[place] = _start(details.get("recurringStartDate")) < today
+        return found
 
     return fails
 
@@ -73,6 +78,7 @@ def any_of(looks: Sequence[Fails]) -> Fails | None:
     return lambda columns: [any(failed) for failed in zip(*(look(columns) for look in looks), strict=True)]
 
 
+@lru_cache(maxsize=4096)
 def _start(text: object) -> date:
     """Read a start date as RULES.md writes it; one that is not recorded lies before every other."""
     if not isinstance(text, str):

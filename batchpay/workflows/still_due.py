@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+import math
+from datetime import UTC, date, datetime, timedelta
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
@@ -35,11 +36,24 @@ def fails_today(ledger: Ledger, batch: BatchSummary, settings: Settings) -> Fail
     looks = []
     if batch.by_state[State.PENDING].rows and (repeated := _repeated(ledger, batch)) is not None:
         looks.append(repeated)
-    if settings.policy.past_start and batch.options.get("has_recurring", True):
-        looks.append(start_has_passed(datetime.now().astimezone().date()))
-    if (most := max_amount_cents(settings)) is not None:
+    today, (first_start, largest_cents) = datetime.now().astimezone().date(), _extremes(ledger, batch)
+    if settings.policy.past_start and first_start < today:
+        looks.append(start_has_passed(today))
+    if (most := max_amount_cents(settings)) is not None and largest_cents > most:
         looks.append(above(most))
     return any_of(looks)
+
+
+def _extremes(ledger: Ledger, batch: BatchSummary) -> tuple[date, float]:
+    """Give a day before which no row starts, and cents that none exceeds: then no row has to be looked at.
+
+    They were noted when the batch was registered, but not by the first versions, nor of rows that were released since.
+    """
+    options = batch.options
+    if "largest_cents" not in options or any(event.kind == "released" for event in ledger.events(batch.batch)):
+        return date.min, math.inf
+    first_start = options["first_start"]
+    return date.max if first_start is None else date.fromisoformat(first_start), options["largest_cents"]
 
 
 def _repeated(ledger: Ledger, batch: BatchSummary) -> Fails | None:

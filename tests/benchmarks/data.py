@@ -47,6 +47,8 @@ _PLACES = (
 )  # fmt: skip
 _PHONE_FORMS = ("1-{}-555-01{}", "{}-555-01{}", "{}.555.01{}", "{} 555 01{}", "({}) 555-01{}")
 _BANKS = (None, "First Bank of Example", "Banque d'Exemple", "Example Credit Union")
+FIRST_START, LARGEST_CENTS = date(2035, 3, 6), 401_999
+"""The first day on which a payment of such a file starts, and more than any of them moves."""
 _BANKING_DAYS = ("03/06/2035", "04/10/2035", "06/12/2035", "09/18/2035", "10/16/2035", "12/04/2035", "02/05/2036")
 _DISTRICTS = (*range(1, 13), *range(21, 33), *range(61, 73), 80)
 _SEC_CODES = ("PPD", "PPD", None)

@@ -115,7 +115,7 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
     from batchpay.registration import request_body
     from batchpay.schemas.options import RuleOptions
     from batchpay.validation.check import all_rows
-    from tests.benchmarks.data import AS_OF
+    from tests.benchmarks.data import AS_OF, FIRST_START, LARGEST_CENTS
     from tests.support.whole_check import check
 
     settings, rules = settings_for(folder, origin, FULL_SPEED, 1), RuleOptions(as_of=AS_OF)
@@ -127,8 +127,9 @@ def register(path: Path, folder: Path, origin: str, bodies: Path | None) -> dict
         checked, cpu_before = time.perf_counter(), _cpu_s()
         form = request_body.request_form(settings.gateway)
         new = NewBatch(
-            digest=first.digest, file=source.name, columns=source.carried, rows=verdict.rows, options={},
-            origin=origin, environment=Environment.TEST, registration_count_seen=ledger.registration_count(),
+            digest=first.digest, file=source.name, columns=source.carried, rows=verdict.rows, origin=origin,
+            options={"first_start": FIRST_START.isoformat(), "largest_cents": LARGEST_CENTS},
+            environment=Environment.TEST, registration_count_seen=ledger.registration_count(),
         )  # fmt: skip
         assert not verdict.rejected.rows, "the benchmark registers clean files"
         with ledger.register(new, "benchmark") as registering:

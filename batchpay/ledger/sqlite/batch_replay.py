@@ -12,13 +12,12 @@ import sqlite3
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.encoding import ROW_MASK, id_range
 from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
+from batchpay.ledger.reading import ROWS_AT_ONCE
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import PENDING, REJECTED
 from batchpay.ledger.tally import Tally
 from batchpay.text import counted
-
-_ROWS_AT_ONCE = 4096
 
 
 def check_batch(store: Store, batch: int) -> None:
@@ -54,10 +53,11 @@ def _replay(store: Store, connection: sqlite3.Connection, batch: int) -> Replay:
 
 def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) -> str | None:
     tally = Tally(replay, batch)
-    found = connection.execute(sql.ROWS_OF_BATCH, id_range(batch))
-    while some := found.fetchmany(_ROWS_AT_ONCE):
-        ids, *columns = zip(*some, strict=True)
-        wrong = tally.add([identity & ROW_MASK for identity in ids], *columns)
+    first, end = id_range(batch)
+    for start in range(first, connection.execute(sql.END_OF_ROWS, (first, end)).fetchone()[0], ROWS_AT_ONCE):
+        found = connection.execute(sql.ROWS_OF_BATCH, (start, min(end, start + ROWS_AT_ONCE))).fetchone()
+        columns = [json.loads(column) for column in found]
+        wrong = tally.add(*columns) if columns[0] else None
         if wrong is not None:
             return f"row {wrong[0]} does not stand where its history says"
     return tally.problem(connection, sql)

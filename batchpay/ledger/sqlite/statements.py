@@ -284,7 +284,8 @@ LAST_PAID_IN = (
 # One batch held against its history
 
 ROWS_OF_BATCH = (
-    "SELECT id, coalesce(line, 0), amount_cents, direction, state FROM row WHERE id >= ? AND id < ? ORDER BY id"
+    "SELECT json_group_array(id & 4294967295), json_group_array(coalesce(line, 0)), json_group_array(amount_cents),"
+    " json_group_array(direction), json_group_array(state) FROM row WHERE id >= ? AND id < ?"
 )
 BATCH_AS_REGISTERED = (
     "SELECT name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason,"
