@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
+from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 import polars as pl
 
@@ -122,19 +125,20 @@ class CsvRejects(_Rows):
     def __init__(self, target: Path, source: Source, begin: Begin) -> None:
         super().__init__(target, source, begin)
         self._file = self._begun()
-        self._begins: list[int] = []
-        """Where each frame begins in the file."""
+        self._blocks: deque[_Block] = deque()
+        """Where frames lie in the file; once late rows came, of those that are not in the second file yet."""
         self._merged: PendingFile | None = None
-        self._records: Iterator[tuple[int, bytes]] = iter(())
-        """The records written first that are not merged yet, after the next one."""
-        self._next: tuple[int, bytes] | None = None
+        self._records: list[tuple[int, bytes]] = []
+        """What is left to merge of a block that late rows fell into, with the row numbers."""
 
     def add(self, frame: pl.DataFrame) -> None:
         """Write rows."""
         if frame.height:
             with self._file.abandoned_on_error():
-                self._begins.append(self._file.file.tell())
+                begin = self._file.file.tell()
                 self._encode(self._file.file, self._reported(self._shaped(frame)))
+                rows = frame.get_column("_row")
+                self._blocks.append(_Block(rows[0], rows[-1], begin, self._file.file.tell()))
 
     def late(self, frame: pl.DataFrame) -> None:
         """Write rows between those that were added; a late row replaces one that was added before."""
@@ -142,25 +146,28 @@ class CsvRejects(_Rows):
             return
         if self._merged is None:
             self._merged = self._begun()
-            with self._file.abandoned_on_error():  # reading it writes what waits in memory
-                self._records = self._written()
-                self._next = next(self._records, None)
+        rows = frame.get_column("_row").to_list()
         lines = io.BytesIO()
         self._encode(lines, self._reported(self._shaped(frame)))
-        with self._merged.abandoned_on_error():
-            for row, line in _records(lines.getvalue(), self._source.separator):
-                self._merge_up_to(self._merged, row)
-                self._merged.file.write(line)
+        with self._file.abandoned_on_error(), self._merged.abandoned_on_error():
+            records = self._added_up_to(rows[-1], self._merged, before=rows[0])
+            if not records:
+                self._merged.file.write(lines.getbuffer())
+                return
+            records.update(zip(rows, _records(lines.getvalue()), strict=True))
+            self._merged.file.writelines(records[row] for row in sorted(records))
 
     def commit(self, may_replace: MayReplace = anything) -> Path | None:
         """Put the file in its place."""
-        if self._merged is not None:
-            with self._file.abandoned_on_error(), self._merged.abandoned_on_error():
-                self._merge_up_to(self._merged, None)
-            self._file.abandon()
-            self._file, self._merged = self._merged, None
-            return place(self._file, may_replace)
-        return place(self._file, may_replace, only_over=not self._begins)
+        if self._merged is None:
+            return place(self._file, may_replace, only_over=not self._blocks)
+        with self._file.abandoned_on_error(), self._merged.abandoned_on_error():
+            self._merged.file.writelines(line for _, line in self._records)
+            for block in self._blocks:
+                self._merged.file.write(self._read(block))
+        self._file.abandon()
+        self._file, self._merged = self._merged, None
+        return place(self._file, may_replace)
 
     def abandon(self) -> None:
         """Remove what was written."""
@@ -175,19 +182,24 @@ class CsvRejects(_Rows):
             pending.file.write(self._line(self._header))
         return pending
 
-    def _written(self) -> Iterator[tuple[int, bytes]]:
-        """Read what was added, a frame at a time, as records with their row numbers."""
-        file = self._file.file
-        for begin, end in pairwise((*self._begins, file.tell())):
-            file.seek(begin)
-            yield from _records(file.read(end - begin), self._source.separator)
+    def _added_up_to(self, last: int, merged: PendingFile, *, before: int) -> dict[int, bytes]:
+        """Take the records up to a row out of what was added; whole blocks of rows `before` are copied as they are."""
+        while self._blocks and self._blocks[0].first_row <= last:
+            block = self._blocks.popleft()
+            written = self._read(block)
+            if block.last_row < before and not self._records:
+                merged.file.write(written)
+                continue
+            mark = self._source.separator.encode()
+            self._records += [(int(line[: line.index(mark)]), line) for line in _records(written)]
+        count = bisect_right(self._records, last, key=itemgetter(0))
+        taken, self._records = self._records[:count], self._records[count:]
+        return dict(taken)
 
-    def _merge_up_to(self, merged: PendingFile, row: int | None) -> None:
-        """Copy the records before a row, or all that are left, and pass over the row's own."""
-        while self._next is not None and (row is None or self._next[0] <= row):
-            if self._next[0] != row:
-                merged.file.write(self._next[1])
-            self._next = next(self._records, None)
+    def _read(self, block: _Block) -> bytes:
+        """Read what was added; what waits in memory is written first."""
+        self._file.file.seek(block.begin)
+        return self._file.file.read(block.end - block.begin)
 
     def _reported(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Warn of cells that a spreadsheet would run: they come back as they were read, so they can't be defused."""
@@ -333,12 +345,20 @@ def wrong_cells(errors: str, position: Mapping[str, int]) -> dict[int, str]:
     return {at: "\n".join(messages) for at, messages in wrong.items()}
 
 
-def _records(block: bytes, separator: str) -> Iterator[tuple[int, bytes]]:
-    """Cut written lines into records with the row number that each begins with."""
-    mark, at = separator.encode(), 0
-    while at < len(block):
-        end = block.index(b"\n", at) + 1
-        while block.count(b'"', at, end) % 2:
-            end = block.index(b"\n", end) + 1
-        yield int(block[at : block.index(mark, at, end)]), block[at:end]
-        at = end
+class _Block(NamedTuple):
+    """A frame's rows in a file."""
+
+    first_row: int
+    last_row: int
+    begin: int
+    end: int
+
+
+def _records(written: bytes) -> Iterator[bytes]:
+    """Cut written lines into records: a line break within quotation marks belongs to a cell."""
+    record = b""
+    for line in io.BytesIO(written):
+        record += line
+        if record.count(b'"') % 2 == 0:
+            yield record
+            record = b""

@@ -136,6 +136,36 @@ def test_late_rows_stand_in_row_order(tmp_path: Path, kind: str, late: tuple[int
     assert numbers == ["1", "2", "3", "4", "5"]
 
 
+@pytest.mark.parametrize(
+    "late",
+    [[[9]], [[1, 2]], [[2], [3, 7]], [[3, 4, 5]], [[1], [2], [8]], [[6, 9], [10]], [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]]],
+)
+def test_late_rows_among_blocks_of_a_csv(tmp_path: Path, late: list[list[int]]) -> None:
+    """Whatever late rows fall among, before or behind what was added, the file is as if they had been there at first.
+
+    Row 3 has a line break in a cell, and rows that were added before and came late stand once, with what is new.
+    """
+    path = write(tmp_path, csv_text(2) + line(achNameOnCheck='"a\n""1,2"') + line() * 7)
+    numbers = {row for rows in late for row in rows}
+    with open_source(path, required=()) as source:
+        [chunk] = source.chunks()
+        first, again = rejected(chunk), rejected(chunk, "amount: format: write dollars")
+        whole, parted = (open_rejects(tmp_path / name, source) for name in ("whole.csv", "parted.csv"))
+        kept = first.filter(~pl.col("_row").is_in(numbers - {2, 7}))
+        whole.add(
+            pl.concat([first.filter(~pl.col("_row").is_in(numbers)), again.filter(pl.col("_row").is_in(numbers))]).sort(
+                "_row"
+            )
+        )
+        for begin in (1, 4, 7, 10):
+            parted.add(kept.filter(pl.col("_row").is_between(begin, begin + 2)))
+        for rows in late:
+            parted.late(again.filter(pl.col("_row").is_in(rows)))
+        for rejects in (whole, parted):
+            rejects.commit()
+    assert (tmp_path / "parted.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
 def test_rejects_csv_to_the_letter(tmp_path: Path) -> None:
     """Our columns, then the row's own cells as read, in the file's own separator; surplus cells at the end."""
     target = tmp_path / "out.csv"
