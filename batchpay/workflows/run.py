@@ -268,11 +268,12 @@ def _send_pending(
     stop, workers = request.stop, settings.submit.workers
     with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, request.owner.sending(workers):
         shared = ledger.shared_rate(gateway)
-        throttle = (
-            Throttle.from_settings(settings.submit, stop.event)
-            if shared is None
-            else SharedThrottle.over(shared, settings.submit, stop.event, shared.found())
-        )
+        if shared is None:
+            throttle = Throttle.from_settings(settings.submit, stop.event)
+        else:
+            throttle = SharedThrottle.over(shared, settings.submit, stop.event, start := shared.found())
+            if start is not None and throttle.state().rate == start.rate:
+                progress.say(f"starting at {start}, the limit that an earlier run met")
         attempts = Attempts(settings.submit, stop.event)
         sender = Sender(run, client.pay, throttle, attempts, settings.submit, stop)
         try:

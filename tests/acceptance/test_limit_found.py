@@ -17,6 +17,12 @@ def test_what_a_run_found_is_told_and_kept(home: Home) -> None:
         assert found["accepted"] == 14
         assert 0 < found["rate_found"] < 12
         assert any("a second" in note for note in found["notes"])
+        small_file(home.path / "b.csv", 1, first=15)
+        small_file(home.path / "c.csv", 1, first=16)
+        again = home.run("submit", "b.csv", "--rate", "12", "--no-preflight").stderr
+        slower = home.run("submit", "c.csv", "--rate", "1", "--no-preflight").stderr
+    assert "a second, the limit that an earlier run met" in again
+    assert "earlier run" not in slower, "what the person asks for is less"
     (kept,) = home.path.rglob("limits.json")
     limits = json.loads(kept.read_text())
     assert list(limits) == [f"test {home.origin}"]

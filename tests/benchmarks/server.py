@@ -49,7 +49,10 @@ class BenchmarkServer:
         return int(self.origin.rsplit(":", 1)[1])
 
     def statistics(self) -> dict[str, Any]:
-        """What arrived since the last call: `taken` (times), `refused` (times), `twice` (invoices)."""
+        """What arrived since the last call: `taken` (times), `refused` (times), `twice` (invoices).
+
+        `late_s` is the most by which an answer left late.
+        """
         with urllib.request.urlopen(f"{self.origin}/statistics", timeout=30) as answer:  # noqa: S310 - loopback
             found: dict[str, Any] = json.loads(answer.read())
         return found
@@ -115,6 +118,8 @@ class Server:
         self._taken: list[float] = []
         self._refused: list[float] = []
         self._invoices: Counter[bytes] = Counter()
+        self._late_s = 0.0
+        """How late the latest answer left: as long as this process, or the machine, stood still."""
 
     @property
     def origin(self) -> str:
@@ -132,7 +137,8 @@ class Server:
                     self._read(descriptor)
             now = time.monotonic()
             while self._waiting and self._waiting[0][0] <= now:
-                _, connection, answer = self._waiting.popleft()
+                due, connection, answer = self._waiting.popleft()
+                self._late_s = max(self._late_s, now - due)
                 _send(connection, answer)
 
     def _accept(self) -> None:
@@ -193,8 +199,9 @@ class Server:
 
     def _tell(self, connection: socket.socket) -> None:
         twice = [invoice.decode() for invoice, times in self._invoices.items() if times > 1]
-        text = json.dumps({"taken": self._taken, "refused": self._refused, "twice": twice}).encode()
-        self._taken, self._refused, self._invoices = [], [], Counter()
+        found = {"taken": self._taken, "refused": self._refused, "twice": twice, "late_s": self._late_s}
+        text = json.dumps(found).encode()
+        self._taken, self._refused, self._invoices, self._late_s = [], [], Counter(), 0.0
         connection.setblocking(True)
         connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text))
         connection.setblocking(False)

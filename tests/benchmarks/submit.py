@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.benchmarks.process import (
     CLIENT_CORE,
@@ -81,6 +83,10 @@ class Place:
             str(workers),
             *limit,
         ]
+
+    def forget_limits(self) -> None:
+        """Let the next run begin as if none had met this gateway before."""
+        (self.folder / "state" / "limits.json").unlink(missing_ok=True)
 
     def send(self, server: BenchmarkServer, sender: str, width: int, rows: int) -> Sample:
         """Send so many rows with one sender on the clients' core."""
@@ -225,8 +231,9 @@ def measure_limits(results: Results, folder: Path, *, quick: bool) -> None:
     results.add_table(
         "A known limit (`--rate`)",
         f"The gateway refuses what is over the limit in any one second; {seconds} s each, 20 ms, 32 workers. *Worst "
-        "second*: most payments that arrived within one second.",
-        ("limit a second", "used", "refused", "worst second"), rows,
+        "second*: most payments that arrived within one second. A run is repeated where some were refused and the "
+        f"gateway itself stood still for {_STILL_S * 1000:g} ms or more, {_KNOWN_RUNS_MAX} times at most.",
+        ("limit a second", "used", "refused", "worst second", "runs"), rows,
     )  # fmt: skip
     kinds = {"window": "counts the last second"} if quick else {
         "window": "counts the last second", "bucket": "saves up one second's worth",
@@ -241,16 +248,27 @@ def measure_limits(results: Results, folder: Path, *, quick: bool) -> None:
     _measure_together(results, folder / "together", quick=quick)
 
 
+_STILL_S = 0.005
+"""Requests of a second are spread over 1.0065 s: a gateway that stood still for so long may see a second too full."""
+_KNOWN_RUNS_MAX = 6
+
+
 def _known(results: Results, place: Place, limit: int, rows: int) -> tuple[str, ...]:
-    with running_server(port=place.port, latency_ms=20, limit=limit) as server:
-        run(place.durable(str(limit), 32, rows), core=CLIENT_CORE)
-        found = server.statistics()
+    """Send under a known limit. A run in which the machine stood still says nothing where some were refused."""
+    found: dict[str, Any] = {"refused": True, "late_s": math.inf}
+    runs = 0
+    while found["refused"] and found["late_s"] >= _STILL_S and runs < _KNOWN_RUNS_MAX:
+        runs += 1
+        place.forget_limits()
+        with running_server(port=place.port, latency_ms=20, limit=limit) as server:
+            run(place.durable(str(limit), 32, rows), core=CLIENT_CORE)
+            found = server.statistics()
     taken: list[float] = sorted(found["taken"])
     used = (len(taken) - 1) / (taken[-1] - taken[0]) / limit
     refused = len(found["refused"])
     results.figures[f"limits.known_{limit}_used"] = used
     results.figures["limits.known_refused"] = results.figures.get("limits.known_refused", 0) + refused
-    return f"{limit:,}", f"{used:.1%}", str(refused), str(worst_second(taken))
+    return f"{limit:,}", f"{used:.1%}", str(refused), str(worst_second(taken)), str(runs)
 
 
 def _hidden(results: Results, place: Place, kind: str, words: str, seconds: int) -> tuple[str, ...]:
