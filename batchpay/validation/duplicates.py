@@ -116,7 +116,8 @@ class Places:
         """Look at a chunk of the first pass: `_row`, and `_line`, which is null where the kind of file has none."""
         rows = chunk.select("_row", ahead=pl.col("_line").cast(pl.Int64) - pl.col("_row"))
         changes = pl.col("ahead").ne_missing(pl.col("ahead").shift(1)) | (pl.int_range(pl.len()) == 0)
-        self._changes.append(rows.filter(changes))
+        # Gathered, and so copied: filtered rows that stand together are a part of the whole chunk, which they keep.
+        self._changes.append(rows[rows.select(changes.arg_true()).to_series()])
 
     def of(self, rows: pl.Series) -> pl.DataFrame:
         """Name rows, each once: `_first` in order, `_place`."""
