@@ -36,6 +36,7 @@ from batchpay.validation.chunk_result import ChunkResult, without_marks
 from batchpay.validation.compiled_rules import (
     Findings,
     Hit,
+    any_of,
     constant_mask,
     marks_of,
     rule_book,
@@ -93,6 +94,8 @@ class Check:
         self._places = Places(line_word)
         self._unique = Uniqueness(storage, self._places)
         self._rows = 0
+        self._clean: list[pl.Series] = []
+        """One bit a row of the chunks: it is proven, and nothing is to be warned of."""
         self._repeats = self._unique.repeats()
         self._in_file = late_in_file(self._repeats, options)
 
@@ -111,7 +114,8 @@ class Check:
     @property
     def duplicates(self) -> pl.Series:
         """Numbers of the rows that fail since the file has them twice; known once `results` came to its end."""
-        return self._in_file.filter(severity="error")["_row"]
+        errors = [one.rows["_row"] for one in self._in_file if one.facts.severity == "error"]
+        return pl.concat(errors)
 
     @property
     def allowed(self) -> pl.DataFrame:
@@ -122,13 +126,14 @@ class Check:
     def finish(self, late: Mapping[int, Late]) -> Iterator[ChunkResult]:
         """Read the rows once more that break something elsewhere: in the file, or as `late` tells by row number."""
         late_rows = LateRows(self._rows, self._in_file, late)
+        clean = pl.concat(self._clean) if self._clean else pl.Series(dtype=pl.Boolean)
         for chunk in self._source.chunks() if late_rows.any else ():
             is_late = late_rows.among(chunk["_row"])
             if not is_late.any():
                 continue
             as_read = chunk.filter(is_late)
             frame = prepared(as_read, self._options).rows
-            findings = self._findings(frame)
+            findings = self._findings(frame, clean.gather(frame["_row"] - 1))
             passed = ~findings.broken(errors=True)
             hits = late_rows.hits(frame["_row"])
             yield ChunkResult(findings.with_hits(hits), passed, _careful_cents(frame), as_read, late=hits)
@@ -144,6 +149,7 @@ class Check:
             made = prepared(chunk, self._options)
             frame = made.rows
             proof = self._book.prove(frame)
+            self._clean.append(~any_of([proof.unproven, *(hit.flag for hit in proof.warnings)], frame.height))
             if not proof.unproven.any():
                 yield self._proven(made, frame, proof.warnings)
                 continue
@@ -171,11 +177,13 @@ class Check:
         findings = self._book.judge(frame)
         return ChunkResult(findings, ~findings.broken(errors=True), _careful_cents(frame), chunk)
 
-    def _findings(self, frame: pl.DataFrame) -> Findings:
-        """Tell all that rows break, asking every rule only of those that are not proven."""
-        proof = self._book.prove(frame)
-        judged = self._book.judge(frame.filter(proof.unproven))
-        return Findings(frame, proof.warnings).with_hits([hit.spread(proof.unproven) for hit in judged.hits])
+    def _findings(self, frame: pl.DataFrame, clean: pl.Series) -> Findings:
+        """Tell all that rows break, asking every rule only of those that are not proven, and none of the clean ones."""
+        rows = frame.filter(~clean)
+        proof = self._book.prove(rows)
+        judged = self._book.judge(rows.filter(proof.unproven))
+        found = Findings(rows, proof.warnings).with_hits([hit.spread(proof.unproven) for hit in judged.hits])
+        return Findings(frame, [hit.spread(~clean) for hit in found.hits])
 
     def _incomparable(self, findings: Findings) -> Unfit:
         """Tell for each row of a chunk whether its paymentId, and whether its cells, can't be compared with others'."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -16,12 +16,23 @@ Late = tuple[str, str, str]
 """Column, code and message of a failure that was found outside the rules."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class InFile:
+    """A rule that rows break since they are not unique in their file."""
+
+    facts: RuleFacts
+    rows: pl.DataFrame
+    """`_row`, and what `message` reads: it is made for some rows at a time."""
+    message: pl.Expr
+
+
 class LateRows:
     """Rows that fail, or are warned of, for what stands elsewhere: in the same file, or in an earlier batch."""
 
-    def __init__(self, rows: int, in_file: pl.DataFrame, elsewhere: Mapping[int, Late]) -> None:
+    def __init__(self, rows: int, in_file: Sequence[InFile], elsewhere: Mapping[int, Late]) -> None:
         self._in_file, self._elsewhere = in_file, elsewhere
-        self._bits = bits_of(rows, pl.concat([in_file["_row"], pl.Series([*elsewhere], dtype=pl.UInt32)]))
+        late = pl.Series([*elsewhere], dtype=pl.UInt32)
+        self._bits = bits_of(rows, pl.concat([late, *(one.rows["_row"] for one in in_file)]))
         self.any = bool(self._bits.any())
 
     def among(self, rows: pl.Series) -> pl.Series:
@@ -30,12 +41,12 @@ class LateRows:
 
     def hits(self, rows: pl.Series) -> list[Hit]:
         """Give what these rows break."""
-        in_file = self._in_file.filter(pl.col("_row").is_between(rows.min(), rows.max()))
         hits = []
-        for (column, code, severity), found in in_file.group_by("column", "code", "severity", maintain_order=True):
-            messages = rows.to_frame("_row").join(found, on="_row", how="left", maintain_order="left")["message"]
-            hits.append(row_hit(RuleFacts(column, code, severity, "H", "", ""), messages.is_not_null(), messages))
-        late = [self._elsewhere.get(row) for row in rows.to_list()]
+        for one in self._in_file:
+            found = one.rows.filter(pl.col("_row").is_between(rows.min(), rows.max())).select("_row", told=one.message)
+            messages = rows.to_frame("_row").join(found, on="_row", how="left", maintain_order="left")["told"]
+            hits.append(row_hit(one.facts, messages.is_not_null(), messages))
+        late = [self._elsewhere.get(row) for row in rows.to_list()] if self._elsewhere else []
         for column, code in sorted({(one[0], one[1]) for one in late if one}):
             texts = [one[2] if one and one[:2] == (column, code) else None for one in late]
             messages = pl.Series(texts, dtype=pl.String)
@@ -43,31 +54,22 @@ class LateRows:
         return [hit for hit in hits if hit.flag.any()]
 
 
-def late_in_file(repeats: Repeats, options: RuleOptions) -> pl.DataFrame:
-    """Say of rows that are not unique in a file what they break: `_row`, `column`, `code`, `severity`, `message`."""
+def late_in_file(repeats: Repeats, options: RuleOptions) -> list[InFile]:
+    """Say of rows that are not unique in a file what they break."""
     first = pl.concat_str(pl.lit("is the same bill as "), "_place", pl.lit(" of this file"))
-    parts = [_told(repeats.payment_ids.to_frame("_row"), PAYMENT_ID_DUPLICATE, pl.lit(PAYMENT_ID_DUPLICATE.message))]
+    rows = repeats.payment_ids.to_frame("_row")
+    found = [InFile(PAYMENT_ID_DUPLICATE, rows, pl.lit(PAYMENT_ID_DUPLICATE.message))]
     if not options.allows_repeated_bills:
         # An invoice number helps at any time; a paymentId no longer when the first row was sent without one.
         due = "take it out, or if both are due give it an invoice number of its own"
         due += ", or submit it with --allow-duplicates --reason TEXT"
         message = pl.concat_str(first, pl.lit(f" (account, direction, amount, invoice number), {due}"))
-        parts.append(_told(repeats.bills.filter(~pl.col("named")), ROW_DUPLICATE, message))
+        found.append(InFile(ROW_DUPLICATE, repeats.bills.filter(~pl.col("named")), message))
     if ROW_SAME_PAYMENT.name not in options.rules_off:
         message = pl.concat_str(first, pl.lit(" under another paymentId, make sure that both are due"))
         severity = "error" if options.warnings_as_errors else "warning"
-        parts.append(_told(repeats.bills.filter("named"), replace(ROW_SAME_PAYMENT, severity=severity), message))
-    return pl.concat(parts)
-
-
-def _told(rows: pl.DataFrame, facts: RuleFacts, message: pl.Expr) -> pl.DataFrame:
-    return rows.select(
-        "_row",
-        column=pl.lit(facts.column),
-        code=pl.lit(facts.code),
-        severity=pl.lit(facts.severity),
-        message=message,
-    )
+        found.append(InFile(replace(ROW_SAME_PAYMENT, severity=severity), repeats.bills.filter("named"), message))
+    return found
 
 
 def merged(rejected: FrameSpool, late: FrameSpool) -> Iterator[pl.DataFrame]:

@@ -93,11 +93,12 @@ class Verdict:
         if result.may_fail:
             self._failed.append(findings.rows["_row"].filter(~result.passed))
 
-    def end(self, also_failed: Iterable[int] = ()) -> None:
+    def end(self, also_failed: pl.Series | Iterable[int] = ()) -> None:
         """Note, once all rows are counted in, which of them passed; further rows may fail at any time."""
         if len(self.passed) != self.rows:
             self.passed = constant_mask(self.rows, value=True).alias("passed")
-        rows = pl.concat([*self._failed, pl.Series([*also_failed], dtype=pl.UInt32)])
+        late = also_failed if isinstance(also_failed, pl.Series) else pl.Series([*also_failed], dtype=pl.UInt32)
+        rows = pl.concat([*self._failed, late])
         self._failed.clear()
         if len(rows):
             self.passed = self.passed.scatter(rows - 1, values=False)

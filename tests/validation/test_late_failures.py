@@ -56,3 +56,28 @@ def test_a_row_that_is_too_long_comes_back_with_all_its_cells(tmp_path: Path, la
     assert verdict.rejected.rows == (3 if late else 1)
     returned = [row for row in csv.reader(target.read_text("utf-8").splitlines()) if row[0] == "2"]
     assert returned[0][len(OURS) :] == next(csv.reader([lines[2]]))
+
+
+def test_a_row_that_comes_late_keeps_its_warnings(tmp_path: Path) -> None:
+    """Rows that share a paymentId come back with all that is said of them: a warning, an error, or nothing more."""
+    file = small_file(tmp_path / "a.csv", 6)
+    rows = list(csv.DictReader(file.read_text("utf-8").splitlines()))
+    for row in rows[:5]:
+        row["paymentId"] = "P-0"
+    rows[1]["achAccountType"] = rows[5]["achAccountType"] = "BUSINESS"
+    rows[2]["amount"] = "2.2"
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        out = csv.DictWriter(opened, rows[0], lineterminator="\n")
+        out.writeheader()
+        out.writerows(rows)
+    target = tmp_path / "wrong.csv"
+    request = FileRequest(str(file), RuleOptions(AS_OF), rejects=target)
+    checked = check_file(request, CheckContext())
+    frame = pl.read_csv(target, infer_schema=False)
+    assert frame["_row"].to_list() == ["1", "2", "3", "4", "5"]
+    assert frame["_errors"].str.contains("paymentId: duplicate").all()
+    assert frame["_errors"].str.contains("amount: format").to_list() == [False, False, True, False, False]
+    warned = frame["_warnings"].fill_null("").str.contains("achSecCode: sec_account")
+    assert warned.to_list() == [False, True, False, False, False]
+    assert checked.verdict.warning_counts == {"achSecCode.sec_account": 2}
+    assert (checked.verdict.rejected.rows, checked.verdict.valid.rows) == (5, 1)
