@@ -131,12 +131,12 @@ class Check:
             is_late = late_rows.among(chunk["_row"])
             if not is_late.any():
                 continue
-            as_read = chunk.filter(is_late)
-            frame = prepared(as_read, self._options).rows
-            findings = self._findings(frame, clean.gather(frame["_row"] - 1))
-            passed = ~findings.broken(errors=True)
-            hits = late_rows.hits(frame["_row"])
-            yield ChunkResult(findings.with_hits(hits), passed, _careful_cents(frame), as_read, late=hits)
+            for as_read in chunk.filter(is_late).iter_slices(_ROWS_AT_ONCE):
+                frame = prepared(as_read, self._options).rows
+                findings = self._findings(frame, clean.gather(frame["_row"] - 1))
+                passed = ~findings.broken(errors=True)
+                hits = late_rows.hits(frame["_row"])
+                yield ChunkResult(findings.with_hits(hits), passed, _careful_cents(frame), as_read, late=hits)
 
     def _results(self) -> Iterator[ChunkResult]:
         """Ask the rules chunk by chunk, all that needs no other chunk."""

@@ -20,7 +20,7 @@ from batchpay.errors import NotUsable
 from batchpay.schemas.identity import BILL, compared
 
 _DIGESTS = ("digest_0", "digest_1")
-_DIGESTS_AT_ONCE = 1_000_000
+_DIGESTS_AT_ONCE = 500_000
 Unfit = tuple[pl.Series, pl.Series]
 """Flags of the rows whose paymentId, and of those whose cells, can't be compared with others'."""
 
@@ -87,8 +87,9 @@ class Digests:
             rows = pl.concat(frame.filter(pl.col("digest_0") % parts == part) for frame in self._spool)
             digests = rows.get_column("digest_0").sort()
             again = digests.filter(digests == digests.shift(1)).unique()
-            some = rows.filter(pl.col("digest_0").is_in(again.implode()))
-            yield some.filter(pl.len().over(_DIGESTS) > 1).sort("_row")
+            some = rows.filter(pl.col("digest_0").is_in(again.implode())).sort(_DIGESTS)
+            same = pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in _DIGESTS)
+            yield some.filter(same | same.shift(-1)).sort("_row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ class Uniqueness:
         """Tell, after the last chunk, what stands twice."""
         no_rows = pl.DataFrame(schema={"_row": pl.UInt32, "_first": pl.UInt32, "named": pl.Boolean})
         ids = [frame["_row"] for frame in self._ids.repeated()]
-        bills = pl.concat([no_rows, *map(_repeated_bills, self._bills.repeated())])
+        bills = pl.concat([no_rows, *map(_repeated_bills, self._bills.repeated())]).sort("_row")
         places = self._places.of(bills["_first"])
         return Repeats(
             pl.concat([no_rows["_row"], *ids]), bills.join(places, on="_first", how="left", maintain_order="left")
