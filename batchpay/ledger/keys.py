@@ -37,6 +37,7 @@ class Keys:
         self._key = key
         self._subkey = cache(self._derive)
         self._blank_seal = cache(self._new_seal)  # a keyed hash costs more to begin than to copy
+        self._blank_mac = cache(self._new_mac)
         self._cipher = AESGCM(self._subkey("encryption"))
 
     def __repr__(self) -> str:
@@ -50,6 +51,9 @@ class Keys:
 
     def _new_seal(self, kind: str) -> Any:
         return hashlib.blake2b(key=self._subkey(f"values {kind}"), digest_size=SEAL_BYTES)
+
+    def _new_mac(self, purpose: str) -> hmac.HMAC:
+        return hmac.new(self._subkey(f"mac {purpose}"), digestmod="sha256")
 
     @property
     def key_id(self) -> str:
@@ -75,8 +79,9 @@ class Keys:
 
     def mac(self, purpose: str, *parts: bytes) -> bytes:
         """HMAC-SHA-256 over parts, each preceded by its length so that no two lists of parts look alike."""
-        message = b"".join(len(part).to_bytes(8) + part for part in parts)
-        return hmac.digest(self._subkey(f"mac {purpose}"), message, "sha256")
+        mac = self._blank_mac(purpose).copy()
+        mac.update(b"".join(len(part).to_bytes(8) + part for part in parts))
+        return mac.digest()
 
     def machine_mark(self, machine: str) -> str:
         """Keyed digest of a machine's identity, which systemd asks not to hand around."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress
 from operator import mul
 from typing import Any
@@ -29,6 +29,17 @@ def rows_without_bill(view: View, statements: Statements) -> list[str]:
     return [f"the ledger is damaged: {counted(missing, 'payment')} would not be known if it came again"]
 
 
+def _by_key(keys: Sequence[int], *columns: Sequence[int]) -> Iterator[tuple[int, Sequence[Sequence[int]]]]:
+    """Give each key with its part of the columns: all of them where there is one key, as mostly of states."""
+    present = set(keys)
+    for key in present:
+        if len(present) == 1:
+            yield key, columns
+        else:
+            chosen = list(map(key.__eq__, keys))
+            yield key, [list(compress(column, chosen)) for column in columns]
+
+
 class Tally:
     """One batch as its rows stand.
 
@@ -46,24 +57,29 @@ class Tally:
     def add(
         self,
         numbers: Sequence[int],
-        lines: Sequence[int],
+        line_weight: int,
         amounts: Sequence[int],
         directions: Sequence[int],
         codes: Sequence[int],
     ) -> tuple[int, int] | None:
-        """Count rows, in file order; gives the first that does not stand where its history says, and its state."""
-        states = self._states
-        if numbers[-1] >= len(states) or bytes(codes) != bytes(map(states.__getitem__, numbers)):
+        """Count rows, in file order; gives the first that does not stand where its history says, and its state.
+
+        `line_weight` is the sum over all of them of row number times line.
+        """
+        states, first, last = self._states, numbers[0], numbers[-1]
+        if last < len(states):
+            none_is_left_out = last - first == len(numbers) - 1
+            known = states[first : last + 1] if none_is_left_out else bytes(map(states.__getitem__, numbers))
+        if last >= len(states) or bytes(codes) != known:
             standing = zip(numbers, codes, strict=True)
             return next((row, code) for row, code in standing if row >= len(states) or states[row] != code)
         self._rows += len(numbers)
         self._weight += sum(map(mul, numbers, amounts))
-        self._line_weight += sum(map(mul, numbers, lines))
-        kinds = list(zip(codes, directions, strict=True))
-        present = Counter(kinds)
-        self._counts.update(present)
-        for kind in present:  # mostly one: a loop over rows takes a tenth of the whole
-            self._cents[kind] += sum(compress(amounts, map(kind.__eq__, kinds)) if len(present) > 1 else amounts)
+        self._line_weight += line_weight
+        for code, (of_state, directions_of_state) in _by_key(codes, amounts, directions):
+            for direction, (cents,) in _by_key(directions_of_state, of_state):
+                self._counts[code, direction] += len(cents)
+                self._cents[code, direction] += sum(cents)
         return None
 
     def problem(self, view: View, statements: Statements) -> str | None:

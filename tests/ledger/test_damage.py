@@ -13,7 +13,7 @@ from batchpay.errors import LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import accept_witness
 from batchpay.ledger.records import Decision
-from batchpay.ledger.sqlite import audit
+from batchpay.ledger.sqlite import audit, batch_replay
 from batchpay.ledger.sqlite.store import connect
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, body_of, columns, register, rejected
@@ -190,6 +190,9 @@ _HISTORY_TOO = (
         "UPDATE row SET state = 5 WHERE id & 4294967295 = 5; UPDATE attempt SET state = 5 WHERE id & 4294967295 = 5",
         "UPDATE row SET amount_cents = amount_cents + 1 WHERE id & 4294967295 = 5",
         "UPDATE row SET line = 77 WHERE id & 4294967295 = 5",
+        "UPDATE row SET amount_cents = 1302 - amount_cents WHERE id & 4294967295 IN (5, 8)",
+        "UPDATE row SET line = 15 - line WHERE id & 4294967295 IN (5, 8)",
+        "UPDATE row SET id = id + 4000 WHERE id & 4294967295 = 5",
         "UPDATE row SET reasons = 'amount.minimum' WHERE state = 2",
         "UPDATE row SET direction = 3 - direction WHERE id & 4294967295 = 5",
         "DELETE FROM row WHERE id & 4294967295 = 5",
@@ -206,8 +209,9 @@ _HISTORY_TOO = (
         "DROP TRIGGER event_is_never_deleted; DELETE FROM event WHERE kind = 'registered'",
     ],
 )
+@pytest.mark.parametrize("rows_at_once", [3, 4096])
 def test_a_batch_edited_by_hand_is_not_sent_however_large_the_ledger(
-    used: LedgerFactory, monkeypatch: pytest.MonkeyPatch, script: str
+    used: LedgerFactory, monkeypatch: pytest.MonkeyPatch, script: str, rows_at_once: int
 ) -> None:
     """60,000 rows, edited with sqlite3 so that totals and attempts agreed, once paid five of them again: a ledger over
     4 MiB was not looked over. A run now replays its own batch from the history before it sends.
@@ -215,11 +219,25 @@ def test_a_batch_edited_by_hand_is_not_sent_however_large_the_ledger(
     edit(used, script)
     monkeypatch.setattr(audit, "SMALL_BYTES", 0)
     monkeypatch.setattr(audit, "_EVENTS_AT_OPENING", 0)
+    monkeypatch.setattr(batch_replay, "ROWS_AT_ONCE", rows_at_once)
     ledger = used.open()
     batch = ledger.find(None)
     with ledger.lock(batch.digest), pytest.raises(LedgerDamaged, match="nothing was sent"):
         ledger.start(batch.batch, "ada")
     assert ledger.check() != []
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 2, 3, 4096])
+def test_a_batch_in_order_is_sent_however_many_rows_are_read_at_once(
+    used: LedgerFactory, monkeypatch: pytest.MonkeyPatch, rows_at_once: int
+) -> None:
+    """Also where row numbers are left out, for whole pieces too."""
+    monkeypatch.setattr(batch_replay, "ROWS_AT_ONCE", rows_at_once)
+    ledger = used.open()
+    assert send_all(ledger) == PENDING_ROWS
+    register(ledger, columns(ledger, [2, 3, 17, 40, 41, 42, 44], salt="gaps"), rejected([5, 43]), content=b"gaps")
+    assert send_all(ledger) == {2, 3, 17, 40, 41, 42, 44}
+    assert ledger.check() == []
 
 
 def test_what_seldom_happens_is_found_without_reading_the_history(used: LedgerFactory) -> None:

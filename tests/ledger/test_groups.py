@@ -15,6 +15,7 @@ from batchpay.ledger.encoding import id_range
 from batchpay.ledger.event_chain import write_ranges
 from batchpay.ledger.keys import SEAL_BYTES, Keys
 from batchpay.ledger.sqlite import run as run_module
+from batchpay.ledger.states import IllegalMove
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register
@@ -22,6 +23,15 @@ from tests.ledger.conftest import LedgerFactory
 
 UNNAMED = Outcome(State.ACCEPTED, "success", Answer(200, "1", "Approved", None), bytes_sent=900)
 ODD = Outcome(State.ACCEPTED, 'it said "it\'s done" \\ ☃', Answer(299, "0'0", '"quoted", (1, 2)', "Ω'\\"), bytes_sent=1)
+ONE_DIFFERENCE = [
+    UNNAMED,
+    UNNAMED._replace(reason="other"),
+    UNNAMED._replace(state=State.DECLINED),
+    *(UNNAMED._replace(answer=UNNAMED.answer._replace(**part)) for part in (
+        {"http_status": 201}, {"response_code": "2"}, {"message": "Fine"}, {"gateway_reference": "TX-1"},
+    )),
+]  # fmt: skip
+"""The first, and others with one thing changed."""
 
 
 def accepted(reference: str) -> Outcome:
@@ -41,6 +51,7 @@ def accepted(reference: str) -> Outcome:
         ((1, 4), [(4, ACCEPTED), (1, ACCEPTED)]),
         ((8, 1, 4), [(1, ODD), (8, ODD), (4, UNNAMED)]),
         (range(1, 9), [(1, ACCEPTED), (2, UNNAMED), (3, DECLINED), (5, IN_DOUBT), (6, NOT_SENT), (8, ODD)]),
+        (range(1, 8), list(enumerate(ONE_DIFFERENCE, 1))),
         (range(1, 301), [(row, accepted(str(row)) if row % 5 else UNNAMED) for row in range(300, 0, -1)]),
         (range(1, 301), [(row, UNNAMED) for row in range(1, 301) if row != 150]),
     ],
@@ -71,6 +82,19 @@ def test_a_group_is_recorded_row_by_row_as_it_was_answered(
     assert ledger.check() == []
     by_state = ledger.find(name).by_state
     assert sum(totals.rows for totals in by_state.values()) == max(intents)
+
+
+@pytest.mark.parametrize("sent", [(0, 9), (9, 0)])
+def test_no_row_comes_back_on_the_proof_of_another(ledger: Ledger, sent: tuple[int, int]) -> None:
+    """Of two rows that failed in the same words, bytes of one had left."""
+    name = register(ledger, columns(ledger, [1, 2]))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        run.claim(10)
+        run.commit([1, 2], [])
+        with pytest.raises(IllegalMove, match="from sending to pending"):
+            run.commit([], [(row, Outcome(State.PENDING, "reset", bytes_sent=of)) for row, of in enumerate(sent, 1)])
+        run.close()
 
 
 def test_what_came_back_is_sent_once_more(ledger: Ledger) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from operator import mul
 from typing import Any
 
 from batchpay.errors import LedgerDamaged
@@ -130,7 +131,8 @@ def _batch_problem(store: Store, connection: Connection, batch: int, replay: Rep
     with connection.cursor(name="rows_of_batch") as found:
         found.execute(sql.ROWS_OF_BATCH, (batch,), binary=True)
         while some := found.fetchmany(_ROWS_AT_ONCE):
-            wrong = tally.add(*zip(*some, strict=True))
+            rows, lines, *columns = zip(*some, strict=True)
+            wrong = tally.add(rows, sum(map(mul, rows, lines)), *columns)
             if wrong is not None:
                 return f"row {wrong[0]} is {STATES[wrong[1]]}, and its history says otherwise"
     return tally.problem(connection, sql)

@@ -19,6 +19,8 @@ from batchpay.ledger.states import PENDING, REJECTED
 from batchpay.ledger.tally import Tally
 from batchpay.text import counted
 
+_VALUES_OF_DIGITS = bytes.maketrans(b"0123456789", bytes(range(10)))
+
 
 def check_batch(store: Store, batch: int) -> None:
     """Raise LedgerDamaged where a batch is not what its history says; reads the history from its registration on."""
@@ -56,8 +58,12 @@ def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) ->
     first, end = id_range(batch)
     for start in range(first, connection.execute(sql.END_OF_ROWS, (first, end)).fetchone()[0], ROWS_AT_ONCE):
         found = connection.execute(sql.ROWS_OF_BATCH, (start, min(end, start + ROWS_AT_ONCE))).fetchone()
-        columns = [json.loads(column) for column in found]
-        wrong = tally.add(*columns) if columns[0] else None
+        lines, weight, *arrays, directions, states = found
+        if not states:
+            continue
+        rows, amounts = map(json.loads, arrays)
+        directions, states = (digits.encode().translate(_VALUES_OF_DIGITS) for digits in (directions, states))
+        wrong = tally.add(rows, (start - first) * lines + weight, amounts, directions, states)
         if wrong is not None:
             return f"row {wrong[0]} does not stand where its history says"
     return tally.problem(connection, sql)

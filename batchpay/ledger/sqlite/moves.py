@@ -24,8 +24,10 @@ from batchpay.ledger.states import (
     require,
     require_outcome,
 )
-from batchpay.outcome import Outcome
+from batchpay.outcome import Answer, Outcome
 
+_REFERENCE = Answer._fields.index("gateway_reference")
+"""The one part of an answer that differs from row to row stands last."""
 _ROWS_A_STATEMENT = 100
 """Two values each are fewer than the 999 that any SQLite takes."""
 
@@ -106,10 +108,8 @@ class Mover(mover.Mover):
         `sent` holds what `grant` gave of them. That rows and attempts are still being sent is asked where they change.
         """
         alike: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
-        for row, outcome in outcomes.items():
-            answer = outcome.answer
-            told = (answer.http_status, answer.response_code, answer.message)
-            alike[outcome.state, bool(outcome.bytes_sent), told, outcome.reason].append(row)
+        for row, (state, reason, answer, bytes_sent, _, _) in outcomes.items():
+            alike[state, reason, answer[:_REFERENCE], bytes_sent > 0].append(row)
         for rows in alike.values():
             self._end_alike(sorted(rows), outcomes, sent, at)
 
@@ -123,16 +123,19 @@ class Mover(mover.Mover):
         end = (state, at, answer.http_status, answer.response_code, answer.message, outcome.reason)
         references = [outcomes[row].answer.gateway_reference for row in rows]
         first, (*answered, reason) = row_id(self._batch, 0), end
-        before, after = f"{repr(tuple(answered))[1:-1]}, ", f", {reason!r})"
+        told, after = repr(tuple(answered))[1:-1], f", {reason!r})"
         amounts: defaultdict[int, list[int]] = defaultdict(list)
         chunks: list[int] = []
         records: list[str] = []
+        since, before = -1, ""  # no time yet
         for row, reference in zip(rows, references, strict=True):
             _, sent_at, chunk, cents, direction = sent[row]
             amounts[direction].append(cents)
             chunks.append(chunk)
+            if sent_at != since:  # rows of one commit share it
+                since, before = sent_at, f"{sent_at}, {told}"
             # To the letter what Python writes for the tuple of these values: a seal authenticates that.
-            records.append(f"({first | row}, {sent_at}, {before}{reference!r}{after}")
+            records.append(f"({first | row}, {before}, {reference!r}{after}")
         seals = self._keys.seals("attempt", records)
         for direction, moved in amounts.items():
             self._changes.move(SENDING, state, direction, moved)

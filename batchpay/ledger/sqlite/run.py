@@ -6,8 +6,9 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -115,15 +116,15 @@ class SqliteRun:
             self._claimed.update(zip(rows, zip(attempts, chunks, cents, directions, strict=True), strict=True))
             return claimed
 
-    def _bodies_of_rows(self, rows: Sequence[int], chunks: Sequence[int]) -> Iterator[bytes]:
-        open_chunk, bodies = None, {}
-        for row, chunk in zip(rows, chunks, strict=True):
-            if chunk != open_chunk:
-                open_chunk, bodies = chunk, self._bodies_of(chunk)
-            body = bodies.get(row)
-            if body is None:
-                raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its body is not there")
-            yield body
+    def _bodies_of_rows(self, rows: Sequence[int], chunks: Sequence[int]) -> list[bytes]:
+        bodies: list[bytes] = []
+        for chunk, some in groupby(chunks):  # rows of a chunk follow each other
+            first, body_of = len(bodies), self._bodies_of(chunk).__getitem__
+            try:
+                bodies += map(body_of, rows[first : first + len(list(some))])
+            except KeyError as row:
+                raise LedgerDamaged(f"the ledger is damaged: row {row} is pending, and its body is not there") from None
+        return bodies
 
     def _bodies_of(self, chunk: int) -> dict[int, bytes]:
         """Give a chunk's bodies by row: none where the ledger has none."""
@@ -162,10 +163,11 @@ class SqliteRun:
         with self._store.transaction() as transaction:
             self._check_token(transaction)
             mover = Mover(transaction, self._batch, "progress", self._who)
-            for row, _ in outcomes:
-                if row not in self._sent:
-                    raise LedgerDamaged(f"row {row} has an outcome, and the ledger does not hold it as being sent")
-            mover.end(dict(outcomes), self._sent, at)
+            proved = dict(outcomes)
+            if unknown := proved.keys() - self._sent.keys():
+                row = min(unknown)
+                raise LedgerDamaged(f"row {row} has an outcome, and the ledger does not hold it as being sent")
+            mover.end(proved, self._sent, at)
             granted = mover.grant(mover.grantable(intents) if claimed is None else claimed, at)
             mover.finish()
         return granted

@@ -284,9 +284,12 @@ LAST_PAID_IN = (
 # One batch held against its history
 
 ROWS_OF_BATCH = (
-    "SELECT json_group_array(id & 4294967295), json_group_array(coalesce(line, 0)), json_group_array(amount_cents),"
-    " json_group_array(direction), json_group_array(state) FROM row WHERE id >= ? AND id < ?"
+    "SELECT coalesce(sum(line), 0), coalesce(sum((id - ?1) * line), 0), json_group_array(id & 4294967295),"
+    " json_group_array(amount_cents), group_concat(direction, ''), group_concat(state, '') FROM row"
+    " WHERE id >= ?1 AND id < ?2"
 )
+"""A few thousand rows. The sum of their lines, and of lines times rows counted from the first, which no sum overflows;
+columns as PENDING_ROWS has them, or of what has one digit the digits alone."""
 BATCH_AS_REGISTERED = (
     "SELECT name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason,"
     " environment FROM batch WHERE id = ?"
