@@ -20,7 +20,7 @@ from batchpay.errors import NotUsable
 from batchpay.schemas.identity import BILL, compared
 
 _DIGESTS = ("digest_0", "digest_1")
-_DIGESTS_AT_ONCE = 500_000
+_DIGESTS_AT_ONCE = 1_000_000
 Unfit = tuple[pl.Series, pl.Series]
 """Flags of the rows whose paymentId, and of those whose cells, can't be compared with others'."""
 
