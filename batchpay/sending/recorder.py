@@ -53,14 +53,22 @@ class Recorder:
     """Commits what workers hand over in groups (group commit), in a thread of its own.
 
     The beats by which other machines know that this one is alive go the same way: a recorder that hangs looks dead.
-    `hear` is called after each commit and beat: what all machines share may have changed.
+    `hear` is called after each commit and beat: what all machines share may have changed. `is_spread` tells
+    whether requests are to leave one after another (spread.py).
     """
 
-    def __init__(self, run: Run, stop: StopRequest, hear: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        stop: StopRequest,
+        hear: Callable[[], None] = lambda: None,
+        is_spread: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._run = run
         self._stop = stop
         self._company = run.company
         self._hear = hear
+        self._is_spread = is_spread
         self._beat_at_s = 0.0
         self._waiting: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._failed: LedgerNotUsable | None = None
@@ -108,15 +116,17 @@ class Recorder:
     def _next_group(self) -> list[_Item]:
         """Take all that waits, or nothing when a beat is due.
 
-        Nobody waits for an outcome's commit: one alone waits a moment for company. And workers that are ready to hand
-        in something do so first: else they would have to wait for a commit more, which costs as much as ten rows of it.
+        Nobody waits for an outcome's commit: one alone waits a moment for company. And workers that are ready
+        to hand in something do so first: else they would have to wait for a commit more, which costs as much as ten
+        rows of it. Not so where requests are spread: all would be in one commit, and leave together.
         """
         group: list[_Item] = []
         try:
             group.append(self._waiting.get(timeout=None if self._company is None else self._company.beat_every_s))
             if isinstance(group[0], tuple):
                 group.append(self._waiting.get(timeout=_COMPANY_S))
-            _give_way()
+            if not self._is_spread():
+                _give_way()
             take, add = self._waiting.get_nowait, group.append
             while True:
                 add(take())

@@ -23,6 +23,7 @@ from batchpay.sending.limits import CircuitBreaker, Limits, StopRequest
 from batchpay.sending.pacing import Throttle
 from batchpay.sending.recorder import ClaimRefused, Recorder
 from batchpay.sending.retry import Attempts
+from batchpay.sending.spread import Spread
 from batchpay.settings import SubmitSettings
 from batchpay.text import row_count
 
@@ -69,7 +70,8 @@ class Sender:
         self._judged: str | None = None
         """Why the gateway's answers say that no machine must go on."""
         self._begun = self._ended = 0
-        self._recorder = Recorder(run, stop, self._hear)
+        self._spread = Spread(settings.workers)
+        self._recorder = Recorder(run, stop, self._hear, lambda: self._spread.is_on)
         self.tally = Tally()
 
     def send_all(
@@ -219,14 +221,16 @@ class Sender:
         """Wait for a slot, then one exchange; what it proved goes to the ledger before anything else is done."""
         if self._is_over() or not self._throttle.acquire() or self._is_over():
             return Outcome(State.PENDING, "not begun", stop=self._stop.reason or "stopped")
-        granted = False
+        granted, left_at = False, 0.0
 
         def before_first_byte() -> float:
-            nonlocal granted
+            nonlocal granted, left_at
             allowed_until = since_boot_s() + PERMISSION_S
             self._recorder.mark_sending(payment.row)
             granted = True
+            self._spread.wait()
             self._throttle.leave()
+            left_at = time.monotonic()
             return allowed_until
 
         sent_at = time.monotonic()
@@ -241,6 +245,8 @@ class Sender:
         if granted:
             self._recorder.record(payment.row, outcome)
         if outcome.answer.http_status is not None:
+            if outcome.state is not State.PENDING:  # a refusal takes the gateway no time
+                self._spread.learn(time.monotonic() - left_at)
             self._throttle.learn(outcome.pace, sent_at)
         with self._lock:
             self.tally.attempts += 1

@@ -18,6 +18,7 @@ from batchpay.sending.pacing import Throttle
 from batchpay.sending.recorder import Recorder
 from batchpay.sending.retry import Attempts
 from batchpay.sending.sender import Sender, Tally
+from batchpay.sending.spread import Spread
 from batchpay.settings import SubmitSettings
 
 ACCEPTED = Outcome(State.ACCEPTED, "success")
@@ -88,6 +89,17 @@ def test_a_commit_takes_what_workers_hand_in_that_are_ready_to(monkeypatch: pyte
     intent.join()
     recorder.close()
     assert run.outcomes == [[2, 3, 4]]
+
+
+def test_a_commit_does_not_wait_for_others_where_requests_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 20 ms the rows of all 64 workers waited for one commit, left together, and were answered together."""
+    run, asked = _Groups(), []
+    monkeypatch.setattr("batchpay.sending.recorder._give_way", lambda: asked.append(True))
+    run.go_on.set()
+    recorder = Recorder(run, StopRequest(), is_spread=lambda: True)
+    recorder.mark_sending(1)
+    recorder.close()
+    assert not asked
 
 
 def test_after_a_commit_that_failed_nothing_is_granted_any_more() -> None:
@@ -179,7 +191,7 @@ def test_the_pace_hears_every_answer_and_nothing_else() -> None:
     assert (sender.tally.attempts, sender.tally.finished) == (4, 4)
 
 
-def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves() -> None:
+def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the ledger's commit held up is spread again before the first byte: bunched, it is more than the rate."""
     steps: list[str] = []
 
@@ -204,10 +216,11 @@ def test_a_row_waits_for_its_slot_then_for_its_commit_then_leaves() -> None:
 
     run, stop, settings = Noting(rows=5), StopRequest(), SubmitSettings(rate="1000", workers=1)
     run.go_on.set()
+    monkeypatch.setattr(Spread, "wait", lambda self: steps.append("one after another"))
     throttle = Paced.from_settings(settings, stop.event)
     sender = Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop)
     sender.send_all(Limits())
-    assert steps == ["slot", "sending is durable", "leave", "bytes"] * 5
+    assert steps == ["slot", "sending is durable", "one after another", "leave", "bytes"] * 5
     assert sender.tally.outcomes[State.ACCEPTED] == 5
 
 
