@@ -63,6 +63,8 @@ def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) ->
             continue
         rows, amounts = map(json.loads, arrays)
         directions, states = (digits.encode().translate(_VALUES_OF_DIGITS) for digits in (directions, states))
+        if not len(rows) == len(directions) == len(states):  # more than a digit, or a sign
+            return "a row stands in a state, or goes in a direction, that there is none of"
         wrong = tally.add(rows, (start - first) * lines + weight, amounts, directions, states)
         if wrong is not None:
             return f"row {wrong[0]} does not stand where its history says"
