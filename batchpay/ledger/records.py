@@ -219,7 +219,7 @@ class RowColumns:
     """A JSON object each, as it was registered."""
 
     def read_details(self) -> list[dict[str, Any]]:
-        """Read every row's details; see there."""
+        """Read every row's details, as the function of the same name."""
         return read_details(self.details)
 
 

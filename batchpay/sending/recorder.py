@@ -53,8 +53,8 @@ class Recorder:
     """Commits what workers hand over in groups (group commit), in a thread of its own.
 
     The beats by which other machines know that this one is alive go the same way: a recorder that hangs looks dead.
-    `hear` is called after each commit and beat: what all machines share may have changed. `is_spread` tells
-    whether requests are to leave one after another (spread.py).
+    `hear` is called after each commit and beat: what all machines share may have changed. `is_spread` tells whether
+    requests are to leave one after another (spread.py).
     """
 
     def __init__(
@@ -116,9 +116,9 @@ class Recorder:
     def _next_group(self) -> list[_Item]:
         """Take all that waits, or nothing when a beat is due.
 
-        Nobody waits for an outcome's commit: one alone waits a moment for company. And workers that are ready
-        to hand in something do so first: else they would have to wait for a commit more, which costs as much as ten
-        rows of it. Not so where requests are spread: all would be in one commit, and leave together.
+        Nobody waits for an outcome's commit: one alone waits a moment for company. And workers that are ready to hand
+        in something do so first: else they would have to wait for a commit more, which costs as much as ten rows of it.
+        Not so where requests are spread: all would be in one commit, and leave together.
         """
         group: list[_Item] = []
         try:

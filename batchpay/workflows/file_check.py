@@ -302,9 +302,10 @@ class _Reading:
         rows = result.findings.rows.select("_row", *CASH_FLOW, _cents=result.cents)
         rows = rows.filter(result.passed) if result.may_fail else rows
         checked.gateway_ids.update(rows["gatewayId"].unique().to_list())
-        starts = rows.filter(pl.col("recurringIndicator") == "TRUE").select(as_date(pl.col("recurringStartDate"))).min()
-        checked.first_start = min(filter(None, (checked.first_start, starts.item())), default=None)
-        checked.largest_cents = max(checked.largest_cents, *rows.select(pl.col("_cents").max().fill_null(0)).row(0))
+        start = as_date(pl.col("recurringStartDate").filter(pl.col("recurringIndicator") == "TRUE"))
+        first_start, largest_cents = rows.select(start.min(), pl.col("_cents").max()).row(0)
+        checked.first_start = min(filter(None, (checked.first_start, first_start)), default=None)
+        checked.largest_cents = max(checked.largest_cents, largest_cents or 0)
         if checked.laid_out is not None and checked.counted is not None:
             checked.laid_out.add(rows)
             checked.counted.add(Origin.NEW, rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
@@ -50,10 +51,15 @@ def _extremes(ledger: Ledger, batch: BatchSummary) -> tuple[date, float]:
     They were noted when the batch was registered, but not by the first versions, nor of rows that were released since.
     """
     options = batch.options
-    if "largest_cents" not in options or any(event.kind == "released" for event in ledger.events(batch.batch)):
+    if "largest_cents" not in options or (ledger.latest_event("released") and _releases(ledger, batch.batch)):
         return date.min, math.inf
     first_start = options["first_start"]
     return date.max if first_start is None else date.fromisoformat(first_start), options["largest_cents"]
+
+
+def _releases(ledger: Ledger, batch: str) -> list[dict[str, Any]]:
+    """Give what the history says of each release of a batch's rows; it has an event for each commit, so ask first."""
+    return [json.loads(event.detail) for event in ledger.events(batch) if event.kind == "released"]
 
 
 def _repeated(ledger: Ledger, batch: BatchSummary) -> Fails | None:
@@ -66,8 +72,7 @@ def _repeated(ledger: Ledger, batch: BatchSummary) -> Fails | None:
             continue
         allowed = [other.options.get("allowed_duplicates")]
         if released is not None and released.at >= batch.registered_at:
-            details = (json.loads(event.detail) for event in ledger.events(other.batch) if event.kind == "released")
-            allowed += [detail.get("allowed_duplicates") for detail in details]
+            allowed += [detail.get("allowed_duplicates") for detail in _releases(ledger, other.batch)]
         pairs: dict[int, int] = {}
         for one in filter(None, allowed):
             here = {pair["row"]: pair["earlier_row"] for pair in one["list"] if pair["batch"] == batch.batch}

@@ -13,7 +13,7 @@ from batchpay.errors import LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import accept_witness
 from batchpay.ledger.records import Decision
-from batchpay.ledger.sqlite import audit, batch_replay
+from batchpay.ledger.sqlite import audit, reading
 from batchpay.ledger.sqlite.store import connect
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, body_of, columns, register, rejected
@@ -224,7 +224,7 @@ def test_a_batch_edited_by_hand_is_not_sent_however_large_the_ledger(
     edit(used, script)
     monkeypatch.setattr(audit, "SMALL_BYTES", 0)
     monkeypatch.setattr(audit, "_EVENTS_AT_OPENING", 0)
-    monkeypatch.setattr(batch_replay, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", rows_at_once)
     ledger = used.open()
     batch = ledger.find(None)
     with ledger.lock(batch.digest), pytest.raises(LedgerDamaged, match="nothing was sent"):
@@ -237,7 +237,7 @@ def test_a_batch_in_order_is_sent_however_many_rows_are_read_at_once(
     used: LedgerFactory, monkeypatch: pytest.MonkeyPatch, rows_at_once: int
 ) -> None:
     """Also where row numbers are left out, for whole pieces too."""
-    monkeypatch.setattr(batch_replay, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", rows_at_once)
     ledger = used.open()
     assert send_all(ledger) == PENDING_ROWS
     register(ledger, columns(ledger, [2, 3, 17, 40, 41, 42, 44], salt="gaps"), rejected([5, 43]), content=b"gaps")

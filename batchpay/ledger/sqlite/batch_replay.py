@@ -12,8 +12,8 @@ import sqlite3
 from batchpay.errors import LedgerDamaged
 from batchpay.ledger.encoding import ROW_MASK, id_range
 from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
-from batchpay.ledger.reading import ROWS_AT_ONCE
 from batchpay.ledger.sqlite import statements as sql
+from batchpay.ledger.sqlite.reading import pieces
 from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import PENDING, REJECTED
 from batchpay.ledger.tally import Tally
@@ -55,9 +55,8 @@ def _replay(store: Store, connection: sqlite3.Connection, batch: int) -> Replay:
 
 def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) -> str | None:
     tally = Tally(replay, batch)
-    first, end = id_range(batch)
-    for start in range(first, connection.execute(sql.END_OF_ROWS, (first, end)).fetchone()[0], ROWS_AT_ONCE):
-        found = connection.execute(sql.ROWS_OF_BATCH, (start, min(end, start + ROWS_AT_ONCE))).fetchone()
+    for ids in pieces(connection, batch):
+        found = connection.execute(sql.ROWS_OF_BATCH, ids).fetchone()
         lines, weight, *arrays, directions, states = found
         if not states:
             continue
@@ -65,7 +64,7 @@ def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) ->
         directions, states = (digits.encode().translate(_VALUES_OF_DIGITS) for digits in (directions, states))
         if not len(rows) == len(directions) == len(states):  # more than a digit, or a sign
             return "a row stands in a state, or goes in a direction, that there is none of"
-        wrong = tally.add(rows, (start - first) * lines + weight, amounts, directions, states)
+        wrong = tally.add(rows, (ids[0] & ROW_MASK) * lines + weight, amounts, directions, states)
         if wrong is not None:
             return f"row {wrong[0]} does not stand where its history says"
     return tally.problem(connection, sql)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Sequence
 
 from batchpay.ledger.encoding import ROW_MASK, id_range
@@ -14,15 +15,21 @@ from batchpay.ledger.states import STATE_CODES
 from batchpay.payment import Environment, State
 
 
+def pieces(connection: sqlite3.Connection, batch: int) -> Iterator[tuple[int, int]]:
+    """Cut the ids of a batch's rows into pieces to be read by column: first id, and the one after the last."""
+    first, end = id_range(batch)
+    for start in range(first, connection.execute(sql.END_OF_ROWS, (first, end)).fetchone()[0], ROWS_AT_ONCE):
+        yield start, min(end, start + ROWS_AT_ONCE)
+
+
 def row_columns(store: Store, batch: str, states: Sequence[State] | None) -> Iterator[RowColumns]:
     number, _ = batch_number(store, batch)
     wanted = [STATE_CODES[state] for state in (State if states is None else states) if state is not State.REJECTED]
     statement = sql.rows_in(len(wanted))
     with store.reading() as connection:
         details = Details(store, connection, number)
-        ids = id_range(number)
-        for start in range(ids[0], connection.execute(sql.END_OF_ROWS, ids).fetchone()[0], ROWS_AT_ONCE):
-            found = connection.execute(statement, (start, start + ROWS_AT_ONCE, *wanted)).fetchone()
+        for ids in pieces(connection, number):
+            found = connection.execute(statement, (*ids, *wanted)).fetchone()
             rows, *others = map(json.loads, found)
             assert rows == sorted(rows), "SQLite goes through ids in their order"
             if rows:
