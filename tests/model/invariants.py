@@ -30,11 +30,14 @@ def fail(world: World, text: str) -> None:
     raise Violation(text)
 
 
-def hold_all(world: World, ended: Sequence[tuple[Command, Done]]) -> None:
-    """Hold every invariant after a command, or after several that ran at once."""
-    batches = [_take_in(world, command, done) for command, done in ended]
-    for (command, done), batch in zip(ended, batches, strict=True):
-        _hold(world, command, done, batch)
+def hold_all(world: World, ended: Sequence[tuple[Command, Done]], registered: Sequence[tuple[Command, Done]]) -> None:
+    """Hold every invariant after a command, or after several that ran at once, in the order of their ends.
+
+    `registered` has the same ones in the order of their batches, which tells what the later one could know.
+    """
+    batches = {command.name: _take_in(world, command, done) for command, done in registered}
+    for command, done in ended:
+        _hold(world, command, done, batches[command.name])
 
 
 def _hold(world: World, command: Command, done: Done, batch: Batch | None) -> None:

@@ -81,3 +81,28 @@ def test_paying_again_waits_until_every_row_is_settled(world: World, state: str)
     send(world, file, ["--again", "--reason", "the bank lost them"])
     assert len(world.gateway.arrivals) == begun
     assert world.story[-1].endswith("-> 7" if state == "in_doubt" else "-> 2")  # a doubt outranks a wrong use
+
+
+_TWICE_DUE = ["--allow-duplicates", "--reason", "twice due"]
+
+
+@pytest.mark.parametrize(("options", "arrived"), [([], []), (_TWICE_DUE, [1, 2, 3])])
+def test_bills_of_a_batch_under_way_need_a_decision_that_names_them(
+    world: World, options: list[str], arrived: list[int]
+) -> None:
+    """A walk took the batch that ended first for the earlier one, and missed the decision that the second file had."""
+    file, same = world.save("a.csv", rows(1, 3)), world.save("b.csv", rows(1, 3)[::-1])
+    call, command = prepare(world, file, [])
+    told: list[Done] = []
+
+    def submit_the_same() -> list[tuple[Command, Done]]:
+        inner_call, inner = prepare(world, same, options)
+        inner.disturbed = True
+        told.append(world.forks.run(inner_call))
+        return [(inner, told[0])]
+
+    world.run_with_hook(call, command, submit_the_same, "payment")
+    assert [one.payment for one in world.gateway.of(command.name)] == [1, 2, 3]
+    assert sorted(one.payment for one in world.gateway.arrivals if one.command != command.name) == arrived
+    listed = told[0].json["allowed_duplicates"]["list"]
+    assert [(pair["row"], pair["earlier_row"]) for pair in listed] == [(1, 3), (2, 2), (3, 1)][: len(arrived)]

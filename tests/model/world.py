@@ -186,7 +186,7 @@ class World:
         self.story[-1] += "" if command.disturbed else f" -> {done.code}"
         if self.gateway.of(command.name):
             self.paid_at_hours = self.hours
-        invariants.hold_all(self, [(command, done)])
+        invariants.hold_all(self, [(command, done)], [(command, done)])
         return done
 
     def run(self, *arguments: str, output: str = "", **known: Any) -> Done:
@@ -211,7 +211,8 @@ class World:
     ) -> None:
         """Run a command here while `act` happens at a moment: `lock`, or a request: `account`, `connection`, `payment`.
 
-        What `act` finds wrong is raised at the end: in the gateway's thread it would be lost.
+        What `act` finds wrong is raised at the end: in the gateway's thread it would be lost. The command has its batch
+        before the connection is tested and a payment leaves, so whatever comes in there is registered after it.
         """
         raised: list[BaseException] = []
         ended: list[tuple[Command, Done]] = []
@@ -236,7 +237,9 @@ class World:
         if raised:
             raise raised[0]
         self.story.append(f"  {command.name} -> {done.code}; at its {moment}: {[end.code for _, end in ended]}")
-        invariants.hold_all(self, [*ended, (command, done)])
+        at_its_end = [*ended, (command, done)]
+        registered = [(command, done), *ended] if moment in ("connection", "payment") else at_its_end
+        invariants.hold_all(self, at_its_end, registered)
 
     def run_killed(self, call: Call, command: Command, payments: int) -> Done:
         """Run a command in a process of its own, and kill it when so many payments have arrived."""
