@@ -1,0 +1,73 @@
+"""Kills and signals while requests are held up: after the commit of `sending`, before the first byte."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import Home, small_file
+from tests.support.held_up import SIGN
+from tests.support.oracle import Oracle
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKERS = 8
+
+
+@contextmanager
+def _held_up(home: Home, leave: int, hold: int) -> Iterator[subprocess.Popen[str]]:
+    """A submission of 40 rows, with so many requests on their way and so many held up."""
+    small_file(home.path / "a.csv", 40)
+    arguments = ["submit", "a.csv", "--json", "--no-preflight", "--workers", str(WORKERS), "--rate", "100"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.support.held_up", str(leave), str(hold), *arguments],
+        env=home.environment | {"PYTHONPATH": str(ROOT)}, cwd=home.path, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        assert any(SIGN in line for line in process.stderr)
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("on_their_way", [0, 4, WORKERS - 1])
+def test_a_row_killed_before_its_first_byte_is_in_doubt(oracle_home: Home, oracle: Oracle, on_their_way: int) -> None:
+    """Nobody knows afterwards which of them had left: all are in doubt, no more than there are workers."""
+    oracle.plan(held_from=2)
+    with _held_up(oracle_home, 1 + on_their_way, WORKERS - on_their_way) as process:
+        while len(oracle.entries()) < 1 + on_their_way:
+            assert process.poll() is None
+        process.kill()
+    left = oracle.received()
+    assert sum(left.values()) == 1 + on_their_way
+    oracle.plan()
+    again = oracle_home.json("submit", "a.csv")
+    assert (again["exit_code"], again["in_doubt"], again["accepted"]) == (7, WORKERS, 40 - WORKERS)
+    with (oracle_home.path / "a.results.csv").open(newline="") as file:
+        doubted = {row["invoiceNumber"] for row in csv.DictReader(file) if row["state"] == "in_doubt"}
+    received = oracle.received()
+    assert set(received.values()) == {1}
+    assert len(doubted & set(received)) == on_their_way
+    assert len(received) == 40 - WORKERS + on_their_way
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_lets_what_is_held_up_leave(oracle_home: Home, oracle: Oracle, sign: signal.Signals) -> None:
+    """The rows are recorded as being sent: they go, and are answered; nothing else is begun, nothing is in doubt."""
+    with _held_up(oracle_home, 1, WORKERS) as process:
+        process.send_signal(sign)
+        assert process.stdout is not None
+        told = json.loads(process.stdout.read())
+    assert (told["exit_code"], told["stopped"], told["in_doubt"]) == (6, f"stopped by {sign.name}", 0)
+    assert told["accepted"] == len(oracle.entries()) == 1 + WORKERS
+    assert oracle_home.json("submit", "a.csv")["accepted"] == 40
+    assert set(oracle.received().values()) == {1}
