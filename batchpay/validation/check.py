@@ -39,6 +39,7 @@ from batchpay.validation.compiled_rules import (
     any_of,
     constant_mask,
     marks_of,
+    nothing_proven,
     rule_book,
 )
 from batchpay.validation.corrections import correct
@@ -51,6 +52,8 @@ _ROWS_AT_ONCE = 25_000
 """So many rows are handed on: what is made of them takes little memory."""
 _JUDGED_AT_ONCE = 5_000
 """So many rows wait before all rules are asked of them: a few at a time cost five times as much a row."""
+_BAD_TO_GOOD = 20
+"""Where so many rows of a chunk fail for one that passes, the next chunk is judged without looking what is proven."""
 _PROVEN_COLUMNS = ("_row", "_line", *(name for name in COLUMNS if name in (*CASH_FLOW, *COMPARED)))
 """All that is counted and compared of a row that keeps every rule."""
 _AMOUNT_FAULT = f"{FAULT}amount"
@@ -141,14 +144,14 @@ class Check:
     def _results(self) -> Iterator[ChunkResult]:
         """Ask the rules chunk by chunk, all that needs no other chunk."""
         waiting: list[bytes] = []
-        waiting_rows = 0
+        waiting_rows, are_bad = 0, False
         for chunk in filter(len, self._source.chunks()):
             assert chunk["_row"].first() == self._rows + 1, "rows are numbered without a gap"
             self._rows += chunk.height
             self._places.add(chunk)
             made = prepared(chunk, self._options)
             frame = made.rows
-            proof = self._book.prove(frame)
+            proof = nothing_proven(frame.height) if are_bad else self._book.prove(frame)
             self._clean.append(~any_of([proof.unproven, *(hit.flag for hit in proof.warnings)], frame.height))
             if not proof.unproven.any():
                 yield self._proven(made, frame, proof.warnings)
@@ -161,7 +164,10 @@ class Check:
             if waiting_rows < _JUDGED_AT_ONCE:
                 waiting.append(packed(odd))
                 continue
-            yield self._judged(pl.concat([*map(unpacked, waiting), odd], how="diagonal"))
+            judged = self._judged(pl.concat([*map(unpacked, waiting), odd], how="diagonal"))
+            are_bad = (frame.height + judged.passed.sum()) * _BAD_TO_GOOD < chunk.height
+            yield judged
+            del judged
             waiting, waiting_rows = [], 0
         if waiting:
             yield self._judged(pl.concat(map(unpacked, waiting), how="diagonal"))

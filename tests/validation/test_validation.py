@@ -21,6 +21,7 @@ from batchpay.schemas.options import RuleOptions
 from batchpay.validation import duplicates
 from batchpay.validation.check import Check, all_rows, valid_rows
 from batchpay.validation.chunk_result import without_marks
+from batchpay.validation.compiled_rules import Proof, RuleBook
 from batchpay.validation.duplicates import Places, Uniqueness
 from batchpay.validation.verdict import Verdict
 from tests.support.payment_files import csv_text, write
@@ -247,6 +248,43 @@ def test_every_row_is_in_one_result() -> None:
         results = list(Check(TextChunks(rows, height=2), OPTIONS, storage, line_word="line").results())
     seen = [(result.rows["_row"].to_list(), result.passed.to_list()) for result in results]
     assert seen == [([1], [True]), ([3], [True]), ([2, 4], [False, True])]
+
+
+def test_where_all_rows_are_bad_nothing_is_proven_first_and_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a chunk in which all fail the next one is judged as it is; what passed or warns there is told all the same.
+
+    As soon as a chunk has a row that passes, rows are proven again.
+    """
+    bad, good, warned = {"amount": "x"}, dict[str, str](), {"billingZip": "x", "billingCountry": "US"}
+    rows = [
+        _row(1, **bad),
+        _row(2, **bad),
+        _row(1, **good),
+        _row(3, **warned),
+        _row(4, **good),
+        _row(5, **bad),
+        _row(6, **good),
+        _row(7, **good),
+    ]
+    told, added = Kept(), Kept()
+    usual = check(TextChunks(rows, height=2), OPTIONS, rejects=told)
+    monkeypatch.setattr("batchpay.validation.check._JUDGED_AT_ONCE", 1)
+    proven, prove = list[int](), RuleBook.prove
+
+    def noted(book: RuleBook, frame: pl.DataFrame) -> Proof:
+        proven.append(frame.height)
+        return prove(book, frame)
+
+    monkeypatch.setattr(RuleBook, "prove", noted)
+    verdict = check(TextChunks(rows, height=2), OPTIONS, rejects=added)
+    assert proven == [2, 2, 2, 1, 1]  # the first chunk, the third, the fourth, and what is late of two
+    assert _found(verdict) == _found(usual) == [
+        (1, "amount.format"), (1, "paymentId.duplicate"), (2, "amount.format"), (3, "paymentId.duplicate"),
+        (6, "amount.format"),
+    ]  # fmt: skip
+    assert (verdict.valid, verdict.rejected) == (usual.valid, usual.rejected) == (Totals(4, 5000), Totals(4, 1250))
+    assert [(one.row, one.code) for one in verdict.warning_failures] == [(4, "zip")]
+    assert (added.added, added.came_late) == (told.added, told.came_late)
 
 
 def test_normalize_repairs_what_is_unambiguous_and_counts_it() -> None:
