@@ -66,7 +66,12 @@ pace_options = declared(
 
 sending_options = declared(
     pace_options,
-    option("--until", type=Until(), metavar="HH:MM", help="Start no row after this time (zone may follow)."),
+    option(
+        "--until",
+        type=Until(),
+        metavar="HH:MM",
+        help="Start no row after this time: the nearest such one, so at most twelve hours ahead (zone may follow).",
+    ),
     option("--limit", type=click.IntRange(1), metavar="N", help="Start at most N rows, across all files."),
     option(
         "--preflight/--no-preflight",

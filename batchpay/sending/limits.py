@@ -7,11 +7,12 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.settings import SubmitSettings
-from batchpay.text import row_count
+from batchpay.text import local_time, row_count
 
 _LOOK_S = 1.0
 """The clock is looked at so often: somebody may set it."""
@@ -54,10 +55,11 @@ class Limits:
 
     def stop_if_too_late(self, stop: StopRequest) -> bool:
         """Ask `stop` where the time is over; gives whether it is."""
-        is_over = self.until is not None and time.time() >= self.until
-        if is_over:
-            stop.ask("the time given by --until is reached")
-        return is_over
+        if self.until is None or time.time() < self.until:
+            return False
+        moment = local_time(datetime.fromtimestamp(self.until, UTC))  # with its day: it may have been yesterday's
+        stop.ask(f"the time given by --until, {moment}, is reached")
+        return True
 
     @contextlib.contextmanager
     def watched(self, stop: StopRequest) -> Iterator[None]:

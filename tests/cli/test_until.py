@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from batchpay.cli.sending import nearest
+from batchpay.sending.limits import Limits, StopRequest
 
 NEW_YORK = zoneinfo.ZoneInfo("America/New_York")
 
@@ -42,3 +43,12 @@ def test_until_is_what_clocks_show(zone: zoneinfo.ZoneInfo | None, now: str, unt
     now_s = datetime.datetime.fromisoformat(now).replace(tzinfo=NEW_YORK).timestamp()
     expected_s = datetime.datetime.fromisoformat(meant).replace(tzinfo=NEW_YORK).timestamp()
     assert nearest(datetime.time.fromisoformat(until).replace(tzinfo=zone), now_s) == expected_s
+
+
+def test_a_time_that_is_over_is_told_with_its_day(zone: zoneinfo.ZoneInfo | None) -> None:
+    """At 18:00 --until 07:30 is this morning's: the run sent nothing, night after night, and did not say why."""
+    stop = StopRequest()
+    now_s = datetime.datetime(2020, 6, 1, 18, tzinfo=NEW_YORK).timestamp()
+    assert Limits(until=nearest(datetime.time(7, 30, tzinfo=zone), now_s)).stop_if_too_late(stop)
+    if zone is None:  # it is told in the machine's own
+        assert stop.reason == "the time given by --until, 2020-06-01 07:30:00 EDT, is reached"

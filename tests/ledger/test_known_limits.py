@@ -22,10 +22,11 @@ def test_what_was_found_is_kept_for_each_gateway(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("window", "window_s"), [("0.5", 0.5), ("0", None), ("-60", None), ("Infinity", None), ("true", None)]
+    ("window", "window_s"),
+    [("0.5", 0.5), ("2.6e6", 2.6e6), ("0", None), ("-60", None), ("Infinity", None), ("true", None), ("1e300", None)],
 )
 def test_a_window_that_makes_no_sense_is_left_out(tmp_path: Path, window: str, window_s: float | None) -> None:
-    """The rate beside it is good: a quota's window of no time at all would have been waited for in vain."""
+    """The rate beside it is good: a window of 1e300 s was told in 300 digits."""
     (tmp_path / FILE_NAME).write_text(f'{{"g": {{"rate": 5, "window_s": {window}}}}}')
     assert known_limit(tmp_path, "g") == Finding(5.0, window_s)
 

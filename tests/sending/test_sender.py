@@ -241,7 +241,8 @@ def test_until_is_held_by_rows_that_wait_already() -> None:
     throttle = Throttle.from_settings(settings, stop.event)
     Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop).send_all(limits)
     assert 5 <= paid <= 5 + settings.workers
-    assert stop.reason == "the time given by --until is reached"
+    assert stop.reason is not None
+    assert stop.reason.startswith("the time given by --until, ")
 
 
 def test_the_time_may_be_over_when_a_slot_comes() -> None:
@@ -259,7 +260,7 @@ def test_the_time_may_be_over_when_a_slot_comes() -> None:
 
     throttle = Slow.from_settings(settings, stop.event)
     Sender(run, pay, throttle, Attempts(settings, stop.event), settings, stop).send_all(limits)
-    assert (run.outcomes, stop.reason) == ([], "the time given by --until is reached")
+    assert (run.outcomes, bool(stop)) == ([], True)
 
 
 @pytest.mark.parametrize(("rows_max", "reason"), [(3, "the limit of 3 rows was reached"), (None, "Ctrl-C")])

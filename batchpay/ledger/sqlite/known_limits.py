@@ -19,6 +19,7 @@ from batchpay.writing.atomic import atomic_writer
 
 FILE_NAME = "limits.json"
 _BYTES_MAX = 65_536
+_WINDOW_S_MOST = 31 * 86_400.0
 
 
 def known_limit(folder: Path, gateway: str) -> Finding | None:
@@ -29,7 +30,7 @@ def known_limit(folder: Path, gateway: str) -> Finding | None:
     rate, window_s = _number(found.get("rate")), _number(found.get("window_s"))
     if rate is None or not RATE_LEAST <= rate <= RATE_MOST:
         return None
-    return Finding(rate, window_s if window_s is not None and window_s > 0 else None)
+    return Finding(rate, window_s if window_s is not None and 0 < window_s <= _WINDOW_S_MOST else None)
 
 
 def remember_limit(folder: Path, gateway: str, finding: Finding) -> None:
