@@ -232,6 +232,33 @@ def test_a_batch_edited_by_hand_is_not_sent_however_large_the_ledger(
     assert ledger.check() != []
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "PRAGMA ignore_check_constraints = 1; UPDATE batch SET environment = 'tes'",
+        "UPDATE batch SET environment = 'live'",
+        "DELETE FROM batch",
+        "UPDATE batch SET id = id + 1; UPDATE total SET batch = batch + 1",
+        "UPDATE batch SET digest = zeroblob(32); DELETE FROM fingerprint; DELETE FROM payment_id",
+        "DROP TRIGGER event_is_never_changed; UPDATE batch SET digest = zeroblob(32); UPDATE event SET detail ="
+        " json_set(detail, '$.digest', lower(hex(zeroblob(32)))) WHERE kind = 'registered'",
+    ],
+)
+def test_nothing_is_registered_where_an_earlier_batch_can_not_be_found(
+    used: LedgerFactory, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    """A file was paid whole once more: in a ledger over 4 MiB its batch had been edited with sqlite3, so that its
+    content was not known, and only the batch that is run was held against the history.
+    """  # noqa: D205
+    edit(used, script)
+    monkeypatch.setattr(audit, "SMALL_BYTES", 0)
+    monkeypatch.setattr(audit, "_EVENTS_AT_OPENING", 0)
+    ledger = used.open()
+    with pytest.raises(LedgerDamaged, match="nothing was sent"):
+        register(ledger, columns(ledger, range(1, 9), salt="another"), content=b"another")
+    assert ledger.check() != []
+
+
 @pytest.mark.parametrize("rows_at_once", [1, 2, 3, 4096])
 def test_a_batch_in_order_is_sent_however_many_rows_are_read_at_once(
     used: LedgerFactory, monkeypatch: pytest.MonkeyPatch, rows_at_once: int

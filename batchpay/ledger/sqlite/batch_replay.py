@@ -1,7 +1,8 @@
-"""One batch held against its history before it is sent, however large the ledger is.
+"""Batches held against the history before anything is sent, however large the ledger is.
 
 Whoever edits rows with SQLite's own means can make a row that was sent look as if it were not. So a run first replays
-what the history says of its batch, and sends only where rows, attempts and totals say the same.
+what the history says of its batch, and sends only where rows, attempts and totals say the same. And whoever edits
+batches can make a content look as if it were not known: so nothing new is registered unless all of them are there.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from batchpay.ledger.encoding import ROW_MASK, id_range
 from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.reading import pieces
-from batchpay.ledger.sqlite.store import Store
+from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.states import PENDING, REJECTED
 from batchpay.ledger.tally import Tally
 from batchpay.text import counted
 
+_NOTHING_SENT = "nothing was sent (batchpay ledger check says more)"
 _VALUES_OF_DIGITS = bytes.maketrans(b"0123456789", bytes(range(10)))
 
 
@@ -31,7 +33,24 @@ def check_batch(store: Store, batch: int) -> None:
         if found:
             raise LedgerDamaged(f"the ledger is damaged: {found}")
     except LedgerDamaged as error:
-        raise LedgerDamaged(f"{error}; nothing was sent (batchpay ledger check says more)") from None
+        raise LedgerDamaged(f"{error}; {_NOTHING_SENT}") from None
+
+
+def check_registrations(store: Store, transaction: Transaction) -> None:
+    """Raise LedgerDamaged where a batch that was registered is not there, or would not be found by its content."""
+    for name, digest, environment, mac_before, mac, *event in transaction.execute(sql.REGISTRATIONS):
+        number, _, batch, kind, who, why, detail = event
+        replay = Replay()
+        if mac == event_mac(store.keys, mac_before or FIRST_MAC, event):
+            replay.apply(batch, kind, who, why, json.loads(detail))
+        registered = replay.registered.get(batch)
+        if registered is None:
+            raise LedgerDamaged(f"the ledger is damaged: the history's chain breaks at event {number}; {_NOTHING_SENT}")
+        is_there = name is not None and digest.hex() == registered["digest"]
+        if not is_there or environment != registered["about"][-1]:
+            raise LedgerDamaged(
+                f"the ledger is damaged: batch {registered['name']} is not what was registered; {_NOTHING_SENT}"
+            )
 
 
 def _replay(store: Store, connection: sqlite3.Connection, batch: int) -> Replay:

@@ -19,6 +19,7 @@ from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting
 from batchpay.ledger.payload import pick, sealed_chunks
 from batchpay.ledger.records import NewBatch, SignOff
 from batchpay.ledger.sqlite import statements as sql
+from batchpay.ledger.sqlite.batch_replay import check_registrations
 from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.store import ROWS_A_STATEMENT, Store, Transaction
 from batchpay.ledger.states import PENDING, REJECTED, require, require_person
@@ -145,6 +146,7 @@ def registering(store: Store, batch: NewBatch, who: str) -> Iterator[SqliteRegis
     try:
         with translated(store.place.ledger):
             require_settled(transaction)
+            check_registrations(store, transaction)
             writing = SqliteRegistering(store, transaction, batch, who)
     except BaseException:
         transaction.rollback()

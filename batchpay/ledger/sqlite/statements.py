@@ -55,6 +55,13 @@ LAST_DEED_ON_BATCH = f"SELECT max(at) FROM event WHERE batch = ? AND {_IS_DEED}"
 PURGED_AT = "SELECT max(at) FROM event WHERE kind = 'purged' AND kind <> 'progress' AND batch = ?"
 LAST_NUMBER_OF_KIND = "SELECT coalesce(max(number), 0) FROM event WHERE kind = ? AND kind <> 'progress'"
 REGISTRATION = "SELECT number FROM event WHERE kind = 'registered' AND kind <> 'progress' AND batch = ?"
+REGISTRATIONS = (
+    "SELECT batch.name, batch.digest, batch.environment, before.mac, event.mac,"
+    " event.number, event.at, event.batch, event.kind, event.who, event.why, event.detail"
+    " FROM event LEFT JOIN batch ON batch.id = event.batch"
+    " LEFT JOIN event AS before ON before.number = event.number - 1"
+    " WHERE event.kind = 'registered' AND event.kind <> 'progress'"
+)
 REGISTRATION_COUNT = (
     "SELECT (SELECT count(*) FROM batch) + (SELECT count(*) FROM event WHERE kind = 'released' AND kind <> 'progress')"
 )
