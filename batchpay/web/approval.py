@@ -89,7 +89,7 @@ def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:
     approvers = approvers_of(here, file)
     view = plan_view(here, file)
     # What the button says is read from the plan, which carries a keyed code: no other total can be put there.
-    may_not = refused("approve", person, file, approvers) or over_limit(person, view.plan.batch_cents)
+    may_not = refused("approve", person, file, approvers) or over_limit(person, view.plan.batch_cents) or _spent(view)
     context: dict[str, Any] = page_context(file, facts_of(file))
     return (
         render_template(
@@ -106,6 +106,13 @@ def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:
         ),
         wrong.code if wrong else 200,
     )
+
+
+def _spent(view: PlanView) -> Refused | None:
+    """Say that what is asked was done since: a password typed for it would be refused."""
+    if view.spent is None:
+        return None
+    return Refused(f"{view.spent[:1].upper()}{view.spent[1:]}. Turn it down or withdraw it.", NOT_NOW)
 
 
 @blueprint.post("/files/<file_id>/ask")

@@ -115,6 +115,19 @@ def test_rows_to_correct_are_left_out_knowingly(house: House) -> None:
     house.post("maria", f"/files/{none}/ask", 409, partial="yes")
 
 
+def test_what_was_sent_since_it_was_asked_has_no_button_to_approve(house: House) -> None:
+    """The same file was asked twice and sent once: the page asked for a password, and refused only then."""
+    first, second = house.ask(), house.ask()
+    house.approve(second)
+    house.work()
+    assert house.arrived.total() == 3
+    page = words_of(house.get("daniel", f"/files/{first}/approve"))
+    assert "This plan is spent: since it was prepared, its content was submitted in batch" in page
+    assert "Approve and send" not in page
+    house.approve(first, code=409)
+    house.post("daniel", f"/files/{first}/decide", decision="turn down", why="sent already")
+
+
 def test_a_plan_that_was_changed_is_refused(house: House) -> None:
     """Whoever can write web.db, but has not the ledger's key, changes no amount and adds no approval."""
     file_id = house.ask()
