@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from batchpay.errors import BatchHeld
+from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.payment import State
-from tests.ledger.batches import CANARY, columns, register, rejected, states
+from tests.ledger.batches import ACCEPTED, CANARY, columns, register, rejected, states
 from tests.ledger.conftest import LedgerFactory
 
 pytestmark = pytest.mark.ledgers("sqlite")
@@ -255,3 +255,30 @@ def test_the_command_line_cares_for_the_ledger(registered: LedgerFactory, argume
     assert done.returncode == code, done.stderr
     if "--json" in arguments:
         assert json.loads(done.stdout) == {"problems": [], "doubted": 0, "lost": None, "exit_code": 0}
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_ledger_that_is_moved_away_while_it_is_used_takes_no_row(
+    registered: LedgerFactory, *, replaced: bool
+) -> None:
+    """SQLite went on writing into the file that nobody would find: a run sent 1,300 rows more, and all was lost."""
+    ledger, away = registered.open(), registered.path.with_suffix(".away")
+    batch = ledger.find(None)
+    with ledger.lock(batch.digest):
+        run = ledger.start(batch.batch, "ada")
+        run.claim(3)
+        run.commit([1], [])
+        registered.path.rename(away)
+        if replaced:
+            shutil.copy(away, registered.path)
+        with pytest.raises(LedgerNotUsable, match="bring it back"):
+            run.commit([2], [(1, ACCEPTED)])
+        run.spill([(1, ACCEPTED)])
+        run.close()
+    registered.close()
+    away.rename(registered.path)
+    again = registered.open()
+    with again.lock(batch.digest):
+        again.start(batch.batch, "ada").finish(None)
+    assert states(again, batch.batch) | {1: State.ACCEPTED, 2: State.PENDING} == states(again, batch.batch)
+    assert again.check() == []

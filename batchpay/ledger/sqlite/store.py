@@ -72,6 +72,14 @@ def connect(path: Path, mode: str, wait_s: float) -> sqlite3.Connection:
     return connection
 
 
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Tell which file lies there: SQLite goes on writing into one that was moved away, where nobody would find it."""
+    with suppress(FileNotFoundError):
+        found = path.stat()
+        return found.st_dev, found.st_ino
+    return None
+
+
 class FileLock:
     """The lock between processes that write to one ledger; it dies with its process."""
 
@@ -123,6 +131,7 @@ class Store:
         self._broken: str | None = None
         self._commits = 0
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._lock: FileLock | None = None
         if not read_only:
             with translated(place.ledger):
@@ -155,6 +164,7 @@ class Store:
             except BaseException:
                 connection.close()
                 raise
+            self._file = _file_at(path)
         return connection
 
     def check_process(self) -> None:
@@ -174,6 +184,8 @@ class Store:
         try:
             self._lock.acquire(self.wait_s)
             try:
+                if _file_at(self.place.ledger) != self._file:
+                    raise LedgerNotUsable(f"the ledger {self.place.ledger} was moved away or replaced: bring it back")
                 return Transaction(self, self._connection)
             except BaseException:
                 self._lock.release()
