@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _GATEWAYS_SHOWN = 20
 _DAYS_SHOWN = 31
 _REASONS_SHOWN = 20
+_NO_GATEWAY = "none is named (gateway.base_url)"
 
 
 def sign_off_lines(
@@ -35,7 +36,7 @@ def sign_off_lines(
         *_wrapped("file", proposal.file),
         *(_wrapped("sheet", proposal.sheet) if proposal.sheet is not None else []),
         *([f"content   {proposal.digest.hex()}"] if proposal.digest else []),
-        *_wrapped("gateway", f"{proposal.origin} ({proposal.environment})"),
+        *_wrapped("gateway", f"{proposal.origin} ({proposal.environment})" if proposal.origin else _NO_GATEWAY),
         f"as of     {schedule.as_of.isoformat()}",
         *([f"seal      {seal}"] if seal else []),
         *_decision_lines(proposal.again, proposal.release, proposal.reason),

@@ -78,6 +78,12 @@ def test_the_page_leaves_out_what_there_is_none_of() -> None:
     assert reasons == ["row.ragged", "amount.format", "memo.length"]
 
 
+def test_a_page_without_a_gateway_says_so() -> None:
+    """`validate` needs none: the first page that anybody saw said `gateway    (live)`."""
+    assert "gateway   none is named (gateway.base_url)" in page(proposal(origin=""))
+    assert not any("(live)" in line for line in page(proposal(origin="")))
+
+
 @pytest.mark.parametrize(("kinds", "others"), [(20, []), (21, ["1"]), (25, ["5"])])
 def test_of_many_reasons_and_warnings_the_rest_is_one_line(kinds: int, others: list[str]) -> None:
     """Nothing is lost of a file with faults of every kind, and where nothing is left there is no line of a zero."""
