@@ -61,7 +61,9 @@ class GatewaySettings:
         30.0, "wall-clock seconds for one request, connect to last byte", environment="BATCHPAY_TIMEOUT", least=0.1
     )
     connect_timeout: float = _setting(10.0, "seconds to look up, connect and agree on TLS", least=0.1)
-    keep_alive: bool = _setting(True, "one connection for many payments; false opens one for each")
+    keep_alive: bool = _setting(
+        True, "one connection for many payments where the gateway keeps it; false opens one for each"
+    )
     idle_s: float = _setting(4.0, "a kept connection idle for longer is thrown away before use", least=0.0)
     answer_bytes_max: int = _setting(65_536, "an answer longer than this leaves the row in doubt", least=256)
     proxy: str = _setting("", "an explicit http proxy; none is ever taken from the environment")

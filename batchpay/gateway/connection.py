@@ -79,7 +79,7 @@ def tls_context(settings: GatewaySettings) -> ssl.SSLContext:
 class Connection:
     """An open connection, used by one thread."""
 
-    __slots__ = ("_poll", "_socket", "_tls", "tls_version", "unasked", "used_at")
+    __slots__ = ("_poll", "_socket", "_tls", "answers", "tls_version", "unasked", "used_at")
 
     def __init__(self, opened: socket.socket) -> None:
         self._socket = opened
@@ -92,6 +92,8 @@ class Connection:
         self.tls_version = opened.version() if isinstance(opened, ssl.SSLSocket) else None
         self.unasked = b""
         """The first bytes that came in unasked; set by `is_quiet`."""
+        self.answers = 0
+        """Requests answered over it so far."""
         self.used_at = time.monotonic()
 
     def is_quiet(self) -> bool:

@@ -142,7 +142,7 @@ class Transport(BaseAdapter):
         connection = self._connection(deadline)
         proof.tls_version = connection.tls_version
         proof.allowed_until = proof.before_first_byte()
-        if not connection.is_quiet():  # the commit took time in which a kept connection may have ended
+        if self._has_ended(connection):  # while the ledger committed
             self._drop(connection)
             connection = self._connection(deadline)
         try:
@@ -155,6 +155,7 @@ class Transport(BaseAdapter):
             raise ExchangeFailed(problem_of(error)) from None
         if reader.keep_alive and self._keep_alive:
             connection.used_at = time.monotonic()
+            connection.answers += 1
         else:
             self._drop(connection)
         return GatewayAnswer(request, reader)
@@ -248,6 +249,19 @@ class Transport(BaseAdapter):
         with self._lock:
             self._connections.add(connection)
         return connection
+
+    def _has_ended(self, connection: Connection) -> bool:
+        """Whether a connection can't be used any more.
+
+        A gateway that ends one right after its first answer, and has not said so, keeps none: in time it would end one
+        on which a request has just left, which would then be in doubt. So each payment gets its own from then on.
+        """
+        if connection.is_quiet():
+            return bool(connection.answers) and not self._keep_alive
+        is_soon = time.monotonic() - connection.used_at < _STEADY_S
+        if connection.answers == 1 and is_soon and not connection.unasked:
+            self._keep_alive = False
+        return True
 
     def _drop(self, connection: Connection) -> None:
         """End a connection; where an answer came over it that nobody asked for, the next one is not trusted either."""

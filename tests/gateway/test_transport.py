@@ -258,6 +258,30 @@ def test_connection_that_ends_during_the_commit_is_replaced() -> None:
     assert server.bodies == {"a": 1, "b": 1}
 
 
+@pytest.mark.parametrize(("ends_after", "keeps"), [(1, False), (2, True)])
+def test_a_gateway_that_ends_connections_unannounced_gets_a_new_one_each_time(*, ends_after: int, keeps: bool) -> None:
+    """One that answered and hung up: 9 of 170 rows left just then, were in doubt for nothing, and the run stopped."""
+    go_on, ended = threading.Event(), threading.Event()
+
+    def answer_and_end(conversation: Conversation) -> None:
+        conversation.write(success("T-a"))
+        if sum(server.bodies.values()) == ends_after:
+            go_on.wait(5)
+            conversation.socket.close()
+            ended.set()
+
+    def commit() -> None:
+        go_on.set()
+        assert ended.wait(5)
+
+    with FaultServer(Fault(frozenset(), on_request=answer_and_end)) as server, client_of(server) as client:
+        for number in range(ends_after):
+            assert client.pay(body(f"{number}"), nothing).state is State.ACCEPTED
+        assert client.pay(body("b"), commit).state is State.ACCEPTED
+        assert bool(client._channel._transport._connections) is keeps
+    assert set(server.bodies.values()) == {1}
+
+
 def test_close_ends_connections_of_all_threads() -> None:
     """Closing the client ends a wait of another thread: in doubt, since bytes had left."""
     arrived = threading.Event()
