@@ -72,5 +72,8 @@ def _tell(context: Context, summary: Summary) -> None:
 
 
 def _exit_code(summary: Summary) -> int:
-    """Give 0 when nothing is left for anybody: what was rejected or declined is told where the batch is led."""
-    return 0 if summary.exit_code == 3 else summary.exit_code
+    """Give 0 when nothing is left for anybody: what was rejected or declined is told where the batch is led.
+
+    Rows held back are left: where the machine that led has died, only this call tells of them.
+    """
+    return 0 if summary.exit_code == 3 and not summary.held_back.rows else summary.exit_code

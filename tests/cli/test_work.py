@@ -1,0 +1,24 @@
+"""What `batchpay work` says of a batch when it has ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchpay.payment import State, Totals
+from batchpay.summary import Summary
+from tests.support.in_process import Caller
+
+
+@pytest.mark.parametrize(("held_back", "exit_code"), [(Totals(), 0), (Totals(2, 700), 3)])
+def test_a_helper_that_ends_a_batch_tells_of_rows_held_back(
+    call: Caller, monkeypatch: pytest.MonkeyPatch, held_back: Totals, exit_code: int
+) -> None:
+    """The machine that led was killed, the one that helped held 450 of 600 rows back, and its exit code was 0: what was
+    declined is told where the batch is led, but of these rows nobody told.
+    """  # noqa: D205
+    by_state = {State.ACCEPTED: Totals(3, 300), State.DECLINED: Totals(1, 100), State.PENDING: held_back}
+    total = sum(by_state.values(), Totals())
+    ended = Summary("payments.csv", total, by_state, batch="3f2a91c0d7e1", held_back=held_back)
+    monkeypatch.setattr("batchpay.workflows.work.work", lambda *_: [ended])
+    found = call("work", "3f2a91c0d7e1")
+    assert (found["exit_code"], found["batches"][0]["exit_code"]) == (exit_code, exit_code)
