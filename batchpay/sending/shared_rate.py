@@ -33,6 +33,9 @@ class SharedThrottle(Throttle):
         super().__init__(rate, **how)
         self._source = source
         self._slots: deque[float] = deque()
+        """Moments that are still to come."""
+        self._second: deque[float] = deque()
+        """The moments of the last second, and all still to come; of a run that is alone, when requests left."""
         self._sharers = 1
         self._alone_until = -math.inf
 
@@ -66,14 +69,33 @@ class SharedThrottle(Throttle):
                 self._alone_until = now + lease.every_s
                 return self._take_alone(now)
             self._slots.extend(now + lease.first_s + number * lease.every_s for number in range(lease.slots))
-        wait_s = self._slots[0] - now
+            self._second.extend(self._slots)
+        slot = self._slots.popleft()
+        self._forget(slot - 1.0)
+        wait_s = slot - now
         if wait_s <= 0:
             wait_s = super()._take(now)
-        if wait_s <= 0:
-            self._slots.popleft()
-            for _ in range(self._sharers - 1):
-                self._finder.left(now)
-        return wait_s
+        if wait_s > 0:
+            self._slots.appendleft(slot)
+            return wait_s
+        for _ in range(self._sharers - 1):
+            self._finder.left(now)
+        return 0.0
 
     def _take_alone(self, now: float) -> float:
-        return min(super()._take(now), LOOK_S_MOST)
+        wait_s = super()._take(now)
+        if wait_s <= 0:
+            self._forget(now - 1.0)
+            self._second.append(now)
+        return min(wait_s, LOOK_S_MOST)
+
+    def _forget(self, until: float) -> None:
+        while self._second and self._second[0] <= until:
+            self._second.popleft()
+
+    def _second_ends(self, moments: deque[float], margin: float) -> float:
+        """See Throttle. In no second more leave than have their moment there: those held up do not come on top."""
+        ends, own = super()._second_ends(moments, margin), len(self._second) - len(self._slots)
+        if self._sharers == 1 or not 0 < own <= len(moments):
+            return ends
+        return max(ends, moments[-own] + 1.0)
