@@ -115,7 +115,6 @@ class LimitFinder:
         self._before: tuple[float, float | None, float | None, float] = (self.rate, None, None, self._hold_s)
         """The rate and its bracket before the last refusal."""
         self._quota = Quota(now)
-        self._start = start
         if start is not None and start.rate < self.ceiling:
             self._set(start.rate, failed=start.rate)
             self._hold_s, self._probing = SETTLED_S, True
@@ -126,22 +125,29 @@ class LimitFinder:
         return self._series is not None
 
     def finding(self) -> Finding | None:
-        """What was found; None while nothing was refused, or refusals lasted and it is not known yet why."""
+        """What was found; None while nothing was refused, or refusals lasted and it is not known yet why.
+
+        Nor where more was taken since than was refused: the limit was raised, and the new one is not met yet.
+        """
         if self._quota.window_s is not None:
             return Finding(self._quota.rate, self._quota.window_s)
         if self._quota.is_asked:
             return None
-        return Finding(self.rate) if self.was_refused and self._failed is not None else None
+        if self._failed is None or not self.was_refused or self._went_above() is not None:
+            return None
+        return Finding(min(self.rate, self._failed))
 
     def to_remember(self) -> Finding | None:
         """Where the next run had better begin; None where nothing is known that it does not know.
 
-        A run that goes far above what it began with, and is not refused, finds no limit: the old one would stay.
+        A run that goes far above what was refused, and is not refused again, finds no limit: the old one would stay.
         """
-        found, start, held = self.finding(), self._start, self._held
-        if found is None and start is not None and held is not None and held > start.rate and not self.was_refused:
-            return Finding(held)
-        return found
+        return self.finding() or self._went_above()
+
+    def _went_above(self) -> Finding | None:
+        """Give the rate that holds, where it is above the lowest that was refused, now or in the run before."""
+        held, failed = self._held, self._failed
+        return Finding(held) if held is not None and failed is not None and held > failed else None
 
     def left(self, now: float) -> None:
         """A request leaves."""

@@ -261,6 +261,23 @@ def test_a_run_that_goes_far_above_what_it_began_with_is_remembered() -> None:
     assert refused.throttle.to_remember() == refused.throttle.finding() != None  # noqa: E711
 
 
+def test_a_limit_that_was_raised_is_not_told_until_it_is_met_again() -> None:
+    """Limit 30, then 300: a run that was refused nothing above 30 ended with 'refused what came faster than 171'."""
+    gateway = SlidingSecond(40)
+    run = world(gateway, None)
+    run.run(10)
+    met, gateway.rate = run.throttle.finding(), 300
+    assert met is not None
+    for until in range(20, 200, 2):
+        run.run(until)
+        found, known = run.throttle.finding(), run.throttle.to_remember()
+        assert known is not None
+        assert found in (None, known)
+        assert found is None or found.rate < 60 or run.refused(10, until) > 0
+    assert found is not None
+    assert 250 < found.rate <= 300
+
+
 def test_a_remembered_rate_never_lifts_the_ceiling() -> None:
     """--rate is a ceiling, whatever an earlier run found."""
     run = world(Bucket(1000, 1000), 10.0, start=Finding(97.0))
