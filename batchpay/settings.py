@@ -22,6 +22,8 @@ AUTO = "auto"
 RATE_LEAST, RATE_MOST = 0.1, 20_000.0
 """Bounds of submit.rate, in requests a second."""
 
+_GUARDS = ("policy", "limits", "rules")
+"""Tables of what keeps a payment from being made: one that only seems to be set is noticed too late."""
 _BOOLEAN_WORDS = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
     **dict.fromkeys(("false", "0", "no", "off"), False),
@@ -272,6 +274,8 @@ def _load_part(table: str, cls: Any, values: dict[str, Any], environment: dict[s
     for item in fields(cls):
         variable = item.metadata["environment"]
         key = f"{table}.{item.name}"
+        if not variable and table in _GUARDS:
+            _refuse_variables(key, environment)
         if variable and environment.get(variable):
             chosen[item.name] = _convert(variable, hints[item.name], environment[variable])
         elif item.name in values:
@@ -285,6 +289,14 @@ def _load_part(table: str, cls: Any, values: dict[str, Any], environment: dict[s
         if most is not None and chosen[item.name] > most:
             raise SettingsNotUsable(f"{key} must be at most {most:g}")
     return cls(**chosen)
+
+
+def _refuse_variables(key: str, environment: dict[str, str]) -> None:
+    """Refuse a variable that looks as if it set what only the file sets: whoever set it believes in a limit."""
+    words = key.upper().split(".")
+    for variable in ("_".join(("BATCHPAY", *words)), f"BATCHPAY_{words[1]}"):
+        if environment.get(variable):
+            raise SettingsNotUsable(f"no variable sets {key}, so {variable} would count for nothing: use batchpay.toml")
 
 
 def _convert(key: str, kind: Any, value: Any) -> Any:

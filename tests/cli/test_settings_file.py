@@ -43,6 +43,22 @@ def test_numbers(value: object) -> None:
         load_settings({"gateway": {"timeout": value}}, {})
 
 
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [
+        ("BATCHPAY_MAX_AMOUNT", "limits.max_amount"),
+        ("BATCHPAY_LIMITS_MAX_AMOUNT", "limits.max_amount"),
+        ("BATCHPAY_DUPLICATE_DAYS", "policy.duplicate_days"),
+        ("BATCHPAY_ACCOUNT_HYPHENS", "rules.account_hyphens"),
+    ],
+)
+def test_a_limit_that_no_variable_sets_is_not_passed_over(variable: str, key: str) -> None:
+    """A payment of 900.00 was sent although the job's environment had BATCHPAY_MAX_AMOUNT=200.00: nothing read it."""
+    with pytest.raises(SettingsNotUsable, match=f"no variable sets {key}, so {variable} would count for nothing"):
+        load_settings({"limits": {"max_amount": "100.00"}}, {variable: "200"})
+    assert load_settings({}, {variable: "", "BATCHPAY_APPROVALS": "1"}).policy.approvals == 1
+
+
 def test_every_option_has_a_key() -> None:
     """An option is preset by its own name, where Python needs another one too."""
     options = command_options({name: {} for name in COMMANDS})
