@@ -135,6 +135,8 @@ def test_a_call_that_is_overdue() -> None:
     assert checks.last_call(late, 26 * HOUR, NOW).exit_code == 6
     assert checks.last_call(late, 28 * HOUR, NOW).exit_code == 0
     assert checks.last_call(LastCall(NOW, 6, None), 26 * HOUR, NOW).exit_code == 6
+    never = checks.last_call(LastCall(NOW, 6, None), None, NOW).message  # it was 'the last completed call ended never'
+    assert never == "no call has completed yet"
 
 
 def test_the_last_completed_call_is_kept_over_one_that_failed(tmp_path: Path) -> None:
