@@ -45,7 +45,7 @@ def _summary(store: Store, view: View, found: tuple[Any, ...]) -> BatchSummary:
         environment=Environment(environment), registered_at=to_datetime(registered_at),
         started_at=maybe_datetime(started), finished_at=maybe_datetime(finished), stopped=stopped,
         columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction, apart=apart,
-        again_reason=again, options=json.loads(options),
+        again_reason=again, options=dict(json.loads(options)),
         held_back=Totals(*json.loads(end or "{}").get("held back", (0, 0))), purged_at=maybe_datetime(purged),
     )  # fmt: skip
 

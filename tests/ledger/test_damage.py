@@ -259,6 +259,22 @@ def test_nothing_is_registered_where_an_earlier_batch_can_not_be_found(
     assert ledger.check() != []
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "UPDATE batch SET options = '0'",
+        "UPDATE batch SET registered_at = 1 << 62",
+        "UPDATE batch SET registered_at = -(1 << 62)",
+    ],
+)
+def test_what_no_batch_can_hold_is_damage(used: LedgerFactory, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A run ended with an internal error: options that are no object, and a time that no calendar has."""
+    edit(used, script)
+    monkeypatch.setattr(audit, "SMALL_BYTES", 0)
+    with pytest.raises(LedgerDamaged, match="contains what batchpay did not write"):
+        used.open().find(None)
+
+
 @pytest.mark.parametrize("rows_at_once", [1, 2, 3, 4096])
 def test_a_batch_in_order_is_sent_however_many_rows_are_read_at_once(
     used: LedgerFactory, monkeypatch: pytest.MonkeyPatch, rows_at_once: int

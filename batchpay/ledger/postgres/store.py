@@ -261,7 +261,7 @@ class Store:
         try:
             with translated(self.place):
                 yield connection
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             # What a record holds does not fit what is ever written into it.
             raise LedgerDamaged(f"the ledger {self.place.name} contains what batchpay did not write") from None
         finally:

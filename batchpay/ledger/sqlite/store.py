@@ -295,7 +295,7 @@ class Store:
             with translated(self.place.ledger):
                 connection.execute("BEGIN")
                 yield connection
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             # What a record holds does not fit what is ever written into it.
             raise LedgerDamaged(f"the ledger {self.place.ledger} contains what batchpay did not write") from None
         finally:
