@@ -64,5 +64,5 @@ def health(
         return code
     for one in found.findings:
         if one.exit_code or not context.quiet:
-            click.echo(printable(f"{'FAIL' if one.exit_code else 'ok':<5}{one.check:<10} {one.message}"))
+            click.echo(printable(f"{one.word:<5}{one.check:<10} {one.message}"))
     return code

@@ -39,6 +39,13 @@ class Finding:
     exit_code: int = 0
     """0 where all is well, otherwise the exit code that this finding alone would make."""
     details: dict[str, Any] = field(default_factory=dict)
+    warns: bool = False
+    """Whether a person should know of it all the same."""
+
+    @property
+    def word(self) -> str:
+        """Say in a word how it is."""
+        return "FAIL" if self.exit_code else "warn" if self.warns else "ok"
 
     def as_json(self) -> dict[str, Any]:
         """Give the finding as a JSON object."""

@@ -90,6 +90,18 @@ def test_rows_that_are_held_back_are_not_sent_by_a_resume(settings: Settings, tm
     assert f": batchpay resume {both} --stale --reason TEXT; 2 rows" in found(stale)["batches"].message
 
 
+def test_a_ledger_that_a_restart_would_lose_is_a_warning(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stood there as an alarm that began with `ok`."""
+    monkeypatch.setattr("batchpay.ledger.sqlite.files._passing_file_system", lambda folder: "tmpfs")
+    with ledger_in(tmp_path) as ledger:
+        add_batch(ledger, [Planned(1)])
+    findings = found(settings)
+    assert {name: one.word for name, one in findings.items() if one.word != "ok"} == {"ledger place": "warn"}
+    assert findings["ledger place"].message.endswith("nobody may know any more what was paid")
+
+
 def test_no_ledger_is_a_finding(settings: Settings) -> None:
     """A ledger that is not there makes 5, and does not keep the other checks from being made."""
     findings = found(settings, Limits(inbox=Path("/nowhere/inbox")))

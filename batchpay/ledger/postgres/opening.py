@@ -158,8 +158,8 @@ def _refuse_others(paths: LedgerPaths, keys: Keys | None, beside_another: str | 
     """Refuse a new ledger where this machine remembers one with payments, here or elsewhere."""
     if os.path.lexists(paths.witness):
         raise LedgerNotUsable(
-            f"the witness {paths.witness} remembers a ledger in {paths.name}: is it the right database? To start over, "
-            "move the witness away"
+            f"the witness {paths.witness} remembers a ledger in {paths.name}: is it the right database? Bring back its "
+            "latest backup: a new one would not know what was paid. To start over all the same, move the witness away"
         )
     others = witnesses_of_others(paths, keys)
     if others and beside_another is None:
