@@ -58,6 +58,10 @@ PAUSE_STEP = 0.004
 PROBE_STEP = 0.02
 """It goes up by this share, doubled as long as that holds."""
 
+ANNOUNCED_S = 60.0
+"""A limit that a gateway announces is followed upwards once it has announced no lower one for so long: not every server
+of a gateway need announce the same."""
+
 
 class LimitFinder:
     """The rate that may be used now, and how long a pause lasts, out of what left and what became of it.
@@ -72,7 +76,9 @@ class LimitFinder:
 
         `start` is what an earlier run found: where this one begins, to be found out anew.
         """
-        self.ceiling = RATE_MOST if ceiling is None else ceiling
+        self.ceiling = self._most = RATE_MOST if ceiling is None else ceiling
+        self._announced = (math.inf, now)
+        """The lowest limit that the gateway announced of late, and since when that is counted."""
         self.rate = SEEK_RATE if ceiling is None else ceiling
         self.paused_until = now
         self.alone = False
@@ -191,10 +197,17 @@ class LimitFinder:
         self.alone = True
         self._cut_at = self._grown_at = now
 
-    def limit_to(self, rate: float) -> None:
-        """Go by a limit that the gateway announces."""
-        self.ceiling = max(RATE_LEAST, min(self.ceiling, rate))
-        self.rate = self.ceiling if self._seeking else min(self.rate, self.ceiling)
+    def limit_to(self, rate: float, now: float) -> None:
+        """Go by a limit that the gateway announces: a lower one at once, a higher one after ANNOUNCED_S without it."""
+        lowest, since = self._announced
+        lowest = min(lowest, rate)
+        is_over = now - since >= ANNOUNCED_S
+        self._announced = (rate, now) if is_over else (lowest, since)
+        if not is_over and lowest >= self.ceiling:
+            return
+        was, self.ceiling = self.ceiling, max(RATE_LEAST, min(self._most, lowest))
+        is_free = self._seeking or self.rate >= was
+        self.rate = self.ceiling if is_free else min(self.rate, self.ceiling)
         self._seeking = False
 
     def _pause(self, seconds: float, now: float) -> None:

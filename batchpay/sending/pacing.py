@@ -145,7 +145,7 @@ class Throttle:
             else:
                 self._finder.taken(sent_at, now)
             if pace is not None and pace.limit is not None and pace.window_s is not None:
-                self._finder.limit_to(pace.limit / pace.window_s * ANNOUNCED_SHARE)
+                self._finder.limit_to(pace.limit / pace.window_s * ANNOUNCED_SHARE, now)
 
     def state(self) -> ThrottleState:
         """Tell the rate allowed now, and how long a pause lasts."""

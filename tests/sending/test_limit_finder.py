@@ -310,3 +310,33 @@ def test_finding_in_words() -> None:
     assert found is not None
     assert found.window_s == 60
     assert found.rate == pytest.approx(5, rel=0.03)
+
+
+@pytest.mark.parametrize(("ceiling", "raised"), [(None, 200.0), (100.0, 100.0), (30.0, 30.0)])
+def test_an_announced_limit_is_followed_down_at_once_and_up_after_a_while(ceiling: float | None, raised: float) -> None:
+    """A run that was told 40 and then 200 stayed at 40 to its end; of servers that announce others, the lowest."""
+    finder = LimitFinder(ceiling, 0.0)
+    rates = []
+    for second in range(400):
+        finder.limit_to(40.0 if second < 30 or (200 < second < 300 and second % 7 == 0) else 200.0, float(second))
+        rates.append(finder.rate)
+    low = min(40.0, raised)
+    assert rates[:120] == [low] * 120
+    assert rates[120:203] == [raised] * 83
+    assert rates[203:360] == [low] * 157
+    assert rates[360:] == [raised] * 40
+
+
+def test_an_announced_limit_that_rises_does_not_undo_what_was_refused() -> None:
+    """It is a reason to look higher, from where nothing is refused."""
+    finder = LimitFinder(None, 0.0)
+    finder.limit_to(40.0, 0.0)
+    for moment in range(40):
+        finder.left(moment / 40)
+        finder.taken(moment / 40, moment / 40 + 0.01)
+    finder.refused(1.0, 1.01, None)
+    found = finder.rate
+    assert found < 40
+    for second in range(2, 200):
+        finder.limit_to(200.0, float(second))
+    assert (finder.rate, finder.ceiling) == (found, 200.0)
