@@ -125,8 +125,10 @@ class Throttle:
         that wait for it, and they would leave bunched: in some second more than the rate.
         """
         with self._lock:
-            now = self._clock()
-            moment = min(max(now, self._second_ends(self._left, LEAVE_MARGIN)), now + LEAVE_S_MAX)
+            moment = now = self._clock()
+            rate = self._finder.rate
+            if len(self._left) >= rate:
+                moment = min(max(now, _second_ends(self._left, rate, LEAVE_MARGIN)), now + LEAVE_S_MAX)
             self._left.append(moment)
         if moment > now:
             self._sleep(moment - now)
@@ -176,7 +178,8 @@ class Throttle:
         allowed_at = self._next
         if finder.was_refused:
             allowed_at = max(allowed_at, self._last + 1 / rate - LATE_SHARE * self._late_s)
-        allowed_at = max(allowed_at, self._second_ends(self._departures, WINDOW_MARGIN))
+        if len(self._departures) >= rate:
+            allowed_at = max(allowed_at, _second_ends(self._departures, rate, WINDOW_MARGIN))
         if allowed_at > now:
             self._waited_until = allowed_at
             return allowed_at - now
@@ -203,10 +206,13 @@ class Throttle:
             return LOOK_AGAIN_S
         return 0.0
 
-    def _second_ends(self, moments: deque[float], margin: float) -> float:
-        """When the second ends in which as many left as may, spread by a margin; forgets those before it."""
-        rate = self._finder.rate
-        a_second = max(1, math.ceil(rate))
-        while len(moments) > a_second:
-            moments.popleft()
-        return moments[0] + a_second / rate * margin if len(moments) == a_second else -math.inf
+
+def _second_ends(moments: deque[float], rate: float, margin: float) -> float:
+    """When the second ends in which as many left as a rate allows, spread by a margin; forgets those before it.
+
+    At least as many moments as the rate are given.
+    """
+    a_second = max(1, math.ceil(rate))
+    while len(moments) > a_second:
+        moments.popleft()
+    return moments[0] + a_second / rate * margin

@@ -16,8 +16,10 @@ from batchpay.outcome import Finding, Pace
 from batchpay.sending.pacing import Throttle
 from batchpay.settings import SubmitSettings, parse_rate
 
-SLOT_S = 0.05
+SLOT_S = 0.01
 """A moment that lies longer ago is given up: a process that stood still must not send at once what it missed."""
+TURN_S = 0.1
+"""All who share a rate lease moments within so long."""
 ASK_AGAIN_S = 0.2
 """So long nothing leaves where the source can't be asked."""
 LOOK_S_MOST = 1.0
@@ -33,9 +35,6 @@ class SharedThrottle(Throttle):
         super().__init__(rate, **how)
         self._source = source
         self._slots: deque[float] = deque()
-        """Moments that are still to come."""
-        self._second: deque[float] = deque()
-        """The moments of the last second, and all still to come; of a run that is alone, when requests left."""
         self._sharers = 1
         self._alone_until = -math.inf
 
@@ -64,38 +63,33 @@ class SharedThrottle(Throttle):
             lease = self._source.lease(self._finder.rate, max(0.0, self._finder.paused_until - now))
             if lease is None:
                 return ASK_AGAIN_S
-            now, self._sharers = self._clock(), lease.sharers
+            now, shared = self._clock(), self._sharers
+            self._sharers = lease.sharers
             if not lease.slots:
+                if shared > 1:
+                    self._go_alone(shared, now)
                 self._alone_until = now + lease.every_s
                 return self._take_alone(now)
             self._slots.extend(now + lease.first_s + number * lease.every_s for number in range(lease.slots))
-            self._second.extend(self._slots)
-        slot = self._slots.popleft()
-        self._forget(slot - 1.0)
-        wait_s = slot - now
+        wait_s = self._slots[0] - now
         if wait_s <= 0:
             wait_s = super()._take(now)
-        if wait_s > 0:
-            self._slots.appendleft(slot)
-            return wait_s
-        for _ in range(self._sharers - 1):
-            self._finder.left(now)
-        return 0.0
+            if wait_s <= 0 or self._held_up_s(now) > 0:  # a moment at which nothing may leave passes
+                self._slots.popleft()
+        if wait_s <= 0:
+            for _ in range(self._sharers - 1):
+                self._finder.left(now)
+        return wait_s
 
     def _take_alone(self, now: float) -> float:
-        wait_s = super()._take(now)
-        if wait_s <= 0:
-            self._forget(now - 1.0)
-            self._second.append(now)
-        return min(wait_s, LOOK_S_MOST)
+        return min(super()._take(now), LOOK_S_MOST)
 
-    def _forget(self, until: float) -> None:
-        while self._second and self._second[0] <= until:
-            self._second.popleft()
+    def _go_alone(self, shared: int, now: float) -> None:
+        """Count what the others sent in the last second as well, and make up for no moment that was theirs.
 
-    def _second_ends(self, moments: deque[float], margin: float) -> float:
-        """See Throttle. In no second more leave than have their moment there: those held up do not come on top."""
-        ends, own = super()._second_ends(moments, margin), len(self._second) - len(self._slots)
-        if self._sharers == 1 or not 0 < own <= len(moments):
-            return ends
-        return max(ends, moments[-own] + 1.0)
+        Moments are leased some at a time: theirs are taken for as late as they can have been.
+        """
+        for moments in (self._departures, self._left):
+            others = [min(at + TURN_S, now) for at in moments] * (shared - 1)
+            moments.extend(sorted([*(moments.popleft() for _ in range(len(moments))), *others]))
+        self._catches_up = False

@@ -119,23 +119,47 @@ class InTurns(Source):
     clock: Clock
 
 
-@pytest.mark.parametrize("held_up_at", ["a moment", "the commit"])
-def test_what_was_held_up_does_not_come_on_top_of_what_follows(held_up_at: str) -> None:
-    """Two runs at 200 a second had 208 in one: each that stood still for 40 ms made up for it beside the other."""
+def test_moments_that_pass_while_the_first_answers_are_out_are_given_up() -> None:
+    """A run that joined another sent them late: 204 in a second of 200, and both went slower since."""
+    clock, source = Clock(), InTurns()
+    source.clock = clock
+    throttle = clock.throttle(source, 200.0)
+    assert [clock.leaves(throttle) for _ in range(3)] == pytest.approx([100.0, 100.005, 100.01])
+    began = clock.now
+
+    def answered(seconds: float) -> bool:
+        clock.now += seconds
+        if clock.now >= began + 0.022:
+            throttle.learn(None, clock.now)
+        return False
+
+    throttle._sleep = answered
+    assert clock.leaves(throttle) == pytest.approx(100.035, abs=0.001)
+
+
+def test_a_run_that_is_left_alone_counts_what_the_other_sent_in_the_last_second() -> None:
+    """The gateway saw 205 in the second in which one of two runs ended: the one left made up for moments of the other.
+
+    Here the other run ends in the middle of its moments.
+    """
     clock, source = Clock(), InTurns()
     source.clock = clock
     throttle = clock.throttle(source, 200.0)
     left = []
-    for number in range(1000):
-        clock.now += 0.04 * (number == 355 and held_up_at == "a moment")
-        clock.leaves(throttle)
-        clock.now += 0.04 * (number == 355 and held_up_at == "the commit")
+    for _ in range(400):
+        left.append(clock.leaves(throttle))
         throttle.leave()
         throttle.learn(None, clock.now)
-        left.append(clock.now)
-    assert len(source.moments) == len(left)  # none was given up
-    for moments in (source.moments, left):
-        assert max(bisect_right(moments, at + 0.9999) - place for place, at in enumerate(moments)) == 100
+    of_other = [at + 0.05 for at in source.moments][:-5]
+    source.lease = lambda rate, paused_s: ALONE  # type: ignore[method-assign]
+    clock.now += 0.03
+    for _ in range(600):
+        left.append(clock.leaves(throttle))
+        throttle.leave()
+        throttle.learn(None, clock.now)
+    together = sorted(left + of_other)
+    assert max(bisect_right(together, at + 0.9999) - place for place, at in enumerate(together)) == 200
+    assert left[-1] - left[-201] == pytest.approx(1.0065, abs=0.005)
 
 
 def test_nothing_leaves_while_nobody_can_be_asked() -> None:
@@ -151,9 +175,9 @@ def test_a_refusal_goes_to_the_others_with_the_next_lease_and_counts_for_all() -
     for _ in range(100):
         sent_at = clock.leaves(throttle)
         throttle.learn(None, sent_at)
-        clock.now += 0.05
+        clock.now += 0.02
     throttle.learn(REFUSAL, clock.leaves(throttle))
     assert throttle.acquire()
     rate, paused_s = next((rate, paused_s) for rate, paused_s in source.asked if paused_s)
     assert paused_s == pytest.approx(1.0, abs=0.05)
-    assert 20 < rate < RATE_MOST
+    assert 80 < rate < RATE_MOST
