@@ -336,7 +336,6 @@ def test_a_content_is_one_batch_with_and_without_repair(oracle_home: Home, oracl
 
     Days later no fingerprint holds such rows back: the batch itself must.
     """
-    oracle_home.extra["BATCHPAY_DUPLICATE_DAYS"] = "0"
     (oracle_home.path / "batchpay.toml").write_text("[policy]\nduplicate_days = 0\n")
     file = small_file(oracle_home.path / "a.csv", 5)
     rows = [line.split(",") for line in file.read_text().splitlines()]
