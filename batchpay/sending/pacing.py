@@ -125,13 +125,16 @@ class Throttle:
         that wait for it, and they would leave bunched: in some second more than the rate.
         """
         with self._lock:
-            moment = now = self._clock()
-            rate = self._finder.rate
-            if len(self._left) >= rate:
-                moment = min(max(now, _second_ends(self._left, rate, LEAVE_MARGIN)), now + LEAVE_S_MAX)
+            now = self._clock()
+            moment = min(max(now, self._may_leave_at()), now + LEAVE_S_MAX)
             self._left.append(moment)
         if moment > now:
             self._sleep(moment - now)
+
+    def _may_leave_at(self) -> float:
+        """When the second ends in which as many left as may."""
+        rate = self._finder.rate
+        return _second_ends(self._left, rate, LEAVE_MARGIN) if len(self._left) >= rate else -math.inf
 
     def learn(self, pace: Pace | None, sent_at: float) -> None:
         """Take in an answer: what it says about the limit, if anything, and when its request left (on the clock).

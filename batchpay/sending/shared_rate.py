@@ -35,6 +35,10 @@ class SharedThrottle(Throttle):
         super().__init__(rate, **how)
         self._source = source
         self._slots: deque[float] = deque()
+        self._taken: deque[float] = deque()
+        """Moments of the last second that were used."""
+        self._most: deque[tuple[float, int]] = deque()
+        """How many were in a second, the most first, and which was the last of them; of the last second."""
         self._sharers = 1
         self._alone_until = -math.inf
 
@@ -71,18 +75,41 @@ class SharedThrottle(Throttle):
                 self._alone_until = now + lease.every_s
                 return self._take_alone(now)
             self._slots.extend(now + lease.first_s + number * lease.every_s for number in range(lease.slots))
-        wait_s = self._slots[0] - now
+        slot = self._slots[0]
+        wait_s = slot - now
         if wait_s <= 0:
             wait_s = super()._take(now)
             if wait_s <= 0 or self._held_up_s(now) > 0:  # a moment at which nothing may leave passes
                 self._slots.popleft()
         if wait_s <= 0:
+            self._note(slot)
             for _ in range(self._sharers - 1):
                 self._finder.left(now)
         return wait_s
 
     def _take_alone(self, now: float) -> float:
-        return min(super()._take(now), LOOK_S_MOST)
+        wait_s = super()._take(now)
+        if wait_s <= 0:
+            self._note(now)
+        return min(wait_s, LOOK_S_MOST)
+
+    def _note(self, moment: float) -> None:
+        self._taken.append(moment)
+        while self._taken[0] <= moment - 1.0:
+            self._taken.popleft()
+        while self._most and self._most[-1][1] <= len(self._taken):
+            self._most.pop()
+        self._most.append((moment, len(self._taken)))
+        while self._most[0][0] <= moment - 1.0:
+            self._most.popleft()
+
+    def _may_leave_at(self) -> float:
+        """See Throttle. No more leave in a second than had their moments in one.
+
+        Runs that write to one ledger wait for each other: what a commit held up would come on top of what others send.
+        """
+        at, (_, most) = super()._may_leave_at(), self._most[0]
+        return max(at, self._left[-most] + 1.0) if self._sharers > 1 and most <= len(self._left) else at
 
     def _go_alone(self, shared: int, now: float) -> None:
         """Count what the others sent in the last second as well, and make up for no moment that was theirs.

@@ -119,6 +119,24 @@ class InTurns(Source):
     clock: Clock
 
 
+@pytest.mark.parametrize("held_up_at", ["a moment", "the commit"])
+def test_what_was_held_up_does_not_come_on_top_of_what_follows(held_up_at: str) -> None:
+    """Two runs wait for each other's commits: each that was held up for 40 ms made up for it beside the other."""
+    clock, source = Clock(), InTurns()
+    source.clock = clock
+    throttle = clock.throttle(source, 200.0)
+    left = []
+    for number in range(1000):
+        clock.now += 0.04 * (number == 355 and held_up_at == "a moment")
+        clock.leaves(throttle)
+        clock.now += 0.04 * (number in (355, 356) and held_up_at == "the commit")
+        throttle.leave()
+        throttle.learn(None, clock.now)
+        left.append(clock.now)
+    assert max(bisect_right(left, at + 0.9999) - place for place, at in enumerate(left)) == 100
+    assert len(source.moments) - len(left) <= 40  # one after the other here: who waits misses moments
+
+
 def test_moments_that_pass_while_the_first_answers_are_out_are_given_up() -> None:
     """A run that joined another sent them late: 204 in a second of 200, and both went slower since."""
     clock, source = Clock(), InTurns()
