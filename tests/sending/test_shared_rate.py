@@ -180,6 +180,15 @@ def test_a_run_that_is_left_alone_counts_what_the_other_sent_in_the_last_second(
     assert left[-1] - left[-201] == pytest.approx(1.0065, abs=0.005)
 
 
+def test_a_moment_that_is_late_by_more_than_a_wink_is_given_up() -> None:
+    """Those of 50 ms were used late, on top of the others': 203 in a second of 200."""
+    clock = Clock()
+    throttle = clock.throttle(Source(Lease(0.0, 0.01, 10, 2)))
+    assert clock.leaves(throttle) == 100.0
+    clock.now = 100.025
+    assert [clock.leaves(throttle) for _ in range(2)] == pytest.approx([100.025, 100.03], abs=1e-6)
+
+
 def test_nothing_leaves_while_nobody_can_be_asked() -> None:
     clock = Clock()
     throttle = clock.throttle(Source(None, None, Lease(0.0, 0.01, 10, 2)))
