@@ -132,9 +132,9 @@ def last_call(last: LastCall | None, expect_every: timedelta | None, now: dateti
         return Finding("last call", "no call that sends has ended yet", code, {"ended_at": None, "completed_at": None})
     details = {"ended_at": instant(last.ended_at), "exit_code_of_call": last.exit_code}
     details["completed_at"] = instant(last.completed_at)
-    completed = f"the last completed call ended {local_time(last.completed_at)}"
-    if last.completed_at is None:
-        completed = "no call has completed yet"
+    completed = "no call has completed yet"
+    if last.completed_at is not None:
+        completed = f"the last completed call ended {local_time(last.completed_at)}"
     if expect_every is None:
         return Finding("last call", completed, 0, details)
     waited = None if last.completed_at is None else banking_time(last.completed_at.astimezone(), now.astimezone())

@@ -118,5 +118,7 @@ class SharedThrottle(Throttle):
         """
         for moments in (self._departures, self._left):
             others = [min(at + TURN_S, now) for at in moments] * (shared - 1)
-            moments.extend(sorted([*(moments.popleft() for _ in range(len(moments))), *others]))
+            together = sorted([*moments, *others])
+            moments.clear()
+            moments.extend(together)
         self._catches_up = False

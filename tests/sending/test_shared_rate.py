@@ -107,23 +107,22 @@ def test_moments_that_were_missed_are_given_up() -> None:
 class InTurns(Source):
     """Leases every other run of ten moments, of 200 a second, for ever."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         super().__init__(ALONE)
+        self._clock = clock
         self.moments: list[float] = []
 
     def lease(self, rate: float, paused_s: float) -> Lease | None:
-        first = (self.moments[-1] + 11 * 0.005) if self.moments else Clock.now
+        first = (self.moments[-1] + 11 * 0.005) if self.moments else self._clock.now
         self.moments += [first + number * 0.005 for number in range(10)]
-        return Lease(first - self.clock.now, 0.005, 10, 2)
-
-    clock: Clock
+        return Lease(first - self._clock.now, 0.005, 10, 2)
 
 
 @pytest.mark.parametrize("held_up_at", ["a moment", "the commit"])
 def test_what_was_held_up_does_not_come_on_top_of_what_follows(held_up_at: str) -> None:
     """Two runs wait for each other's commits: each that was held up for 40 ms made up for it beside the other."""
-    clock, source = Clock(), InTurns()
-    source.clock = clock
+    clock = Clock()
+    source = InTurns(clock)
     throttle = clock.throttle(source, 200.0)
     left = []
     for number in range(1000):
@@ -139,8 +138,8 @@ def test_what_was_held_up_does_not_come_on_top_of_what_follows(held_up_at: str) 
 
 def test_moments_that_pass_while_the_first_answers_are_out_are_given_up() -> None:
     """A run that joined another sent them late: 204 in a second of 200, and both went slower since."""
-    clock, source = Clock(), InTurns()
-    source.clock = clock
+    clock = Clock()
+    source = InTurns(clock)
     throttle = clock.throttle(source, 200.0)
     assert [clock.leaves(throttle) for _ in range(3)] == pytest.approx([100.0, 100.005, 100.01])
     began = clock.now
@@ -160,8 +159,8 @@ def test_a_run_that_is_left_alone_counts_what_the_other_sent_in_the_last_second(
 
     Here the other run ends in the middle of its moments.
     """
-    clock, source = Clock(), InTurns()
-    source.clock = clock
+    clock = Clock()
+    source = InTurns(clock)
     throttle = clock.throttle(source, 200.0)
     left = []
     for _ in range(400):
