@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from batchpay.errors import LedgerNotUsable
@@ -78,18 +78,19 @@ class Sender:
         self,
         limits: Limits,
         progress: Callable[[Tally], None] = lambda tally: None,
-        held_back: Container[int] = frozenset(),
+        holds_back: Callable[[PendingPayment], bool] = lambda payment: False,
         *,
         shares: bool = True,
     ) -> None:
         """Send pending rows in file order until none is left or the run must stop; `stop.reason` tells why.
 
-        Rows of `held_back` stay pending. A run that leads lets other machines help after its first row, if it `shares`.
+        Rows that `holds_back` tells of stay pending; it is asked right before one begins. A run that leads lets other
+        machines help after its first row, if it `shares`.
 
         Raises LedgerNotUsable if the ledger failed: then nothing was sent that it does not know of.
         """
         workers: list[threading.Thread] = []
-        self._limits, self._payments = limits, self._pending(held_back)
+        self._limits, self._payments = limits, self._pending(holds_back)
         try:
             self._hear()
             if (first := self._next_payment()) is not None:
@@ -112,10 +113,10 @@ class Sender:
         if self._limit_reached:  # only now: rows that were taken before the limit are sent
             self._stop.ask(f"the limit of {row_count(limits.rows_max or 0)} was reached")
 
-    def _pending(self, held_back: Container[int]) -> Iterator[PendingPayment]:
+    def _pending(self, holds_back: Callable[[PendingPayment], bool]) -> Iterator[PendingPayment]:
         """Rows to send, in file order. A row that an answer put back is repeated by its worker, not given again."""
         while (payments := self._run.claim(_CLAIM_ROWS)) or self._more_may_come():
-            yield from (payment for payment in payments if payment.row not in held_back)
+            yield from (payment for payment in payments if not holds_back(payment))
 
     def _more_may_come(self) -> bool:
         """Wait a moment where rows that other machines have in hand may come free; False where none can."""

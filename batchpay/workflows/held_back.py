@@ -5,14 +5,17 @@ Plain Python: what sends imports neither polars nor pandera.
 
 from __future__ import annotations
 
+import json
+import math
+import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from datetime import date
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import RowColumns, read_details
+from batchpay.ledger.records import PendingPayment, RowColumns, read_details
 from batchpay.payment import State, Totals
 
 _MAY_RECUR = b'"TRUE"'
@@ -52,18 +55,49 @@ def find_held_back(ledger: Ledger, batch: str, fails: Fails | None) -> HeldBack:
     return held
 
 
+class Midnight:
+    """The end of the day on which a run was asked for: what was to start that day would start too late after it.
+
+    A row that was let through with an earlier first day stays let through; without a day nothing is ever too late.
+    """
+
+    def __init__(self, day: date | None) -> None:
+        self._day = day or date.max
+        ends = datetime.combine(day + timedelta(days=1), datetime.min.time()) if day else None
+        self._ends_s = ends.timestamp() if ends else math.inf
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether another day has begun."""
+        return time.time() >= self._ends_s
+
+    def missed_by(self, payment: PendingPayment) -> bool:
+        """Tell whether a payment that was in time when the run was asked for is too late now."""
+        if not self.has_passed or payment.body.find(b'"recurringStartDate"') < 0:
+            return False
+        return self._is_missed(json.loads(payment.body)["recurring"]["recurringStartDate"])
+
+    def missed(self, columns: RowColumns) -> list[bool]:
+        """Tell the same of rows of the ledger."""
+        return _of_recurring(columns, self._is_missed)
+
+    def _is_missed(self, start: object) -> bool:
+        return self._day <= _start(start) < datetime.now().astimezone().date()
+
+
 def start_has_passed(today: date) -> Fails:
     """Tell which rows are recurring payments whose first day lies before today: they would start too late."""
+    return lambda columns: _of_recurring(columns, lambda start: _start(start) < today)
 
-    def fails(columns: RowColumns) -> list[bool]:
-        found = [False] * len(columns.details)
-        places = [place for place, text in enumerate(columns.details) if _MAY_RECUR in text]
-        for place, details in zip(places, read_details([columns.details[place] for place in places]), strict=True):
-            if details.get("recurringIndicator") == "TRUE":
-                found[place] = _start(details.get("recurringStartDate")) < today
-        return found
 
-    return fails
+def _of_recurring(columns: RowColumns, fails: Callable[[object], bool]) -> list[bool]:
+    """Ask a rule of the first day of each recurring payment; no other fails it."""
+    found = [False] * len(columns.details)
+    places = [place for place, text in enumerate(columns.details) if _MAY_RECUR in text]
+    for place, details in zip(places, read_details([columns.details[place] for place in places]), strict=True):
+        if details.get("recurringIndicator") == "TRUE":
+            found[place] = fails(details.get("recurringStartDate"))
+    return found
 
 
 def above(max_cents: int) -> Fails:

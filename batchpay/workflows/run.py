@@ -9,6 +9,7 @@ import contextlib
 import logging
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -33,7 +34,7 @@ from batchpay.sending.sender import Sender, Tally
 from batchpay.sending.shared_rate import SharedThrottle
 from batchpay.settings import Settings
 from batchpay.text import row_count
-from batchpay.workflows.held_back import Fails, HeldBack, find_held_back
+from batchpay.workflows.held_back import Fails, HeldBack, Midnight, any_of, find_held_back
 from batchpay.writing.place import standing
 
 
@@ -87,6 +88,8 @@ class RunRequest:
     """How many people approved just what this run sends; what the ledger knows of the batch counts as well."""
     fails: Fails | None = None
     """Which pending rows fail today's rules and are held back; None where none can."""
+    day: date = field(default_factory=lambda: datetime.now().astimezone().date())
+    """The day on which this run was asked for, by this machine's clock."""
     why: str | None = None
     """Why this run was asked for, where a person had to say it."""
     helps: bool = False
@@ -105,7 +108,8 @@ def run_batch(
     """Send what is pending of a batch that this process holds, and write its results; returns the batch as it is now.
 
     Rows that an earlier run left in `sending` become in doubt first, whether or not anything is left to send. Rows
-    that fail today's rules (`request.fails`) stay pending, and are counted in the batch's `held_back`. What stops the
+    that fail today's rules (`request.fails`) stay pending, and are counted in the batch's `held_back`; so do recurring
+    payments whose first day passes while the run goes on, under the setting `policy.past_start`. What stops the
     run early stands in the returned batch's `stopped`, so that the results are written all the same; so does what kept
     them from being written. Raises LedgerNotUsable only where nothing was sent, and WaitingForPerson before anything.
     """
@@ -119,17 +123,19 @@ def run_batch(
         if run.recovered:
             progress.say(f"{row_count(run.recovered)} being sent when an earlier run ended: now in doubt")
         log("run started", batch=batch.batch, environment=str(batch.environment), file=batch.file)
-        held_back, found = HeldBack(), None
+        held_back, midnight, found = HeldBack(), Midnight(request.day if settings.policy.past_start else None), None
         try:
-            held_back = find_held_back(ledger, batch.batch, request.fails)
+            held_back = _held_back(ledger, batch, request, midnight)
             if (to_send := _to_send(ledger, batch, held_back)).rows:
                 progress.begin(batch, to_send)
                 if request.preflight is not None and _ask_before_sending(
                     ledger, run, batch, request.preflight, progress
                 ):
-                    held_back = find_held_back(ledger, batch.batch, request.fails)
+                    held_back = _held_back(ledger, batch, request, midnight)
                 sending = True
-                found = _send_pending(ledger, run, batch, settings, credentials, request, held_back, progress)
+                found = _send_pending(ledger, run, batch, settings, credentials, request, held_back, midnight, progress)
+                if midnight.has_passed:
+                    held_back = _held_back(ledger, batch, request, midnight)
             else:
                 progress.say(f"batch {batch.batch}: nothing is left to send")
             # A signal that came while the last row was under way has stopped nothing of this batch.
@@ -208,6 +214,14 @@ def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, r
         policy.require(batch.file, batch.sendable.cents, approvals)
 
 
+def _held_back(ledger: Ledger, batch: BatchSummary, request: RunRequest, midnight: Midnight) -> HeldBack:
+    """Look through the pending rows for those that fail today's rules, or whose first day has passed since."""
+    looks = [] if request.fails is None else [request.fails]
+    if midnight.has_passed:
+        looks.append(midnight.missed)
+    return find_held_back(ledger, batch.batch, any_of(looks))
+
+
 def _to_send(ledger: Ledger, batch: BatchSummary, held_back: HeldBack) -> Totals:
     """Count what is left to send by the ledger as it is now: a run's start may have put rows back."""
     pending, held = ledger.find(batch.batch).by_state[State.PENDING], held_back.totals
@@ -261,6 +275,7 @@ def _send_pending(
     credentials: Credentials,
     request: RunRequest,
     held_back: HeldBack,
+    midnight: Midnight,
     progress: Progress,
 ) -> Finding | None:
     """Send under the throttle until nothing is left or the run must stop; gives the gateway's limit, if it was met."""
@@ -281,7 +296,10 @@ def _send_pending(
             shares = request.limits.rows_max is None and not held_back.totals.rows
             with request.limits.watched(stop):
                 sender.send_all(
-                    request.limits, lambda tally: progress.update(tally, throttle), held_back, shares=shares
+                    request.limits,
+                    lambda tally: progress.update(tally, throttle),
+                    lambda payment: payment.row in held_back or midnight.missed_by(payment),
+                    shares=shares,
                 )
         finally:
             if (found := throttle.finding()) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, time, timedelta, tzinfo
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +16,7 @@ from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State, Totals
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.settings import PolicySettings
-from batchpay.workflows import run, still_due
+from batchpay.workflows import held_back, run, still_due
 from batchpay.workflows.held_back import HeldBack, start_has_passed
 from batchpay.workflows.status import all_in_doubt, batch_status
 from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk, Quiet
@@ -55,6 +55,20 @@ def days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
             return datetime.now(tz) + timedelta(days=days)
 
     monkeypatch.setattr(still_due, "datetime", Later)
+
+
+def at_noon(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+    """Let it be noon so many days after `TODAY`, whichever day it is meanwhile: another may begin while tests run."""
+    noon = datetime.combine(TODAY + timedelta(days=days), time(12)).astimezone()
+
+    class Noon(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return noon.astimezone(tz)
+
+    for module in (still_due, run, held_back):
+        monkeypatch.setattr(module, "datetime", Noon)
+    monkeypatch.setattr(held_back, "time", SimpleNamespace(time=noon.timestamp))
 
 
 def test_rows_that_fail_todays_rules_are_held_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +112,7 @@ def test_resume_holds_back_what_would_start_too_late(
     with monkeypatch.context() as patched:
         stop_before(desk, patched)
         desk.submit(path)
-    days_later(monkeypatch, days)
+    at_noon(monkeypatch, days)
     done = desk.resume()
     assert (done.exit_code, done.held_back.rows, desk.arrived.total()) == (0 if sent == 2 else 3, 2 - sent, sent)
 
@@ -208,6 +222,36 @@ def test_past_start_switched_off_holds_nothing_back(desk: Desk, monkeypatch: pyt
     assert desk.resume().exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("past_start", "arrived"), [(True, ["A-1", "A-3", "A-5"]), (False, ["A-1", "A-3", "A-4", "A-5"])]
+)
+def test_what_was_to_start_today_does_not_leave_after_midnight(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, past_start: bool, arrived: list[str]
+) -> None:
+    """A run that crossed midnight sent recurring payments whose first day had just passed.
+
+    What starts on the new day is in time, and what was let through by `--as-of` with an earlier day stays let through.
+    """
+    desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, past_start=past_start))
+    starts = {3: TODAY + timedelta(days=1), 4: TODAY, 5: TODAY - timedelta(days=5)}
+    rows = [
+        MONTHLY | {"paymentId": f"P-{n}", "invoiceNumber": f"A-{n}", "recurringStartDate": f"{day:%m/%d/%Y}"}
+        for n, day in starts.items()
+    ]
+    at_noon(monkeypatch, 0)
+
+    def midnight_comes(reference: str) -> Outcome:
+        at_noon(monkeypatch, 1)
+        return ACCEPTED
+
+    desk.answer = midnight_comes
+    done = desk.submit(desk.file("may.csv", ONE, *rows), as_of=TODAY - timedelta(days=5))
+    held = Totals(1, 20_00) if past_start else Totals()
+    assert sorted(desk.arrived) == arrived
+    assert (done.exit_code, done.held_back, done.of(State.PENDING)) == (3 if past_start else 0, held, held)
+    assert (done.stopped, desk.resume().held_back) == (None, held)
+
+
 def test_a_start_date_that_is_not_recorded_has_passed() -> None:
     """The first versions kept none: such a payment waits for its file, and does not begin on a day nobody asked for."""
     columns: Any = SimpleNamespace(details=[b'{"recurringIndicator":"TRUE"}', b'{"recurringIndicator":"FALSE"}'])
@@ -232,10 +276,10 @@ def test_rows_are_looked_at_only_where_one_may_fail(desk: Desk, monkeypatch: pyt
     desk.limit("499.99")
     assert may_fail()
     desk.limit("")
-    days_later(monkeypatch, 3)
+    at_noon(monkeypatch, 3)
     assert not may_fail()
     assert may_fail(is_of_first_version=True), "the first versions did not note when the first one starts"
-    days_later(monkeypatch, 4)
+    at_noon(monkeypatch, 4)
     assert may_fail()
 
 

@@ -12,6 +12,7 @@ import pytest
 from batchpay.payment import Totals
 from batchpay.schemas.catalogue import suggesting_rules
 from batchpay.schemas.options import RuleOptions
+from batchpay.workflows import rejected_earlier
 from batchpay.workflows.rejected_earlier import RejectedEarlier, how_to_release
 
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
@@ -44,7 +45,7 @@ def test_the_look_goes_back_to_before_the_batch_was_registered(passed: int, days
     assert rejected().days_until(NOW + timedelta(days=passed), 3) == days
 
 
-TODAY = datetime.now().astimezone().date()
+TODAY = date(2026, 5, 4)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,10 @@ TODAY = datetime.now().astimezone().date()
          "--release --accept-suggestions=a.b,b.c --as-of 2026-01-05 --reason TEXT"),
     ],
 )  # fmt: skip
-def test_the_options_that_made_a_row_right_release_it(rules: RuleOptions, options: str) -> None:
+def test_the_options_that_made_a_row_right_release_it(
+    monkeypatch: pytest.MonkeyPatch, rules: RuleOptions, options: str
+) -> None:
     """Without them the release looks at the row as it was rejected, and leaves it."""
+    today = datetime.combine(TODAY, datetime.min.time()).astimezone()
+    monkeypatch.setattr(rejected_earlier, "datetime", SimpleNamespace(now=lambda: today))
     assert how_to_release(rules) == options
