@@ -13,7 +13,6 @@ from batchpay.payment import State
 from tests.support.command import Home
 from tests.support.ledger_factory import Planned, add_batch, ledger_environment, ledger_in
 
-TODAY = datetime.datetime.now(datetime.UTC).date().isoformat()
 SIGNED = ("--settle", "--name", "Ann Clerk", "--reason", "month's end", "--yes")
 
 
@@ -23,7 +22,9 @@ def home(tmp_path: Path) -> Home:
 
 
 def write(home: Home, lines: list[str]) -> None:
+    """Write an export; `TODAY` stands for the day on which the batch was sent."""
     text = "\n".join(["Transaction ID,Invoice,Amount,Date,Account,Status", *lines]) + "\n"
+    text = text.replace("TODAY", datetime.datetime.now(datetime.UTC).date().isoformat())
     (home.path / "export.csv").write_text(text, "utf-8")
 
 
@@ -31,7 +32,7 @@ def test_rows_in_doubt_are_settled_only_when_asked(home: Home) -> None:
     """Without --settle nothing changes; with it what the export has is settled, what it lacks is not."""
     with ledger_in(home.path) as ledger:
         batch = add_batch(ledger, [Planned(1, reference="R1"), Planned(2, State.IN_DOUBT), Planned(3, State.IN_DOUBT)])
-    write(home, [f"R1,INV-1,$12.50,{TODAY},x6789,Settled", f"R2,INV-2,$12.50,{TODAY},x6789,Settled"])
+    write(home, ["R1,INV-1,$12.50,TODAY,x6789,Settled", "R2,INV-2,$12.50,TODAY,x6789,Settled"])
     found = home.json("reconcile", batch, "--against", "export.csv")
     assert found["exit_code"] == 7
     verdicts = found["reconciliation"]["verdicts"]
@@ -60,12 +61,12 @@ def test_differences_are_exit_3_and_agreement_is_0(home: Home) -> None:
     """The exit code tells a script whether a person must look."""
     with ledger_in(home.path) as ledger:
         batch = add_batch(ledger, [Planned(1, reference="R1"), Planned(2, State.DECLINED)])
-    write(home, [f"R1,INV-1,12.50,{TODAY},x6789,Settled"])
+    write(home, ["R1,INV-1,12.50,TODAY,x6789,Settled"])
     done = home.run("reconcile", batch, "--against", "export.csv", "--out", "all.xlsx")
     assert done.returncode == 0, done.stderr
     assert "total" in done.stdout
     assert (home.path / "all.xlsx").exists()
-    write(home, [f"R1,INV-1,12.51,{TODAY},x6789,Settled"])
+    write(home, ["R1,INV-1,12.51,TODAY,x6789,Settled"])
     assert home.run("reconcile", batch, "--against", "export.csv").returncode == 3
 
 
@@ -73,7 +74,7 @@ def test_settling_is_refused_where_nobody_signs(home: Home) -> None:
     """Off a terminal a name, a reason and --yes are needed; while a run holds the batch nothing is settled."""
     with ledger_in(home.path) as ledger:
         batch = add_batch(ledger, [Planned(1, State.IN_DOUBT)])
-        write(home, [f"R1,INV-1,12.50,{TODAY},x6789,Settled"])
+        write(home, ["R1,INV-1,12.50,TODAY,x6789,Settled"])
         done = home.run("reconcile", batch, "--against", "export.csv", "--settle", "--name", "Ann")
         assert done.returncode == 2
         assert "needs --reason, --yes" in done.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.payment import State
-from tests.reconciliation.test_reconciliation import TODAY, held_against
+from tests.reconciliation.test_reconciliation import held_against, today
 from tests.support.ledger_factory import Planned
 
 HEADER = "Transaction ID,Amount,Date,Status"
@@ -43,7 +43,7 @@ def test_a_row_whose_reference_is_masked_is_found_by_what_is_left_of_it(tmp_path
 )
 def test_another_end_amount_or_day_is_another_payment(tmp_path: Path, line: str) -> None:
     """Beginning and end of the reference, the amount and the days after sending all fit, or the row is missing."""
-    line = line.replace("LATE", str(TODAY + timedelta(days=6)))
+    line = line.replace("LATE", str(today() + timedelta(days=6)))
     _, verdicts, _ = held_against(tmp_path, [MASKED], [line], header=HEADER)
     assert verdicts == {"1": "missing there", "there 2": "unknown here"}
 

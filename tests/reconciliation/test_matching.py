@@ -12,14 +12,14 @@ from batchpay.payment import Environment, State
 from batchpay.reconciliation.matching import match
 from batchpay.reconciliation.statement import ExportLine, ExportMap, ReportedStatus, read_export
 from batchpay.reconciliation.verdicts import found_doubts, reconcile
-from tests.reconciliation.test_reconciliation import DOUBT, TODAY, export, held_against
+from tests.reconciliation.test_reconciliation import DOUBT, export, held_against, today
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 
 
 def line_of(reference: str, invoice: str = "", last_four: str = "") -> ExportLine:
     """A line about 12.50 that was paid today."""
     return ExportLine(
-        2, reference, invoice, 1250, "12.50", TODAY.isoformat(), last_four, "", ReportedStatus.ACCEPTED, on=TODAY
+        2, reference, invoice, 1250, "12.50", today().isoformat(), last_four, "", ReportedStatus.ACCEPTED, on=today()
     )
 
 
@@ -107,7 +107,7 @@ def test_a_line_of_nothing_is_not_the_cent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("days", "is_its"), [(-2, False), (-1, True), (0, True), (5, True), (6, False)])
 def test_a_line_without_numbers_is_dated_near_its_row(tmp_path: Path, days: int, is_its: bool) -> None:
     """From the day before the row was sent, since a day begins elsewhere at another hour, until five days after."""
-    day = (TODAY + timedelta(days=days)).isoformat()
+    day = (today() + timedelta(days=days)).isoformat()
     rows = [Planned(1, last_four="0001")]
     _, verdicts, _ = held_against(tmp_path, rows, [f"12.50,{day},x0001"], header="Amount,Date,Account")
     assert verdicts["1"] == ("matched" if is_its else "missing there")

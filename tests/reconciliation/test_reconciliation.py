@@ -18,13 +18,18 @@ from batchpay.reconciliation.statement import ExportLine, ExportMap, ReportedSta
 from batchpay.reconciliation.verdicts import MatchStatus, Reconciliation, found_doubts, reconcile
 from tests.support.ledger_factory import Planned, add_batch, ledger_in
 
-TODAY = datetime.datetime.now(datetime.UTC).date()
+
+def today() -> datetime.date:
+    """The day on which a batch of now is sent: another one may begin while tests run."""
+    return datetime.datetime.now(datetime.UTC).date()
+
+
 HEADER = "Transaction ID,Invoice Number,Amount,Date,Account,Status"
 
 
 def export(path: Path, lines: Sequence[str], header: str = HEADER) -> Path:
     """Write an export; `TODAY` stands for the day on which the batch was sent."""
-    path.write_text("\n".join([header, *lines]).replace("TODAY", TODAY.isoformat()) + "\n", "utf-8")
+    path.write_text("\n".join([header, *lines]).replace("TODAY", today().isoformat()) + "\n", "utf-8")
     return path
 
 
@@ -139,7 +144,7 @@ def test_a_line_without_numbers_is_matched_by_amount_account_and_date(tmp_path: 
         Planned(4, amount_cents=300, last_four="0003"),
         Planned(5, State.IN_DOUBT, amount_cents=500, last_four="0005"),
     ]
-    late = (TODAY + datetime.timedelta(days=6)).isoformat()
+    late = (today() + datetime.timedelta(days=6)).isoformat()
     _, verdicts, settled = held_against(
         tmp_path, rows,
         ["1.00,TODAY,x0001,posted", f"1.00,{late},x0002,posted", "3.00,TODAY,x0003,posted", "5.00,TODAY,5,posted"],
@@ -218,7 +223,7 @@ def test_lines_of_other_batches_are_known_as_theirs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("days_away", "is_theirs"), [(31, True), (32, False), (-31, True), (-32, False)])
 def test_batches_of_an_exports_days_are_looked_at(tmp_path: Path, days_away: int, is_theirs: bool) -> None:
     """From a month before a batch was registered until a month after its run ended a line may be its own."""
-    day = (TODAY + datetime.timedelta(days=days_away)).isoformat()
+    day = (today() + datetime.timedelta(days=days_away)).isoformat()
     _, verdicts, _ = held_against(
         tmp_path, [Planned(1, reference="R1")], [f"Z9,OLD-1,8.00,{day},x6789,Settled"],
         others=[Planned(1, amount_cents=800, invoice="OLD-1")],
@@ -231,7 +236,7 @@ def test_a_batch_that_took_weeks_is_looked_at_until_its_end(tmp_path: Path) -> N
     with ledger_in(tmp_path) as ledger:
         name = add_batch(ledger, [Planned(1)])
         begun = ledger.find(name)
-    line = ExportLine(2, "R1", "", 1250, "12.50", TODAY.isoformat(), "", "", ReportedStatus.ACCEPTED, on=TODAY)
+    line = ExportLine(2, "R1", "", 1250, "12.50", today().isoformat(), "", "", ReportedStatus.ACCEPTED, on=today())
     long = replace(begun, registered_at=begun.registered_at - datetime.timedelta(days=40))
     assert _near(long, [line], 5)
     assert not _near(replace(long, finished_at=None), [line], 5)
@@ -274,7 +279,7 @@ def test_a_row_in_doubt_is_proven_by_its_own_line_alone(
 ) -> None:
     """Last month's export had a line with the invoice number of this month's row in doubt, which was then settled."""
     for word, days in (("YESTERDAY", 1), ("LAST_MONTH", 30)):
-        line = line.replace(word, (TODAY - datetime.timedelta(days=days)).isoformat())
+        line = line.replace(word, (today() - datetime.timedelta(days=days)).isoformat())
     _, verdicts, found = held_against(tmp_path, [DOUBT], [line])
     assert found == settled
     assert verdicts["1"] == ("in doubt, found" if settled else "in doubt, not found")
@@ -406,7 +411,7 @@ def test_a_line_that_a_purged_payment_may_own_settles_nothing(
 
     The line would have settled the row as accepted, by the other batch's payment.
     """
-    day = TODAY + datetime.timedelta(days=days_after)
+    day = today() + datetime.timedelta(days=days_after)
     line = f"T1,INV-1,12.50,{day.isoformat()},x6789,Settled"
     with ledger_in(tmp_path) as ledger:
         add_batch(ledger, [Planned(1, amount_cents=cents, invoice="INV-1")], file="paid.csv")

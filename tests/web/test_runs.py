@@ -25,12 +25,12 @@ from batchpay.workflows.status import batch_status
 from tests.web.house import ROWS, SAME_ORIGIN, WRONG, House, Yes, words_of
 from tests.workflows.desk import ACCEPTED, ANN, IN_DOUBT
 
-TODAY = datetime.now(UTC).date().isoformat()
-EXPORT = f"""invoiceNumber,amount,status,date
-INV-A,10.00,paid,{TODAY}
-INV-B,20.50,paid,{TODAY}
-INV-C,30.25,declined,{TODAY}
-""".encode()
+
+def export() -> bytes:
+    """What the gateway exports of today."""
+    today = datetime.now(UTC).date().isoformat()
+    lines = ["INV-A,10.00,paid", "INV-B,20.50,paid", "INV-C,30.25,declined"]
+    return "\n".join(["invoiceNumber,amount,status,date", *(f"{line},{today}" for line in lines), ""]).encode()
 
 
 def answered(house: House, doubt: str) -> None:
@@ -112,7 +112,7 @@ def test_an_export_is_compared_and_settles_what_it_proves(house: House) -> None:
     path = f"/batches/{batch}/reconcile"
     house.post("lee", path, 403)
     house.post("maria", path, 400, export=(io.BytesIO(b"no"), "export.pdf"))
-    house.post("maria", path, export=(io.BytesIO(EXPORT), "export.csv"))
+    house.post("maria", path, export=(io.BytesIO(export()), "export.csv"))
     assert not house.events("resolved")
     page = words_of(house.get("sam", path))
     assert "matched 2 30.50 2 30.50" in page
@@ -123,18 +123,18 @@ def test_an_export_is_compared_and_settles_what_it_proves(house: House) -> None:
     seen = re.findall(r'name="seen" value="(\w+)"', house.get("sam", path).get_data(as_text=True))
     form: Any = {"seen": seen, "reason": "in the export"}
     house.post("sam", f"/batches/{batch}/settle", 401, **form, password="wrong")
-    meanwhile = io.BytesIO(EXPORT.replace(b"declined", b"paid"))
+    meanwhile = io.BytesIO(export().replace(b"declined", b"paid"))
     house.post("maria", path, export=(meanwhile, "other.csv"))
     assert "compared anew" in words_of(house.post("sam", f"/batches/{batch}/settle", 409, **form, password=True))
     assert not house.events("resolved")
-    house.post("maria", path, export=(io.BytesIO(EXPORT), "export.csv"))
+    house.post("maria", path, export=(io.BytesIO(export()), "export.csv"))
     house.post("sam", f"/batches/{batch}/settle", **form, password=True)
     (event,) = house.events("resolved")
     assert event["who"].startswith("Sam Reyes (sam@")
     assert status_json(house, batch)["declined"] == 1
     for changed, is_reconciled in ((None, True), (b"paid", False)):  # a later export that differs takes it back
         if changed:
-            house.post("maria", path, export=(io.BytesIO(EXPORT.replace(b"declined", changed)), "export.csv"))
+            house.post("maria", path, export=(io.BytesIO(export().replace(b"declined", changed)), "export.csv"))
         for page in ("run", "check"):
             assert ("Reconciled : done" in words_of(house.get("lee", f"/files/{file_id}/{page}"))) is is_reconciled
     house.now[0] = time.time() + KEPT_S + 60
