@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +18,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from batchpay.cli.commands import DECISIONS, command_options, preset_name
-from batchpay.errors import BatchpayError
+from batchpay.errors import BatchpayError, SettingsNotUsable
 from batchpay.text import printable
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from batchpay.settings import Settings
 
 COMMON = ("config", "profile", "json", "quiet", "verbose", "color")
+_DAY_S = 86_400
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
@@ -58,6 +60,8 @@ class Context:
         from batchpay.settings import check_tables, load_settings  # not for help
 
         check_tables(self.tables, command_options(self.tables))
+        if abs(time.localtime().tm_gmtoff) >= _DAY_S:  # TZ=UTC-48, for one
+            raise SettingsNotUsable("the time zone (TZ) is a day or more from UTC; set one that there is")
         return load_settings(self.tables)
 
     @property

@@ -65,12 +65,15 @@ class _Terminal:
         for number, choice in enumerate(question.choices, 1):
             for line in wrapped(printable(choice.text), first=f"  {number}  ", rest="     "):
                 click.echo(line, err=True)
+        most = len(question.choices)
+
+        def number_of(text: str) -> int:
+            if not text.strip().isdecimal() or int(text) > most:
+                raise click.UsageError(f"type a number from 0 to {most}")
+            return int(text)
+
         number = click.prompt(
-            "Number (0 leaves it open)",
-            type=click.IntRange(0, len(question.choices)),
-            default=0,
-            show_default=False,
-            err=True,
+            "Number (0 leaves it open)", default="0", show_default=False, err=True, value_proc=number_of
         )
         return question.choices[number - 1] if number else None
 

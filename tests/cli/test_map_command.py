@@ -37,6 +37,7 @@ def test_a_terminal_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(output, "is_terminal", lambda: True)
     asked = run("--write", "theirs.toml", typed="2\n1\n2\n\n1\n2\n1\n1\n")
     assert asked.exception is None, asked.stderr
+    assert "Error" not in asked.stderr
     assert "1 of 2 amounts in column Amt are negative" in asked.stderr
     assert "2  03/04/2027 is April 3, 2027" in asked.stderr
     text = (folder / "theirs.toml").read_text()
@@ -46,6 +47,14 @@ def test_a_terminal_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert asked.return_value == 8
     assert "open: gatewayId" in asked.stdout
     assert "04/03/2027" in asked.stdout
+
+
+def test_what_is_no_number_of_the_list_is_asked_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slip said that it was not a valid integer range."""
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    asked = run(typed="x\n9\n-1\n2\n" + "\n" * 20)
+    assert asked.exception is None, asked.stderr
+    assert asked.stderr.count("Error: type a number from 0 to 3") == 3
 
 
 def test_without_a_terminal_nothing_is_asked(folder: Path) -> None:

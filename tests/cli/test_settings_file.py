@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import time
 from pathlib import Path
 
 import click
@@ -34,6 +35,17 @@ def test_malformed_files(tmp_path: Path, text: str, told: str) -> None:
     file.write_text(text)
     with pytest.raises(SettingsNotUsable, match=told):
         read_settings_file(file, "dya" if "day" in text else "night")
+
+
+def test_a_time_zone_more_than_a_day_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python knows no such zone: every command that asks for the day ended with an internal error."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "UTC-48")
+        time.tzset()
+        with pytest.raises(SettingsNotUsable, match=r"time zone \(TZ\)"):
+            assert Context().settings
+    time.tzset()
+    assert Context().settings
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "nan", "x", True, [1]])

@@ -112,6 +112,17 @@ def test_routing_numbers_are_known_by_their_check_digit() -> None:
     assert asked(wrong)["achRoutingNumber"].choices[0].text.startswith("Routing # (its name, 0 of 3 cells hold")
 
 
+def test_a_column_with_our_name_is_ours_where_half_of_it_is_right() -> None:
+    """Our own sample has a routing number with a wrong check digit, and its column was asked about."""
+    cells = [*ROUTING[:2], "021000022"]
+    draft = draft_of(**{"Routing #": [], "achRoutingNumber": cells})
+    assert "achRoutingNumber" not in asked(draft)
+    assert draft.tables["columns"].get("achRoutingNumber", "achRoutingNumber") == "achRoutingNumber"
+    assert "achRoutingNumber" in asked(draft_of(**{"Routing #": cells}))
+    mostly_wrong = [ROUTING[0], "021000022", "011000016"]
+    assert "achRoutingNumber" in asked(draft_of(**{"Routing #": [], "achRoutingNumber": mostly_wrong}))
+
+
 def test_two_columns_of_amounts_are_a_question() -> None:
     """Net or gross: nobody but a person can say."""
     draft = draft_of(**{"Gross Pay": ["1.00", "2.00", "3.00"]})

@@ -35,6 +35,8 @@ NAME, FIRST, LAST = "achNameOnCheck", "billingFirstName", "billingLastName"
 _START, _DEPOSIT = "recurringStartDate", "achDepositType"
 _ENOUGH = 0.9
 """This share of a column's cells must be what its name says; the others will be errors of their rows."""
+_ENOUGH_OF_OURS = 0.5
+"""The same where the name is ours, letter for letter: a file made for this program may be full of errors."""
 _PROOF_ROWS = 3
 """So many different routing numbers with a right check digit are no accident."""
 _MISSING = {
@@ -75,10 +77,13 @@ class _Candidate:
     """Whether it holds a few words, of which each can be asked about."""
     is_named: bool = True
     """Whether its name speaks for it at all."""
+    is_ours: bool = False
+    """Whether its name is ours."""
 
     @property
     def is_sure(self) -> bool:
-        return self.is_proof or (self.is_exact and (self.is_list or self.count >= self.filled * _ENOUGH))
+        enough = _ENOUGH_OF_OURS if self.is_ours else _ENOUGH
+        return self.is_proof or (self.is_exact and (self.is_list or self.count >= self.filled * enough))
 
     @property
     def why(self) -> str:
@@ -152,7 +157,8 @@ class _Proposer:
             target, is_exact = called
             if target in (_DEPOSIT, COMBINED):
                 target = _kind_of_account(target, cells)
-            found.setdefault(target, []).append(_Candidate(name, is_exact, **_looked_at(target, cells)))
+            looked_at = _looked_at(target, cells)
+            found.setdefault(target, []).append(_Candidate(name, is_exact, **looked_at, is_ours=name == target))
         return found
 
     def _by_content(self) -> None:
