@@ -50,6 +50,8 @@ class Server:
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._sandbox = open_sandbox(options)
         self._map: dict[int, Any] = {}
+        self._turn = threading.RLock()  # a signal handler may stop the server in the thread that runs it
+        self._is_open = True
         try:
             listening = _listen(options.host, options.port)
         except (OSError, OverflowError, UnicodeError):
@@ -73,14 +75,18 @@ class Server:
         """Serve until stopped."""
         while not self._sandbox.stopping.is_set():
             wasyncore.loop(timeout=1, use_poll=True, map=self._map, count=1)
+        with self._turn:
+            self._is_open = False
         self._server.task_dispatcher.shutdown()
         wasyncore.close_all(self._map)
         self._sandbox.store.close()
 
     def stop(self) -> None:
-        """Let `run` return; whoever waits for an answer loses the connection."""
+        """Let `run` return, if it has not; whoever waits for an answer loses the connection."""
         self._sandbox.stopping.set()
-        self._server.pull_trigger()
+        with self._turn:
+            if self._is_open:  # else its trigger's descriptor is closed, or some other file's by now
+                self._server.pull_trigger()
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -9,8 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from batchpay.sandbox.dialects import DIALECTS
 from batchpay.sandbox.faults import NAMES
 from batchpay.sandbox.magic import ENDINGS
 from batchpay.sandbox.options import Options
-from batchpay.sandbox.server import running
+from batchpay.sandbox.server import Server, running
 from tests.support.sandbox_requests import account_request, control, pay, payment_body, recurring_body
 
 
@@ -318,3 +319,16 @@ def test_the_page_about_it_is_complete() -> None:
     rows += [f"| `{dialect.name}` | {dialect.summary} |" for dialect in DIALECTS.values()]
     routes = [rule.rule for rule in create_app(Options()).url_map.iter_rules() if rule.rule.startswith("/_sandbox")]
     assert [text for text in (*rows, *routes) if text not in page] == []
+
+
+def test_a_server_that_has_ended_is_not_stopped_again(tmp_path: Path) -> None:
+    """It looks once a second, by itself, whether it is to end: its pipe was closed by then, or another file's."""
+    server = Server(Options(port=0))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    server.stop()
+    thread.join()
+    with ExitStack() as stack:
+        files = [stack.enter_context((tmp_path / str(number)).open("wb", buffering=0)) for number in range(20)]
+        server.stop()
+        assert [file.tell() for file in files] == [0] * 20

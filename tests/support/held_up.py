@@ -6,6 +6,7 @@ held up until the run is asked to stop. When HOLD of them are, it says so on sta
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 from unittest import mock
@@ -50,6 +51,7 @@ def main_held_up(gate: _Gate) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored by all that a nohup starts, these tests for one
     _, leave, hold, *arguments = sys.argv
     sys.argv[1:] = arguments
     main_held_up(_Gate(int(leave), int(hold)))
