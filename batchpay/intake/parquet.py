@@ -41,7 +41,7 @@ class ParquetReader:
     def _read_schema(self) -> dict[str, pl.DataType]:
         try:
             return dict(pl.read_parquet_schema(self._path))
-        except Exception:  # a PolarsError, an OSError, a panic: its text may quote the file
+        except (Exception, pl.exceptions.PanicException):  # its text may quote the file
             raise FileRefused(f"{self._file.name}: is a broken Parquet file, or cut off") from None
 
     def use(self, header: Header, forms: Mapping[str, CellForm]) -> None:
@@ -78,7 +78,7 @@ class ParquetReader:
             plan = pl.scan_parquet(self._path, glob=False).select(wanted)
             for start in range(0, total, CHUNK_ROWS):
                 yield plan.slice(start, CHUNK_ROWS).collect()
-        except (pl.exceptions.PolarsError, OSError):
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):  # a panic: cut off since, for one
             raise FileRefused(f"{self._file.name}: is a broken Parquet file") from None
 
 

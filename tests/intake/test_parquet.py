@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from batchpay.errors import FileRefused
 from batchpay.intake.parquet import CHUNK_ROWS
+from batchpay.intake.source import open_source
 from tests.support.payment_files import VALID, read, write
 
 
@@ -110,3 +112,14 @@ def test_broken(tmp_path: Path) -> None:
     for size in range(4, len(whole), 97):
         with pytest.raises(FileRefused, match="broken Parquet"):
             read(write(tmp_path, whole[:size]))
+
+
+def test_cut_off_while_it_is_read(tmp_path: Path) -> None:
+    """What polars makes of it is no Exception: the command ended with its trace, and with the wrong exit code."""
+    path = parquet(tmp_path, {"memo": [str(at) for at in range(2 * CHUNK_ROWS)]})
+    with open_source(path) as source:
+        chunks = source.chunks()
+        next(chunks)
+        os.truncate(path, 1000)
+        with pytest.raises(FileRefused, match="broken Parquet"):
+            list(chunks)
