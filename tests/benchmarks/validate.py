@@ -80,18 +80,33 @@ def check(engine: str, path: Path, rejects: Path, *, has_bad: bool) -> Sample:
 
 
 def compare(file: File, folder: Path, times: dict[str, int]) -> dict[str, Measured]:
-    """Run engines in turns, so that a busy moment of the machine hits all of them; hold their findings together."""
-    path = file.make(folder)
-    samples: dict[str, list[Sample]] = defaultdict(list)
-    for turn in range(max(times.values())):
-        for engine, count in times.items():
-            if turn < count:
-                samples[engine].append(check(engine, path, folder / "rejects.csv", has_bad=file.has_bad))
+    """Run engines over one file in turns; see `compare_files`."""
+    return compare_files({file: times}, folder)[file]
+
+
+def compare_files(times: dict[File, dict[str, int]], folder: Path) -> dict[File, dict[str, Measured]]:
+    """Run engines over files, all in turns, so that a busy moment of the machine hits all of them.
+
+    Their findings are held together, file by file.
+    """
+    samples: dict[File, dict[str, list[Sample]]] = {file: defaultdict(list) for file in times}
+    for turn in range(max(count for engines in times.values() for count in engines.values())):
+        for file, engines in times.items():
+            for engine, count in engines.items():
+                if turn < count:
+                    sample = check(engine, file.make(folder), folder / "rejects.csv", has_bad=file.has_bad)
+                    samples[file][engine].append(sample)
+    for file, found in samples.items():
+        _require_agreement(file, found)
+    return {file: {engine: Measured(runs) for engine, runs in by_engine.items()} for file, by_engine in samples.items()}
+
+
+def _require_agreement(file: File, samples: dict[str, list[Sample]]) -> None:
+    """Refuse figures of engines that found different failures of the fifteen rules."""
     found = {engine: {_shared(engine, sample) for sample in samples[engine]} for engine in samples}
     answers = {answer for engine in found if engine in (*_FINDS_SHARED, ALL, COMMAND) for answer in found[engine]}
     if len(answers) > 1:
         raise BenchmarkFailed(f"{file.name}: failures of the fifteen rules differ: {found}")
-    return {engine: Measured(runs) for engine, runs in samples.items()}
 
 
 def _shared(engine: str, sample: Sample) -> int:
@@ -141,8 +156,9 @@ def measure_validation(results: Results, folder: Path, *, quick: bool) -> None:
     times = _times((READ, COMMAND), count) | ({} if quick else _times(FAST, count) | _times(SLOW, 1))
     million = compare(File(rows, 2), folder, times)
     _peers_table(results, f"Check {rows:,} rows, CSV, 2 % bad", NOTE + " frictionless would take minutes.", million)
-    office = compare(File(rows, 2, office=True), folder, _times((READ, COMMAND), count))
-    unwarned = compare(File(rows, 2, office=True, warned=0), folder, _times((COMMAND,), count))
+    with_warnings, without = File(rows, 2, office=True), File(rows, 2, office=True, warned=0)
+    offices = compare_files({with_warnings: _times((READ, COMMAND), count), without: _times((COMMAND,), count)}, folder)
+    office, unwarned = offices[with_warnings], offices[without]
     note = f"{NOTE} A third of the rows with a warning, typographic apostrophes, every cell quoted."
     found = office | {f"{COMMAND}, no row with a warning": unwarned[COMMAND]}
     _peers_table(results, f"Check {rows:,} rows of an office, CSV, 2 % bad", note, found)
@@ -164,10 +180,10 @@ def measure_validation(results: Results, folder: Path, *, quick: bool) -> None:
 
 def _measure_shares(results: Results, folder: Path, million: dict[str, Measured], size: int, *, quick: bool) -> None:
     own, count = (COMMAND, 1) if quick else (ALL, 3)
-    clean = compare(File(size, 0), folder, _times((own, COMMAND), count))
-    all_twice = compare(File(size, 0, twice_every=2), folder, _times((own, COMMAND), count))
     peers = {} if quick else _times(("polars by hand", "dataframely", "DuckDB", FIFTEEN), 1)
-    bad = compare(File(size, 100), folder, _times((own, COMMAND), count) | peers)
+    files = [File(size, 0), File(size, 0, twice_every=2), File(size, 100)]
+    times = {file: _times((own, COMMAND), count) | (peers if file.bad else {}) for file in files}
+    clean, all_twice, bad = compare_files(times, folder).values()
     found = {"nothing bad": clean[own], "2 % bad": million[own]}
     if not quick:
         twice = compare(File(size, 2, twice_every=10_000), folder, {ALL: count})
