@@ -25,7 +25,6 @@ from batchpay.text import totals_json
 
 MONTHS = 12
 """How far ahead recurring payments are laid out, unless a caller says otherwise."""
-_TOTALS = (pl.len().alias("rows"), pl.col("_cents").sum().alias("cents"))
 _LAST_DAY = date(9998, 12, 31)  # a year before Python's calendar ends, so that no step leaves it
 
 
@@ -107,12 +106,16 @@ class Schedule:
         """The last day that is laid out."""
         return min(_month_later(min(self.as_of, _LAST_DAY), self.months, end_of_month=False), _LAST_DAY)
 
-    def add(self, rows: pl.DataFrame) -> None:
-        """Count rows that passed every rule, with the columns of CASH_FLOW as text, and `_cents`."""
+    def add(self, rows: pl.DataFrame, *, times: int = 1) -> None:
+        """Count rows that passed every rule, with the columns of CASH_FLOW as text, and `_cents`.
+
+        -1 times takes out rows that were counted, and fail after all.
+        """
+        counted = (pl.len().cast(pl.Int64) * times).alias("rows"), (pl.col("_cents").sum() * times).alias("cents")
         is_recurring = pl.col("recurringIndicator") == "TRUE"
         by_gateway = (
             rows.group_by("gatewayId", "transactionType", is_recurring.alias("recurring"))
-            .agg(_TOTALS)
+            .agg(counted)
             .with_columns(pl.col("gatewayId").str.strip_chars_start("0"))
         )
         for gateway_id, direction, recurring, count, cents in by_gateway.iter_rows():
@@ -124,7 +127,7 @@ class Schedule:
                 self.single.add(direction, totals)
                 self._days[self.as_of].add(direction, totals)
         # Rows that recur alike are many, and a date takes long to read: first they are grouped, as text.
-        alike = rows.filter(is_recurring).group_by("transactionType", *RECURRENCE).agg(_TOTALS)
+        alike = rows.filter(is_recurring).group_by("transactionType", *RECURRENCE).agg(counted)
         self._add_recurring(
             alike.select(
                 "transactionType",
@@ -140,7 +143,8 @@ class Schedule:
     def by_gateway(self) -> list[GatewayFlow]:
         """Totals of the rows by gatewayId (a recurring row with its first payment), in the order of the ids."""
         ids = sorted(self._gateways, key=lambda gateway_id: (len(gateway_id), gateway_id))
-        return [GatewayFlow(gateway_id, self._gateways[gateway_id]) for gateway_id in ids]
+        flows = [GatewayFlow(gateway_id, self._gateways[gateway_id]) for gateway_id in ids]
+        return [one for one in flows if one.flow.rows]
 
     def by_day(self) -> list[DayFlow]:
         """Payments by the day on which they fall, up to the horizon, in order."""
@@ -156,7 +160,8 @@ class Schedule:
             while running.rows and day < end:
                 merge(days[day], running)
                 day += timedelta(days=1)
-        return [DayFlow(day, days[day], is_banking_day(day), next_banking_day(day)) for day in sorted(days)]
+        flows = [DayFlow(day, days[day], is_banking_day(day), next_banking_day(day)) for day in sorted(days)]
+        return [one for one in flows if one.flow.rows]
 
     def as_json(self) -> dict[str, Any]:
         """What moves when: sums of recurring rows, and payments by day up to the horizon."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import defaultdict
+from collections.abc import Mapping
 
 import polars as pl
 
 from batchpay.approval.to_send import Origin, ToSend
 from batchpay.payment import Totals
 from batchpay.schemas import checks
+
+_NOTED_AT_ONCE = 50_000
 
 
 def with_cents(rows: pl.DataFrame) -> pl.DataFrame:
@@ -31,9 +34,14 @@ class ToSendCount:
 
     def add(self, origin: Origin, rows: pl.DataFrame) -> None:
         """Count rows of one origin that pass every rule, in file order, with `_cents`."""
+        self.count(origin, rows)
+        self.note(origin, rows["_row"])
+
+    def count(self, origin: Origin, rows: pl.DataFrame, *, times: int = 1) -> None:
+        """Count rows whose numbers are noted later; -1 times takes out rows that were counted."""
         counted = (
             rows.group_by("gatewayId", "transactionType")
-            .agg(pl.len(), pl.col("_cents").sum())
+            .agg(pl.len().cast(pl.Int64) * times, pl.col("_cents").sum() * times)
             .with_columns(pl.col("gatewayId").str.strip_chars_start("0"))
         )
         for gateway_id, direction, count, cents in counted.iter_rows():
@@ -43,7 +51,11 @@ class ToSendCount:
             if origin is Origin.RELEASED:
                 self._released[direction] += totals
             self._accounts[gateway_id] += totals
-        self._rows[origin].update(array("I", rows["_row"].to_list()).tobytes())
+
+    def note(self, origin: Origin, numbers: pl.Series) -> None:
+        """Take the numbers of rows that are counted, in file order, into the digest."""
+        for start in range(0, len(numbers), _NOTED_AT_ONCE):
+            self._rows[origin].update(array("I", numbers.slice(start, _NOTED_AT_ONCE).to_list()).tobytes())
 
     def hold_back(self, totals: Totals) -> None:
         """Count pending rows that fail today's rules, by the cents that the ledger has for them."""
@@ -56,8 +68,13 @@ class ToSendCount:
             pending=self._totals[Origin.PENDING],
             released=self._totals[Origin.RELEASED],
             held_back=self._held_back,
-            by_direction=dict(self._directions),
-            released_by_direction=dict(self._released),
-            by_account=dict(self._accounts),
+            by_direction=_not_empty(self._directions),
+            released_by_direction=_not_empty(self._released),
+            by_account=_not_empty(self._accounts),
             rows_digest=hashlib.sha256(b"".join(rows.digest() for rows in self._rows.values())).hexdigest(),
         )
+
+
+def _not_empty(totals: Mapping[str, Totals]) -> dict[str, Totals]:
+    """Leave out what all rows were taken out of."""
+    return {name: one for name, one in totals.items() if one.rows}

@@ -43,6 +43,11 @@ class ChunkResult:
         return self.as_read is not None
 
     @property
+    def fails_now(self) -> pl.Series:
+        """Which of the rows had passed, and fail for what stands elsewhere."""
+        return self.passed & self.findings.broken(errors=True)
+
+    @property
     def rows(self) -> pl.DataFrame:
         """The rows as the rules see them, without what a reader of files has marked."""
         return without_marks(self.findings.rows)

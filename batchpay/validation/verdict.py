@@ -111,7 +111,7 @@ class Verdict:
             self.warnings += 0 if hit.is_error else count
         self._keep_first(result.findings, result.late)
         directions = result.findings.rows["transactionType"]
-        fails_now = result.passed & result.findings.broken(errors=True)
+        fails_now = result.fails_now
         for direction in Direction:
             moved = _totals(result.cents.filter(fails_now & (directions == direction)))
             self.rejected += moved

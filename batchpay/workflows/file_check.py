@@ -18,7 +18,7 @@ import polars as pl
 from batchpay.approval.anomalies import Anomalies, Variance
 from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.to_send import Origin, ToSend
-from batchpay.approval.to_send_count import ToSendCount, with_cents
+from batchpay.approval.to_send_count import ToSendCount
 from batchpay.errors import FileRefused
 from batchpay.intake.control_totals import require_whole, stated_totals
 from batchpay.intake.source import Source, open_source
@@ -180,14 +180,11 @@ class FileCheck:
         """Name a row as the person finds it: `line 5` of a CSV, `row 5` of a sheet."""
         return place_of(self.source.line_word, row, self.lines.get(row))
 
-    def valid_to_send(self, rules: RuleOptions) -> tuple[ToSend, Schedule]:
-        """Count the valid rows as all new, and lay out what they would move, and when."""
-        if self.laid_out is None or self.counted is None or self.laid_out.rows != self.verdict.valid.rows:
-            # Some rows failed only at the end of the file: counted anew without them.
-            self.laid_out, self.counted = Schedule(rules.as_of), ToSendCount()
-            for frame in map(with_cents, valid_rows(self.source, rules, self.verdict)):
-                self.laid_out.add(frame)
-                self.counted.add(Origin.NEW, frame)
+    def valid_to_send(self) -> tuple[ToSend, Schedule]:
+        """Give the valid rows as all new, and what they would move, and when; only where it was asked for."""
+        assert self.laid_out is not None, "the rows were counted as they passed"
+        assert self.counted is not None, "and by what would be sent"
+        assert self.laid_out.rows == self.verdict.valid.rows, "those that failed later were taken out again"
         return self.counted.finish(), self.laid_out
 
 
@@ -288,9 +285,12 @@ class _Reading:
             verdict.end(self._late(verdict))
             for result in check.finish(checked.late_failures):
                 verdict.add_late(result)
+                self._take_out(result)
                 self._keep(result, late_rejected)
                 if rejects is not None:
                     rejects.late(result.rejects())
+            if checked.counted is not None:
+                checked.counted.note(Origin.NEW, verdict.passed.arg_true() + 1)
             checked.rejected = [_rejected_columns(rows) for rows in merged(rejected, late_rejected)]
         if abs(verdict.total.cents) > _TOTAL_CENTS_MAX:
             most = format_cents(_TOTAL_CENTS_MAX)
@@ -308,7 +308,15 @@ class _Reading:
         checked.largest_cents = max(checked.largest_cents, largest_cents or 0)
         if checked.laid_out is not None and checked.counted is not None:
             checked.laid_out.add(rows)
-            checked.counted.add(Origin.NEW, rows)
+            checked.counted.count(Origin.NEW, rows)
+
+    def _take_out(self, result: ChunkResult) -> None:
+        """Take rows out of what would be sent that had passed and fail for what stands elsewhere."""
+        checked = self.checked
+        if checked.laid_out is not None and checked.counted is not None:
+            rows = result.findings.rows.select(*CASH_FLOW, _cents=result.cents).filter(result.fails_now)
+            checked.laid_out.add(rows, times=-1)
+            checked.counted.count(Origin.NEW, rows, times=-1)
 
     def _keep(self, result: ChunkResult, spool: FrameSpool) -> None:
         """Keep why rows were rejected, where a ledger is to know it."""

@@ -75,7 +75,7 @@ def _to_send(
     batch: BatchSummary | None,
 ) -> tuple[ToSend, Schedule]:
     if ledger is None or batch is None:
-        return checked.valid_to_send(request.rules)
+        return checked.valid_to_send()
     counted, schedule = ToSendCount(), Schedule(request.rules.as_of)
     pending, amounts = _pending(ledger, batch)
     released = RejectedEarlier(ledger, batch).rows if decisions.release else pl.Series([], dtype=pl.UInt32)

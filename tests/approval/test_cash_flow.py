@@ -97,6 +97,24 @@ def test_totals_equal_a_count_row_by_row() -> None:
     assert schedule.horizon == date(2027, 11, 23)
 
 
+def test_rows_that_are_taken_out_leave_nothing_behind() -> None:
+    """What stands twice is known at the end of a file: it was counted by then, and is taken out again."""
+    seed = random.Random(20261124)
+    rows = [single(seed.randrange(1, 10**8), seed.choice(["DEBIT", "CREDIT"])) for _ in range(20)]
+    for _ in range(200):
+        start, count = AS_OF + timedelta(days=seed.randrange(-40, 450)), seed.choice([0, 1, 3, 13, 99_999])
+        cycle, direction = seed.choice(["MONTHLY", "DAILY"]), seed.choice(["DEBIT", "CREDIT"])
+        rows.append(recurring(seed.randrange(1, 10**8), start, cycle, count, seed.choice(["Y", "N"]), direction))
+    for kept in (0, 1, 20, 110):
+        seed.shuffle(rows)
+        found = schedule_of(rows)
+        found.add(with_cents(pl.DataFrame(rows[kept:])), times=-1)
+        alone = schedule_of(rows[:kept])
+        assert found.as_json() == alone.as_json()
+        assert found.by_gateway() == alone.by_gateway()
+        assert (found.single, found.overdue, found.rows) == (alone.single, alone.overdue, alone.rows)
+
+
 @pytest.mark.parametrize(
     ("end_of_month", "expected"),
     [

@@ -50,6 +50,16 @@ def test_the_size_of_the_chunks_does_not_matter() -> None:
     assert parts == whole
 
 
+def test_rows_that_are_taken_out_leave_nothing_behind() -> None:
+    """A row may turn out to stand twice after it was counted: no account and no direction is named for it any more."""
+    counted = ToSendCount()
+    counted.count(Origin.NEW, frame(ONE, TWO, THREE))
+    counted.count(Origin.NEW, frame(ONE, THREE), times=-1)
+    counted.note(Origin.NEW, pl.Series([2], dtype=pl.UInt32))
+    assert counted.finish() == count((Origin.NEW, frame(TWO)))
+    assert list(counted.finish().by_direction) == ["CREDIT"]
+
+
 @pytest.mark.parametrize(
     "other",
     [

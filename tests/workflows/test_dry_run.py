@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from batchpay.errors import FileRefused
+from batchpay.payment import State, Totals
 from batchpay.reports.results import HEADER
 from batchpay.workflows.check import Preview, dry_run
 from batchpay.workflows.decisions import Decisions
@@ -97,3 +99,29 @@ def test_of_equal_payments_the_first_of_the_file_are_the_largest(desk: Desk) -> 
     assert [one.payee for one in look(desk, long_file(desk), largest_max=4).largest] == [
         "Payee 91", "Payee 1", "Payee 2", "Payee 3",
     ]  # fmt: skip
+
+
+def test_what_stands_twice_is_in_nothing_that_would_be_sent(desk: Desk) -> None:
+    """It is counted before the file's end tells, and taken out then: the file was read once more for it.
+
+    One row stands twice in the file, one was paid last month, one has a recurring payment's days.
+    """
+    desk.submit(desk.file("april.csv", EARLIER))
+    start = (datetime.now(UTC) + timedelta(days=20)).strftime("%m/%d/%Y")
+    monthly = {
+        "recurringIndicator": "TRUE", "recurringStartDate": start, "recurringBillingCycle": "MONTHLY",
+        "recurringEndOfMonth": "N", "recurringNumOfPayments": "5", "recurringAgreementFlag": "1",
+    }  # fmt: skip
+    rows = [
+        {"invoiceNumber": "A-1", "amount": "10.00"},
+        {"invoiceNumber": "A-2", "amount": "20.00", "achNameOnCheck": "Łucja Ωmega"},
+        {"invoiceNumber": "A-3", "amount": "30.00", **monthly},
+    ]
+    twice = {"invoiceNumber": "A-4", "amount": "40.00", "gatewayId": "1002", "paymentId": "P-4", **monthly}
+    alone, among = desk.file("alone.csv", *rows), desk.file("among.csv", *rows, twice, twice, EARLIER)
+    expected, found = look(desk, alone), look(desk, among)
+    assert found.summary.of(State.REJECTED).rows == 3
+    assert found.proposal.to_send == expected.proposal.to_send
+    assert found.proposal.to_send.total == Totals(3, 60_00)
+    assert found.schedule.as_json() == expected.schedule.as_json()
+    assert found.schedule.by_gateway() == expected.schedule.by_gateway()
