@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from batchpay.approval.all_new import AllNew
 from batchpay.approval.anomalies import Anomalies, Variance
 from batchpay.approval.cash_flow import Schedule
-from batchpay.approval.to_send import Origin, ToSend
-from batchpay.approval.to_send_count import ToSendCount
+from batchpay.approval.to_send import ToSend
 from batchpay.errors import FileRefused
 from batchpay.intake.control_totals import require_whole, stated_totals
 from batchpay.intake.source import Source, open_source
@@ -122,10 +122,8 @@ class FileCheck:
     """The control file that the totals were held against."""
     released: bool = False
     """Whether a person has released rows that an earlier call rejected: then they pass."""
-    laid_out: Schedule | None = None
-    """What the rows would move, counted as they passed; only where it was asked for."""
-    counted: ToSendCount | None = None
-    """The same rows as something to send."""
+    all_new: AllNew | None = None
+    """The valid rows as something to send, counted as they passed; only where it was asked for."""
 
     def summary(self, request: FileRequest) -> Summary:
         """Give rows and cents by what would become of them."""
@@ -181,11 +179,9 @@ class FileCheck:
         return place_of(self.source.line_word, row, self.lines.get(row))
 
     def valid_to_send(self) -> tuple[ToSend, Schedule]:
-        """Give the valid rows as all new, and what they would move, and when; only where it was asked for."""
-        assert self.laid_out is not None, "the rows were counted as they passed"
-        assert self.counted is not None, "and by what would be sent"
-        assert self.laid_out.rows == self.verdict.valid.rows, "those that failed later were taken out again"
-        return self.counted.finish(), self.laid_out
+        """Count the valid rows as all new, and lay out what they would move, and when; called once."""
+        assert self.all_new is not None, "it was asked for (CheckContext.wants_schedule)"
+        return self.all_new.finish(self.verdict.passed.arg_true() + 1)
 
 
 def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
@@ -261,7 +257,7 @@ class _Reading:
             self.checked.registration_count_seen = asked.registration_count()
         self._rejected_earlier: RejectedEarlier | None = None
         if context.wants_schedule:
-            self.checked.laid_out, self.checked.counted = Schedule(request.rules.as_of), ToSendCount()
+            self.checked.all_new = AllNew(request.rules.as_of)
 
     def run(self, rejects: Rejects | None) -> None:
         """Read the file; afterwards `checked` holds all that was found."""
@@ -289,8 +285,6 @@ class _Reading:
                 self._keep(result, late_rejected)
                 if rejects is not None:
                     rejects.late(result.rejects())
-            if checked.counted is not None:
-                checked.counted.note(Origin.NEW, verdict.passed.arg_true() + 1)
             checked.rejected = [_rejected_columns(rows) for rows in merged(rejected, late_rejected)]
         if abs(verdict.total.cents) > _TOTAL_CENTS_MAX:
             most = format_cents(_TOTAL_CENTS_MAX)
@@ -306,17 +300,14 @@ class _Reading:
         first_start, largest_cents = rows.select(start.min(), pl.col("_cents").max()).row(0)
         checked.first_start = min(filter(None, (checked.first_start, first_start)), default=None)
         checked.largest_cents = max(checked.largest_cents, largest_cents or 0)
-        if checked.laid_out is not None and checked.counted is not None:
-            checked.laid_out.add(rows)
-            checked.counted.count(Origin.NEW, rows)
+        if checked.all_new is not None:
+            checked.all_new.add(rows)
 
     def _take_out(self, result: ChunkResult) -> None:
-        """Take rows out of what would be sent that had passed and fail for what stands elsewhere."""
-        checked = self.checked
-        if checked.laid_out is not None and checked.counted is not None:
-            rows = result.findings.rows.select(*CASH_FLOW, _cents=result.cents).filter(result.fails_now)
-            checked.laid_out.add(rows, times=-1)
-            checked.counted.count(Origin.NEW, rows, times=-1)
+        """Count out what had passed and fails for what stands elsewhere."""
+        if (all_new := self.checked.all_new) is not None:
+            rows = result.findings.rows.select(*CASH_FLOW, _cents=result.cents)
+            all_new.take_out(rows.filter(result.fails_now))
 
     def _keep(self, result: ChunkResult, spool: FrameSpool) -> None:
         """Keep why rows were rejected, where a ledger is to know it."""
