@@ -30,8 +30,15 @@ from batchpay.text import row_count
 Pay = Callable[[bytes, BeforeFirstByte], Outcome]
 """One exchange: body, what to do before the first byte -> what it proved (gateway/payments.py)."""
 
+HoldsBack = Callable[[PendingPayment], bool]
+"""Tells whether a row must stay pending now."""
+
 _CLAIM_ROWS = 500
 _TICK_S = 0.2
+
+
+class _HeldBack(Exception):
+    """A row that is to stay pending: what held it back came while it waited in a worker's hands."""
 
 
 @dataclass(slots=True)
@@ -60,6 +67,7 @@ class Sender:
         self._settings = settings
         self._stop = stop
         self._limits = Limits()
+        self._holds_back: HoldsBack = lambda payment: False
         self._turn = threading.Lock()
         self._payments: Iterator[PendingPayment] = iter(())
         self._no_more = False
@@ -78,23 +86,24 @@ class Sender:
         self,
         limits: Limits,
         progress: Callable[[Tally], None] = lambda tally: None,
-        holds_back: Callable[[PendingPayment], bool] = lambda payment: False,
+        holds_back: HoldsBack = lambda payment: False,
         *,
         shares: bool = True,
     ) -> None:
         """Send pending rows in file order until none is left or the run must stop; `stop.reason` tells why.
 
-        Rows that `holds_back` tells of stay pending; it is asked right before one begins. A run that leads lets other
-        machines help after its first row, if it `shares`.
+        Rows that `holds_back` tells of stay pending; it is asked when one is taken, and right before each attempt. A
+        run that leads lets other machines help after its first row, if it `shares`.
 
         Raises LedgerNotUsable if the ledger failed: then nothing was sent that it does not know of.
         """
         workers: list[threading.Thread] = []
-        self._limits, self._payments = limits, self._pending(holds_back)
+        self._limits, self._holds_back, self._payments = limits, holds_back, self._pending()
         try:
             self._hear()
-            if (first := self._next_payment()) is not None:
-                self._send_canary(first, shares=shares)
+            while (first := self._next_payment()) is not None and not self._send_canary(first, shares=shares):
+                pass
+            if first is not None:
                 workers = self._start_workers()
             for worker in workers:
                 while worker.is_alive():
@@ -113,10 +122,10 @@ class Sender:
         if self._limit_reached:  # only now: rows that were taken before the limit are sent
             self._stop.ask(f"the limit of {row_count(limits.rows_max or 0)} was reached")
 
-    def _pending(self, holds_back: Callable[[PendingPayment], bool]) -> Iterator[PendingPayment]:
+    def _pending(self) -> Iterator[PendingPayment]:
         """Rows to send, in file order. A row that an answer put back is repeated by its worker, not given again."""
         while (payments := self._run.claim(_CLAIM_ROWS)) or self._more_may_come():
-            yield from (payment for payment in payments if not holds_back(payment))
+            yield from (payment for payment in payments if not self._holds_back(payment))
 
     def _more_may_come(self) -> bool:
         """Wait a moment where rows that other machines have in hand may come free; False where none can."""
@@ -129,13 +138,18 @@ class Sender:
                 return False
         return not self._stop.event.wait(min(_TICK_S, company.beat_every_s))
 
-    def _send_canary(self, payment: PendingPayment, *, shares: bool) -> None:
-        """Send the first row alone: while its answer is not recognized, no other row is begun, on any machine."""
-        self._send(payment)
+    def _send_canary(self, payment: PendingPayment, *, shares: bool) -> bool:
+        """Send the first row alone: while its answer is not recognized, no other row is begun, on any machine.
+
+        Gives False where it was held back in the last moment: then the next row is the first one.
+        """
+        if not self._send(payment):
+            return False
         if not self._breaker.ever_recognized:
             self._stop.ask("the first row got no recognized answer")
         elif shares and self._run.company is not None and self._run.company.leads:
             self._run.company.share()
+        return True
 
     def _see_others_out(self) -> None:
         """Where all machines stop, stay until the others have ended, or are shut out: one may have died meanwhile.
@@ -206,22 +220,28 @@ class Sender:
             self._begun += payment is not None
             return payment
 
-    def _send(self, payment: PendingPayment) -> None:
-        """Bring one row to a state that stays, or leave it pending and stop the run."""
+    def _send(self, payment: PendingPayment) -> bool:
+        """Bring one row to a state that stays, or leave it pending: held back (gives False), or the run stops."""
+        is_held_back = False
         try:
             outcome = self._attempts.run(lambda: self._attempt(payment))
         except (ClaimRefused, LedgerNotUsable):
             # Nothing of the row was sent: another run has it, or the ledger failed (the recorder says so).
             self._stop.ask("the ledger did not grant a row to this run")
+        except _HeldBack:
+            is_held_back = True
         else:
             self._judge(outcome)
         with self._lock:
             self._ended += 1
+        return not is_held_back
 
     def _attempt(self, payment: PendingPayment) -> Outcome:
         """Wait for a slot, then one exchange; what it proved goes to the ledger before anything else is done."""
         if self._is_over() or not self._throttle.acquire() or self._is_over():
             return Outcome(State.PENDING, "not begun", stop=self._stop.reason or "stopped")
+        if self._holds_back(payment):  # it may have waited for minutes, beyond midnight
+            raise _HeldBack
         granted, left_at = False, 0.0
 
         def before_first_byte() -> float:

@@ -267,6 +267,38 @@ def test_the_time_may_be_over_when_a_slot_comes() -> None:
     )
 
 
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("refused_first", [0, 1])
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_row_that_waited_beyond_its_day_is_held_back(workers: int, refused_first: int, is_answered: bool) -> None:
+    """Rows in the workers' hands at midnight were sent after it: they wait for a slot, or minutes after a 429.
+
+    Where it is the first row of all, the next one goes alone in its place.
+    """
+    run, stop, settings = _Groups(rows=6), StopRequest(), SubmitSettings(rate="1000", workers=workers, wait_s_max=0.01)
+    run.go_on.set()
+    too_late = set[int]()
+
+    class Slow(Throttle):
+        def acquire(self) -> bool:
+            if not refused_first:
+                too_late.update({1, 3})
+            return True
+
+    def pay(body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
+        before_first_byte()
+        if not too_late:
+            too_late.update({1, 3})
+            return Outcome(State.PENDING, "HTTP 429", Answer(429), bytes_sent=9, pace=Pace(refused=True))
+        return ACCEPTED if is_answered else Outcome(State.IN_DOUBT, "reset", bytes_sent=9)
+
+    sender = Sender(run, pay, Slow.from_settings(settings, stop.event), Attempts(settings, stop.event), settings, stop)
+    sender.send_all(Limits(), holds_back=lambda payment: payment.row in too_late)
+    sent = sorted(row for group in run.outcomes for row in group)
+    assert sent == [1] * refused_first + ([2, 4, 5, 6] if is_answered else [2])
+    assert stop.reason == (None if is_answered else "the first answer left a row in doubt: reset")
+
+
 @pytest.mark.parametrize(("rows_max", "reason"), [(3, "the limit of 3 rows was reached"), (None, "Ctrl-C")])
 def test_a_run_that_ends_early_takes_no_more_rows(rows_max: int | None, reason: str) -> None:
     """What is left is neither fetched nor counted: the limit is for all files of a call."""
