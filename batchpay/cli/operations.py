@@ -243,8 +243,9 @@ def files_of_inbox(context: Context, folder: str) -> list[str]:
     """Name the complete files of an inbox, the oldest first; what is left there for a later call is said."""
     from batchpay.operations.inbox import complete_files, is_named_as_ours, waiting_files
 
-    complete = complete_files(folder, now_s=time.time())
-    left = [path.name for path, _ in waiting_files(folder) if path not in complete]
+    now_s = time.time()
+    complete = complete_files(folder, now_s=now_s)
+    left = [path.name for path, _ in waiting_files(folder, now_s=now_s) if path not in complete]
     ours = [name for name in left if is_named_as_ours(name)]
     left = [name for name in left if name not in ours]
     if left:

@@ -24,10 +24,11 @@ from batchpay.text import counted, instant, local_time, money, row_count, sum_wo
 
 DISK_FREE_BYTES_MIN = 128 << 20
 """Below this a run may find no room for its outcomes: 500,000 rows of a ledger."""
-
-
 PURGE_LATE = timedelta(days=31)
 """So long after it is due a purge is overdue: once a month is often enough."""
+_CLOCK_BACK_S = 3600.0
+"""A time further ahead than this was written while the clock was wrong: until it comes nothing would be overdue."""
+_AHEAD = "ahead of this machine's clock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +110,17 @@ def _ways(stopped: Sequence[Waiting]) -> Iterator[str]:
 def inbox(folder: Path, inbox_age: timedelta, now: datetime) -> Finding:
     """Whether a payment file lies in the inbox for longer than it should, whole or not."""
     try:
-        files = waiting_files(folder)
+        files = waiting_files(folder, now_s=now.timestamp())
     except NotUsable as error:
         return Finding("inbox", str(error), 5)
-    old = [(path, since) for path, since in files if now.timestamp() - since > inbox_age.total_seconds()]
-    details = {"files": [{"file": str(path), "age_s": round(now.timestamp() - since)} for path, since in files]}
+    ages_s = {path: now.timestamp() - since for path, since in files}
+    old = [path for path, age_s in ages_s.items() if age_s > inbox_age.total_seconds() or age_s < -_CLOCK_BACK_S]
+    details = {"files": [{"file": str(path), "age_s": round(age_s)} for path, age_s in ages_s.items()]}
     if not old:
         return Finding("inbox", f"{_files_wait(files)} in the inbox", 0, details)
-    path, since = old[0]
-    age = _age(timedelta(seconds=now.timestamp() - since))
-    return Finding("inbox", f"{_files_wait(old)} in the inbox, {path.name} for {age}", 6, details)
+    age_s = ages_s[old[0]]
+    since = f" for {_age(timedelta(seconds=age_s))}" if age_s >= 0 else f", dated {_AHEAD}: touch it"
+    return Finding("inbox", f"{_files_wait(old)} in the inbox, {old[0].name}{since}", 6, details)
 
 
 def _files_wait(files: Sequence[object]) -> str:
@@ -137,6 +139,8 @@ def last_call(last: LastCall | None, expect_every: timedelta | None, now: dateti
         completed = f"the last completed call ended {local_time(last.completed_at)}"
     if expect_every is None:
         return Finding("last call", completed, 0, details)
+    if last.completed_at is not None and (last.completed_at - now).total_seconds() > _CLOCK_BACK_S:
+        return Finding("last call", f"{completed}, which is {_AHEAD}: nobody knows of a later one", 6, details)
     waited = None if last.completed_at is None else banking_time(last.completed_at.astimezone(), now.astimezone())
     if waited is None or waited > expect_every:
         text = f"{completed}, expected every {_age(expect_every)} of banking days; exit code then {last.exit_code}"

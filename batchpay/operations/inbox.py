@@ -50,14 +50,14 @@ def is_still_complete(path: Path, *, now_s: float, settle_s: float = SETTLE_S) -
     return status is None or _is_whole(path.name, status, control, now_s, settle_s)
 
 
-def waiting_files(folder: str | Path) -> list[tuple[Path, float]]:
+def waiting_files(folder: str | Path, *, now_s: float) -> list[tuple[Path, float]]:
     """Every file of an inbox that somebody may expect to be paid, with the Unix time since when it is there.
 
     Wider than `complete_files`: an upload that never ended, a link or an unknown ending waits as well, and nobody may
     have noticed. Raises NotUsable.
     """
     found = [
-        (max(status.st_mtime, status.st_ctime), name)
+        (_touched_at(status, now_s), name)
         for name, status in _entries(folder).items()
         if not stat.S_ISDIR(status.st_mode) and not name.startswith(".") and not name.endswith(CONTROL_SUFFIX)
     ]
@@ -105,4 +105,9 @@ def _unpacked(lower: str) -> str:
 
 def _is_settled(status: os.stat_result, now_s: float, settle_s: float) -> bool:
     """Whether nothing was written, renamed or put in for a while; a copied time stamp alone proves nothing."""
-    return now_s - max(status.st_mtime, status.st_ctime) >= settle_s
+    return now_s - _touched_at(status, now_s) >= settle_s
+
+
+def _touched_at(status: os.stat_result, now_s: float) -> float:
+    """When a file was touched last; what a copy kept of a computer whose clock is ahead tells nothing of that."""
+    return status.st_ctime if status.st_mtime > now_s else max(status.st_mtime, status.st_ctime)

@@ -53,6 +53,14 @@ def test_a_file_is_taken_once_it_is_left_alone(tmp_path: Path) -> None:
     assert complete_files(tmp_path, now_s=later(61), settle_s=60) == [file]
 
 
+def test_a_time_stamp_ahead_of_the_clock_keeps_no_file_from_being_paid(tmp_path: Path) -> None:
+    """A copy that keeps the time of a computer whose clock is years ahead was never taken, and nothing told of it."""
+    file = put(tmp_path / "pay.csv", age_s=-9 * 365 * 86_400)
+    assert complete_files(tmp_path, now_s=later(59), settle_s=60) == []
+    assert complete_files(tmp_path, now_s=later(61), settle_s=60) == [file]
+    assert is_still_complete(file, now_s=later(61), settle_s=60)
+
+
 def test_an_old_time_stamp_alone_proves_nothing(tmp_path: Path) -> None:
     """A copy that keeps the original's time is as new as its arrival."""
     put(tmp_path / "pay.csv", age_s=86_400)

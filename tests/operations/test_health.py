@@ -119,9 +119,19 @@ def test_a_file_that_waits_in_the_inbox(tmp_path: Path) -> None:
     assert (waits.exit_code, len(waits.details["files"])) == (6, 3)
     assert checks.inbox(tmp_path, 2 * HOUR, now).exit_code == 0
     assert waits.message.startswith("3 files wait in the inbox, ")
+    os.utime(tmp_path / "pay.csv", (4e9, 4e9))
+    assert checks.inbox(tmp_path, HOUR, now).message.startswith("3 files wait"), "of a computer whose clock is ahead"
     (tmp_path / "one").mkdir()
     (tmp_path / "pay.csv").rename(tmp_path / "one" / "pay.csv")
     assert checks.inbox(tmp_path / "one", HOUR, now).message.startswith("1 file waits in the inbox, pay.csv for ")
+
+
+def test_a_file_that_came_while_the_clock_was_ahead(tmp_path: Path) -> None:
+    """No run takes it before that time has come, and nobody was told."""
+    (tmp_path / "pay.csv").write_text("x")
+    waits = checks.inbox(tmp_path, HOUR, datetime.now(UTC) - timedelta(minutes=90))
+    assert (waits.exit_code, "pay.csv, dated ahead of this machine's clock" in waits.message) == (6, True)
+    assert checks.inbox(tmp_path, HOUR, datetime.now(UTC) - timedelta(minutes=30)).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -147,6 +157,10 @@ def test_a_call_that_is_overdue() -> None:
     assert checks.last_call(late, 26 * HOUR, NOW).exit_code == 6
     assert checks.last_call(late, 28 * HOUR, NOW).exit_code == 0
     assert checks.last_call(LastCall(NOW, 6, None), 26 * HOUR, NOW).exit_code == 6
+    # A call with an empty inbox while the clock was ahead: for as long, nobody heard that all calls since had failed.
+    ahead = checks.last_call(LastCall(NOW, 6, NOW + 2 * HOUR), 26 * HOUR, NOW)
+    assert (ahead.exit_code, "ahead of this machine's clock" in ahead.message) == (6, True)
+    assert checks.last_call(LastCall(NOW, 0, NOW + HOUR / 2), 26 * HOUR, NOW).exit_code == 0
     never = checks.last_call(LastCall(NOW, 6, None), None, NOW).message  # it was 'the last completed call ended never'
     assert never == "no call has completed yet"
 
