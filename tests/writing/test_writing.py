@@ -384,6 +384,15 @@ def test_a_carriage_return_at_a_cells_end_comes_back(tmp_path: Path, end: str) -
     assert after.select(HEADER).rows() == before.select(f"{name}" for name in HEADER).rows()
 
 
+@pytest.mark.parametrize("cell", ["=1", "@A1", "+A1", "-A1", "=", "@"])
+def test_each_beginning_of_a_formula_is_reported(tmp_path: Path, cell: str) -> None:
+    """Only cells that may begin one are looked at closely."""
+    target = tmp_path / "rejects.csv"
+    write_rejects(write(tmp_path, csv_text(0) + line(billingFirstName=cell, amount="x")), target)
+    (row,) = csv.DictReader(target.read_text().splitlines())
+    assert "billingFirstName: formula: a spreadsheet may run this cell" in row["_warnings"]
+
+
 def test_a_formula_that_comes_back_is_reported(tmp_path: Path) -> None:
     """A cell of the rejects that a spreadsheet would run stays as it was read, and the row's warnings say so."""
     text = csv_text(0) + line(billingFirstName="=cmd|x", amount="-12.50") + line(billingLastName="+1 (212) 555-0100")
