@@ -51,6 +51,8 @@ USUAL_HEADERS: dict[str, tuple[str, ...]] = {
     "status": ("status", "transactionstatus", "paymentstatus", "state", "result"),
 }  # fmt: skip
 """Headers as others write them, in lower case without anything between letters and digits; the first one found wins."""
+_ADDRESS = frozenset({"city", "zip", "zipcode", "postalcode"})
+"""Beside one of these a column `state` is New York's, and no status."""
 ACCEPTED_WORDS = frozenset({
     "accepted", "approved", "success", "successful", "succeeded", "settled", "posted", "completed", "complete",
     "cleared", "paid", "originated", "processed", "funded", "captured", "ok",
@@ -61,6 +63,13 @@ DECLINED_WORDS = frozenset({
 })  # fmt: skip
 RETURNED_WORDS = frozenset({"returned", "return", "reversed", "voided", "void", "chargeback"})
 """A payment that came back counts as declined: in the end no money moved."""
+UNDER_WAY_WORDS = frozenset({
+    "pending", "processing", "in process", "in progress", "submitted", "sent", "batched", "scheduled", "queued",
+    "received", "initiated", "transmitted", "new", "open", "created",
+})  # fmt: skip
+"""Neither paid nor refused yet, as an accepted payment is for a day or two; they settle nothing."""
+_RETURN = re.compile(r"\b(r\d\d|return(s|ed)?|revers(al|ed)|void(ed)?|charge[ -]?backs?|charged back|sent back)\b")
+"""What says within longer words that the money came back: `Returned - R01`, `R03 no account`."""
 _PLUS = re.compile(r"\+|CR\s*$", re.IGNORECASE)
 _HEADER_LINES = 20
 _TEXT_CHARACTERS_MAX = 128
@@ -109,6 +118,12 @@ class ExportLine:
     """Whether the line is dated after today: it proves nothing yet."""
 
     @property
+    def is_word_unknown(self) -> bool:
+        """Whether it has a status that nobody knows: it may say that the payment failed."""
+        word = _folded(self.status_text)
+        return bool(word) and self.standing is ReportedStatus.OTHER and word not in UNDER_WAY_WORDS
+
+    @property
     def free(self) -> bool:
         """Whether the line is a readable payment that belongs to nothing yet."""
         known = self.other_batch or self.is_owned or self.is_perhaps
@@ -127,12 +142,19 @@ class ExportMap:
 
     def standing_of(self, word: str) -> ReportedStatus:
         """What a status means."""
-        folded = " ".join(word.lower().split())
+        folded = _folded(word)
         if not folded:
             return self.missing
         if folded in self.accepted:
             return ReportedStatus.ACCEPTED
         return ReportedStatus.DECLINED if folded in self.declined else ReportedStatus.OTHER
+
+    def says_it_came_back(self, word: str) -> bool:
+        """Whether a status says that the money came back; longer words only where nobody said what they mean."""
+        folded = _folded(word)
+        return folded in RETURNED_WORDS or (
+            self.standing_of(word) is ReportedStatus.OTHER and _RETURN.search(folded) is not None
+        )
 
 
 @dataclass(slots=True)
@@ -228,7 +250,8 @@ def _columns_of(cells: Sequence[str], mapping: ExportMap) -> dict[str, int] | No
     for kind, usual in USUAL_HEADERS.items():
         if kind in at or (kind in ("debit", "credit") and "amount" in at):
             continue
-        found = next((plain.index(name) for name in usual if name in plain), None)
+        known = [name for name in usual if name in plain and not (name == "state" and _ADDRESS.intersection(plain))]
+        found = plain.index(known[0]) if known else None
         if found is not None and found not in at.values():
             at[kind] = found
     has_amount = "amount" in at or {"debit", "credit"} <= at.keys()
@@ -262,7 +285,7 @@ def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: Expor
         last_four=last_four,
         status_text=status,
         standing=mapping.standing_of(status),
-        came_back=" ".join(status.lower().split()) in RETURNED_WORDS,
+        came_back=mapping.says_it_came_back(status),
         states_direction="amount" not in at or (cents or 0) < 0 or bool(_PLUS.search(amount_text)),
     )
 
@@ -275,6 +298,10 @@ def _two_columns(debit: str, credit: str) -> int | None:
     return into - abs(out)
 
 
+def _folded(word: str) -> str:
+    return " ".join(word.lower().split())
+
+
 def _text(cell: str) -> str:
     return "" if cell == LOST_DIGITS else cell[:_TEXT_CHARACTERS_MAX]
 
@@ -285,7 +312,7 @@ def _words(path: str | Path, name: str, status: dict[str, Any], usual: frozenset
         return usual
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise FileRefused(f'{path}: status.{name} must be a list of words, such as ["Settled"]')
-    return frozenset(" ".join(word.lower().split()) for word in words)
+    return frozenset(map(_folded, words))
 
 
 def _refuse_unknown(path: str | Path, shown: str, name: str, known: Iterable[str]) -> None:

@@ -37,7 +37,7 @@ class MatchStatus(StrEnum):
     MATCHED = "matched"
     AMOUNT_DIFFERS = "amount differs"
     STATUS_DIFFERS = "status differs"
-    """Paid on one side and not on the other."""
+    """Paid on one side and not on the other, or with a word there that nobody knows."""
     MISSING_THERE = "missing there"
     """Accepted here, and not in the export."""
     PERHAPS_THERE = "perhaps there"
@@ -196,6 +196,11 @@ def _verdict(row: LedgerRow, lines: Sequence[ExportLine], is_perhaps: bool) -> t
     unheard = row.state is not State.ACCEPTED and standing is ReportedStatus.OTHER
     if opposite or unheard:
         return MatchStatus.STATUS_DIFFERS, f"{row.state} here, {line.status_text or line.standing} there"
+    if line.is_word_unknown:
+        return (
+            MatchStatus.STATUS_DIFFERS,
+            f"{row.state} here, {line.status_text} there: not known (see --map, [status])",
+        )
     if row.amount_cents != abs(line.cents or 0):
         return MatchStatus.AMOUNT_DIFFERS, format_cents(abs(line.cents or 0) - row.amount_cents)
     return MatchStatus.MATCHED, None
@@ -226,6 +231,9 @@ def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | No
         return None, "the line goes the other way: the money came back"
     if line.standing is ReportedStatus.ACCEPTED and any(other.came_back for other in lines):
         return None, "paid there, and a further line says that it came back"
+    unknown = [other.status_text for other in lines if other.is_word_unknown]
+    if line.standing is ReportedStatus.ACCEPTED and unknown:
+        return None, f"paid there, and a further line says {unknown[0]}, which is not known (see --map, [status])"
     if line.is_sign_unclear and line.standing is ReportedStatus.ACCEPTED:
         return (
             None,

@@ -109,6 +109,41 @@ def test_all_matched_is_exit_code_0(tmp_path: Path) -> None:
     assert result.there[MatchStatus.MATCHED] == Totals(2, 0)
 
 
+@pytest.mark.parametrize("word", ["Returned - R01", "R03 no account", "Charged Back", "NSF", "Rejected by bank"])
+def test_a_payment_that_failed_in_the_banks_own_words_is_no_match(tmp_path: Path, word: str) -> None:
+    """A return in words that were not on the list stood among the matched ones, with exit code 0."""
+    rows = [Planned(1, reference="R1"), Planned(2, reference="R2")]
+    result, verdicts, _ = held_against(
+        tmp_path, rows, [f"R1,INV-1,12.50,TODAY,x6789,{word}", "R2,INV-2,12.50,TODAY,x6789,Pending"]
+    )
+    assert (verdicts, result.exit_code) == ({"1": "status differs", "2": "matched"}, 3)
+
+
+@pytest.mark.parametrize("word", ["Returned - R01", "NSF"])
+def test_a_further_line_in_the_banks_own_words_keeps_a_row_in_doubt(tmp_path: Path, word: str) -> None:
+    """Paid, and then something that nobody knows: `--settle` took it for accepted, which is final."""
+    lines = ["R9,INV-1,12.50,TODAY,x6789,Settled", f"R9,INV-1,12.50,TODAY,x6789,{word}"]
+    assert held_against(tmp_path, [Planned(1, State.IN_DOUBT)], lines)[2] == {1: None}
+
+
+def test_a_word_that_the_map_knows_is_told_no_more(tmp_path: Path) -> None:
+    """`[status]` of the map says what the other side means by it, also where it looks like a return."""
+    mapping = ExportMap(accepted=frozenset({"cleared, no return"}))
+    lines = ['R1,INV-1,12.50,TODAY,x6789,"Cleared, no return"']
+    result, verdicts, _ = held_against(tmp_path, [Planned(1, reference="R1")], lines, mapping=mapping)
+    assert (verdicts, result.exit_code) == ({"1": "matched"}, 0)
+
+
+def test_the_state_of_an_address_is_no_status(tmp_path: Path) -> None:
+    """`NY` beside a city says nothing of the payment; without one a column of that name is a status."""
+    rows = [Planned(1, reference="R1")]
+    for place, expected in (("City", "matched"), ("Note", "status differs")):
+        folder = tmp_path / place
+        folder.mkdir()
+        header = f"Reference,Amount,{place},State"
+        assert held_against(folder, rows, ["R1,12.50,Albany,NY"], header=header)[1] == {"1": expected}
+
+
 def test_a_row_that_waits_here_and_stands_there_is_told(tmp_path: Path) -> None:
     """The next run would pay it again: a difference that is counted by itself; what was declined there it would not."""
     rows = [Planned(1, State.PENDING), Planned(2, State.PENDING), Planned(3, State.PENDING)]
