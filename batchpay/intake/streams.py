@@ -30,13 +30,18 @@ UNPACKED_BYTES_FREE = 64 << 20
 """Below this many bytes the ratio is not looked at."""
 
 
+def _name_of(path: str) -> str:
+    """Give a path as text that a ledger takes: bytes that are no text as hexadecimal digits."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 class OpenFile:
     """A regular file or a private copy, opened once: a file put in its place later is not seen."""
 
     def __init__(
         self, path: str, copy: PrivateCopy | None = None, *, asked: str | None = None, name: str | None = None
     ) -> None:
-        self.name = name or ("standard input" if path == "-" else path)
+        self.name = name or ("standard input" if path == "-" else _name_of(path))
         if copy is None and path == "-":
             copy = private_copy(given_blocks(0), self.name, asked)
         self._copy = copy

@@ -75,6 +75,19 @@ def test_a_refused_file_does_not_hold_up_the_others(oracle_home: Home) -> None:
     assert "a.csv" in done.stderr
 
 
+def test_a_name_that_is_no_utf_8_is_a_name_like_any_other(oracle_home: Home, oracle: Oracle) -> None:
+    """An umlaut uploaded by an old client: an internal error, every night anew, and nothing after it was ever paid."""
+    names = ("L\udcf6hne.csv", "z.csv")
+    for number, name in enumerate(names):
+        small_file(oracle_home.path / name, 3, first=10 * number)
+    done = oracle_home.run("submit", *names, "--out", "out", "--archive", "done", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [one["file"] for one in json.loads(done.stdout)["files"]] == [r"L\xf6hne.csv", "z.csv"]
+    assert len(oracle.received()) == 6
+    assert (oracle_home.path / "out" / "L\udcf6hne.results.csv").is_file()
+    assert r"L\xf6hne.csv" in oracle_home.run("status").stdout
+
+
 def test_a_name_too_long_for_results_does_not_hold_up_the_others(oracle_home: Home, oracle: Oracle) -> None:
     """It was an internal error, every night anew, and nothing that came after it in the inbox was ever paid."""
     names = (f"{'a' * 236}.csv", f"{'b' * 251}.csv", "c.csv")
