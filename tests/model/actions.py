@@ -25,7 +25,7 @@ LOW_CENTS = 10_000
 WRONG_CASE = 5
 """The kind of wrong row that `--normalize` repairs without touching its amount: a release can send it."""
 _ANSWERS = ("none", "garbage", "error", "both", "too many", "twice", "success")
-_SHAPES = ("named", "plain", "invoice", "both", "recurring")
+SHAPES = ("named", "plain", "invoice", "both", "recurring")
 
 
 def make(world: World, a: int, b: int, c: int) -> None:
@@ -34,7 +34,7 @@ def make(world: World, a: int, b: int, c: int) -> None:
     for place in range(2 + a % 2):
         world.numbers += 1
         number = world.numbers
-        shape = _SHAPES[b % len(_SHAPES)]
+        shape = SHAPES[b % len(SHAPES)]
         start = (clock.today() + datetime.timedelta(days=2)).strftime("%m/%d/%Y") if shape == "recurring" else ""
         rows.append(
             Row(

@@ -48,6 +48,7 @@ ACTIONS: dict[str, Weighed] = {
     "replace_file": Weighed(meanwhile.replace_file, 3),
     "at_once": Weighed(meanwhile.at_once, 3),
     "release_race": Weighed(meanwhile.release_race, 2),
+    "midnight": Weighed(meanwhile.midnight, 1),
     "odd_api_id": Weighed(disasters.odd_api_id, 1),
     "other_environment": Weighed(disasters.other_environment, 1),
     "purge": Weighed(purging.purge, 1),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from pathlib import Path
 
 from tests.model import clock
-from tests.model.actions import WRONG_CASE, chosen, corrected, make, options_of, prepare, send, settle
+from tests.model.actions import SHAPES, WRONG_CASE, chosen, corrected, make, options_of, prepare, send, settle
 from tests.model.business import Row
 from tests.model.command import Call, Done, run_here
 from tests.model.files import read_table, write_file
 from tests.model.world import Command, File, Violation, World
 
 _MOMENTS = ("account", "lock", "connection", "payment")
+_RECURRING = SHAPES.index("recurring")
 
 
 def replace_file(world: World, a: int, b: int, c: int) -> None:
@@ -96,6 +98,28 @@ def release_race(world: World, a: int, b: int, c: int) -> None:
         world.end(first, run_here(first_call))
         world.pass_hours((1, 300)[b % 2])
         world.end(command, run_here(call))
+
+
+def midnight(world: World, a: int, b: int, c: int) -> None:
+    """Let the day end while a file is checked, registered or paid: what was to start that day must not leave after."""
+    if world.forbidden:
+        return
+    make(world, a, _RECURRING, 0)
+    first, *others = world.files.pop().rows
+    today = clock.today().strftime("%m/%d/%Y")
+    file = world.save(world.new_name(), [replace(first, start=""), *(replace(row, start=today) for row in others)])
+    call, command = prepare(world, file, [])
+
+    def act() -> list[tuple[Command, Done]]:
+        now = clock.now(datetime.UTC).astimezone()
+        ends = datetime.datetime.combine(now.date() + datetime.timedelta(days=1), datetime.time()).astimezone()
+        world.pass_hours((ends - now).total_seconds() / 3600 + 0.1)
+        return []
+
+    moment = _MOMENTS[b % len(_MOMENTS)]
+    world.run_with_hook(call, command, act, moment)
+    if c % 2:
+        send(world, file, [])
 
 
 def _rejected(world: World, file: File) -> set[int]:

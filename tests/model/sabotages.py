@@ -88,6 +88,11 @@ DEFECTS = (
         ),
     ),
     Defect(
+        "A2 a run over midnight sends what was to start the day before",
+        "midnight:0:3:0",
+        (("workflows/held_back.py", "return time.time() >= self._ends_s", "return False"),),
+    ),
+    Defect(
         "A3 what is registered is not compared with what was checked",
         "make:1:1:0 replace_file:0:1:0",
         (
