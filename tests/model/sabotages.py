@@ -218,7 +218,7 @@ DEFECTS = (
         (
             (
                 "reconciliation/statement.py",
-                'came_back=" ".join(status.lower().split()) in RETURNED_WORDS,',
+                "came_back=mapping.says_it_came_back(status),",
                 "came_back=False,",
             ),
             (
