@@ -8,10 +8,17 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from batchpay.payment import Direction, Totals
+from batchpay.text import row_count
 from batchpay.validation.chunk_result import ChunkResult
 from batchpay.validation.compiled_rules import Findings, Hit, constant_mask, suggested
 
 FAILURES_MAX = 1000
+_LOST_ZERO = ("achRoutingNumber.format", "achRoutingNumber.leading_zero")
+"""What a routing number breaks that a spreadsheet took for a number; a suggestion gives the zero back."""
+_LOST_ZEROS = (
+    "{} the routing number has lost its leading zero, as in a spreadsheet: account numbers of the file may have lost "
+    "theirs, and nothing shows it; compare them with the papers, or export the file anew with both columns as text"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class Verdict:
     """Totals of the valid rows, by DEBIT and CREDIT."""
     unreadable_amounts: int = 0
     """Rows whose amount counts 0 in the totals, since it can't be read."""
+    lost_zeros: int = 0
+    """Rows whose routing number lacks its leading zero, corrected or not."""
     warnings: int = 0
     warned_rows: int = 0
     counts: dict[str, int] = field(default_factory=dict)
@@ -63,6 +72,15 @@ class Verdict:
         """Whether a row failed a rule."""
         return not self.passed[row - 1]
 
+    def note_on_zeros(self) -> str | None:
+        """Say that accounts may be wrong, where routing numbers have lost their zeros and no account is an error yet.
+
+        A CSV that a spreadsheet saved has no cell that tells; the accounts of a workbook are errors by themselves.
+        """
+        if not self.lost_zeros or "achAccountNumber.numeric_account" in self.counts:
+            return None
+        return _LOST_ZEROS.format(f"in {row_count(self.lost_zeros)}")
+
     def rejected_mask(self, rows: pl.Series) -> pl.Series:
         """Tell for each of these row numbers whether it failed a rule."""
         return ~self.passed.gather(rows - 1)
@@ -73,6 +91,7 @@ class Verdict:
         _add(self.repairs, result.repairs)
         _add(self.accepted, result.accepted)
         self.unreadable_amounts += cents.null_count()
+        self.lost_zeros += _lost_zeros(result)
         self.warned_rows += int(findings.broken(errors=False).sum())
         for hit in findings.hits:
             count = int(hit.flag.sum())
@@ -140,6 +159,12 @@ class Verdict:
 
 def _totals(cents: pl.Series) -> Totals:
     return Totals(len(cents), int(cents.cast(pl.Int128).sum()))
+
+
+def _lost_zeros(result: ChunkResult) -> int:
+    right = [suggested(result.findings, hit) for hit in result.findings.hits if hit.name in _LOST_ZERO]
+    corrected = sum(result.accepted.get(name, 0) for name in _LOST_ZERO)
+    return corrected + sum(len(values) - values.null_count() for values in right if values is not None)
 
 
 def _add(counts: dict[str, int], more: Mapping[str, int]) -> None:

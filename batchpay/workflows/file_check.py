@@ -159,6 +159,8 @@ class FileCheck:
             notes.append(self.source.counting.note)
         if unreadable := self.verdict.unreadable_amounts:
             notes.append(f"in {row_count(unreadable)} the amount can't be read: it is not in any total")
+        if zeros := self.verdict.note_on_zeros():
+            notes.append(zeros)
         if not self.verdict.rows:
             notes.append("the file has a header and no rows: there is nothing to do")
         return notes + self.earlier.notes(self.verdict.rows)

@@ -11,6 +11,7 @@ from batchpay.payment import State, Totals
 from batchpay.schemas.catalogue import suggesting_rules
 from batchpay.settings import Settings
 from batchpay.workflows.requests import CheckOptions, file_request
+from tests.workflows.desk import Desk
 from tests.workflows.office import RELEASE, Office
 
 ACCEPTED = frozenset({"amount.format"})
@@ -60,3 +61,18 @@ def test_which_rules_are_accepted() -> None:
     assert accepted("amount.format, billingPhone.phone") == {"amount.format", "billingPhone.phone"}
     with pytest.raises(WrongUse, match=r"is called amount\.range, pay\.csv\. Name rules"):
         accepted("pay.csv,amount.range,amount.format")
+
+
+@pytest.mark.parametrize("accept", [None, "achRoutingNumber.format"])
+def test_zeros_that_a_spreadsheet_took_are_told_of_the_accounts_as_well(desk: Desk, accept: str | None) -> None:
+    """A CSV saved by a spreadsheet: routing numbers got their zero back, and accounts without theirs were paid."""
+    plain = {"amount": "10.00", "invoiceNumber": "A"}
+    cut = {**plain, "achRoutingNumber": "31100775", "invoiceNumber": "B"}
+    path = desk.file("pay.csv", plain, cut, {**cut, "achRoutingNumber": "12345678"})
+    whole = desk.file("whole.csv", {**plain, "achRoutingNumber": "031100775"})
+    told = [desk.dry_run(file, accept_suggestions=accept).summary.notes for file in (path, whole)]
+    (note,) = set(told[0]) - set(told[1])
+    assert note.startswith(
+        "in 1 row the routing number has lost its leading zero, as in a spreadsheet: account numbers"
+    )
+    assert "zero" not in " ".join(told[1])
