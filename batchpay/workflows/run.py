@@ -135,7 +135,9 @@ def run_batch(
                 sending = True
                 found = _send_pending(ledger, run, batch, settings, credentials, request, held_back, midnight, progress)
                 if midnight.has_passed:
-                    held_back = _held_back(ledger, batch, request, midnight)
+                    before, held_back = held_back, _held_back(ledger, batch, request, midnight)
+                    if missed := held_back.totals.rows - before.totals.rows:
+                        progress.say(f"{row_count(missed)} held back since midnight: the first day has passed")
             else:
                 progress.say(f"batch {batch.batch}: nothing is left to send")
             # A signal that came while the last row was under way has stopped nothing of this batch.
@@ -248,6 +250,8 @@ def _log_end(ledger: Ledger, finished: BatchSummary) -> None:
     for columns in ledger.row_columns(finished.batch, [State.IN_DOUBT]) if is_logging() else ():
         for row, reason in zip(columns.rows, columns.reasons, strict=True):
             log("row in doubt", level=logging.WARNING, batch=finished.batch, row=row, reason=reason)
+    if (held := finished.held_back).rows:
+        log("rows held back", level=logging.WARNING, batch=finished.batch, rows=held.rows, cents=held.cents)
     if finished.stopped:
         log("run stopped", level=logging.WARNING, batch=finished.batch, stopped=finished.stopped)
     else:

@@ -245,8 +245,13 @@ def test_what_was_to_start_today_does_not_leave_after_midnight(
         return ACCEPTED
 
     desk.answer = midnight_comes
+    told: list[str] = []
+    monkeypatch.setattr(Quiet, "say", lambda self, text: told.append(text))
+    monkeypatch.setattr(run, "log", lambda event, **fields: told.append(f"{event} {fields.get('rows')}"))
     done = desk.submit(desk.file("may.csv", ONE, *rows), as_of=TODAY - timedelta(days=5))
     held = Totals(1, 20_00) if past_start else Totals()
+    assert told.count("1 row held back since midnight: the first day has passed") == held.rows
+    assert told.count("rows held back 1") == held.rows, "a log without a word of them ended with 3 for no reason"
     assert sorted(desk.arrived) == arrived
     assert (done.exit_code, done.held_back, done.of(State.PENDING)) == (3 if past_start else 0, held, held)
     assert (done.stopped, desk.resume().held_back) == (None, held)
