@@ -14,7 +14,7 @@ import polars as pl
 from batchpay.approval.anomalies import Variance
 from batchpay.ledger.columns import Earlier, SamePayment
 from batchpay.ledger.contract import Ledger
-from batchpay.payment import Environment, Totals, format_cents
+from batchpay.payment import Environment, State, Totals, format_cents
 from batchpay.registration import request_body
 from batchpay.schemas.catalogue import ROW_SAME_PAYMENT
 from batchpay.schemas.options import RuleOptions
@@ -47,6 +47,8 @@ class EarlierPayments:
     _allowed_numbers: set[int] = field(default_factory=set)
     _repeated: dict[str, tuple[datetime, Totals]] = field(default_factory=dict)
     """Rows that repeat a batch, by its name."""
+    _waiting: dict[str, Totals] = field(default_factory=dict)
+    """What of such a batch was not sent yet."""
 
     def look(
         self,
@@ -67,6 +69,8 @@ class EarlierPayments:
         lines = dict(among.select("_row", "_line").iter_rows())
         for one in found:
             self._take(one, lines[one.row], cents[one.row], rules)
+        for batch in self._repeated.keys() - self._waiting.keys():
+            self._waiting[batch] = ledger.find(batch).by_state[State.PENDING]
 
     def allow_in_file(self, rows: pl.DataFrame) -> None:
         """Note bills that pass though the file has them twice: `_row`, `_first`, its `_place`, `_line`, `_cents`."""
@@ -79,8 +83,9 @@ class EarlierPayments:
         repeated = sorted(self._repeated.items(), key=lambda item: -item[1][1].rows)[:_BATCHES_NAMED]
         lines = [
             f"{found.rows:,} of {rows:,} rows, {money(found.cents)}, are the same bills as batch {batch} of {_day(at)}"
+            f"{self._not_sent(batch)}"
             for batch, (at, found) in repeated
-            if found.rows >= _REPEATED_LEAST
+            if found.rows >= _REPEATED_LEAST or self._waiting[batch].rows
         ]
         if self.allowed.rows:
             left = self.allowed.rows - len(self._allowed_places)
@@ -90,6 +95,13 @@ class EarlierPayments:
                 f"{', '.join(self._allowed_places)}{more}"
             )
         return lines
+
+    def _not_sent(self, batch: str) -> str:
+        """Say what of a batch waits: the nightly call sends it no more where this file came in place of its own."""
+        waiting = self._waiting[batch]
+        if not waiting.rows:
+            return ""
+        return f", of which {row_count(waiting.rows)}, {money(waiting.cents)}, wait to be sent: batchpay resume {batch}"
 
     def allowed_json(self, reason: str | None = None) -> dict[str, Any]:
         """Say what was let through, and why, as the summary's JSON and the ledger have it."""

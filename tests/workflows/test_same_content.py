@@ -40,3 +40,18 @@ def test_a_batch_that_goes_on_or_waits_for_a_person_is_not_called_paid(desk: Des
     desk.answer = lambda _: IN_DOUBT
     assert not any(SAID in note for note in desk.submit(path).notes)
     assert not any(SAID in note for note in desk.submit(path).notes)
+
+
+def test_a_corrected_file_tells_of_what_the_first_one_did_not_send(desk: Desk) -> None:
+    """A run was stopped, and the file corrected in its place: its rows 'were used before', and nobody sent the rest."""
+    bills = [{"paymentId": f"P-{number}", "amount": f"{number}0.00"} for number in (1, 2, 3)]
+    stopped = desk.submit(desk.file("may.csv", *bills), run=RunRequest(None, Limits(rows_max=1)))
+    one_more = {"paymentId": "P-4", "amount": "1.00"}
+    corrected = desk.submit(desk.file("may.csv", *bills[1:], one_more))
+    assert (corrected.exit_code, corrected.of(State.ACCEPTED).rows, len(desk.arrived)) == (3, 1, 2)
+    told = f", of which 2 rows, 50.00, wait to be sent: batchpay resume {stopped.batch}"
+    assert any(note.endswith(told) for note in corrected.notes)
+    assert desk.resume(stopped.batch).exit_code == 0
+    (note,) = desk.submit(desk.file("june.csv", *bills[1:])).notes
+    assert f"are the same bills as batch {stopped.batch} of " in note
+    assert "wait to be sent" not in note
