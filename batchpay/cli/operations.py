@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from batchpay.cli import output
 from batchpay.cli.context import Command, Context, declared, option
 from batchpay.cli.paths import Outputs, outputs_of
 from batchpay.errors import BatchHeld, BatchpayError, FileRefused, NotUsable
-from batchpay.payment import State
+from batchpay.payment import State, Totals
 from batchpay.text import counted, printable, row_count, totals_apart
 from batchpay.writing.marks import LOG, METRICS
 
@@ -166,14 +166,15 @@ def _say_why(account: CallLog) -> None:
 
     What was refused was said where it happened.
     """
+    doubts: dict[str, Mapping[str, Totals]] = {}
     for summary in account.summaries:
         if summary.stopped:
             click.echo(f"batchpay: {printable(f'{summary.file}: batch {summary.batch}: {summary.stopped}')}", err=True)
-        doubts = {str(summary.batch): summary.apart.get(State.IN_DOUBT, {})} | summary.in_doubt_elsewhere
-        for batch, sides in doubts.items():
-            if rows := sum(totals.rows for totals in sides.values()):
-                text = f"{row_count(rows)} in doubt, {totals_apart([sides])}"
-                click.echo(f"batchpay: batch {batch}: {text}: batchpay resolve {batch}", err=True)
+        doubts |= {str(summary.batch): summary.apart.get(State.IN_DOUBT, {})} | summary.in_doubt_elsewhere
+    for batch, sides in doubts.items():
+        if rows := sum(totals.rows for totals in sides.values()):
+            text = f"{row_count(rows)} in doubt, {totals_apart([sides])}"
+            click.echo(f"batchpay: batch {batch}: {text}: batchpay resolve {batch}", err=True)
 
 
 def _ping(url: str | None) -> Ping | None:

@@ -198,6 +198,12 @@ def test_the_morning_after_a_bad_night(home: Home) -> None:
         quiet = home.run("submit", "--inbox", "empty", *watched)
         assert quiet.returncode == 7
         assert "in doubt" in quiet.stderr
+        files = [f"{name}.csv" for name in "bcd"]
+        for number, name in enumerate(files):
+            small_file(home.path / name, 1, first=10 + number)
+        repeated = home.run("submit", *files, "-q", "--rate", "50")
+        lines = [line for line in repeated.stderr.splitlines() if "in doubt, " in line]
+        assert len(lines) == len(set(lines)) == 2, "once for each file of the call, and a mail that nobody reads"
         assert asked == ["/job/start", "/job/7", "/job/start", "/job/7", "/job/start", "/job/7"]
     events = [json.loads(line) for line in (home.path / "run.log").read_text().splitlines()]
     doubts = [event for event in events if event["event"] == "row in doubt"]
