@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from datetime import datetime, time
 from decimal import Decimal
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from batchpay.errors import FileRefused
 from batchpay.writing.stream import Stream
@@ -28,18 +28,28 @@ COLUMNS_MAX = 500
 LOST_DIGITS = "#####"
 """Stands for a number that a spreadsheet can't hold: of more than 15 digits it keeps the first 15."""
 _SEPARATORS = (",", ";", "\t", "|")
+_WORKBOOKS = (".xlsx", ".xlsm")
 _LINES_PROBED = 20
 _DIGITS_KEPT = 10**15
 _SCIENTIFIC = re.compile(r"[0-9](?:[.,][0-9]+)?E\+?[0-9]+", re.ASCII)
 
 
-def read_sheet(path: str | Path | Stream) -> Iterator[tuple[int, list[str]]]:
+def read_sheet(path: str | Path | Stream, sheet: str | None = None) -> Generator[tuple[int, list[str]], None, None]:
     """Give the lines of a sheet as (line, cells), blank lines left out; raises FileRefused.
 
     Cells are texts without white space at their ends. Numbers and dates of a workbook become plain digits and ISO 8601.
+    Of a workbook it is the first one that can be seen, or the one that `sheet` names.
     """
     with _opened(path) as file:
-        yield from _lines(path, file)
+        yield from _lines(path, file, sheet)
+
+
+def sheet_names(path: str | Path | Stream) -> list[str]:
+    """Name the sheets of a workbook that can be seen; none where the file is no workbook; raises FileRefused."""
+    if Path(str(path)).suffix.lower() not in _WORKBOOKS:
+        return []
+    with _opened(path) as file, _workbook(path, file) as sheets:
+        return [sheet.title for sheet in sheets]
 
 
 @contextmanager
@@ -57,7 +67,7 @@ def _opened(path: str | Path | Stream) -> Iterator[BinaryIO]:
         yield file
 
 
-def _lines(path: str | Path | Stream, file: BinaryIO) -> Iterator[tuple[int, list[str]]]:
+def _lines(path: str | Path | Stream, file: BinaryIO, sheet: str | None) -> Iterator[tuple[int, list[str]]]:
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     if size == 0:
@@ -65,8 +75,8 @@ def _lines(path: str | Path | Stream, file: BinaryIO) -> Iterator[tuple[int, lis
     if size > BYTES_MAX:
         raise FileRefused(f"{path} is larger than {BYTES_MAX >> 20} MB; export a shorter time")
     ending = Path(str(path)).suffix.lower()
-    if ending in (".xlsx", ".xlsm"):
-        lines = _workbook_lines(path, file)
+    if ending in _WORKBOOKS:
+        lines = _workbook_lines(path, file, sheet)
     elif ending in (".csv", ".txt", ".tsv"):
         lines = _csv_lines(path, file)
     else:
@@ -114,8 +124,21 @@ def _plain(cell: str) -> str:
     return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell
 
 
-def _workbook_lines(path: str | Path | Stream, file: BinaryIO) -> Generator[tuple[int, list[str]], None, None]:
+def _workbook_lines(
+    path: str | Path | Stream, file: BinaryIO, name: str | None
+) -> Generator[tuple[int, list[str]], None, None]:
+    with _workbook(path, file) as sheets:
+        sheet = next(one for one in sheets if name in (None, one.title))
+        sheet.reset_dimensions()  # what the file says of its size may be wrong
+        for line, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
+            yield line, [_cell_text(cell) for cell in cells[:COLUMNS_MAX]]
+
+
+@contextmanager
+def _workbook(path: str | Path | Stream, file: BinaryIO) -> Iterator[list[Any]]:
+    """Open a workbook and give the sheets that can be seen, one at least; what breaks meanwhile is its fault."""
     refused = FileRefused(f"{path} is not a workbook that can be read")
+    file.seek(0)
     try:
         with zipfile.ZipFile(file) as packed:
             if sum(part.file_size for part in packed.infolist()) > UNPACKED_BYTES_MAX:
@@ -129,12 +152,10 @@ def _workbook_lines(path: str | Path | Stream, file: BinaryIO) -> Generator[tupl
             warnings.simplefilter("ignore")  # styles and validations that openpyxl does not know don't matter here
             book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
             try:
-                sheet = next((one for one in book.worksheets if one.sheet_state == "visible"), None)
-                if sheet is None:
+                sheets = [one for one in book.worksheets if one.sheet_state == "visible"]
+                if not sheets:
                     raise refused
-                sheet.reset_dimensions()  # what the file says of its size may be wrong
-                for line, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
-                    yield line, [_cell_text(cell) for cell in cells[:COLUMNS_MAX]]
+                yield sheets
             finally:
                 book.close()
     except FileRefused:

@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from batchpay.errors import FileRefused, did_you_mean
 from batchpay.intake.small_tables import read_toml
 from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents, foreign_date, last_four_of
-from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet
+from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet, sheet_names
 from batchpay.writing.stream import Stream
 
 USUAL_HEADERS: dict[str, tuple[str, ...]] = {
@@ -71,6 +73,7 @@ UNDER_WAY_WORDS = frozenset({
 _RETURN = re.compile(r"\b(r\d\d|return(s|ed)?|revers(al|ed)|void(ed)?|charge[ -]?backs?|charged back|sent back)\b")
 """What says within longer words that the money came back: `Returned - R01`, `R03 no account`."""
 _PLUS = re.compile(r"\+|CR\s*$", re.IGNORECASE)
+_TOTAL = re.compile(r"((sub|grand)[ -]?)?totals?:?", re.IGNORECASE)
 _HEADER_LINES = 20
 _TEXT_CHARACTERS_MAX = 128
 
@@ -204,7 +207,7 @@ def load_export_map(path: str | Path) -> ExportMap:
 
 def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
     """Read an export whole; raises FileRefused where no amount or nothing to match by can be found in it."""
-    lines = read_sheet(path)
+    lines = read_sheet(path, _only_sheet(path, mapping))
     header, at = _find_header(path, lines, mapping)
     payments: list[ExportLine] = []
     skipped = 0
@@ -218,6 +221,22 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
     for payment in payments:
         payment.on = foreign_date(payment.date_text, day_first=day_first, pattern=mapping.date_pattern)
     return Export(str(path), {kind: header[index] for kind, index in at.items()}, payments, skipped)
+
+
+def _only_sheet(path: str | Path | Stream, mapping: ExportMap) -> str | None:
+    """Name the sheet with the payments; raises FileRefused where several are, for returns may have their own."""
+    names = sheet_names(path)
+    if len(names) < 2:
+        return None
+    found = []
+    for name in names:
+        with closing(read_sheet(path, name)) as lines:
+            if any(_columns_of(cells, mapping) for _, cells in islice(lines, _HEADER_LINES)):
+                found.append(name)
+    if len(found) > 1:
+        named = ", ".join(map(repr, found))
+        raise FileRefused(f"{path} has several sheets of payments, {named}; reconcile with each in a file of its own")
+    return found[0] if found else None
 
 
 def _find_header(
@@ -266,7 +285,8 @@ def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: Expor
     reference, invoice = (_text(cell(kind)) for kind in ("reference", "invoice"))
     last_four = last_four_of(cell("last_four"))
     date_text = _text(cell("date"))
-    if not (reference or invoice or last_four or date_text):
+    is_total = _TOTAL.fullmatch(reference or invoice) is not None
+    if not (last_four or date_text) and (is_total or not (reference or invoice)):
         return None
     if "amount" in at:
         amount_text = cell("amount")

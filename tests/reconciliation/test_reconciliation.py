@@ -454,3 +454,35 @@ def test_a_line_that_a_purged_payment_may_own_settles_nothing(
         assert ledger.find(None).purged_at is not None
     _, _, doubts = held_against(tmp_path, [Planned(1, State.IN_DOUBT)], [line], today=day)
     assert doubts == settled
+
+
+def workbook(path: Path, **sheets: Sequence[str]) -> Path:
+    """Write a workbook; what begins with `hidden` can't be seen."""
+    book = openpyxl.Workbook()
+    book.remove(book.worksheets[0])
+    for name, lines in sheets.items():
+        sheet = book.create_sheet(name)
+        for line in lines:
+            sheet.append(line.split(","))
+        sheet.sheet_state = "hidden" if name.startswith("hidden") else "visible"
+    book.save(path)
+    return path
+
+
+def test_a_sheet_of_returns_is_not_passed_over(tmp_path: Path) -> None:
+    """Only the first sheet was read: all matched, with exit code 0, beside a sheet of returns."""
+    paid, back = [HEADER, "R1,INV-1,12.50,,x6789,Settled"], [HEADER, "R1,INV-1,12.50,,x6789,Returned"]
+    with pytest.raises(FileRefused, match=r"several sheets of payments, 'Paid', 'Returns'; reconcile with each"):
+        read_export(workbook(tmp_path / "e.xlsx", Paid=paid, Returns=back), ExportMap())
+    cover = workbook(tmp_path / "e.xlsx", Cover=["Bank of X"], Paid=paid, hidden=back)
+    assert [line.status_text for line in read_export(cover, ExportMap()).lines] == ["Settled"]
+    with pytest.raises(FileRefused, match="no header says"):
+        read_export(workbook(tmp_path / "e.xlsx", Cover=["Bank of X"], Notes=["nothing"]), ExportMap())
+
+
+@pytest.mark.parametrize("word", ["Total", "TOTALS:", "Grand total", "Subtotal"])
+def test_a_line_that_is_called_a_total_is_no_payment(tmp_path: Path, word: str) -> None:
+    """It stood among the payments that are unknown here; with a date or an account it is one."""
+    lines = ["R1,INV-1,12.50,TODAY,x6789,Settled", f"{word},,12.50,,,", f"{word},,12.50,TODAY,,"]
+    read = read_export(export(tmp_path / "e.csv", lines), ExportMap())
+    assert ([line.line for line in read.lines], read.skipped) == ([2, 4], 1)
