@@ -19,7 +19,7 @@ from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.masking import Secrets
 from batchpay.gateway.payments import outcome_without_answer
 from batchpay.gateway.profile import Profile
-from batchpay.gateway.strict_json import parse_object
+from batchpay.gateway.strict_json import NotStrictJson, parse_object
 from batchpay.outcome import Outcome
 from batchpay.payment import State
 from batchpay.settings import GatewaySettings
@@ -144,7 +144,8 @@ class AccountsClient:
 
         exchange = self._repeat(unusable, lambda: self._channel.exchange("GET", path))
         outcome = self._outcome(exchange)
-        self._raise_for(outcome)
+        if outcome.state is not State.DECLINED or self._is_refused_in_words(exchange):
+            self._raise_for(outcome)
         if outcome.state is State.ACCEPTED:
             try:
                 return take(_message(exchange))
@@ -186,6 +187,17 @@ class AccountsClient:
             return outcome_without_answer(exchange)
         status, secrets = exchange.http_status, self._secrets
         return self._profile.outcome_of(status, exchange.headers, exchange.body, secrets=lambda: secrets)
+
+    def _is_refused_in_words(self, exchange: Exchange) -> bool:
+        """Whether the interface itself says no: the bare 404 of a proxy tells nothing of an account.
+
+        Rows of an account that is not there are rejected for good.
+        """
+        try:
+            word = parse_object(exchange.body).get("status")
+        except NotStrictJson:
+            return False
+        return exchange.http_status == 404 or (isinstance(word, str) and word in self._profile.declined)
 
     def _raise_for(self, outcome: Outcome) -> None:
         """Raise for what proves that nothing was changed."""

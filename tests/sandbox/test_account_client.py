@@ -167,3 +167,11 @@ def test_an_id_is_a_positive_whole_number(text: str) -> None:
 def test_other_texts_are_no_id(text: str) -> None:
     """Letters, signs, blanks, other scripts' digits and numbers beyond any database are none."""
     assert account_id(text) is None
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 409, 410, 413, 422])
+def test_a_refusal_without_a_word_says_nothing_of_an_account(url: str, client: AccountsClient, status: int) -> None:
+    """A proxy's empty 404 rejected every row of the night's files, which were archived, with the quiet exit code 3."""
+    control(url, "POST", "faults", [{"fault": "status", "status": status, "operation": "account_get", "every": 1}])
+    with pytest.raises(RunStopped, match=f"not recognized .HTTP {status}"):
+        client.get(1001)
