@@ -242,8 +242,8 @@ def _read_line(
         return f"a decision is one of {', '.join(DECISIONS)}, or blank"
     if row not in doubts:
         return f"row {row} is not in doubt"
-    if _is_of_another_attempt(texts.get("sent_from_utc", ""), doubts[row]):
-        return f"row {row} was sent again after this sheet was written, look it up anew"
+    if (late := _attempt_problem(texts.get("sent_from_utc", ""), doubts[row])) is not None:
+        return late
     if foreign_cents(texts["amount"]) != doubts[row].amount_cents:
         return f"the amount of row {row} is {format_cents(doubts[row].amount_cents)} in the ledger"
     reference = texts.get("gateway_reference", "")
@@ -259,14 +259,18 @@ def _read_line(
     return None
 
 
-def _is_of_another_attempt(text: str, doubt: Doubt) -> bool:
-    """Whether a sheet's line is about an attempt before the one in doubt now; False where its time can't be read."""
+def _attempt_problem(text: str, doubt: Doubt) -> str | None:
+    """Say what is wrong where a sheet's line is about an attempt before the one in doubt now, or may be."""
     try:
         sent = datetime.fromisoformat(text)
     except ValueError:
-        return False
+        if doubt.attempts <= 1 or doubt.sent_from is None:
+            return None
+        return f"row {doubt.row} was tried more than once, and sent_from_utc does not say which time this is about"
     sent = sent if sent.tzinfo else sent.replace(tzinfo=UTC)
-    return doubt.sent_from is not None and doubt.sent_from - sent >= timedelta(seconds=1)
+    if doubt.sent_from is None or doubt.sent_from - sent < timedelta(seconds=1):
+        return None
+    return f"row {doubt.row} was sent again after this sheet was written, look it up anew"
 
 
 def _account_in(text: str, doubts: Iterable[Doubt]) -> int | None:

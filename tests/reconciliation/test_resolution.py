@@ -209,6 +209,28 @@ def test_a_sheet_is_about_the_attempt_that_it_was_written_for(tmp_path: Path, se
         assert read_decisions(sheet, BATCH, doubts).decisions == [Decision(2, State.DECLINED, None)]
 
 
+@pytest.mark.parametrize("text", ["", "11/23/2026 9:30"])
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_sheet_without_its_times_settles_no_row_that_was_tried_again(
+    tmp_path: Path, text: str, attempts: int
+) -> None:
+    """The columns of times were taken out: the old sheet, handed in once more, had the row sent a third time."""
+    sent = datetime.fromisoformat("2026-11-23T11:00:00+00:00")
+    sheet = filled(tmp_path / "d.csv", {2: ("send again", "", "")})
+    lines = list(csv.reader(sheet.read_text("utf-8").splitlines()))
+    lines[1][HEADER.index("sent_from_utc")] = text
+    with sheet.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(lines)
+    doubts = {**DOUBTS, 2: replace(doubt(2, 999), sent_from=sent, attempts=attempts)}
+    if attempts > 1:
+        with pytest.raises(FileRefused, match="row 2 was tried more than once, and sent_from_utc does not say which"):
+            read_decisions(sheet, BATCH, doubts)
+    else:
+        assert read_decisions(sheet, BATCH, doubts).decisions == [Decision(2, State.PENDING, None)]
+    never = {**DOUBTS, 2: replace(doubt(2, 999), attempts=attempts)}
+    assert read_decisions(sheet, BATCH, never).decisions == [Decision(2, State.PENDING, None)]
+
+
 def test_a_reference_holds_no_account_number() -> None:
     """What looks like the row's own account is refused as its reference; another reference is not."""
     with pytest.raises(WrongUse, match="account number of row 2"):
