@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import Home, small_file
-from tests.support.held_up import SIGN
+from tests.support.held_up import SHARED, SIGN
 from tests.support.oracle import Oracle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,8 +22,8 @@ WORKERS = 8
 
 
 @contextmanager
-def _held_up(home: Home, leave: int, hold: int) -> Iterator[subprocess.Popen[str]]:
-    """A submission of 40 rows, with so many requests on their way and so many held up."""
+def _held_up(home: Home, leave: int, hold: int, sign: str = SIGN) -> Iterator[subprocess.Popen[str]]:
+    """A submission of 40 rows, with so many requests on their way and so many held up, as it says by a sign."""
     small_file(home.path / "a.csv", 40)
     arguments = ["submit", "a.csv", "--json", "--no-preflight", "--workers", str(WORKERS), "--rate", "100"]
     with subprocess.Popen(
@@ -32,7 +32,7 @@ def _held_up(home: Home, leave: int, hold: int) -> Iterator[subprocess.Popen[str
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stderr is not None
-        assert any(SIGN in line for line in process.stderr)
+        assert any(sign in line for line in process.stderr)
         try:
             yield process
         finally:
@@ -71,3 +71,50 @@ def test_a_signal_lets_what_is_held_up_leave(oracle_home: Home, oracle: Oracle, 
     assert told["accepted"] == len(oracle.entries()) == 1 + WORKERS
     assert oracle_home.json("submit", "a.csv")["accepted"] == 40
     assert set(oracle.received().values()) == {1}
+
+
+@contextmanager
+def _long_run(home: Home, oracle: Oracle) -> Iterator[subprocess.Popen[str]]:
+    """A submission of another file, at the same rate, that would go on for 20 seconds; it has begun to send."""
+    small_file(home.path / "b.csv", 2000, first=1001)
+    arguments = ["submit", "b.csv", "--json", "--no-preflight", "--workers", str(WORKERS), "--rate", "100"]
+    with subprocess.Popen(
+        home.command(*arguments), env=home.environment, cwd=home.path, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        try:
+            _wait_for(oracle, WORKERS, process)
+            yield process
+        finally:
+            process.kill()
+
+
+def _wait_for(oracle: Oracle, count: int, process: subprocess.Popen[str]) -> None:
+    """Wait until the gateway got so many payments, as long as a process lives that sends some."""
+    while len(oracle.entries()) < count:
+        assert process.poll() is None
+
+
+def test_of_two_runs_at_one_rate_the_other_goes_on(oracle_home: Home, oracle: Oracle) -> None:
+    """One is killed while the throttle holds back what its ledger has as being sent; the moments were leased by both.
+
+    Not more of it is in doubt than it had workers. The other one neither waits for it for ever nor has one in doubt.
+    """
+    with _long_run(oracle_home, oracle) as other:
+        with _held_up(oracle_home, 1, WORKERS, SHARED) as process:
+            process.kill()
+        of_both = oracle.received()
+        _wait_for(oracle, len(of_both) + 5 * WORKERS, other)
+        other.send_signal(signal.SIGTERM)
+        assert other.stdout is not None
+        told = json.loads(other.stdout.read())
+    received = oracle.received()
+    first = {f"INV-{number}" for number in range(1, 41)}
+    assert len(first & set(received)) == 1
+    assert (told["exit_code"], told["stopped"], told["in_doubt"]) == (6, "stopped by SIGTERM", 0)
+    assert told["accepted"] == len(set(received) - first)
+    again = oracle_home.json("submit", "a.csv")
+    assert (again["exit_code"], again["in_doubt"], again["accepted"]) == (7, WORKERS, 40 - WORKERS)
+    received = oracle.received()
+    assert set(received.values()) == {1}
+    assert len(first & set(received)) == 40 - WORKERS

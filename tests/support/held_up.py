@@ -1,7 +1,8 @@
 """The command `batchpay`, held where a request is about to leave: its commit has returned, no byte of it has left.
 
 `python -m tests.support.held_up LEAVE HOLD ARGUMENTS…`: the first LEAVE requests leave at once, those after them are
-held up until the run is asked to stop. When HOLD of them are, it says so on standard error.
+held up until the run is asked to stop, where the throttle lets them leave. When HOLD of them are, it says so on
+standard error, and how many runs share the rate.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from typing import Any
 from unittest import mock
 
 from batchpay.cli.main import main
+from batchpay.ledger.contract import SharedRate
+from batchpay.ledger.records import Lease
 from batchpay.sending.limits import StopRequest
-from batchpay.sending.spread import Spread
+from batchpay.sending.shared_rate import SharedThrottle
 
 SIGN = "held up"
+SHARED = f"{SIGN}, with 2 runs at one rate"
 
 
 class _Gate:
@@ -26,6 +31,7 @@ class _Gate:
         self._count = 0
         self._lock = threading.Lock()
         self.opened = threading.Event()
+        self.sharers = 1
 
     def wait(self) -> None:
         """Hold a request up, unless it is one of the first."""
@@ -33,20 +39,40 @@ class _Gate:
             self._count += 1
             number = self._count
         if number == self._last:
-            print(SIGN, file=sys.stderr, flush=True)
+            print(SIGN if self.sharers == 1 else f"{SIGN}, with {self.sharers} runs at one rate", file=sys.stderr)
+            sys.stderr.flush()
         if number > self._leave:
             self.opened.wait()
 
 
 def main_held_up(gate: _Gate) -> None:
     """Run the command; whatever asks it to stop opens the gate."""
-    ask = StopRequest.ask
+    ask, begin, leave = StopRequest.ask, SharedThrottle.__init__, SharedThrottle.leave
 
     def ask_and_open(stop: StopRequest, reason: str) -> None:
         ask(stop, reason)
         gate.opened.set()
 
-    with mock.patch.object(Spread, "wait", gate.wait), mock.patch.object(StopRequest, "ask", ask_and_open):
+    def begin_and_note(throttle: SharedThrottle, rate: float | None, source: SharedRate, **how: Any) -> None:
+        begin(throttle, rate, source, **how)
+        lease = source.lease
+
+        def lease_and_note(rate: float, paused_s: float) -> Lease | None:
+            leased = lease(rate, paused_s)
+            gate.sharers = leased.sharers if leased else gate.sharers
+            return leased
+
+        mock.patch.object(source, "lease", lease_and_note).start()
+
+    def leave_or_wait(throttle: SharedThrottle) -> None:
+        leave(throttle)
+        gate.wait()
+
+    with (
+        mock.patch.object(SharedThrottle, "leave", leave_or_wait),
+        mock.patch.object(SharedThrottle, "__init__", begin_and_note),
+        mock.patch.object(StopRequest, "ask", ask_and_open),
+    ):
         main()
 
 
