@@ -32,10 +32,23 @@ class Examples:
     """Rows that say they are examples: they are no payments, and the person is told how many were passed over."""
 
     count: int = 0
+    with_account: int = 0
+    """Of these, rows with an account number: the template's example has zeros alone, somebody has typed over it."""
 
-    def add(self, rows: int, *, first: bool) -> None:
+    def add(self, rows: int, with_account: int = 0, *, first: bool) -> None:
         """Count the rows of a chunk; a file that is read again is counted anew."""
         self.count = rows if first else self.count + rows
+        self.with_account = with_account if first else self.with_account + with_account
+
+    def notes(self) -> list[str]:
+        """Say how many were passed over, and that a payment may be among them."""
+        notes = [f"rows marked as an example, which are not payments: {self.count}"] if self.count else []
+        if self.with_account:
+            notes.append(
+                f"rows marked as an example that have an account number: {self.with_account}; typed over the example, "
+                f"a payment is not sent: clear its cell in {NOTE_COLUMN}"
+            )
+        return notes
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,8 @@ def finish_chunk(
     names = dict(zip(places, header.internal, strict=True))
     if header.note_at is not None:
         is_example = pl.col(places[header.note_at]).str.strip_chars().str.to_lowercase().eq_missing(EXAMPLE_MARK)
-        kept = frame.filter(~is_example)
-        header.examples.add(frame.height - kept.height, first=not rows_before)
-        frame = kept
+        examples, frame = frame.filter(is_example), frame.filter(~is_example)
+        header.examples.add(examples.height, _with_account(examples, names), first=not rows_before)
     own = [place for place, name in names.items() if name is not None]
     if not any(frame.get_column(place).null_count() == 0 for place in own):
         # A cell whose value is not known, a formula never calculated for one, is not a blank one.
@@ -99,6 +98,12 @@ def with_text_formulas(frame: pl.DataFrame, own: Sequence[str]) -> pl.DataFrame:
                 earlier = frame.get_column(SUGGEST + text.name, default=text)
                 marks[SUGGEST + text.name] = text.zip_with(text.is_not_null(), earlier)
     return frame.with_columns(column.alias(name) for name, column in marks.items())
+
+
+def _with_account(rows: pl.DataFrame, names: dict[str, str | None]) -> int:
+    """Count rows whose account number is no row of zeros, as the template's example has it."""
+    places = [place for place, name in names.items() if name == ACCOUNT]
+    return sum(int(rows[place].str.contains("[^0 ]").sum()) for place in places)
 
 
 def _with_no_payments(frame: pl.DataFrame, titles: dict[str, str]) -> tuple[pl.DataFrame, dict[str, Any] | None]:

@@ -23,7 +23,7 @@ def holds_only_rows_of(source: Source, path: Path) -> bool:
     What is said of a row is not looked at, it changes with the rules. A cell that somebody corrected makes the file
     another one, and so does anything that is not as we write it. Raises FileRefused where the source has changed.
     """
-    examples = source.examples.count
+    examples = replace(source.examples)
     try:
         return _holds_only_rows_of(source, path)
     except BatchpayError:
@@ -31,7 +31,8 @@ def holds_only_rows_of(source: Source, path: Path) -> bool:
     except Exception:  # whatever a library makes of a file that is none of ours
         return False
     finally:
-        source.examples.count = examples  # what was found in the whole file stands: this reading ends early
+        # What was found in the whole file stands: this reading ends early.
+        source.examples.count, source.examples.with_account = examples.count, examples.with_account
 
 
 def _holds_only_rows_of(source: Source, path: Path) -> bool:

@@ -150,9 +150,7 @@ class FileCheck:
 
     def notes(self) -> list[str]:
         """Say what a person should know of the file and what would be sent of it: a plan is held against these."""
-        notes = list(self.source.notes)
-        if self.source.examples.count:
-            notes.append(f"rows marked as an example, which are not payments: {self.source.examples.count}")
+        notes = [*self.source.notes, *self.source.examples.notes()]
         if self.source.end.total_cents is not None:
             notes.append(self.source.end.note(self.source.line_word))
         if self.source.counting is not None and self.source.counting.note is not None:

@@ -9,6 +9,7 @@ import pytest
 from batchpay.errors import FileRefused
 from batchpay.intake.header import near_miss, read_header
 from batchpay.intake.source import open_source
+from batchpay.intake.template import write_blank
 from batchpay.schemas.columns import COLUMNS
 from tests.support.payment_files import HEADER, csv_text, read, write
 
@@ -89,6 +90,22 @@ def test_example_rows_are_no_payments(tmp_path: Path) -> None:
             (frame,) = source.chunks()
             assert frame.select("_row", "_line").rows() == [(1, 3)]
             assert source.examples.count == 1
+
+
+def test_a_payment_typed_over_the_example_is_told(tmp_path: Path) -> None:
+    """The mark stayed in `_note`: the first payment was passed over, with the note that any template gets."""
+    lines = csv_text(3).splitlines()
+    text = "\n".join([f"_note,{lines[0]}", *(f"example,{line}" for line in lines[1:3]), f",{lines[3]}"]) + "\n"
+    with open_source(write(tmp_path, text)) as source:
+        for _ in range(2):  # as often as it is read
+            list(source.chunks())
+            told = source.examples.notes()
+    assert told[0] == "rows marked as an example, which are not payments: 2"
+    assert told[1].startswith("rows marked as an example that have an account number: 2; typed over the example")
+    write_blank(tmp_path / "blank.csv")
+    with open_source(str(tmp_path / "blank.csv")) as source:
+        list(source.chunks())
+        assert source.examples.notes() == ["rows marked as an example, which are not payments: 1"]
 
 
 def test_names_in_other_letters_and_blanks(tmp_path: Path) -> None:
