@@ -22,11 +22,14 @@ def batches_out_of_totals(view: View, statements: Statements) -> list[str]:
 
 
 def rows_without_bill(view: View, statements: Statements) -> list[str]:
-    """Find payments that would be no duplicates any more: the digests by which their bills are found are not there."""
+    """Find payments that would be no duplicates any more: the digest of bill or paymentId is not there."""
     missing = view.execute(statements.ROWS_WITHOUT_BILL).fetchone()[0]
-    if not missing:
-        return []
-    return [f"the ledger is damaged: {counted(missing, 'payment')} would not be known if it came again"]
+    return [unknown_if_it_came_again(missing)] if missing else []
+
+
+def unknown_if_it_came_again(payments: int) -> str:
+    """Tell that payments would be no duplicates any more."""
+    return f"the ledger is damaged: {counted(payments, 'payment')} would not be known if it came again"
 
 
 def _by_key(keys: Sequence[int], *columns: Sequence[int]) -> Iterator[tuple[int, Sequence[Sequence[int]]]]:

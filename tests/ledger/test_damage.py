@@ -16,7 +16,7 @@ from batchpay.ledger.records import Decision
 from batchpay.ledger.sqlite import audit, reading
 from batchpay.ledger.sqlite.store import connect
 from batchpay.payment import State
-from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, body_of, columns, register, rejected
+from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, body_of, columns, register, rejected, release
 from tests.ledger.conftest import LedgerFactory
 
 pytestmark = pytest.mark.ledgers("sqlite")
@@ -126,6 +126,8 @@ def test_no_truncated_ledger_is_used(used: LedgerFactory) -> None:
         "DROP TRIGGER event_is_never_deleted; DELETE FROM event WHERE number = 3",
         "DROP TRIGGER event_is_never_deleted; DELETE FROM event",
         "DELETE FROM meta",
+        "DELETE FROM fingerprint WHERE id & 4294967295 = 8",
+        "DELETE FROM payment_id WHERE id & 4294967295 = 5",
     ],
 )
 def test_an_edited_ledger_is_refused(used: LedgerFactory, statement: str) -> None:
@@ -256,6 +258,34 @@ def test_nothing_is_registered_where_an_earlier_batch_can_not_be_found(
     ledger = used.open()
     with pytest.raises(LedgerDamaged, match="nothing was sent"):
         register(ledger, columns(ledger, range(1, 9), salt="another"), content=b"another")
+    assert ledger.check() != []
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("DELETE FROM fingerprint WHERE id & 4294967295 = 4", "1 payment would"),
+        ("DELETE FROM fingerprint WHERE id & 4294967295 = 9", "1 payment would"),
+        ("DELETE FROM fingerprint", "9 payments would"),
+    ],
+)
+def test_nothing_is_registered_or_released_where_an_earlier_bill_is_not_there(
+    used: LedgerFactory, monkeypatch: pytest.MonkeyPatch, script: str, told: str
+) -> None:
+    """A bill was paid twice: in a ledger over 4 MiB somebody had deleted digests with sqlite3, so that the bill of an
+    earlier batch was no duplicate any more.
+    """  # noqa: D205
+    monkeypatch.setattr(audit, "SMALL_BYTES", 0)
+    ledger = used.open()
+    first = ledger.find(None).batch
+    release(ledger, first, [columns(ledger, [9])], "ada", "looked at it")
+    other = register(ledger, columns(ledger, []), rejected([1]), content=b"other")
+    edit(used, script)
+    damaged = pytest.raises(LedgerDamaged, match=f"{told} not be known if it came again; nothing was sent")
+    with damaged:
+        register(ledger, columns(ledger, range(1, 9), salt="another"), content=b"another")
+    with damaged:
+        release(ledger, other, [columns(ledger, [1])], "ada", "looked at it")
     assert ledger.check() != []
 
 

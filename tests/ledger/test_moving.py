@@ -71,16 +71,24 @@ def fill(ledger: Ledger) -> str:
     old = register(ledger, columns(ledger, [1, 2], named=[1], salt="old", id_salt="old"), content=b"old")
     send(ledger, old, {1: ACCEPTED, 2: DECLINED})
     ledger.purge(datetime.now(UTC) + timedelta(days=1), "ann", "retention rule 7")
+    late = register(ledger, columns(ledger, [1], salt="late account"), content=b"late account")
+    reject(ledger, late, 1, None)  # and its group of rows has none left
+    release(ledger, late, [columns(ledger, [1], salt="late account")], "ann", "the account is there")
     name = register(ledger, columns(ledger, range(1, 601), named=range(1, 5)), rejected(range(601, 604)))
     message = Outcome(State.ACCEPTED, "success", Answer(200, "1", "all\0 well", "TX-1"), bytes_sent=900)
     send(ledger, name, {1: message, 2: DECLINED, 3: IN_DOUBT, 4: IN_DOUBT, 5: NOT_SENT, 6: IN_DOUBT})
     ledger.resolve(name, [Decision(3, State.ACCEPTED, "BANK-3"), Decision(4, State.PENDING)], "ann", "asked the bank")
     release(ledger, name, [columns(ledger, [602], salt="late")], "ann", "the account is right")
+    reject(ledger, name, 7, "the limit was reached")
+    return name
+
+
+def reject(ledger: Ledger, name: str, row: int, stopped: str | None) -> None:
+    """Run a batch and reject a row, as a run does whose gateway does not know its account."""
     with ledger.lock(ledger.find(name).digest):
         run = ledger.start(name, "ada")
-        run.reject([7], "gatewayId.unknown")
-        run.finish("the limit was reached")
-    return name
+        run.reject([row], "gatewayId.unknown")
+        run.finish(stopped)
 
 
 def send(ledger: Ledger, name: str, outcomes: dict[int, Outcome]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from batchpay.ledger.contract import Ledger, RegisteredMeanwhile
 from batchpay.payment import State, Totals
-from tests.ledger.batches import NOT_SENT, columns, new_batch, register, rejected, release, states
+from tests.ledger.batches import ACCEPTED, NOT_SENT, columns, new_batch, register, rejected, release, states
 
 
 def test_a_release_counts_like_a_registration(ledger: Ledger) -> None:
@@ -44,6 +44,27 @@ def test_only_a_row_that_was_rejected_with_this_amount_is_released(ledger: Ledge
     assert states(ledger, first) == {1: State.PENDING, 4: State.PENDING}
     assert release(ledger, first, [columns(ledger, [1, 2, 3])], "ben", "right now") == 2
     assert set(states(ledger, first).values()) == {State.PENDING}
+    assert ledger.check() == []
+
+
+def test_rows_whose_account_was_missing_for_a_while_leave_the_ledger_in_order(ledger: Ledger) -> None:
+    """A ledger called itself damaged and sent nothing more: of a group of rows that a run had rejected all were
+    released, which writes them anew elsewhere, so the group had none left.
+    """  # noqa: D205
+    name = register(ledger, columns(ledger, [1, 2], named=[1]))
+    for reason in ("the account is there", "now it is"):
+        with ledger.lock(ledger.find(name).digest):
+            run = ledger.start(name, "ada")
+            run.reject([1, 2], "gatewayId.unknown")
+            run.finish(None)
+        assert release(ledger, name, [columns(ledger, [1, 2], named=[1])], "ben", reason) == 2
+        assert ledger.check() == []
+    register(ledger, columns(ledger, [1], salt="b"), content=b"two")
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        assert run.commit([payment.row for payment in run.claim(10)], []) == {1, 2}
+        run.commit([], [(1, ACCEPTED), (2, ACCEPTED)])
+        run.finish(None)
     assert ledger.check() == []
 
 

@@ -145,7 +145,8 @@ def _copy_rows(transaction: Transaction, contents: Contents) -> None:
         transaction, "attempt", "batch, row, attempt, sent_at, state, finished_at, http_status, response_code,"
         " message, gateway_reference, reason, seal", attempts(),
     )  # fmt: skip
-    chunks = ((batch, chunk, left, *spans[batch, chunk]) for batch, chunk, left in contents.chunks())
+    of_none = (0, 0)  # released rows are written anew elsewhere
+    chunks = ((batch, chunk, left, *spans.get((batch, chunk), of_none)) for batch, chunk, left in contents.chunks())
     _copy(transaction, "chunk", "batch, chunk, open_rows, first_row, last_row", chunks)
     _copy(transaction, "body", "batch, chunk, sealed", contents.bodies())
     _copy(transaction, "detail", "batch, chunk, sealed", contents.details())

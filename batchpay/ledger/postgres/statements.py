@@ -387,14 +387,15 @@ BATCHES_OUT_OF_TOTALS = (
     " OR coalesce(min(t.row_count), 0) < 0"
 )
 ROWS_WITHOUT_BILL = (
-    f"SELECT count(*) FROM (SELECT batch, row FROM batchpay.payment WHERE state <> {REJECTED}"
-    " EXCEPT SELECT batch, row FROM batchpay.fingerprint) AS unknown"
+    f"SELECT count(*) FROM ((SELECT batch, row FROM batchpay.payment WHERE state <> {REJECTED}"
+    " EXCEPT SELECT batch, row FROM batchpay.fingerprint) UNION (SELECT batch, row FROM batchpay.fingerprint"
+    " WHERE named EXCEPT SELECT batch, row FROM batchpay.payment_id)) AS unknown"
 )
 CHUNKS_UNLIKE_ROWS = (
     "SELECT count(*) FROM batchpay.chunk c LEFT JOIN"
     f" (SELECT batch, chunk, count(*) FILTER (WHERE state IN ({_OPEN})) AS open FROM batchpay.payment"
     " WHERE chunk IS NOT NULL GROUP BY batch, chunk) AS held ON held.batch = c.batch AND held.chunk = c.chunk"
-    " WHERE c.open_rows <> coalesce(held.open, -1)"
+    " WHERE c.open_rows <> coalesce(held.open, 0)"
     " OR (c.open_rows > 0) <> EXISTS (SELECT FROM batchpay.body b WHERE b.batch = c.batch AND b.chunk = c.chunk)"
     " OR EXISTS (SELECT FROM batchpay.detail d WHERE d.batch = c.batch AND d.chunk = c.chunk)"
     " = EXISTS (SELECT FROM batchpay.event e WHERE e.kind = 'purged' AND e.kind <> 'progress' AND e.batch = c.batch)"

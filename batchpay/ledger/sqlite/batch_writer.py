@@ -173,6 +173,7 @@ def release(
     require_person("released", who, why)
     with store.transaction() as transaction:
         require_settled(transaction)
+        check_registrations(store, transaction)
         if transaction.execute(sql.PURGED_AT, (batch,)).fetchone()[0] is not None:
             raise WrongUse("the batch was purged, so its rejected rows can't be released; submit them in another file")
         if transaction.registrations() != registration_count_seen:

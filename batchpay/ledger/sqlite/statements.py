@@ -60,7 +60,7 @@ REGISTRATIONS = (
     " event.number, event.at, event.batch, event.kind, event.who, event.why, event.detail"
     " FROM event LEFT JOIN batch ON batch.id = event.batch"
     " LEFT JOIN event AS before ON before.number = event.number - 1"
-    " WHERE event.kind = 'registered' AND event.kind <> 'progress'"
+    " WHERE event.kind IN ('registered', 'released') AND event.kind <> 'progress' ORDER BY event.number"
 )
 REGISTRATION_COUNT = (
     "SELECT (SELECT count(*) FROM batch) + (SELECT count(*) FROM event WHERE kind = 'released' AND kind <> 'progress')"
@@ -331,7 +331,11 @@ BATCHES_OUT_OF_TOTALS = (
     "SELECT name FROM batch LEFT JOIN total ON total.batch = batch.id GROUP BY batch.id"
     " HAVING batch.row_count <> coalesce(sum(total.row_count), 0) OR batch.cents <> coalesce(sum(total.cents), 0)"
 )
-ROWS_WITHOUT_BILL = f"SELECT count(*) FROM row WHERE state <> {REJECTED} AND id NOT IN (SELECT id FROM fingerprint)"
+COUNT_BILLS = "SELECT count(*) FROM fingerprint"
+ROWS_WITHOUT_BILL = (
+    f"SELECT count(*) FROM (SELECT id FROM row WHERE state <> {REJECTED} AND id NOT IN (SELECT id FROM fingerprint)"
+    " UNION SELECT id FROM fingerprint WHERE named AND id NOT IN (SELECT id FROM payment_id))"
+)
 ROWS_UNLIKE_ATTEMPTS = (
     "SELECT count(*) FROM row LEFT JOIN attempt ON attempt.id = row.id"
     f" WHERE row.state <> {REJECTED} AND coalesce(attempt.state, {PENDING}) <> row.state"
@@ -339,7 +343,7 @@ ROWS_UNLIKE_ATTEMPTS = (
 CHUNKS_UNLIKE_ROWS = (
     "SELECT count(*) FROM chunk LEFT JOIN"
     f" (SELECT chunk, sum(state IN ({_OPEN})) AS open FROM row WHERE chunk IS NOT NULL GROUP BY chunk) AS held"
-    " ON held.chunk = chunk.id WHERE chunk.open_rows <> coalesce(held.open, -1)"
+    " ON held.chunk = chunk.id WHERE chunk.open_rows <> coalesce(held.open, 0)"
     " OR (chunk.open_rows > 0) <> EXISTS (SELECT 1 FROM body WHERE body.chunk = chunk.id)"
     " OR EXISTS (SELECT 1 FROM detail WHERE detail.chunk = chunk.id) = EXISTS (SELECT 1 FROM event"
     " WHERE kind = 'purged' AND kind <> 'progress' AND event.batch = chunk.batch)"
