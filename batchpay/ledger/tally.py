@@ -24,7 +24,9 @@ def batches_out_of_totals(view: View, statements: Statements) -> list[str]:
 def rows_without_bill(view: View, statements: Statements) -> list[str]:
     """Find payments that would be no duplicates any more: the digest of bill or paymentId is not there."""
     missing = view.execute(statements.ROWS_WITHOUT_BILL).fetchone()[0]
-    return [unknown_if_it_came_again(missing)] if missing else []
+    if not missing:
+        return []
+    return [unknown_if_it_came_again(missing)]
 
 
 def unknown_if_it_came_again(payments: int) -> str:
