@@ -55,6 +55,7 @@ def sheet_names(path: str | Path | Stream) -> list[str]:
 @contextmanager
 def _opened(path: str | Path | Stream) -> Iterator[BinaryIO]:
     if isinstance(path, Stream):
+        _require_bounded(path, path.file)
         yield path.file
         return
     try:
@@ -64,16 +65,21 @@ def _opened(path: str | Path | Stream) -> Iterator[BinaryIO]:
     except OSError as error:
         raise FileRefused(f"{path} can't be read: {error.strerror}") from None
     with file:
+        _require_bounded(path, file)
         yield file
 
 
-def _lines(path: str | Path | Stream, file: BinaryIO, sheet: str | None) -> Iterator[tuple[int, list[str]]]:
+def _require_bounded(path: str | Path | Stream, file: BinaryIO) -> None:
+    """Refuse a file without a byte, or with more than an export has, before any of it is read."""
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     if size == 0:
         raise FileRefused(f"{path} is empty")
     if size > BYTES_MAX:
         raise FileRefused(f"{path} is larger than {BYTES_MAX >> 20} MB; export a shorter time")
+
+
+def _lines(path: str | Path | Stream, file: BinaryIO, sheet: str | None) -> Iterator[tuple[int, list[str]]]:
     ending = Path(str(path)).suffix.lower()
     if ending in _WORKBOOKS:
         lines = _workbook_lines(path, file, sheet)
@@ -138,7 +144,6 @@ def _workbook_lines(
 def _workbook(path: str | Path | Stream, file: BinaryIO) -> Iterator[list[Any]]:
     """Open a workbook and give the sheets that can be seen, one at least; what breaks meanwhile is its fault."""
     refused = FileRefused(f"{path} is not a workbook that can be read")
-    file.seek(0)
     try:
         with zipfile.ZipFile(file) as packed:
             if sum(part.file_size for part in packed.infolist()) > UNPACKED_BYTES_MAX:

@@ -12,7 +12,7 @@ import pytest
 from batchpay.errors import FileRefused
 from batchpay.reconciliation import sheet_reader as sheet_module
 from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents, foreign_date, last_four_of
-from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet
+from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet, sheet_names
 
 
 @pytest.mark.parametrize(
@@ -152,3 +152,5 @@ def test_sheets_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sheet_module, "BYTES_MAX", 7)
     with pytest.raises(FileRefused, match="larger"):
         list(read_sheet(tmp_path / "s.csv"))
+    with pytest.raises(FileRefused, match="larger"):
+        sheet_names(tmp_path / "s.xlsx")
