@@ -281,7 +281,8 @@ CREATE FUNCTION batchpay.commit_group(
     p_doubts integer, p_recognized boolean, p_stop text, p_shares boolean,
     p_at bigint, p_number bigint, p_who text, p_detail text, p_mac bytea
 ) RETURNS bigint[] LANGUAGE plpgsql
-SET enable_seqscan = off SET plan_cache_mode = force_generic_plan -- a pooler knows no settings of a session
+-- A pooler knows no settings of a session.
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_totals bigint[];

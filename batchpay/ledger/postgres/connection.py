@@ -25,7 +25,13 @@ _GIVEN = frozenset(
      "passfile", "connect_timeout", "target_session_attrs", "application_name", "gssencmode", "krbsrvname")
 )  # fmt: skip
 """What a URL may say; all else is ours to decide, or does not belong into a setting."""
-_OPTIONS = "-c synchronous_commit=on -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c jit=off"
+_OPTIONS = (
+    "-c synchronous_commit=on -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0"
+    " -c client_min_messages=notice -c search_path=pg_catalog,pg_temp -c jit=off"
+)
+"""What an administrator has set for all sessions is not meant for these: no limit of time may end one, no level may
+hide that a commit warned, and no function of another schema may stand in for a system's own: closer types would do.
+"""
 _WRITER_OPTIONS = " -c lock_timeout=5s -c plan_cache_mode=force_generic_plan -c enable_seqscan=off"
 """Whoever writes goes by keys, whatever the statistics say: right after a registration there are none."""
 
@@ -178,7 +184,7 @@ def _refuse_unsafe(place: Place, connection: psycopg.Connection[Any]) -> str:
     """Refuse a server whose commits, or whose records, can't be trusted; gives where it is. One round trip."""
     found = connection.execute(sql.SERVER).fetchone()
     assert found is not None
-    version, in_recovery, commit, encoding, standbys, names, *switches, where = found
+    version, in_recovery, commit, encoding, standbys, names, *switches, told_from, where = found
     reason = None
     if version < SERVER_LEAST:
         reason = f"PostgreSQL {version // 10_000} is too old; {SERVER_LEAST // 10_000} is needed"
@@ -190,6 +196,8 @@ def _refuse_unsafe(place: Place, connection: psycopg.Connection[Any]) -> str:
         reason = next(word for word, is_now, want in zip(words, switches, wanted, strict=True) if is_now != want)
     elif commit not in ("on", "remote_apply"):
         reason = f"synchronous_commit is {commit}, so a commit may be lost"
+    elif told_from in ("error", "fatal", "panic"):
+        reason = f"client_min_messages is {told_from}, so it would not be told of a commit that no standby has"
     elif encoding != "UTF8":
         reason = f"its encoding is {encoding}, not UTF8"
     elif standbys and not names:
@@ -211,7 +219,7 @@ def is_retried(error: psycopg.Error) -> bool:
 def is_unknown(error: psycopg.Error) -> bool:
     """Whether nobody knows if a transaction under way was committed: the connection, or the server, went away."""
     state = error.sqlstate
-    return state is None or state.startswith("08") or state in ("57P01", "57P02", "57P03")
+    return state is None or state.startswith("08") or state in ("57P01", "57P02", "57P03", "57P05")
 
 
 _WORDS = {

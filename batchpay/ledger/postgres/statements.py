@@ -19,7 +19,8 @@ BEGIN, COMMIT, ROLLBACK = "BEGIN", "COMMIT", "ROLLBACK"
 BEGIN_POOLED = (
     "BEGIN; SET LOCAL synchronous_commit = on; SET LOCAL statement_timeout = 0; SET LOCAL jit = off;"
     " SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = '5s';"
-    " SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off"
+    " SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off;"
+    " SET LOCAL search_path = pg_catalog, pg_temp"
 )
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -34,6 +35,7 @@ SERVER = (
     " current_setting('server_encoding'), (SELECT count(*) FROM pg_catalog.pg_stat_replication),"
     " current_setting('synchronous_standby_names'), current_setting('fsync'), current_setting('full_page_writes'),"
     " current_setting('zero_damaged_pages'), current_setting('ignore_checksum_failure'),"
+    " current_setting('client_min_messages'),"
     f" {_WHERE}"
 )
 WEAKNESSES = (

@@ -1,0 +1,118 @@
+"""What an administrator sets for a login or a database, for other programs' sake: none of it weakens or ends a run."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from batchpay.ledger.postgres import connection
+from batchpay.payment import State
+from tests.ledger.batches import ACCEPTED, columns, register, states
+from tests.ledger.conftest import LedgerFactory, PostgresFactory
+from tests.ledger.test_postgres_run import until, wait_until_commits_wait
+
+pytestmark = pytest.mark.ledgers("postgres")
+
+
+@pytest.fixture
+def factory(ledger_factory: LedgerFactory) -> PostgresFactory:
+    assert isinstance(ledger_factory, PostgresFactory)
+    return ledger_factory
+
+
+def for_the_login(factory: PostgresFactory, setting: str) -> None:
+    factory.run(f"ALTER ROLE payer IN DATABASE {factory.database} SET {setting}")
+
+
+@pytest.mark.parametrize("can_not_say", [False, True], ids=["direct", "pooled"])
+def test_sessions_that_were_ended_for_being_idle_cost_nothing(
+    factory: PostgresFactory, monkeypatch: pytest.MonkeyPatch, can_not_say: bool
+) -> None:
+    """Found with `idle_session_timeout` set for a login: a slow gateway's run stopped, "the database failed (57P05)".
+
+    Our sessions have no such limit; where they can't say so, one that was ended is opened anew like any lost one.
+    """
+    factory.create()
+    factory.close()
+    for_the_login(factory, f"idle_session_timeout = '{50 if can_not_say else 1}ms'")
+    if can_not_say:
+        monkeypatch.setattr(connection, "_OPTIONS", "")
+        monkeypatch.setattr(connection, "_WRITER_OPTIONS", "")
+    sessions = "SELECT 1 FROM pg_stat_activity WHERE usename = 'payer' AND datname = current_database()"
+
+    def all_ended() -> None:
+        if can_not_say:
+            until(lambda: [] if factory.run(sessions) else [()])
+
+    ledger = factory.open()
+    all_ended()
+    name = register(ledger, columns(ledger, range(1, 600)))
+    all_ended()
+    with ledger.lock(ledger.find(name).digest):
+        all_ended()
+        run = ledger.start(name, "ada")
+        for row in (1, 513):
+            all_ended()
+            assert row in {payment.row for payment in run.claim(512)}
+            all_ended()
+            assert run.commit([row], []) == {row}
+            all_ended()
+            run.commit([], [(row, ACCEPTED)])
+        all_ended()
+        run.finish(None)
+    all_ended()
+    assert [row for row, state in states(ledger, name).items() if state is State.ACCEPTED] == [1, 513]
+
+
+def test_no_level_of_messages_hides_that_a_commit_warned(factory: PostgresFactory) -> None:
+    """A cancelled wait for a standby is told by a warning alone: with client_min_messages = error the row was granted.
+
+    The server had not replicated it, and a standby that took over would have had the row as never sent.
+    """
+    for_the_login(factory, "client_min_messages = error")
+    ledger = factory.create()
+    name = register(ledger, columns(ledger, [1, 2]))
+    granted: list[set[int]] = []
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        assert run.commit([1], []) == {1}
+        factory.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        factory.run("SELECT pg_reload_conf()")
+        waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        try:
+            wait_until_commits_wait(factory, waiting)
+            committing = threading.Thread(target=lambda: granted.append(run.commit([2], [(1, ACCEPTED)])))
+            committing.start()
+            first = until(lambda: factory.run(waiting))[0][0]
+            factory.run(f"SELECT pg_cancel_backend({first})")
+            until(lambda: [(one,) for one in granted] or [pid for pid in factory.run(waiting) if pid != (first,)])
+            assert granted == []
+        finally:
+            factory.run("ALTER SYSTEM RESET synchronous_standby_names")
+            factory.run("SELECT pg_reload_conf()")
+        committing.join()
+        run.commit([], [(2, ACCEPTED)])
+        run.finish(None)
+    assert granted == [{2}]
+
+
+def test_a_function_of_another_schema_stands_in_for_none_of_the_systems(factory: PostgresFactory) -> None:
+    """Of two functions of one name the one with closer types is taken, whatever stands first in the search path.
+
+    With a `public.cardinality(int[])` that knows better, outcomes were not written, and the commit came back clean.
+    """
+    ledger = factory.create()
+    factory.run(
+        "CREATE FUNCTION public.cardinality(integer[]) RETURNS integer LANGUAGE sql AS 'SELECT 0';"
+        "CREATE FUNCTION public.starts_with(text, varchar) RETURNS boolean LANGUAGE sql AS 'SELECT false'"
+    )
+    name = register(ledger, columns(ledger, [1, 2]))
+    with ledger.lock(ledger.find(name).digest):
+        run = ledger.start(name, "ada")
+        assert run.commit([1], []) == {1}
+        run.commit([2], [(1, ACCEPTED)])
+        run.commit([], [(2, ACCEPTED)])
+        run.finish(None)
+    assert states(ledger, name) == {1: State.ACCEPTED, 2: State.ACCEPTED}
+    assert ledger.check() == []
