@@ -15,6 +15,7 @@ from batchpay.intake.table_rows import finish_chunk
 from batchpay.intake.typed_cells import render_column
 from batchpay.schemas.columns import CELL_MARKS
 from batchpay.text import column_name
+from batchpay.writing.parquet_pages import BrokenPages, check_pages
 
 CHUNK_ROWS = 60_000
 """So many rows are decoded at a time.
@@ -31,6 +32,10 @@ class ParquetReader:
         self._file = file
         self._path = file.path
         self._schema = self._read_schema()
+        try:
+            check_pages(file.descriptor)
+        except (BrokenPages, OSError):
+            raise FileRefused(f"{file.name}: is a broken Parquet file") from None
         self.names = tuple(self._schema)
         for name, kind in self._schema.items():
             if kind.is_nested() or kind in (pl.Binary, pl.Object, pl.Time, pl.Duration, pl.Unknown):
@@ -64,7 +69,10 @@ class ParquetReader:
                 columns += render_column(name, self._schema[name], form, str(names[name]))
             if marked is not None:
                 columns.append(pl.col(marked).cast(pl.String))
-            frame = part.select(*columns, pl.lit(None, pl.UInt32).alias("_line"))
+            try:
+                frame = part.select(*columns, pl.lit(None, pl.UInt32).alias("_line"))
+            except pl.exceptions.PanicException:  # its cells are nobody's values
+                raise FileRefused(f"{self._file.name}: has a date or a time beyond all calendars") from None
             frame = frame.drop(name for name in frame.columns if name.startswith(CELL_MARKS) and _all_null(frame, name))
             frame = finish_chunk(self._file.name, frame, self.names, self._header, row)
             row += frame.height

@@ -10,6 +10,7 @@ from itertools import count, islice, zip_longest
 from pathlib import Path
 
 from batchpay.writing.atomic import PendingFile
+from batchpay.writing.parquet_pages import check_pages
 
 CSV_ENDINGS = (".csv", ".txt", ".tsv")
 _PARQUET_ROWS = 1_000
@@ -115,6 +116,8 @@ def _csv_rows(path: Path, separator: str | None, errors: str) -> Iterator[Sequen
 def _parquet_rows(path: Path) -> Iterator[Sequence[object]]:
     import polars as pl
 
+    with path.open("rb") as file:
+        check_pages(file.fileno())
     table = pl.scan_parquet(path, glob=False)
     yield table.collect_schema().names()
     for begin in count(0, _PARQUET_ROWS):

@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tests.support.command import SAMPLES, Home, small_file
+from tests.support.damaged_parquet import count_below_zero
 from tests.support.oracle import Oracle, running_oracle
 
 
@@ -73,6 +75,16 @@ def test_a_refused_file_does_not_hold_up_the_others(oracle_home: Home) -> None:
     refused, paid = json.loads(done.stdout)["files"]
     assert (refused["file"], refused["exit_code"], paid["accepted"]) == ("a.csv", 4, 3)
     assert "a.csv" in done.stderr
+
+
+def test_a_damaged_parquet_file_does_not_hold_up_the_others(oracle_home: Home, oracle: Oracle) -> None:
+    """The process was aborted with a core: every night anew, and nothing that came after it was ever paid."""
+    rows = pl.read_csv(small_file(oracle_home.path / "z.csv", 3), infer_schema=False)
+    rows.write_parquet(oracle_home.path / "a.parquet", compression="uncompressed")
+    count_below_zero(oracle_home.path / "a.parquet")
+    done = oracle_home.run("submit", "a.parquet", "z.csv", "--json")
+    assert (done.returncode, done.stderr) == (4, "batchpay: a.parquet: is a broken Parquet file\n")
+    assert len(oracle.received()) == 3
 
 
 def test_a_name_that_is_no_utf_8_is_a_name_like_any_other(oracle_home: Home, oracle: Oracle) -> None:

@@ -114,6 +114,13 @@ def test_broken(tmp_path: Path) -> None:
             read(write(tmp_path, whole[:size]))
 
 
+def test_a_day_that_no_calendar_has(tmp_path: Path) -> None:
+    """What polars makes of it is no Exception: the command ended as by a fault of its own, and so did the inbox."""
+    days = pl.Series([2**31 - 1], dtype=pl.Int32).cast(pl.Date)
+    with pytest.raises(FileRefused, match="beyond all calendars"):
+        read(parquet(tmp_path, {"recurringStartDate": days}))
+
+
 def test_cut_off_while_it_is_read(tmp_path: Path) -> None:
     """What polars makes of it is no Exception: the command ended with its trace, and with the wrong exit code."""
     path = parquet(tmp_path, {"memo": [str(at) for at in range(2 * CHUNK_ROWS)]})
