@@ -22,7 +22,7 @@ from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, needs, prove_again
 from batchpay.web.site import Site, site
 from batchpay.web.store import Row
-from batchpay.web.words import amount, money, of, seal
+from batchpay.web.words import amount, left_out, money, of, seal
 from batchpay.workflows.approve import PlanView, add_approval, view_plan
 
 blueprint = Blueprint("approval", __name__)
@@ -122,7 +122,7 @@ def ask(file_id: str) -> ResponseReturnValue:
     here, person, file = site(), current_person(), file_or_404(file_id)
     facts = facts_of(file)
     problem = refused("ask", person, file) or _not_to_ask(file, facts)
-    if problem is None and facts is not None and facts["rejected"] and request.form.get("partial") != "yes":
+    if problem is None and facts is not None and left_out(facts)["rows"] and request.form.get("partial") != "yes":
         problem = Refused("Say first that the rows to correct are to be left out.", 400)
     if problem is not None:
         return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code

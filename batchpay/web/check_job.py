@@ -17,8 +17,9 @@ from batchpay.intake.source import Source
 from batchpay.intake.xlsx.archive import list_sheets, open_archive
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.payment import format_cents
+from batchpay.payment import State, Totals, format_cents
 from batchpay.settings import Settings
+from batchpay.text import totals_json
 from batchpay.validation.rejects import Rejects, open_rejects
 from batchpay.web import spool
 from batchpay.web.difference import difference
@@ -39,7 +40,9 @@ _UNASKED = (
     "The gateway could not be asked about the accounts. If it does not know one of them, a run sends nothing, since "
     "that is not what was approved: check the file again before anybody approves it."
 )
-_TOTALS = ("rows", "valid", "rejected", "amount", "exit_code")
+_TOTALS = ("rows", "valid", "rejected", "amount", "exit_code", "would_send")
+_GONE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.SENDING)
+"""States of rows whose request left this machine, or was about to."""
 
 
 def check(task: Task) -> int:
@@ -156,7 +159,7 @@ def _difference(task: Task, path: str, ledger: Ledger) -> dict[str, Any] | None:
 
 def facts_of(preview: Preview) -> dict[str, Any]:
     """Give what a page shows of a check: the command line's own JSON, and what it prints beside it."""
-    found = preview.as_json()
+    found = preview.as_the_ledger_has_it().as_json()
     del found["errors"]  # the grid has them all
     told = {f"{one['column']}.{one['code']}": one["message"] for one in reversed(found.pop("warning_list"))}
     schedule = found["schedule"]
@@ -165,6 +168,7 @@ def facts_of(preview: Preview) -> dict[str, Any]:
         **found,
         "told": told,
         "would_send": preview.proposal.to_send.total.rows,
+        "known": _known(preview),
         "waits_for": preview.waits_for,
         "line_word": preview.line_word,
         "unusual": preview.unusual,
@@ -174,6 +178,17 @@ def facts_of(preview: Preview) -> dict[str, Any]:
             for one in preview.largest
         ],
     }
+
+
+def _known(preview: Preview) -> dict[str, Any] | None:
+    """Give what of a content that is registered went earlier, and what a run would leave out; None of a new one."""
+    if preview.known is None:
+        return None
+    summary = preview.as_the_ledger_has_it().summary
+    gone = sum((summary.of(state) for state in _GONE), Totals())
+    total, would_go = summary.total, preview.proposal.to_send.total
+    left = Totals(total.rows - would_go.rows - gone.rows, total.cents - would_go.cents - gone.cents)
+    return {"gone": totals_json(gone), "left": totals_json(left)}
 
 
 def _plainly(sentence: str, name: str) -> str:

@@ -79,6 +79,7 @@ def page(file_id: str) -> ResponseReturnValue:
 def page_context(file: Row, facts: dict[str, Any] | None) -> dict[str, Any]:
     """Give what every page about one file shows."""
     here = site()
+    older = here.store.file(file["before"]) if file["before"] else None
     newer = here.store.one("SELECT id FROM file WHERE before = ? AND state != 'receiving'", file["id"])
     return {
         "file": file,
@@ -90,6 +91,7 @@ def page_context(file: Row, facts: dict[str, Any] | None) -> dict[str, Any]:
         "encodings": ENCODINGS,
         "sheets": json.loads(file["sheets"]) if file["sheets"] else [],
         "newer": newer["id"] if newer else None,
+        "older": older if older is not None and older["state"] not in ("replaced", "refused") else None,
         "replaceable": file["state"] in REPLACEABLE,
         "reconciled": is_reconciled(here, file),
         "trail": here.store.all("SELECT * FROM event WHERE file = ? ORDER BY number", file["id"]),

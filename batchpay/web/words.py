@@ -72,6 +72,14 @@ def seal(characters: str | None) -> str:
     return "-".join((characters or "")[at : at + 4] for at in range(0, len(characters or ""), 4))
 
 
+def left_out(facts: dict[str, Any]) -> dict[str, Any]:
+    """Give rows and amount of a checked file that a run would neither send nor has sent."""
+    if facts.get("known"):
+        found: dict[str, Any] = facts["known"]["left"]
+        return found
+    return {"rows": facts["rejected"], "amount": facts["amount"]["rejected"]}
+
+
 def rule(name: str) -> str:
     """Write a rule's name, `amount.format`, for people: amount: format."""
     column, _, code = name.partition(".")
@@ -93,6 +101,7 @@ FILTERS: dict[str, Any] = {
     "machine_time": machine_time,
     "seal": seal,
     "rule": rule,
+    "left_out": left_out,
     "bytes_shown": bytes_shown,
     "printable": text.printable,
 }

@@ -1,0 +1,98 @@
+"""What the page says of a content that is registered, and of two versions of one file: sums that add up."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+
+from batchpay.payment import Actor
+from batchpay.settings import LimitsSettings
+from batchpay.workflows.resolve import RowDecision, settle
+from tests.web.house import ROWS, SAME_ORIGIN, WRONG, House, Yes, csv_of, words_of
+from tests.workflows.desk import ACCEPTED, IN_DOUBT
+
+ANN = Actor("ann", "vm", "")
+
+
+@pytest.fixture
+def part_sent(house: House) -> House:
+    """A house in which two payments of a file went and one waits again; the fourth row was left out."""
+    house.answer = lambda reference: IN_DOUBT if reference == "INV-C" else ACCEPTED
+    batch = house.file(house.sent(*ROWS, WRONG, partial="yes"))["batch"]
+    settle(batch, [RowDecision(3, "send again")], Yes(), house.site.settings, ANN)
+    return house
+
+
+def test_what_went_earlier_is_not_ready_to_pay(part_sent: House) -> None:
+    """The same content again: its line is what a run would send, what was sent earlier and what is left out."""
+    file_id = part_sent.upload(*ROWS, WRONG, name="again.csv")
+    line = "60.75 4 rows equals = ready to pay 30.25 1 row plus + sent earlier 30.50 2 rows plus + left out 0.00 1 row"
+    assert line in words_of(part_sent.get("maria", f"/files/{file_id}/check"))
+    part_sent.post("maria", f"/files/{file_id}/ask", partial="yes")
+    page = words_of(part_sent.get("daniel", f"/files/{file_id}/approve"))
+    assert line.replace("ready to pay", "would be paid") in page
+    assert "30.25 in 1 payment" in page
+
+
+def test_a_content_that_was_paid_is_not_said_to_be_ready(house: House) -> None:
+    """Nothing is ready, nothing to look at, and the list says so as well."""
+    house.sent(*ROWS)
+    file_id = house.upload(*ROWS, name="again.csv")
+    page = words_of(house.get("maria", f"/files/{file_id}/check"))
+    assert "ready to pay 0.00 0 rows plus + sent earlier 60.75 3 rows plus + left out 0.00 0 rows" in page
+    assert "Nothing of this file would be sent, so there is nothing to look at." in page
+    assert "No earlier payment is known here" not in page
+    assert "again.csv checked nothing left to send" in words_of(house.get("maria", "/"))
+
+
+def test_what_was_paid_is_not_to_be_corrected_where_a_limit_was_lowered(house: House) -> None:
+    """A row that fails the rules of today but went earlier is no row to correct: who corrects it would pay it twice."""
+    house.sent(*ROWS)
+    object.__setattr__(house.site, "settings", replace(house.site.settings, limits=LimitsSettings("15.00")))
+    page = words_of(house.get("maria", f"/files/{house.upload(*ROWS, name='again.csv')}/check"))
+    assert "sent earlier 60.75 3 rows plus + left out 0.00 0 rows" in page
+    assert "Rows to correct" not in page
+
+
+def test_what_was_sent_is_not_ready_to_pay_on_its_own_page(house: House) -> None:
+    """What the check found is still shown after the run; it says what was right then."""
+    page = words_of(house.get("maria", f"/files/{house.sent(*ROWS)}/check"))
+    assert "= right 60.75 3 rows" in page and "ready to pay" not in page
+
+
+def test_a_payment_that_waits_is_told_beside_those_in_doubt(house: House) -> None:
+    """The list of files calls nothing finished of which a payment waits."""
+    house.answer = lambda reference: ACCEPTED if reference == "INV-A" else IN_DOUBT
+    batch = house.file(house.sent(*ROWS))["batch"]
+    settle(batch, [RowDecision(3, "send again")], Yes(), house.site.settings, ANN)
+    assert "1 payment in doubt 1 payment waiting" in words_of(house.get("maria", "/"))
+
+
+def test_two_versions_that_both_may_be_paid_name_each_other(house: House) -> None:
+    """The first was asked about while the second came in: who approves either sees the other."""
+    first = house.upload(*ROWS)
+    content = csv_of(*ROWS[:2], {**ROWS[2], "amount": "31.25"})
+    maria = house.as_("maria")
+    about = {"name": "pay-2.csv", "size": str(len(content)), "before": first}
+    second = maria.post("/files", data=about, headers=SAME_ORIGIN).get_json()["id"]
+    house.post("maria", f"/files/{first}/ask")
+    maria.put(f"/files/{second}/pieces/0", data=content, headers=SAME_ORIGIN)
+    house.work()
+    assert "A newer version of this file is here." in words_of(house.get("daniel", f"/files/{first}/approve"))
+    house.post("maria", f"/files/{second}/ask")
+    house.approve(first)
+    house.work()
+    page = words_of(house.get("daniel", f"/files/{second}/approve"))
+    assert "The version before this one, pay.csv , was not replaced" in page and "and is finished." in page
+
+
+def test_a_file_without_what_a_payment_needs_asks_nothing(house: House) -> None:
+    """What is missing is said at once: answers about the rest of it would be for nothing."""
+    answer = house.post("maria", "/files", file=(io.BytesIO(b"Payee,Note\nAnn Lee,May\n"), "list.csv"))
+    house.work()
+    answer = house.get("maria", f"/files/{answer.headers['Location'].rsplit('/', 1)[1]}/check")
+    assert "This file can’t be paid as it is." in words_of(answer)
+    assert "no column holds the amounts" in words_of(answer)
+    assert "answer." not in answer.get_data(as_text=True)
