@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from batchpay.errors import WrongUse
+from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.database import Store
 from batchpay.ledger.encoding import now_ms
 from batchpay.ledger.mover import Mover
@@ -19,6 +19,14 @@ def require_named(deed: str, who: str, why: str) -> None:
     """Raise WrongUse where nobody is named for a deed, or no reason is given."""
     if not (who.strip() and why.strip()):
         raise WrongUse(f"{deed} by a named person, with a reason")
+
+
+def require_undamaged(problems: Sequence[str]) -> None:
+    """Raise LedgerDamaged where a ledger that is to be accepted has problems that no acceptance mends."""
+    if problems:
+        raise LedgerDamaged(
+            f"{problems[0]}; nothing was accepted, and the witness is as it was (batchpay ledger check says more)"
+        )
 
 
 def settle(mover: Mover, decisions: Sequence[Decision], who: str, why: str) -> int:

@@ -403,6 +403,16 @@ def test_a_lost_acceptance_needs_name_and_reason(used: LedgerFactory) -> None:
             accept_witness(used.settings, who, why)
 
 
+def test_a_damaged_ledger_is_not_accepted(used: LedgerFactory) -> None:
+    """The witness was moved first and the damage told afterwards: what the witness had known was gone by then."""
+    edit(used, "UPDATE row SET state = 3 WHERE id & 4294967295 = 1")
+    witness = used.witness.read_bytes()
+    with pytest.raises(LedgerDamaged, match="nothing was accepted, and the witness is as it was"):
+        accept_witness(used.settings, "ben", "the disk died")
+    assert used.witness.read_bytes() == witness
+    assert not any(event.kind == "witness accepted" for event in used.open(read_only=True).events())
+
+
 def test_a_spilled_outcome_counts_for_its_own_attempt_only(ledger_factory: LedgerFactory) -> None:
     """A spill file that comes back, or was not removed in time, can't put a later attempt back to pending.
 

@@ -506,6 +506,8 @@ def test_a_ledger_that_was_edited_is_damaged(used: PostgresFactory) -> None:
         edited = replace(used.settings, url=used.server.url(copy))
         with closing(open_ledger(edited, read_only=True)) as ledger:
             problems = ledger.check()
+        with pytest.raises(LedgerDamaged, match="nothing was accepted"):  # and what this machine knows stays known
+            accept_witness(edited, "ben", "the disk died")
         used.server.drop(copy)
         assert any(re.search(words, problem) for problem in problems), (statement, problems)
 

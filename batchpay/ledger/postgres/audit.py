@@ -62,8 +62,8 @@ class _History:
         return f"the history of run {wrong} is cut off" if wrong is not None else None
 
 
-def check(store: Store, *, arriving: bool = False) -> list[str]:
-    """Check the whole ledger; a line for everything that is wrong. Of one that arrives no machine knows anything."""
+def check(store: Store, *, by_witness: bool = True) -> list[str]:
+    """Check the whole ledger, by what machines know of it or for itself alone; a line for everything that is wrong."""
     # The witness first: whatever is committed meanwhile makes the ledger newer than it, never older.
     testimony = store.witness.read()
     problems: list[str] = []
@@ -82,7 +82,7 @@ def check(store: Store, *, arriving: bool = False) -> list[str]:
                 )
                 problems += [f"the ledger is damaged: {found}"] if found else []
             problems += _check_payloads(store, connection)
-            refused = None if arriving else failover.problem(store, connection, testimony)
+            refused = failover.problem(store, connection, testimony) if by_witness else None
             problems += [str(refused)] if refused else []
     except LedgerDamaged as error:
         problems.append(str(error))

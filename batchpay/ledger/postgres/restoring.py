@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from batchpay.ledger.decisions import LEDGER_ACCEPTED, doubt, require_named
+from batchpay.ledger.decisions import LEDGER_ACCEPTED, doubt, require_named, require_undamaged
 from batchpay.ledger.encoding import to_datetime
 from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
+from batchpay.ledger.postgres.audit import check
 from batchpay.ledger.postgres.fences import fence
 from batchpay.ledger.postgres.moves import Mover
 from batchpay.ledger.postgres.store import Store
@@ -16,9 +17,11 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
     """Accept the ledger as it stands and make this machine's witness agree.
 
     It may not know of payments made since: every run that it holds for alive is shut out, every row that it would send
-    becomes a row in doubt, for a person to look at, and what it lost is written down.
+    becomes a row in doubt, for a person to look at, and what it lost is written down. Raises LedgerDamaged where more
+    is wrong with it than that: what the witness knows stays known.
     """
     require_named(LEDGER_ACCEPTED, who, why)
+    require_undamaged(check(store, by_witness=False))
     marked_in_doubt = 0
     record = store.witness.read()
     of_this_ledger = record is not None and record.ledger_id == store.ledger_id

@@ -7,7 +7,7 @@ has said that what it lost is known.
 from __future__ import annotations
 
 from batchpay.errors import WrongUse
-from batchpay.ledger.decisions import LEDGER_ACCEPTED, doubt, require_named
+from batchpay.ledger.decisions import LEDGER_ACCEPTED, doubt, require_named, require_undamaged
 from batchpay.ledger.encoding import to_datetime
 from batchpay.ledger.records import (
     MACHINE_ACCEPTED,
@@ -17,6 +17,7 @@ from batchpay.ledger.records import (
     LostWindow,
 )
 from batchpay.ledger.sqlite import statements as sql
+from batchpay.ledger.sqlite.audit import check
 from batchpay.ledger.sqlite.moves import Mover
 from batchpay.ledger.sqlite.store import Store
 
@@ -25,9 +26,11 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
     """Accept the ledger as it stands and make its witness agree.
 
     It may be a restored backup that does not know of payments made since: every row that it would send becomes a row in
-    doubt, for a person to look at, and what it lost is written down. The machine that the witness names stays.
+    doubt, for a person to look at, and what it lost is written down. The machine that the witness names stays. Raises
+    LedgerDamaged where more is wrong with it than that: what the witness knows stays known.
     """
     require_named(LEDGER_ACCEPTED, who, why)
+    require_undamaged(check(store, by_witness=False))
     marked_in_doubt = 0
     record = store.witness.read()
     of_this_ledger = record is not None and record.ledger_id == store.ledger_id
