@@ -140,9 +140,10 @@ def check(
 
     --accept-witness is for a ledger brought back from a backup, or moved without its witness. It may not know of
     payments made since: every row that it would send becomes a row in doubt, for a person to look at, and no new file
-    is registered (exit code 8) until --lost-window-settled. A damaged ledger is not accepted. --accept-machine is for one that was moved to this machine;
-    where the other machine may have gone on sending, give --accept-witness as well. In a PostgreSQL database it is for
-    one that was moved to another server, or whose standby took over while a machine that worked with it is gone.
+    is registered (exit code 8) until --lost-window-settled. A damaged ledger is not accepted. --accept-machine is for
+    one that was moved to this machine; where the other machine may have gone on sending, give --accept-witness as well.
+    In a PostgreSQL database it is for one that was moved to another server, or whose standby took over while a machine
+    that worked with it is gone.
 
     Example: batchpay ledger check
     """
