@@ -27,6 +27,7 @@ never holds an account number or a key, and it never quotes the text of a foreig
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -141,6 +142,14 @@ class BatchHeld(BatchpayError):
 
 class HeldElsewhere(BatchHeld):
     """Another machine's run holds the batch: this one could help."""
+
+
+_NOTHING_WAS_SENT = re.compile(r"[;,] nothing was sent( now)?")
+
+
+def once_sent(error: BatchpayError) -> str:
+    """Give an error's words where it came up after rows were sent, of which it does not know."""
+    return _NOTHING_WAS_SENT.sub("", str(error))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -12,12 +12,24 @@ from batchpay.cli import output
 from batchpay.cli.context import Context
 from batchpay.cli.operations import log_event
 from batchpay.cli.process import interrupt_on_signals
-from batchpay.errors import BatchHeld, BatchpayError, FileRefused, LedgerNotUsable, WrongUse, place_of
+from batchpay.errors import (
+    BatchHeld,
+    BatchpayError,
+    FileRefused,
+    LedgerNotUsable,
+    RunStopped,
+    WrongUse,
+    once_sent,
+    place_of,
+)
 from batchpay.payment import Totals
 from batchpay.text import counted, printable
 
 _Doubts = Mapping[str, Mapping[str, Totals]]
 """By batch, each by DEBIT and CREDIT."""
+
+_AFTER_SENDING = (0, 3, 6, 7)
+"""Exit codes of files of which something may have been sent."""
 
 Work = Callable[[str], tuple[int, dict[str, Any]]]
 """What is done with one file -> its exit code, and what --json tells of it."""
@@ -81,7 +93,10 @@ def _look_for_doubts(in_doubt: Callable[[], _Doubts], reports: Sequence[Any], co
     try:
         doubts = in_doubt()
     except LedgerNotUsable as error:
-        if LedgerNotUsable.exit_code not in codes:
+        if any(code in _AFTER_SENDING for code in codes):  # 5 would say that nothing was sent
+            codes.append(RunStopped.exit_code)
+            click.echo(f"batchpay: {printable(once_sent(error))}", err=True)
+        elif LedgerNotUsable.exit_code not in codes:
             codes.append(LedgerNotUsable.exit_code)
             click.echo(f"batchpay: {printable(str(error))}", err=True)
         return

@@ -18,7 +18,7 @@ from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import counted, row_count
 from batchpay.workflows.run import Progress, RunRequest, run_batch
-from batchpay.workflows.status import in_doubt
+from batchpay.workflows.status import add_in_doubt_elsewhere
 from batchpay.workflows.still_due import fails_today, is_stale, untouched_days
 
 
@@ -48,7 +48,7 @@ def resume(
                 refuse_stale(ledger, ledger.find(found.batch), settings.policy.stale_days)
             finished = run_batch(ledger, found, settings, credentials, request, actor, progress)
         summary = summary_of_batch(finished)
-        summary.in_doubt_elsewhere = in_doubt(ledger, finished.environment, but=finished.batch)
+        add_in_doubt_elsewhere(summary, ledger, finished)
     return summary
 
 

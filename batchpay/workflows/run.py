@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from batchpay.approval.approvals import Policy
-from batchpay.errors import BatchpayError, LedgerBehind, LedgerNotUsable, RunStopped, SettingsNotUsable
+from batchpay.errors import BatchpayError, LedgerBehind, LedgerNotUsable, RunStopped, SettingsNotUsable, once_sent
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.gateway.payments import PaymentsClient
@@ -237,7 +237,7 @@ def _after_ledger_failed(
 
     What the ledger could not take is in the spill file.
     """
-    reason = f"{error}; what the gateway answered last is merged by the next run"
+    reason = f"{once_sent(error)}; what the gateway answered last is merged by the next run"
     stop.ask(reason)
     try:
         return replace(ledger.find(batch.batch), stopped=reason)
@@ -247,15 +247,22 @@ def _after_ledger_failed(
 
 def _log_end(ledger: Ledger, finished: BatchSummary) -> None:
     """Log how the run ended, and every row of the batch that a person must look at."""
-    for columns in ledger.row_columns(finished.batch, [State.IN_DOUBT]) if is_logging() else ():
-        for row, reason in zip(columns.rows, columns.reasons, strict=True):
-            log("row in doubt", level=logging.WARNING, batch=finished.batch, row=row, reason=reason)
+    try:
+        _log_doubts(ledger, finished)
+    except LedgerNotUsable as error:  # how the run ended stands in the summary all the same
+        log("rows in doubt not listed", level=logging.WARNING, batch=finished.batch, reason=once_sent(error))
     if (held := finished.held_back).rows:
         log("rows held back", level=logging.WARNING, batch=finished.batch, rows=held.rows, cents=held.cents)
     if finished.stopped:
         log("run stopped", level=logging.WARNING, batch=finished.batch, stopped=finished.stopped)
     else:
         log("run ended", batch=finished.batch, rows=finished.total.rows)
+
+
+def _log_doubts(ledger: Ledger, finished: BatchSummary) -> None:
+    for columns in ledger.row_columns(finished.batch, [State.IN_DOUBT]) if is_logging() else ():
+        for row, reason in zip(columns.rows, columns.reasons, strict=True):
+            log("row in doubt", level=logging.WARNING, batch=finished.batch, row=row, reason=reason)
 
 
 def _with_results(ledger: Ledger, finished: BatchSummary, path: Path | None) -> BatchSummary:
@@ -267,7 +274,7 @@ def _with_results(ledger: Ledger, finished: BatchSummary, path: Path | None) -> 
         log("results written", batch=finished.batch, path=str(written))
         return replace(finished, results=str(written))
     except BatchpayError as error:
-        stopped = "; ".join(filter(None, (finished.stopped, str(error))))
+        stopped = "; ".join(filter(None, (finished.stopped, once_sent(error))))
         return replace(finished, stopped=stopped, results_missing=True)
 
 

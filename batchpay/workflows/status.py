@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from batchpay.errors import LedgerMissing
+from batchpay.errors import LedgerMissing, LedgerNotUsable, once_sent
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Environment, State, Totals
 from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
@@ -33,6 +34,19 @@ def in_doubt(ledger: Ledger, environment: Environment, *, but: str | None = None
         for found in ledger.batches()
         if found.environment is environment and found.by_state[State.IN_DOUBT].rows and found.batch != but
     }
+
+
+def add_in_doubt_elsewhere(summary: Summary, ledger: Ledger, finished: BatchSummary) -> None:
+    """Add to the summary of a run what is in doubt of other batches.
+
+    A ledger that can't be asked any more is a reason in it to run the command again: exit code 5 would say that nothing
+    was sent, and what was would be told by nobody.
+    """
+    try:
+        summary.in_doubt_elsewhere = in_doubt(ledger, finished.environment, but=finished.batch)
+    except LedgerNotUsable as error:
+        reason = f"nobody could look for other rows in doubt: {once_sent(error)}"
+        summary.stopped = "; ".join(filter(None, (summary.stopped, reason)))
 
 
 def all_in_doubt(settings: Settings) -> dict[str, dict[str, Totals]]:

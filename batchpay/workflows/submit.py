@@ -46,7 +46,7 @@ from batchpay.workflows.paid_elsewhere import (
 )
 from batchpay.workflows.proposal import LetThrough, let_through, propose
 from batchpay.workflows.rejected_earlier import RejectedEarlier
-from batchpay.workflows.status import in_doubt
+from batchpay.workflows.status import add_in_doubt_elsewhere
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
     from batchpay.workflows.run import Progress, RunRequest
@@ -132,7 +132,7 @@ def submit(
             summary.released = found.released
             if found.released.rows:  # the batch itself tells of what was let through when it was registered
                 summary.allowed_duplicates = checked.earlier.allowed_json(submission.decisions.reason)
-            summary.in_doubt_elsewhere = in_doubt(ledger, environment, but=finished.batch)
+            add_in_doubt_elsewhere(summary, ledger, finished)
             return summary, checked.verdict
     raise LedgerNotUsable("other files keep being registered in this ledger; run the command again")
 

@@ -18,7 +18,7 @@ from batchpay.settings import Settings
 from batchpay.summary import Summary, summary_of_batch
 from batchpay.workflows.resume import refuse_stale
 from batchpay.workflows.run import ProcessOwner, Progress, RunRequest, run_batch
-from batchpay.workflows.status import in_doubt
+from batchpay.workflows.status import add_in_doubt_elsewhere
 from batchpay.workflows.still_due import fails_today
 
 LOOK_EVERY_S = 5.0
@@ -134,5 +134,5 @@ def help_with(
         return None
     summary = summary_of_batch(finished)
     summary.stopped = request.stop.reason
-    summary.in_doubt_elsewhere = in_doubt(ledger, finished.environment, but=finished.batch)
+    add_in_doubt_elsewhere(summary, ledger, finished)
     return summary

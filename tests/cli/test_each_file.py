@@ -44,6 +44,20 @@ def test_a_ledger_that_cannot_be_asked_is_no_good_end(capsys: pytest.CaptureFixt
     assert (codes, "the ledger is locked" in capsys.readouterr().err) == ([5], True)
 
 
+def test_a_ledger_that_is_lost_after_rows_were_sent_ends_with_no_5(capsys: pytest.CaptureFixture[str]) -> None:
+    """All rows had gone, and a database that was away at the end made of it: exit code 5, "nothing was sent"."""
+
+    def lost() -> dict[str, dict[str, Totals]]:
+        raise LedgerNotUsable("nobody answers at that address; nothing was sent")
+
+    codes: list[int] = []
+    work_through(Context(), ("a.csv",), lambda path: (0, {"file": path}), codes, in_doubt=lost)
+    assert exit_code_of(codes) == 6
+    said = capsys.readouterr().err
+    assert "nobody answers at that address" in said
+    assert "nothing was sent" not in said
+
+
 def test_a_fault_of_the_program_stands_among_the_files(capsys: pytest.CaptureFixture[str]) -> None:
     """--json left the file out that broke the call off, and told the exit code of those before it."""
 

@@ -7,15 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from batchpay.errors import LedgerNotUsable
-from batchpay.workflows import run
+from batchpay.payment import State
+from batchpay.workflows import run, status
 from tests.workflows.desk import Desk
 
 ONE = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00"}
 
 
 def failing() -> Callable[..., None]:
-    def fail(*_: object) -> None:
-        raise LedgerNotUsable("the disk is full")
+    def fail(*_: object, **__: object) -> None:
+        raise LedgerNotUsable("the disk is full; nothing was sent")
 
     return fail
 
@@ -39,3 +40,24 @@ def test_once_rows_were_sent_it_stops_the_batch(desk: Desk, monkeypatch: pytest.
     )  # fmt: skip
     assert desk.submit(path).exit_code == 0
     assert desk.arrived == {"A-1": 1}
+
+
+def test_once_rows_were_sent_a_look_for_other_doubts_hides_none_of_them(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that was away for a moment at the end: exit code 5, no summary, and all rows had gone."""
+    path = desk.file("may.csv", ONE)
+    with monkeypatch.context() as patched:
+        patched.setattr(status, "in_doubt", failing())
+        stopped = desk.submit(path)
+    assert (desk.arrived, stopped.of(State.ACCEPTED).rows) == ({"A-1": 1}, 1)
+    assert (stopped.exit_code, stopped.stopped) == (6, "nobody could look for other rows in doubt: the disk is full")
+    assert desk.submit(path).exit_code == 0
+
+
+def test_a_log_that_can_not_list_doubts_ends_no_run(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, while the log is written."""
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "_log_doubts", failing())
+        done = desk.submit(desk.file("may.csv", ONE))
+    assert (desk.arrived, done.exit_code) == ({"A-1": 1}, 0)
