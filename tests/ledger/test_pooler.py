@@ -27,7 +27,7 @@ pytestmark = pytest.mark.ledgers("postgres")
 
 
 @pytest.fixture
-def pooled(ledger_factory: LedgerFactory) -> Iterator[PostgresFactory]:
+def pooled(ledger_factory: LedgerFactory, request: pytest.FixtureRequest) -> Iterator[PostgresFactory]:
     """A ledger whose address is a pooler's, which has two connections to the server for all."""
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
@@ -42,7 +42,7 @@ def pooled(ledger_factory: LedgerFactory) -> Iterator[PostgresFactory]:
         (folder / "ini").write_text(
             f"[databases]\n* = host={server.host} port={server.port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
             f"listen_port = {port}\nauth_type = trust\nauth_file = {folder}/users\npool_mode = transaction\n"
-            "default_pool_size = 2\nunix_socket_dir =\n"
+            f"default_pool_size = 2\nunix_socket_dir =\n{getattr(request, 'param', '')}\n"
         )
         folder.chmod(0o755)
         url = server.url(ledger_factory.database).replace(f":{server.port}/", f":{port}/")
@@ -99,8 +99,9 @@ def test_two_runs_at_once_share_two_sessions(pooled: PostgresFactory) -> None:
     assert ledger.check() == []
 
 
+@pytest.mark.parametrize("pooled", ["", "ignore_startup_parameters = options"], indirect=True)
 def test_without_the_setting_a_pooler_is_refused(pooled: PostgresFactory) -> None:
-    """It would forget the settings of a session."""
+    """It would forget the settings of a session; one that is told to drop them says nothing, and ended runs midway."""
     pooled.settings = replace(pooled.settings, pooler=False)
     with pytest.raises(LedgerNotUsable, match=r"ledger\.pooler"):
         pooled.open()

@@ -133,7 +133,21 @@ def test_the_servers_certificate_is_verified(used: PostgresFactory, bundle: str,
             used.open()
 
 
-SAFE = (150_000, False, "on", "UTF8", 0, "", "on", "on", "off", "off", "notice", "7000000000000000001/00000001")
+SAFE = (
+    150_000,
+    False,
+    "on",
+    "UTF8",
+    0,
+    "",
+    "on",
+    "on",
+    "off",
+    "off",
+    "notice",
+    "pg_catalog,pg_temp",
+    "7000000000000000001/00000001",
+)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +165,7 @@ SAFE = (150_000, False, "on", "UTF8", 0, "", "on", "on", "off", "off", "notice",
         (8, "on", "zero_damaged_pages is on"),
         (9, "on", "ignore_checksum_failure is on"),
         (10, "error", "client_min_messages is error"),
+        (11, '"$user", public', "a pooler"),
     ],
 )
 def test_a_server_that_may_lose_a_commit_is_refused(at: int, value: Any, words: str) -> None:

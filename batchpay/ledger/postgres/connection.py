@@ -25,15 +25,20 @@ _GIVEN = frozenset(
      "passfile", "connect_timeout", "target_session_attrs", "application_name", "gssencmode", "krbsrvname")
 )  # fmt: skip
 """What a URL may say; all else is ours to decide, or does not belong into a setting."""
+_SEARCH_PATH = "pg_catalog,pg_temp"
 _OPTIONS = (
     "-c synchronous_commit=on -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0"
-    " -c client_min_messages=notice -c search_path=pg_catalog,pg_temp -c jit=off"
+    " -c client_min_messages=notice -c jit=off"
+    f" -c search_path={_SEARCH_PATH}"
 )
 """What an administrator has set for all sessions is not meant for these: no limit of time may end one, no level may
 hide that a commit warned, and no function of another schema may stand in for a system's own: closer types would do.
 """
 _WRITER_OPTIONS = " -c lock_timeout=5s -c plan_cache_mode=force_generic_plan -c enable_seqscan=off"
 """Whoever writes goes by keys, whatever the statistics say: right after a registration there are none."""
+
+
+_A_POOLER = "{} is a pooler, which shares connections between sessions: set ledger.pooler = true; nothing was sent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +144,7 @@ def connect(place: Place, *, writes: bool = False) -> tuple[psycopg.Connection[A
         )
     except psycopg.Error as error:
         if "startup parameter" in str(error):  # as pgbouncer says it
-            raise LedgerNotUsable(
-                f"{place.name} is a pooler, which shares connections between sessions: set ledger.pooler = true"
-            ) from None
+            raise LedgerNotUsable(_A_POOLER.format(place.name)) from None
         raise LedgerUnreachable(
             f"the database {place.name} can't be connected to: {_why_not_connected(str(error))}; nothing was sent"
         ) from None
@@ -184,8 +187,10 @@ def _refuse_unsafe(place: Place, connection: psycopg.Connection[Any]) -> str:
     """Refuse a server whose commits, or whose records, can't be trusted; gives where it is. One round trip."""
     found = connection.execute(sql.SERVER).fetchone()
     assert found is not None
-    version, in_recovery, commit, encoding, standbys, names, *switches, told_from, where = found
+    version, in_recovery, commit, encoding, standbys, names, *switches, told_from, path, where = found
     reason = None
+    if not place.is_pooled and path != _SEARCH_PATH:  # pgbouncer with ignore_startup_parameters = options
+        raise LedgerNotUsable(_A_POOLER.format(place.name))
     if version < SERVER_LEAST:
         reason = f"PostgreSQL {version // 10_000} is too old; {SERVER_LEAST // 10_000} is needed"
     elif in_recovery:

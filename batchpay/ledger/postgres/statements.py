@@ -35,7 +35,7 @@ SERVER = (
     " current_setting('server_encoding'), (SELECT count(*) FROM pg_catalog.pg_stat_replication),"
     " current_setting('synchronous_standby_names'), current_setting('fsync'), current_setting('full_page_writes'),"
     " current_setting('zero_damaged_pages'), current_setting('ignore_checksum_failure'),"
-    " current_setting('client_min_messages'),"
+    " current_setting('client_min_messages'), current_setting('search_path'),"
     f" {_WHERE}"
 )
 WEAKNESSES = (
