@@ -193,8 +193,9 @@ def _known(preview: Preview) -> dict[str, Any] | None:
 
 def _plainly(sentence: str, name: str) -> str:
     """A page names the file above the sentence, and has a choice where the command line has an option."""
+    sentence = re.sub("^/proc/self/fd/[0-9]+:? ", "", sentence)
     sentence = sentence.removeprefix(f"{name}: ").removeprefix(f"{name} ")
-    sentence = re.sub("^(is|has|can't|changed|must|states) ", r"it \1 ", sentence)
+    sentence = re.sub("^(is|has|can't|changed|contains|must|states) ", r"it \1 ", sentence)
     sentence = sentence.removesuffix("; say which one is meant by --sheet")
     sentence = re.sub(r" \(use --encoding.*\)", ": choose below what it is", sentence)
     return re.sub(r"state --expect-rows (\S+) --expect-total (\S+)", r"say below that you expect \1 and \2", sentence)

@@ -92,15 +92,15 @@ def home() -> ResponseReturnValue:
     return render_template("home.html", rows=rows, shown=asked, wanted=wanted, names=people_by_name(here))
 
 
-def left_of(here: Site, file: Row) -> tuple[int, int]:
-    """How many payments of a file that was sent are in doubt, and how many wait to be sent."""
+def left_of(here: Site, file: Row) -> tuple[int, int, bool]:
+    """How many payments of a file that was sent are in doubt, and how many wait; whether the ledger doesn't know it."""
     if not file["batch"] or file["state"] not in SENT:
-        return 0, 0
+        return 0, 0, False
     try:
         found = summary_of_batch(here.ledger().find(file["batch"]))
     except WrongUse:  # another ledger by now
-        return 0, 0
-    return found.of(State.IN_DOUBT).rows, found.of(State.PENDING).rows - found.held_back.rows
+        return 0, 0, True
+    return found.of(State.IN_DOUBT).rows, found.of(State.PENDING).rows - found.held_back.rows, False
 
 
 @blueprint.post("/files")

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from batchpay.approval.plan import Plan, PlanText
-from batchpay.errors import BatchpayError, FileRefused, RunStopped, WaitingForPerson
+from batchpay.errors import BatchpayError, FileRefused, NotUsable, RunStopped, WaitingForPerson, WrongUse
 from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import State, Totals
@@ -23,7 +23,7 @@ from batchpay.settings import Settings
 from batchpay.summary import Summary
 from batchpay.web.acts import makers, page_settings
 from batchpay.web.reading import request_of
-from batchpay.web.task import Task, Teller
+from batchpay.web.task import Task, Teller, unknown_batch
 from batchpay.workflows.requests import SendOptions, run_request
 from batchpay.workflows.resume import resume as workflow_resume
 from batchpay.workflows.run import on_one_core
@@ -85,13 +85,20 @@ def _begin(task: Task) -> bool:
 def _batch_of(plan: PlanText, task: Task, settings: Settings) -> str | None:
     """Name the batch that the plan was used for; None where nothing of it was registered yet.
 
-    Raises WaitingForPerson where a maker of the file is among those who approved.
+    Raises WaitingForPerson where a maker of the file is among those who approved, and NotUsable where the ledger does
+    not know the batch that the file went as: the plan would be used a second time.
     """
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         found = Plan.parse(plan, ledger)
         if makers(task.file) & {approval.who.name for approval in found.approvals}:
             raise WaitingForPerson("who prepared this is among those who approved it; another person must")
-        return ledger.batch_of_plan(found.id)
+        batch, went_as = ledger.batch_of_plan(found.id), task.file["batch"]
+        if batch is None and went_as is not None:
+            try:
+                ledger.find(went_as)
+            except WrongUse:
+                raise NotUsable(unknown_batch(went_as)) from None
+        return batch
 
 
 def _is_begun(task: Task) -> bool:

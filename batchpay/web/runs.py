@@ -21,7 +21,7 @@ from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, prove_again
 from batchpay.web.site import Fragment, Site, site
 from batchpay.web.store import Row
-from batchpay.web.task import told
+from batchpay.web.task import told, unknown_batch
 
 blueprint = Blueprint("runs", __name__)
 
@@ -64,6 +64,8 @@ class Standing:
     lines: list[Line]
     is_alive: bool
     told: dict[str, Any]
+    is_unknown: bool = False
+    """Whether the ledger does not know the batch that the file was sent as: it was brought back, or is another one."""
 
     @property
     def to_send(self) -> Totals:
@@ -110,7 +112,8 @@ def standing(here: Site, file: Row) -> Standing:
             summary = summary_of_batch(here.ledger().find(file["batch"]))
         except WrongUse:  # another ledger by now
             summary = None
-    return Standing(summary, lines_of(summary) if summary else [], is_alive, said)
+    is_unknown = bool(file["batch"]) and summary is None
+    return Standing(summary, lines_of(summary) if summary else [], is_alive, said, is_unknown)
 
 
 def lines_of(summary: Summary) -> list[Line]:
@@ -142,12 +145,14 @@ def _context(file: Row) -> dict[str, Any]:
 
 def _is_left(file: Row, run: Standing) -> bool:
     """Whether there is something to go on with: in the ledger, or all of it where nothing was registered yet."""
-    return run.is_left if run.summary else file["state"] in ("stopped", "failed")
+    return run.is_left if run.summary else file["state"] in ("stopped", "failed") and not run.is_unknown
 
 
 def _go_on_refused(here: Site, person: Person, file: Row, run: Standing) -> Refused | None:
     """Say why a person can't let a run go on; what would be sent must be within their limit."""
     problem = refused("go_on", person, file, approvers_of(here, file))
+    if problem is None and run.is_unknown:
+        problem = Refused(f"{unknown_batch(file['batch'])}. Nothing was done.", NOT_NOW)
     if problem is None and person.limit_cents is not None:
         cents = run.waiting.cents if run.summary else plan_view(here, file).plan.batch_cents
         problem = over_limit(person, cents)

@@ -91,6 +91,11 @@ class Teller:
             temporary.replace(self._path)
 
 
+def unknown_batch(batch: str) -> str:
+    """Say that a file went as a batch that the ledger does not know: what of it was paid, nobody here can tell."""
+    return f"The ledger does not know batch {batch}, as which this file went: it was brought back, or is another one"
+
+
 def told(folder: Path) -> dict[str, Any]:
     """Read what a job told last; nothing where there is nothing."""
     try:

@@ -9,6 +9,7 @@ import pytest
 
 from batchpay.payment import Actor
 from batchpay.settings import LimitsSettings
+from batchpay.web import check_job
 from batchpay.workflows.resolve import RowDecision, settle
 from tests.web.house import ROWS, SAME_ORIGIN, WRONG, House, Yes, csv_of, words_of
 from tests.workflows.desk import ACCEPTED, IN_DOUBT
@@ -96,3 +97,9 @@ def test_a_file_without_what_a_payment_needs_asks_nothing(house: House) -> None:
     assert "This file can’t be paid as it is." in words_of(answer)
     assert "no column holds the amounts" in words_of(answer)
     assert "answer." not in answer.get_data(as_text=True)
+
+
+def test_a_refusal_names_no_place_in_the_machine() -> None:
+    """A check reads the upload from memory; that place is nothing for a person."""
+    told = check_job._plainly("/proc/self/fd/7: contains a line longer than 29 MiB", "pay.csv.gz")
+    assert told == "it contains a line longer than 29 MiB"

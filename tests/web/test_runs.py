@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -243,3 +244,50 @@ def test_a_fault_of_a_child_tells_no_row(
     said = words_of(house.get("lee", f"/batches/{batch}/report", 503))
     assert "could not be made" in said
     assert "648443924" not in said
+
+
+@pytest.fixture
+def brought_back(house: House) -> tuple[House, str]:
+    """A house whose ledger and key were set back to before a file was sent that a person then stopped; its id."""
+    house.sent({**ROWS[0], "paymentId": "Z", "invoiceNumber": "INV-Z"})
+    file_id, folder, kept = house.ask(), house.site.home.parent, house.site.home.parent / "kept"
+    parts = [path for path in folder.iterdir() if path.name == "keys" or path.name.startswith("ledger.db")]
+    kept.mkdir()
+    for path in parts:
+        (shutil.copytree if path.is_dir() else shutil.copy2)(path, kept / path.name)
+    house.approve(file_id)
+    house.work()
+    house.site.reader.close()
+    for path in folder.glob("ledger.db*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    shutil.rmtree(folder / "keys")
+    for path in kept.iterdir():
+        path.rename(folder / path.name)
+    with house.store.write() as db:
+        db.execute("UPDATE file SET state = 'stopped' WHERE id = ?", (file_id,))
+    return house, file_id
+
+
+def test_what_the_ledger_does_not_know_any_more_is_not_called_unsent(brought_back: tuple[House, str]) -> None:
+    """A file that went may have paid, also where the ledger that came back knows nothing of it: it stays."""
+    house, file_id = brought_back
+    batch = house.file(file_id)["batch"]
+    page = words_of(house.get("daniel", f"/files/{file_id}/run"))
+    assert f"The ledger does not know batch {batch}" in page
+    assert "Nothing was sent" not in page and "Go on" not in page
+    assert "not known to the ledger" in words_of(house.get("lee", "/"))
+    house.post("daniel", f"/files/{file_id}/resume", 409, password=True)
+
+
+def test_a_run_that_is_taken_up_again_does_not_begin_anew_in_a_ledger_that_came_back(
+    brought_back: tuple[House, str],
+) -> None:
+    """Its plan is unused in that ledger, and what of it was paid nobody knows there."""
+    house, file_id = brought_back
+    with house.store.write() as db:
+        db.execute("UPDATE file SET state = 'sending' WHERE id = ?", (file_id,))
+        house.site.jobs.want(db, file_id, "submit", "daniel")
+    house.work()
+    assert house.file(file_id)["state"] == "stopped"
+    assert "does not know batch" in house.file(file_id)["told"]
+    assert set(house.arrived.values()) == {1}
