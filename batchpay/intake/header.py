@@ -83,7 +83,7 @@ def read_header(
     Names that differ from ours only in case, blanks or line breaks are taken for ours.
     """
     given, names = names, [canonical_name(name, known) for name in names]
-    internal = tuple(_internal_name(name, at, known) for at, name in enumerate(names))
+    internal = tuple(_internal_name(name, at) for at, name in enumerate(names))
     twice = sorted({name for name in names if name and not name.startswith("_") and names.count(name) > 1})
     if twice:
         raise FileRefused(f"{place}the header has the same column twice: {_listed(twice)}")
@@ -163,7 +163,7 @@ def near_miss(name: str, known: Iterable[str]) -> str | None:
     return None
 
 
-def _internal_name(name: str, at: int, known: Sequence[str]) -> str | None:
+def _internal_name(name: str, at: int) -> str | None:
     if not name.strip():
         return f"{UNNAMED}{at + 1}"
     return None if name.startswith("_") else name

@@ -70,16 +70,6 @@ class ChunkSource(Protocol):
         """
 
 
-class RejectsSink(Protocol):
-    """Takes the rows that failed, as read, with `_errors`, `_warnings` and `_suggestions`."""
-
-    def add(self, frame: pl.DataFrame) -> None:
-        """Take rows of one chunk, in row order."""
-
-    def late(self, frame: pl.DataFrame) -> None:
-        """Take rows in row order that only the whole file showed to fail; one that was added before replaces it."""
-
-
 class Check:
     """One file's way through the rules: first `results`, to the end, then `finish`.
 

@@ -68,10 +68,6 @@ class Verdict:
     """How many errors, and how many warnings, are kept."""
     _failed: list[pl.Series] = field(default_factory=list, repr=False)
 
-    def is_rejected(self, row: int) -> bool:
-        """Whether a row failed a rule."""
-        return not self.passed[row - 1]
-
     def note_on_zeros(self) -> str | None:
         """Say that accounts may be wrong, where routing numbers have lost their zeros and no account is an error yet.
 

@@ -125,7 +125,7 @@ def submit(
                     raise
                 progress.say(f"{checked.source.name}: {error}: helping")
                 return _help(ledger, submission, settings, checked, credentials, actor, progress), checked.verdict
-            summary = _summary_of_run(request, submission, checked, finished)
+            summary = _summary_of_run(request, checked, finished)
             if not (found.is_new or checked.releasable.rows):
                 summary.notes += _nothing_left_notes(found.batch, submission.decisions)
             summary.seal = plan.seal if plan else None
@@ -320,9 +320,7 @@ def _release(
     return Totals(before.rows - after.rows, before.cents - after.cents)
 
 
-def _summary_of_run(
-    request: FileRequest, submission: SubmitRequest, checked: FileCheck, batch: BatchSummary
-) -> Summary:
+def _summary_of_run(request: FileRequest, checked: FileCheck, batch: BatchSummary) -> Summary:
     summary = summary_of_batch(batch, warnings=checked.verdict.warnings)
     of_check = checked.summary(request)
     summary.file, summary.notes, summary.rejects = of_check.file, [*of_check.notes, *summary.notes], of_check.rejects

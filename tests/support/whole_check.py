@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from typing import Protocol
 
 import polars as pl
 
 from batchpay.schemas.options import RuleOptions
-from batchpay.validation.check import Check, ChunkSource, RejectsSink
+from batchpay.validation.check import Check, ChunkSource
 from batchpay.validation.duplicates import FrameSpool
 from batchpay.validation.late_failures import Late, merged
 from batchpay.validation.verdict import FAILURES_MAX, Verdict
+
+
+class RejectsSink(Protocol):
+    """Takes the rows that failed, as read, with `_errors`, `_warnings` and `_suggestions`."""
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Take rows of one chunk, in row order."""
+
+    def late(self, frame: pl.DataFrame) -> None:
+        """Take rows in row order that only the whole file showed to fail; one that was added before replaces it."""
 
 
 def check(

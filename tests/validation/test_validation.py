@@ -58,7 +58,7 @@ def test_totals_add_up() -> None:
     assert (verdict.valid, verdict.rejected) == (Totals(3, 3100), Totals(3, 500))
     assert verdict.by_direction == {"DEBIT": Totals(2, 1100), "CREDIT": Totals(1, 2000)}
     assert verdict.unreadable_amounts == 2
-    assert [verdict.is_rejected(row) for row in range(1, 7)] == [False, False, True, True, False, True]
+    assert verdict.rejected_mask(pl.Series(range(1, 7))).to_list() == [False, False, True, True, False, True]
 
 
 def test_rejects_get_rows_as_read_with_all_reasons() -> None:
@@ -187,7 +187,7 @@ def test_rows_held_by_earlier_batches_fail_late() -> None:
     seen: list[bool] = []
 
     def late(verdict: Verdict) -> dict[int, tuple[str, str, str]]:
-        seen.extend(verdict.is_rejected(row) for row in range(1, 6))
+        seen.extend(verdict.rejected_mask(pl.Series(range(1, 6))))
         return {3: ("paymentId", "duplicate", "this paymentId was used before in row 9 of batch abc")}
 
     verdict = check(TextChunks(rows, height=2), OPTIONS, rejects=kept, late=late, rejected=rejected)

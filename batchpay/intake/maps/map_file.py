@@ -18,7 +18,6 @@ from batchpay.text import column_name
 DATES = ("recurringStartDate",)
 _TABLES = ("columns", "split", "templates", "values", "formats", "defaults", "fixed")
 _NUMBER_KEYS = ("decimal", "thousands", "currency", "negative")
-_KEYS = (*_NUMBER_KEYS, "date")
 _CURRENCY = re.compile(r"[^0-9\s.,'()+\-\u2212]{1,4}")
 
 
