@@ -160,7 +160,7 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         by_direction=batch.by_direction,
         apart=batch.apart,
         rate_found=batch.rate_found,
-        notes=[*ahead, *limit, *([purged] if batch.purged_at else [])],
+        notes=[*batch.late_answers, *ahead, *limit, *([purged] if batch.purged_at else [])],
         **({"allowed_duplicates": allowed} if (allowed := batch.options.get("allowed_duplicates")) else {}),
         held_back=batch.held_back if batch.held_back.rows <= pending.rows else pending,  # some are in doubt since
     )

@@ -66,6 +66,8 @@ class Run(Protocol):
 
     recovered: int
     """Rows found in `sending` at the start, which are in doubt now."""
+    late: Sequence[str]
+    """Answers found at the start, in words, that say other than the ledger: their rows have gone on without them."""
 
     @property
     def company(self) -> Company | None:

@@ -64,6 +64,10 @@ class Mover(ABC):
     def rows_in(self, state: int) -> list[int]:
         """Rows of the batch in a state, in file order."""
 
+    @abstractmethod
+    def standing(self, row: int) -> tuple[int, int] | None:
+        """Give a row's state and how many attempts it has had; None where it is not there."""
+
     def remember_payees(self) -> None:
         """Bring what the ledger remembers of the batch's payees up to date; doing it again changes nothing."""
         self._transaction.execute(self._transaction.statements.REMEMBER_PAYEES, (self._batch,))

@@ -144,6 +144,8 @@ class BatchSummary:
     """Whether a run of this process was to write the results and could not."""
     clock_ahead_days: int = 0
     """How long after the ledger's last event a run of this process began, where that is a reason to warn."""
+    late_answers: tuple[str, ...] = ()
+    """What answers say, other than the ledger, that a run of this process found too late."""
     rate_found: float | None = None
     """Requests a second that the gateway took, where a run of this process found its limit."""
     limit_found: str | None = None

@@ -122,6 +122,9 @@ def run_batch(
         run = ledger.start(batch.batch, str(actor), request.why, helps=request.helps)
         if run.recovered:
             progress.say(f"{row_count(run.recovered)} being sent when an earlier run ended: now in doubt")
+        for late in run.late:
+            progress.say(late)
+            log("late answer", level=logging.WARNING, batch=batch.batch, reason=late)
         log("run started", batch=batch.batch, environment=str(batch.environment), file=batch.file)
         held_back, midnight, found = HeldBack(), Midnight(request.day if settings.policy.past_start else None), None
         try:
@@ -157,7 +160,7 @@ def run_batch(
             raise
         if found is not None:
             finished = replace(finished, rate_found=round(found.rate, 2), limit_found=str(found))
-        finished = replace(finished, clock_ahead_days=ahead_days)
+        finished = replace(finished, clock_ahead_days=ahead_days, late_answers=tuple(run.late))
         _log_end(ledger, finished)
         return _with_results(ledger, finished, request.results)
 

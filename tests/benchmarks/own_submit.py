@@ -81,6 +81,7 @@ class GrantsAtOnce:
     """A run without a ledger: every intent is granted, every outcome forgotten."""
 
     recovered = 0
+    late: Sequence[str] = ()
     company = None
 
     def __init__(self, bodies: Sequence[bytes]) -> None:

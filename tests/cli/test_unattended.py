@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -140,6 +141,20 @@ def test_a_settings_file_is_heeded_where_a_variable_alone_is_wrong(
     assert call.fails("submit", "a.csv") == 7
     Path("batchpay.toml").chmod(0o666)
     assert call.fails("submit", "a.csv") == 5
+
+
+def test_an_answer_that_came_to_light_too_late_is_told_also_in_the_quiet(
+    call: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a run finds beside the ledger at its start stands in --json and in the log."""
+    small_file(Path("a.csv"), 1)
+    late = "row 1: an answer to attempt 1 that was kept aside says accepted, and the ledger declined"
+    monkeypatch.setattr(
+        "batchpay.ledger.sqlite.run.LateAnswers", lambda: SimpleNamespace(told=[late], detail={"answers": {}})
+    )
+    assert call("submit", "a.csv", "-q", "--log-file", "run.log")["notes"] == [late]
+    assert "WARNING late answer" in (log := Path("run.log").read_text())
+    assert late in log
 
 
 def test_a_clock_far_ahead_is_told_also_in_the_quiet(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ class _Run:
     """A run that grants every row."""
 
     recovered = 0
+    late: Sequence[str] = ()
     company = None
 
     def __init__(self, rows: int) -> None:

@@ -30,6 +30,7 @@ class _Groups:
     """A run that notes what each commit was given, and holds the first one until told."""
 
     recovered = 0
+    late: Sequence[str] = ()
     company = None
 
     def __init__(self, rows: int = 0) -> None:

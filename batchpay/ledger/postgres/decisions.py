@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from batchpay.errors import WrongUse
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
+from batchpay.ledger.late_answers import refuse_unheard_answers
 from batchpay.ledger.postgres.company_statements import SENT_BY_UNHEARD
 from batchpay.ledger.postgres.moves import Mover
 from batchpay.ledger.postgres.store import Store, Transaction
@@ -13,8 +14,9 @@ from batchpay.ledger.records import Decision
 from batchpay.payment import State
 
 
-def resolve(store: Store, batch: int, decisions: Sequence[Decision], who: str, why: str) -> int:
+def resolve(store: Store, name: str, batch: int, decisions: Sequence[Decision], who: str, why: str) -> int:
     require_named(IN_DOUBT_SETTLED, who, why)
+    refuse_unheard_answers(store.paths.witness, store.keys, name, decisions)
     with store.transaction() as transaction:
         mover = Mover(transaction, batch, "resolved", who, why)
         _refuse_rows_of_unheard(transaction, batch, [one.row for one in decisions if one.state is State.PENDING])

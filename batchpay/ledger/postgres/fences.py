@@ -8,10 +8,10 @@ gone, none of its rows is sent anew (decisions.py).
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 
 from batchpay.ledger.decisions import require_named
 from batchpay.ledger.encoding import now_ms
+from batchpay.ledger.late_answers import LateAnswers
 from batchpay.ledger.postgres import company_statements as sql
 from batchpay.ledger.postgres.moves import Mover
 from batchpay.ledger.postgres.store import Store, Transaction
@@ -57,29 +57,36 @@ def take_from(transaction: Transaction, run: int, batch: int, by: int, who: str,
     transaction.execute(sql.FREE_CHUNKS_OF_RUN, (batch, run))
 
 
-def hear(transaction: Transaction, run: int, batch: int, who: str, name: str) -> None:
+def hear(transaction: Transaction, run: int, batch: int, who: str, name: str) -> list[str]:
     """Record that a run of this machine which was shut out has ended, with the answers that came too late for it.
 
     They are evidence: a row in doubt whose very attempt they belong to becomes accepted or declined. None becomes
-    pending by them: a person may have paid it by other means.
+    pending by them: a person may have paid it by other means. Gives what else they say, in words.
     """
     is_news = transaction.execute(sql.SET_HEARD, (now_ms(), run)).rowcount > 0
     spilled = spill_path(transaction.witness, name, run)
-    mover = Mover(transaction, batch, "heard", who)
+    mover, late = Mover(transaction, batch, "heard", who), LateAnswers()
     for found in read_spill(spilled, transaction.keys, name) if spilled.exists() else ():
-        with suppress(IllegalMove):
-            mover.end_late(found.row, found.attempt, found.outcome, run)
-    mover.finish(**({"run": run} if is_news else {}))
+        try:
+            is_used = mover.end_late(found.row, found.attempt, found.outcome, run)
+        except IllegalMove:
+            is_used = False
+        if not is_used:
+            late.add(mover, found, spilled)
+    mover.finish(**({"run": run} if is_news else {}), **({"answers": late.answers} if late.answers else {}))
+    return late.told
 
 
-def merge_spilled(transaction: Transaction, batch: int, who: str, name: str, at: int, heard: Collection[int]) -> None:
+def merge_spilled(
+    transaction: Transaction, batch: int, who: str, name: str, at: int, heard: Collection[int]
+) -> list[str]:
     """Take over outcomes that ended runs of this machine have spilled, but for those of runs that were heard already.
 
-    A row must still be in the very attempt that the outcome belongs to.
+    A row must still be in the very attempt that the outcome belongs to. Gives what the others say, in words.
     """
     merging = Mover(transaction, batch, "merged", who)
     known = {spill_path(transaction.witness, name, run) for run in heard}
-    unused: list[int] = []
+    late = LateAnswers()
     for path in spill_files(transaction.witness, name):
         for spilled in read_spill(path, transaction.keys, name) if path not in known else ():
             try:
@@ -87,8 +94,9 @@ def merge_spilled(transaction: Transaction, batch: int, who: str, name: str, at:
             except IllegalMove:
                 merged = False  # what proves nothing is not merged: the row is in doubt like any other
             if not merged:
-                unused.append(spilled.row)
-    merging.finish(**({"unused": unused} if unused else {}))
+                late.add(merging, spilled, path)
+    merging.finish(**late.detail)
+    return late.told
 
 
 def say_hosts_gone(store: Store, batch: int, who: str, why: str) -> Sequence[str]:

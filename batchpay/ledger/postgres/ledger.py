@@ -119,7 +119,7 @@ class PostgresLedger(StoredLedger[Store]):
         return reading.last_accounts(self.store, payees, environment, exclude_digest)
 
     def resolve(self, batch: str, decisions_: Sequence[Decision], who: str, why: str) -> int:
-        return decisions.resolve(self.store, self._batch(batch), decisions_, who, why)
+        return decisions.resolve(self.store, batch, self._batch(batch), decisions_, who, why)
 
     def say_hosts_gone(self, batch: str, who: str, why: str) -> Sequence[str]:
         return fences.say_hosts_gone(self.store, self._batch(batch), who, why)

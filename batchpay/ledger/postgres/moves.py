@@ -100,6 +100,10 @@ class Mover(mover.Mover):
         seal = attempt_seal(self._keys, self._batch, row, attempt, values)
         self._transaction.execute(sql.NOTE_ATTEMPT, (self._batch, row, attempt, *values, seal))
 
+    def standing(self, row: int) -> tuple[int, int] | None:
+        found = self._transaction.one(sql.STANDING_OF_ROW, (self._batch, row))
+        return None if found is None else (found[0], found[1])
+
     def rows_in(self, state: int) -> list[int]:
         return [row for (row,) in self._transaction.execute(sql.ROWS_IN, (self._batch, state)).fetchall()]
 

@@ -101,17 +101,19 @@ class PostgresRun:
         self._id = int(found[0])
         shut_out = transaction.execute(company_sql.SHUT_OUT, (self._batch,)).fetchall()
         heard = [(run, token) for run, token in shut_out if run != self._id and self._marks.exists(token)]
+        late: list[str] = []
         for run, _ in heard:
-            hear(transaction, run, self._batch, self._who, self._name)
+            late += hear(transaction, run, self._batch, self._who, self._name)
         for run, _ in ours:
             fence(transaction, run, self._batch, self._id, self._who, heard_at=at)
-        merge_spilled(transaction, self._batch, self._who, self._name, at, {run for run, _ in heard})
+        late += merge_spilled(transaction, self._batch, self._who, self._name, at, {run for run, _ in heard})
         recovering = Mover(transaction, self._batch, "recovered", self._who, RECOVERED_REASON)
         left = transaction.execute(company_sql.SENDING_OF_DEAD, (self._batch,)).fetchall()
         rows = recovering.move([row for (row,) in left], SENDING, IN_DOUBT)
         recovering.note_attempts(rows, IN_DOUBT, RECOVERED_REASON, at=None)
         recovering.finish()
         self.recovered = len(rows)
+        self.late: Sequence[str] = late
         transaction.execute(company_sql.FREE_CHUNKS_OF_DEAD, (self._batch,))
         if leads:
             transaction.execute(company_sql.BEGIN_ALONE, (self._batch,))

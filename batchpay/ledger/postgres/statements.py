@@ -265,6 +265,7 @@ STANDING = (
     f" ORDER BY a.attempt DESC LIMIT 1), {PENDING})"
     " FROM batchpay.payment p WHERE p.batch = %s AND p.row = ANY(%s::int[])"
 )
+STANDING_OF_ROW = "SELECT state, attempts FROM batchpay.payment WHERE batch = %s AND row = %s FOR UPDATE"
 STILL_IN_ATTEMPT = (
     "SELECT 1 FROM batchpay.payment WHERE batch = %s AND row = %s AND state = %s AND attempts = %s FOR UPDATE"
 )

@@ -13,6 +13,7 @@ from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
 from batchpay.ledger.decisions import IN_DOUBT_SETTLED, require_named, settle
 from batchpay.ledger.hosts import HostRun
+from batchpay.ledger.late_answers import refuse_unheard_answers
 from batchpay.ledger.records import BatchSummary, Decision, NewBatch, OldBatch, PayeeFacts, Purge, RowColumns, SignOff
 from batchpay.ledger.sqlite import (
     audit,
@@ -118,6 +119,7 @@ class SqliteLedger(StoredLedger[Store]):
     def resolve(self, batch: str, decisions: Sequence[Decision], who: str, why: str) -> int:
         number = self._batch(batch)
         require_named(IN_DOUBT_SETTLED, who, why)
+        refuse_unheard_answers(self.store.place.witness, self.store.keys, batch, decisions)
         with self.store.transaction() as transaction:
             return settle(Mover(transaction, number, "resolved", who, why), decisions, who, why)
 

@@ -189,6 +189,10 @@ class Mover(mover.Mover):
     def rows_in(self, state: int) -> list[int]:
         return [row for (row,) in self._transaction.execute(sql.rows_in_state(state), id_range(self._batch))]
 
+    def standing(self, row: int) -> tuple[int, int] | None:
+        found = self._transaction.one(sql.STANDING_OF_ROW, (row_id(self._batch, row),))
+        return None if found is None else (found[0], found[1])
+
     def _refuse_contradiction(self, identity: int) -> None:
         """Stop where the row says pending and its attempt says otherwise: never send on one damaged byte."""
         if self._transaction.one(sql.ROW_IS_PENDING, (identity,)):

@@ -14,6 +14,7 @@ from typing import Any
 
 from batchpay.errors import LedgerDamaged, LedgerNotUsable
 from batchpay.ledger.encoding import id_range, now_ms, row_id
+from batchpay.ledger.late_answers import LateAnswers
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import RECOVERED_REASON, PendingPayment
 from batchpay.ledger.spill import Spill, Spilled, read_spill, spill_files, spill_path
@@ -34,6 +35,7 @@ class SqliteRun:
     """See contract.Run. `commit` and `claim` may be called from different threads."""
 
     company = None
+    late: Sequence[str]
 
     def __init__(self, store: Store, batch: int, name: str, who: str, why: str | None = None) -> None:
         self._store = store
@@ -64,12 +66,13 @@ class SqliteRun:
         """Merge what was spilled, put what is still in sending in doubt, take the batch over: one transaction."""
         at = now_ms()
         merging = Mover(transaction, self._batch, "merged", self._who)
-        unused: list[int] = []
+        late = LateAnswers()
         for path in spilled_files:
             for spilled in read_spill(path, self._store.keys, name):
                 if not self._merge(transaction, merging, spilled, at):
-                    unused.append(spilled.row)
-        merging.finish(**({"unused": unused} if unused else {}))
+                    late.add(merging, spilled, path)
+        merging.finish(**late.detail)
+        self.late = tuple(late.told)
 
         recovering = Mover(transaction, self._batch, "recovered", self._who, RECOVERED_REASON)
         rows = recovering.move(recovering.rows_in(SENDING), SENDING, IN_DOUBT)

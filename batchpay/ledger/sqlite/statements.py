@@ -146,6 +146,7 @@ ROW_IN_ATTEMPT = (
     "SELECT attempts, sent_at, chunk, amount_cents, direction FROM row LEFT JOIN attempt ON attempt.id = row.id"
     " WHERE row.id = ? AND row.state = ? AND attempts = ?"
 )
+STANDING_OF_ROW = "SELECT state, attempts FROM row WHERE id = ?"
 MOVE_ROW = (
     "UPDATE row SET state = ?, reasons = ?, seal = ? WHERE id = ? AND state = ?"
     " RETURNING amount_cents, direction, chunk"

@@ -1,0 +1,141 @@
+"""Answers that were kept aside, and whose rows a person has put in doubt or settled before anybody read them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from batchpay.errors import WaitingForPerson, WrongUse
+from batchpay.ledger.contract import Ledger
+from batchpay.ledger.open import accept_witness
+from batchpay.ledger.records import Decision
+from batchpay.outcome import Outcome
+from batchpay.payment import State
+from tests.ledger.batches import ACCEPTED, DECLINED, NOT_SENT, columns, register, states
+from tests.ledger.conftest import LedgerFactory
+
+
+class Trial:
+    """A batch of two rows, both put in doubt by a person, with an answer to the first that was kept aside."""
+
+    def __init__(self, factory: LedgerFactory, outcome: Outcome) -> None:
+        ledger = factory.create()
+        self.factory, self.name = factory, register(ledger, columns(ledger, [1, 2]))
+        self.digest = ledger.find(self.name).digest
+        with ledger.lock(self.digest):
+            run = ledger.start(self.name, "ada")
+            run.commit([1, 2], [])
+            run.spill([(1, outcome)])
+        factory.close()
+        (self.spilled,) = factory.witness.parent.glob("witness.spill.*")
+        accept_witness(factory.settings, "ben", "the disk died")
+
+    def settle(self, state: State) -> None:
+        """Decide about the first row; raises what the ledger does."""
+        self.factory.open().resolve(self.name, [Decision(1, state, None)], "ben", "looked it up")
+
+    def settle_unknowing(self, state: State) -> None:
+        """Decide while the answer is out of sight, on another machine for one; then it comes back."""
+        aside = self.spilled.with_name("aside")
+        self.spilled.rename(aside)
+        self.settle(state)
+        aside.rename(self.spilled)
+
+    def start(self) -> tuple[Ledger, list[str]]:
+        """Run to the end without sending; gives what the run told at its start."""
+        ledger = self.factory.open()
+        with ledger.lock(self.digest):
+            run = ledger.start(self.name, "ada")
+            run.finish(None)
+        return ledger, list(run.late)
+
+
+@pytest.fixture
+def trial(ledger_factory: LedgerFactory) -> Trial:
+    """With an answer that says accepted."""
+    return Trial(ledger_factory, ACCEPTED)
+
+
+@pytest.mark.parametrize("state", [State.PENDING, State.DECLINED])
+def test_nobody_decides_against_an_answer_that_nobody_has_seen(trial: Trial, state: State) -> None:
+    """It was dropped without a word at the next start: a paid row was sent again."""
+    with pytest.raises(
+        WrongUse, match=r"row 1: an answer to it was kept aside, and says accepted.*nothing was changed"
+    ):
+        trial.settle(state)
+    assert set(states(trial.factory.open(), trial.name).values()) == {State.IN_DOUBT}
+    trial.settle(State.ACCEPTED)
+
+
+def test_a_row_in_doubt_is_told_what_its_answer_says(trial: Trial) -> None:
+    """In a file a person still decides, and is shown the answer; in a database it was heard late, and counts."""
+    ledger, told = trial.start()
+    row = next(iter(ledger.rows(trial.name)))
+    if row.state is State.ACCEPTED:
+        assert (told, trial.factory.settings.url.startswith("postgresql")) == ([], True)
+    else:
+        (words,) = told
+        assert words.startswith("row 1: an answer to attempt 1 that was kept aside says accepted, and the ledger")
+        assert (row.state, row.reason) == (State.IN_DOUBT, "an answer found later says accepted")
+        merged = [json.loads(event.detail) for event in ledger.events(trial.name) if event.kind == "merged"]
+        assert merged == [{"unused": [1], "answers": {"1": "accepted"}}]
+        trial.settle(State.PENDING)  # whoever has seen it may decide
+    assert ledger.check() == []
+
+
+def test_a_paid_row_is_not_sent_again(trial: Trial) -> None:
+    """Decided before the answer came to light: nothing of the batch is sent until a person has looked."""
+    trial.settle_unknowing(State.PENDING)
+    for _ in range(2):
+        with pytest.raises(WaitingForPerson, match="says accepted, and somebody put the row back") as refused:
+            trial.start()
+        assert str(trial.spilled) in str(refused.value)
+    trial.spilled.unlink()
+    ledger, told = trial.start()
+    assert (told, states(ledger, trial.name)) == ([], {1: State.PENDING, 2: State.IN_DOUBT})
+
+
+def test_a_paid_row_that_was_put_back_can_be_settled_as_paid(trial: Trial) -> None:
+    """The way out that the words name."""
+    trial.settle_unknowing(State.PENDING)
+    trial.factory.close()
+    accept_witness(trial.factory.settings, "ben", "row 1 was made")
+    trial.settle(State.ACCEPTED)
+    ledger, told = trial.start()
+    assert (told, ledger.find(trial.name).by_state[State.ACCEPTED].rows, ledger.check()) == ([], 1, [])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "settled", "said"),
+    [
+        (ACCEPTED, State.DECLINED, "accepted, and the ledger declined"),
+        (DECLINED, State.ACCEPTED, "declined, and the ledger accepted"),
+        (DECLINED, State.PENDING, "declined, and the ledger pending"),
+        (NOT_SENT, State.ACCEPTED, "not applied, and the ledger accepted"),
+    ],
+)
+def test_what_a_person_has_settled_stays_and_is_told(
+    ledger_factory: LedgerFactory, outcome: Outcome, settled: State, said: str
+) -> None:
+    """An answer changes nothing that a person has decided, and does not vanish either."""
+    trial = Trial(ledger_factory, outcome)
+    trial.settle_unknowing(settled)
+    ledger, (words,) = trial.start()
+    assert said in words
+    assert states(ledger, trial.name)[1] is settled
+    told = [json.loads(event.detail).get("answers") for event in ledger.events(trial.name)]
+    assert {"1": outcome.state.value} in told
+    assert ledger.check() == []
+
+
+def test_what_is_known_already_is_not_told(ledger_factory: LedgerFactory, tmp_path: Path) -> None:
+    """A file that a power cut brings back says what the ledger says."""
+    trial = Trial(ledger_factory, ACCEPTED)
+    shutil.copy(trial.spilled, tmp_path / "copy")
+    trial.settle(State.ACCEPTED)
+    for _ in range(2):
+        assert trial.start()[1] == []
+        shutil.copy(tmp_path / "copy", trial.spilled)
