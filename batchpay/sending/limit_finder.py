@@ -1,13 +1,13 @@
-"""Finding a gateway's limit: a pure function of what left, what was taken and what was refused. No clock, no thread.
+"""Find a gateway's limit: a pure function of what was sent, what was taken and what was refused. No clock, no thread.
 
-Two kinds of limits need two ways. A *rate* (a token bucket of any size, so many in any second or in a second of the
-clock, a least distance) is bracketed: the highest rate that held for a while, and the lowest one that was refused; the
-finder tries a rate between the two, waits longer before each further try, and settles just under the lower one. A
-*quota* (so many a minute or an hour) shows by refusals that last: there it waits until the quota opens, learns how much
-was taken from one opening to the next, and spreads that over the window. Where it then takes more than a quota would
-have let through it was only closed for a while, and the finder goes on as before.
+Two kinds of limits need two methods. A *rate* (a token bucket of any size, a count in any one second or in a calendar
+second, a minimum spacing) is bracketed: the highest rate that held for a while, and the lowest one that was refused;
+the finder tries a rate between the two, waits longer before each further try, and settles just under the lower one. A
+*quota* (a count per minute or per hour) shows as refusals that last: the finder waits until the quota opens, learns how
+many were taken from one opening to the next, and spreads that over the window. If the gateway then takes more than the
+quota would have let through, it was only closed for a while, and the finder continues as before.
 
-What it can't tell apart it need not: each kind gets the evenly spaced rate under which it refuses nothing.
+Limits that it can't tell apart need no telling apart: each gets the evenly spaced rate at which nothing is refused.
 """
 
 from __future__ import annotations
@@ -22,51 +22,52 @@ from batchpay.settings import RATE_LEAST, RATE_MOST
 SEEK_RATE = 20.0
 """Where the search begins without a ceiling; doubled every second until the first refusal."""
 WINDOW_SHARE = 0.98
-"""So much of what a gateway took in a second is used, since networks bunch what left evenly."""
+"""The share used of what a gateway took in a second, since networks bunch requests that left evenly."""
 SAME_COUNT = 0.025
-"""Counts of a second that differ by this share are equal."""
+"""Counts per second that differ by no more than this share are equal."""
 
 PAUSE_REQUESTS = 2
-"""Pause after a refusal that names none: so long, or as long as so many requests take; doubled while refusals go on."""
+"""Pause after a refusal that names none: the first pause, or the time that this many requests take; doubled while
+refusals continue."""
 PAUSE_S_MOST_FIRST = 2.0
-"""Where the first pause was too short, the next refusal's is as long as was needed, up to this."""
+"""If the first pause was too short, the pause after the next refusal is as long as was needed, up to this."""
 
 QUICK_S = 8.0
-"""A rate that is refused so soon was well too high: by STEP at least, doubled while refusals stay quick."""
+"""A rate that is refused this soon was far too high: by STEP at least, doubled while refusals stay quick."""
 STEP = 0.03
 STEP_MOST = 0.4
 SETTLED_STEP = 0.015
-"""A rate that held for longer is left by this share."""
+"""A rate that held for longer is lowered by this share."""
 SERIES_S = 1.5
-"""From so long a series of quick refusals on, what was taken in it says more than a step."""
+"""Once a series of quick refusals lasts this long, what was taken in it is a better measure than a step."""
 
 FIRST_HOLD_S = 40.0
 HOLD_S = 4.0
-"""A rate that was taken for so long holds, and the next higher one is tried; the very first one is given longer, since
-a try that fails costs a pause."""
+"""A rate that was taken for this long holds, and the next higher one is tried; the very first one is given longer,
+since a try that fails costs a pause."""
 HOLD_S_MOST = 80.0
-"""After each try that fails the next one waits twice as long, up to this."""
+"""After each try that fails, the next one waits twice as long, up to this."""
 CLOSE_SHARE = 0.025
-"""Where the rate that holds and the one that was refused are as near as this, there is nothing left to find."""
+"""When the rate that holds and the one that was refused are this close, there is nothing left to find."""
 SETTLED_S = 45.0
-"""Then it stays there for so long, and looks whether the limit was raised."""
+"""Then the rate stays there for this long before the finder checks whether the limit was raised."""
 HOLD_PAUSES, HOLD_PAUSES_MOST = 4.0, 16.0
-"""Where a gateway asks for a long pause, a rate is held for so many times that before a higher one is tried: doubled
-after each try that fails."""
+"""If a gateway asks for a long pause, a rate is held for this many times that pause before a higher one is tried:
+doubled after each try that fails."""
 PAUSE_STEP = 0.004
-"""Each second of that pause makes the first step down by this share longer: another refusal would cost as much."""
+"""Each second of that pause makes the first step down larger by this share: another refusal would cost as much."""
 PROBE_STEP = 0.02
-"""It goes up by this share, doubled as long as that holds."""
+"""A probe raises the rate by this share, doubled as long as that holds."""
 
 ANNOUNCED_S = 60.0
-"""A limit that a gateway announces is followed upwards once it has announced no lower one for so long: not every server
-of a gateway need announce the same."""
+"""A limit that a gateway announces is followed upward only after it has announced no lower one for this long: the
+servers of a gateway need not all announce the same limit."""
 
 
 class LimitFinder:
-    """The rate that may be used now, and how long a pause lasts, out of what left and what became of it.
+    """The rate allowed now, and how long a pause lasts, from the requests that left and what became of them.
 
-    Times are seconds on one clock. The caller keeps calls in turn.
+    Times are seconds on one clock. The caller makes one call at a time.
     """
 
     def __init__(
@@ -74,31 +75,31 @@ class LimitFinder:
     ) -> None:
         """`ceiling` is a rate that is never exceeded, None for none; `wait_s_max` bounds a pause.
 
-        `start` is what an earlier run found: where this one begins, to be found out anew.
+        `start` is what an earlier run found: this one begins there, and checks it again.
         """
         self.ceiling = self._most = RATE_MOST if ceiling is None else ceiling
         self._announced = (math.inf, now)
-        """The lowest limit that the gateway announced of late, and since when that is counted."""
+        """The lowest limit that the gateway announced recently, and since when that is counted."""
         self.rate = SEEK_RATE if ceiling is None else ceiling
         self.paused_until = now
         self.alone = False
-        """Whether one request goes alone, to ask whether the gateway takes requests again."""
+        """Whether one request goes alone, to find out whether the gateway takes requests again."""
         self._wait_s_max = wait_s_max
         self._seeking = ceiling is None
         self._grown_at = now
-        # What left and what became of it
+        # The requests that left and what became of them
         self._left: deque[float] = deque()
-        """Moments of the last seconds at which a request left."""
+        """When each request of the last seconds left."""
         self._left_since_pause = 0
         self._taken = 0
         self._cut_at = -math.inf
-        """When the rate was lowered last: what left before tells nothing new."""
+        """When the rate was last lowered: requests that left before then say nothing new."""
         self._refused_at: float | None = None
-        """When the request left that was refused last, of those that count."""
+        """When the last request that was refused had left, of those that count."""
         self._refused_alone = 0
         self._first_pause_s = FIRST_PAUSE_S
         self._series: tuple[float, int] | None = None
-        """The first of a series of quick refusals: when it left, and what had been taken in all by then."""
+        """The first of a series of quick refusals: when it left, and how many had been taken in all by then."""
         self._counted = (0, 0.0)
         """Requests in the second before the last refusal, and the rate then."""
         # The bracket
@@ -107,14 +108,14 @@ class LimitFinder:
         self._failed: float | None = None
         """The lowest rate that was refused."""
         self._since = now
-        """When the present rate was taken up."""
+        """When the current rate was set."""
         self._hold_s = FIRST_HOLD_S
         self._hold_after_failure_s = HOLD_S * 2.4
         self._quick = 0
         """Quick refusals one after another."""
         self._step = STEP
         self._cost_s = 0.0
-        """The last pause, where the gateway asked for a long one and kept its word."""
+        """The last pause, if the gateway asked for a long one and kept its word."""
         self._hold_pauses = HOLD_PAUSES
         self._probing = False
         self._probe_step = PROBE_STEP
@@ -131,9 +132,10 @@ class LimitFinder:
         return self._series is not None
 
     def finding(self) -> Finding | None:
-        """What was found; None while nothing was refused, or refusals lasted and it is not known yet why.
+        """Return what was found; None while nothing was refused, or refusals lasted and it is not yet known why.
 
-        Nor where more was taken since than was refused: the limit was raised, and the new one is not met yet.
+        Also None if a higher rate than the refused one has held since: the limit was raised, and the new one is not
+        reached yet.
         """
         if self._quota.window_s is not None:
             return Finding(self._quota.rate, self._quota.window_s)
@@ -144,32 +146,33 @@ class LimitFinder:
         return Finding(min(self.rate, self._failed))
 
     def to_remember(self) -> Finding | None:
-        """Where the next run had better begin; None where nothing is known that it does not know.
+        """Return where the next run should begin; None if this run learned nothing new for it.
 
-        A run that goes far above what was refused, and is not refused again, finds no limit: the old one would stay.
+        A run that goes far above what was refused, and is not refused again, finds no limit: without this the old one
+        would stay.
         """
         return self.finding() or self._went_above()
 
     def _went_above(self) -> Finding | None:
-        """Give the rate that holds, where it is above the lowest that was refused, now or in the run before."""
+        """Return the rate that holds if it is above the lowest that was refused, in this run or the one before."""
         held, failed = self._held, self._failed
         return Finding(held) if held is not None and failed is not None and held > failed else None
 
     def left(self, now: float) -> None:
-        """A request leaves."""
+        """Record that a request leaves."""
         self._left.append(now)
         self._left_since_pause += 1
         while self._left[0] < now - 2.0:
             self._left.popleft()
 
     def taken(self, sent_at: float, now: float) -> None:
-        """A request that left at `sent_at` was not refused."""
+        """Record that a request that left at `sent_at` was not refused."""
         self._taken += 1
         if self.alone and sent_at >= self._cut_at:
             self._reopened(sent_at, now)
         self._quota.taken += 1
         if self._quota.disproved():
-            self._go_on_as_before(now)
+            self._restore(now)
         if self._seeking:
             self.rate = min(self.ceiling, self.rate * 2.0 ** min(1.0, max(0.0, now - self._grown_at)))
         elif self._failed is not None and sent_at - self._since >= max(self._hold_s, self._hold_pauses * self._cost_s):
@@ -177,7 +180,7 @@ class LimitFinder:
         self._grown_at = now
 
     def refused(self, sent_at: float, now: float, asked_s: float | None) -> None:
-        """A request that left at `sent_at` was refused; `asked_s` is how long the gateway asks to wait."""
+        """Record that a request that left at `sent_at` was refused; `asked_s`: how long the gateway asks to wait."""
         if sent_at < self._cut_at:
             if asked_s is not None:
                 self._pause(asked_s, now)
@@ -185,7 +188,7 @@ class LimitFinder:
         first_pause_s = max(self._first_pause_s, min(1.0, PAUSE_REQUESTS / self.rate))
         patience_s = first_pause_s * 2.0 ** min(self._refused_alone, 16)
         self._refused_alone += 1
-        if self.alone:  # the rate is lowered already
+        if self.alone:  # the rate was already lowered
             self._pause(max(asked_s or 0.0, min(patience_s, self._quota.patience_s(now))), now)
             self._quota.still_closed(sent_at)
         else:
@@ -198,7 +201,7 @@ class LimitFinder:
         self._cut_at = self._grown_at = now
 
     def limit_to(self, rate: float, now: float) -> None:
-        """Go by a limit that the gateway announces: a lower one at once, a higher one after ANNOUNCED_S without it."""
+        """Follow a limit that the gateway announces: a lower one immediately, a higher one after ANNOUNCED_S."""
         lowest, since = self._announced
         lowest = min(lowest, rate)
         is_over = now - since >= ANNOUNCED_S
@@ -214,14 +217,14 @@ class LimitFinder:
         self.paused_until = max(self.paused_until, now + min(seconds, self._wait_s_max))
 
     def _lower(self, sent_at: float) -> None:
-        """Take a lower rate after a refusal: as low as what was seen says that it must be, and no lower."""
+        """Take a lower rate after a refusal: as low as the observations require, and no lower."""
         rate, last_second = self.rate, sum(1 for at in self._left if sent_at - 1.0 <= at < sent_at)
         if self._series is None:
             self._series = (sent_at, self._taken)
         counted, self._counted = self._counted, (last_second, rate)
         if self._failed is None:
             self._first_rate(rate, last_second)
-        elif self._is_same(counted, last_second, rate):  # so many in a second, whatever the rate: there is the limit
+        elif self._is_same(counted, last_second, rate):  # the same count in a second at any rate: that is the limit
             limit = min(counted[0], last_second, rate)
             self._set(limit * WINDOW_SHARE, failed=limit)
             self._held, self._hold_s = self.rate, SETTLED_S
@@ -230,12 +233,12 @@ class LimitFinder:
             self._held = min(self._held, self.rate) if self._held is not None else None
 
     def _first_rate(self, rate: float, last_second: int) -> None:
-        """Go on after the first refusal of all, or after the second where the first came far above the limit."""
-        if not self._taken:  # closed before this run began: that says nothing of a rate, so the search is yet to begin
+        """Continue after the very first refusal, or after the second if the first came far above the limit."""
+        if not self._taken:  # closed before this run began: that says nothing of a rate; the search has yet to begin
             self.rate, self._seeking = min(rate, SEEK_RATE), True
             return
         if last_second < rate / 2 and self._held is None:
-            # What it took in that short time is no measure: seek again, from below.
+            # What it took in that short time measures nothing: seek again, from below.
             self._held = 0.0
             self._seeking = True
             self.rate = max(RATE_LEAST, min(rate / 4, last_second * 0.7))
@@ -245,7 +248,7 @@ class LimitFinder:
         self._set(min(lower, rate * (1 - STEP)), failed=rate)
 
     def _lower_rate(self, sent_at: float, rate: float) -> float:
-        """The rate to go on with after a further refusal."""
+        """Return the rate to continue with after a further refusal."""
         assert self._series is not None
         assert self._refused_at is not None or self._failed is not None
         held_for_s = sent_at - self._since
@@ -264,19 +267,19 @@ class LimitFinder:
             self._hold_after_failure_s = min(HOLD_S_MOST, self._hold_after_failure_s * 2)
             self._hold_pauses = min(HOLD_PAUSES_MOST, self._hold_pauses * 2)
         elif held_for_s < 1.0 and self._left_since_pause >= COUNT_LEAST:
-            # Within a second of the pause: a bucket gave what came in since it was empty, a window what it holds.
+            # Within a second of the pause: a bucket gave what flowed in since it was empty, a window what it holds.
             given = self._left_since_pause / since_s
             given = given if since_s < 1.0 else math.sqrt(given * self._left_since_pause)
             lower, self._hold_s = min(lower, given * WINDOW_SHARE), HOLD_S
-        elif series_s >= SERIES_S:  # quick ones alone: any other begins a series anew
-            # Between two moments at which a bucket is empty it gives its rate, or less where a pause let it overflow.
+        elif series_s >= SERIES_S:  # only quick ones: any other starts a new series
+            # Between two times at which a bucket is empty it gives its rate, or less if a pause let it overflow.
             given = (self._taken - self._series[1]) / series_s
             lower, self._hold_s = min(lower, math.sqrt(rate * max(rate / 3, given))), HOLD_S
         return lower
 
     @staticmethod
     def _is_same(before: tuple[int, float], count: int, rate: float) -> bool:
-        """Whether two refusals came after equally many requests in a second, at different rates."""
+        """Return whether two refusals came after equally many requests in a second, at different rates."""
         equal = abs(before[0] - count) <= SAME_COUNT * count
         return equal and count >= COUNT_LEAST and abs(before[1] - rate) > 2 * SAME_COUNT * rate
 
@@ -287,7 +290,7 @@ class LimitFinder:
         self.rate = min(self.ceiling, max(RATE_LEAST, rate))
 
     def _holds(self, now: float) -> None:
-        """Note that the rate holds, and try one between it and the lowest that was refused, or a little above."""
+        """Record that the rate holds, and try one between it and the lowest that was refused, or a little above."""
         assert self._failed is not None
         self._quick = 0
         self._since = now
@@ -305,7 +308,7 @@ class LimitFinder:
             self._probing, self._hold_s = True, HOLD_S
 
     def _reopened(self, sent_at: float, now: float) -> None:
-        """A request that went alone was taken: go on."""
+        """Resume: a request that went alone was taken."""
         self.alone = False
         self._left_since_pause = 0
         if self._refused_alone > 1 and self._refused_at is not None:
@@ -319,8 +322,8 @@ class LimitFinder:
             self._set(rate, failed=rate * 1.1)
             self._held, self._hold_s = None, HOLD_S_MOST
 
-    def _go_on_as_before(self, now: float) -> None:
-        """No quota: the gateway was closed for a while, which says nothing of its rate."""
+    def _restore(self, now: float) -> None:
+        """Restore the earlier bracket: no quota, only closed for a while, which says nothing of the gateway's rate."""
         self.rate, self._held, self._failed, self._hold_s = self._before
         self._seeking = self._failed is None and self.rate < self.ceiling
         self._since = self._grown_at = now

@@ -1,4 +1,4 @@
-"""What ends a run early: a person, a limit of the call, or answers that prove nothing."""
+"""What ends a run early: a person, a limit given with the command, or answers that prove nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from batchpay.settings import SubmitSettings
 from batchpay.text import local_time, row_count
 
 _LOOK_S = 1.0
-"""The clock is looked at so often: somebody may set it."""
+"""The clock is read this often: somebody may set it."""
 _PENDING = State.PENDING
 
 
@@ -47,47 +47,47 @@ class Limits:
     """Rows begun so far."""
 
     def allow_row(self) -> bool:
-        """Count one more row in, unless there were enough."""
+        """Count one more row, unless the limit is reached; return whether it may be begun."""
         if self.rows_max is not None and self.started >= self.rows_max:
             return False
         self.started += 1
         return True
 
     def stop_if_too_late(self, stop: StopRequest) -> bool:
-        """Ask `stop` where the time is over; gives whether it is."""
+        """Set `stop` if the time is over; return whether it is."""
         if self.until is None or time.time() < self.until:
             return False
-        moment = local_time(datetime.fromtimestamp(self.until, UTC))  # with its day: it may have been yesterday's
+        moment = local_time(datetime.fromtimestamp(self.until, UTC))  # with its date: it may have been yesterday's
         stop.ask(f"the time given by --until, {moment}, is reached")
         return True
 
     @contextlib.contextmanager
     def watched(self, stop: StopRequest) -> Iterator[None]:
-        """Surround the sending: ask `stop` when the time is over, also where all wait a minute for the gateway."""
+        """Wrap the sending: set `stop` when the time is over, even if all workers wait a minute for the gateway."""
         if (until := self.until) is None:
             yield
             return
         ended = threading.Event()
 
-        def look() -> None:
+        def watch() -> None:
             while not ended.wait(min(_LOOK_S, max(0.0, until - time.time()))):
                 if self.stop_if_too_late(stop):
                     return
 
-        watch = threading.Thread(target=look, name="until", daemon=True)
-        watch.start()
+        watcher = threading.Thread(target=watch, name="until", daemon=True)
+        watcher.start()
         try:
             yield
         finally:
             ended.set()
-            watch.join()
+            watcher.join()
 
 
 class CircuitBreaker:
-    """Stops a run whose answers prove nothing, before much is in doubt; shared by all threads of a run.
+    """Stops a run whose answers prove nothing, before many rows are in doubt; shared by all threads of a run.
 
-    One row in doubt is enough while the gateway has never given a recognized answer; afterwards so many in a row, or so
-    many in all, as the settings say.
+    One row in doubt is enough while the gateway has never given a recognized answer; after that, the numbers in a row
+    and in all that the settings give.
     """
 
     def __init__(self, settings: SubmitSettings) -> None:
@@ -97,10 +97,10 @@ class CircuitBreaker:
         self._in_a_row = 0
         self._in_all = 0
         self.ever_recognized = False
-        """Whether the gateway has given an answer that the profile knows: then more than one row may be under way."""
+        """Whether the gateway has given an answer that the profile knows: then more than one row may be in flight."""
 
     def reason_to_stop(self, outcome: Outcome) -> str | None:
-        """Count a row's last outcome; gives why the run must not go on, or None."""
+        """Count a row's last outcome; return why the run must not continue, or None."""
         with self._lock:
             if outcome.recognized:
                 self.ever_recognized = True
@@ -118,7 +118,7 @@ class CircuitBreaker:
         return self.too_many(in_a_row, in_all)
 
     def too_many(self, in_a_row: int, in_all: int) -> str | None:
-        """Give why a run must not go on after so many rows in doubt, here or on all machines together."""
+        """Return why a run must not continue with this many rows in doubt, here or on all machines together."""
         if in_a_row >= self._in_a_row_max:
             return f"{row_count(in_a_row)} in doubt one after another"
         return f"{row_count(in_all)} in doubt" if in_all >= self._in_all_max else None

@@ -1,4 +1,4 @@
-"""Where the threads of a run belong: on one core, since on two they fight for the interpreter lock."""
+"""Keeps the threads of a run on one core, since on two they fight for the interpreter lock."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _MANY_WORKERS = 16
 def on_one_core(workers: int) -> Iterator[None]:
     """Keep this thread, and those that it starts, on one core.
 
-    Of many workers none that wakes up interrupts another (SCHED_BATCH), since it could only wait for that lock. A few
-    have to take turns with the recorder instead. Only the owner of a process may ask for it.
+    With many workers, one that wakes up does not interrupt another (SCHED_BATCH), since it could only wait for that
+    lock. A few have to take turns with the recorder instead. Only the owner of a process may request it.
     """
     if not hasattr(os, "sched_setaffinity"):
         yield
@@ -31,7 +31,7 @@ def on_one_core(workers: int) -> Iterator[None]:
 
 
 def _set_scheduler(before: int, after: int) -> None:
-    """Change this thread's scheduling policy, where it is the usual one and the system lets us."""
+    """Change this thread's scheduling policy from `before` to `after`, if the system allows it."""
     with suppress(OSError):  # not every C library and container has it
         if os.sched_getscheduler(0) == before:
             os.sched_setscheduler(0, after, os.sched_param(0))

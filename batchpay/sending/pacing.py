@@ -1,10 +1,10 @@
 """The pace of a run: no request leaves faster than the ceiling, nor faster than the gateway shows that it allows.
 
-Requests are spaced evenly (GCRA with a burst of one): a gateway that counts a second in whatever way sees no more than
-the rate. What thread wake-ups lose is caught up within CATCH_UP_S, but never to more than the rate in any one second.
+Requests are spaced evenly (GCRA with a burst of one): however a gateway counts a second, it sees no more than the rate.
+Time lost to thread wake-ups is caught up within CATCH_UP_S, but never to more than the rate in any one second.
 
-Which rate that is, and how long a refusal (429, or 503 with Retry-After) pauses the whole run, says the limit finder.
-After a pause one request goes alone: while it is refused as well, no other is spent.
+The limit finder decides that rate, and how long a refusal (429, or 503 with Retry-After) pauses the whole run. After a
+pause one request goes alone: while it is refused as well, no other is spent.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from batchpay.sending.limit_finder import LimitFinder
 from batchpay.settings import SubmitSettings, parse_rate
 
 CATCH_UP_S = 0.05
-"""So much of lost time is made up for."""
+"""At most this much lost time is made up."""
 WINDOW_MARGIN = 1.0065
-"""Requests of one second are spread over so many seconds, since a network bunches what leaves evenly."""
+"""Requests of one second are spread over this many seconds, since a network bunches what leaves evenly."""
 LEAVE_MARGIN = 1.003
-"""The same where they leave: less, so that those held up once come back to their own moments in the seconds after."""
+"""The same at departure: less, so that requests held up once return to their own slots in the following seconds."""
 LEAVE_S_MAX = 1.0
 """A request that may leave waits no longer than this for those that were held up before it."""
 ALONE_S_MAX = 2.0
 """A request that goes alone holds up the others no longer than this."""
 LOOK_AGAIN_S = 0.001
-"""Where an answer must come first, it is looked for so often."""
+"""How often to check for an answer that must come first."""
 LATE_SHARE = 1.5
-"""Two requests keep their distance, less this multiple of how late a thread wakes up on average: lost time is made up
-for, but not by two requests at once, which some gateways refuse."""
+"""Two requests keep their spacing, less this multiple of how late a thread wakes up on average: lost time is made up,
+but not by two requests at the same time, which some gateways refuse."""
 LATE_WEIGHT = 0.05
 """Weight of one more wake-up in that average."""
 FIRST_REQUESTS = 3
 FIRST_SHARE = 1.7
 FIRST_S_MAX = 1.0
-"""A run begins with this many requests, and each answer lets so many more leave, for a second at most: one that begins
-far above the limit would have dozens refused before the first answer is back."""
+"""A run begins with this many requests, and each answer lets FIRST_SHARE more leave, for a second at most: one that
+begins far above the limit would have dozens refused before the first answer is back."""
 ANNOUNCED_SHARE = 0.98
-"""Share of a limit that the gateway announces in its headers which is used."""
+"""The share used of a limit that the gateway announces in its headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class ThrottleState:
     rate: float
     """Requests a second allowed now."""
     paused_s: float
-    """Seconds until requests go on; 0 when they do."""
+    """Seconds until requests resume; 0 when not paused."""
 
 
 class Throttle:
-    """Gives out the moments at which requests may leave; shared by all threads of a run."""
+    """Decides when requests may leave; shared by all threads of a run."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Throttle:
     ) -> None:
         """`rate` is the ceiling, None for `auto`; `wait_s_max` bounds a pause; `start` is an earlier run's finding.
 
-        `sleep` waits some seconds and returns true when the run is to stop: `threading.Event.wait` does just that.
+        `sleep` waits some seconds and returns true when the run is to stop, as `threading.Event.wait` does.
         """
         self._clock = clock
         self._sleep = sleep
@@ -97,15 +97,15 @@ class Throttle:
 
     @classmethod
     def from_settings(cls, settings: SubmitSettings, stop: threading.Event, start: Finding | None = None) -> Throttle:
-        """Build a run's throttle, which gives way when `stop` is set; raises SettingsNotUsable."""
+        """Build a run's throttle, which stops waiting when `stop` is set; raises SettingsNotUsable."""
         rate = parse_rate(settings.rate)
         return cls(rate, wait_s_max=settings.wait_s_max, sleep=stop.wait, stopped=stop.is_set, start=start)
 
     def acquire(self) -> bool:
-        """Wait until a request may leave; False when the run is to stop.
+        """Wait until a request may leave; return False when the run is to stop.
 
-        One thread at a time waits for the next moment, the others behind it: so a pause or a new rate holds for all of
-        them at once.
+        One thread at a time waits for the next slot, with the others queued behind it: so a pause or a new rate applies
+        to all of them immediately.
         """
         with self._turnstile:
             if self._stopped():
@@ -119,10 +119,10 @@ class Throttle:
                     return False
 
     def leave(self) -> None:
-        """Wait a moment, if need be, right before the first byte.
+        """Wait briefly, if needed, right before the first byte.
 
-        Between `acquire` and here a request waits for the ledger's commit. A disk that is slow for once holds up all
-        that wait for it, and they would leave bunched: in some second more than the rate.
+        Between `acquire` and here a request waits for the ledger's commit. One slow write holds up all requests that
+        wait for it, and they would leave bunched: more than the rate in some second.
         """
         with self._lock:
             now = self._clock()
@@ -132,14 +132,14 @@ class Throttle:
             self._sleep(moment - now)
 
     def _may_leave_at(self) -> float:
-        """When the second ends in which as many left as may."""
+        """Return when the second ends in which as many left as the rate allows."""
         rate = self._finder.rate
         return _second_ends(self._left, rate, LEAVE_MARGIN) if len(self._left) >= rate else -math.inf
 
     def learn(self, pace: Pace | None, sent_at: float) -> None:
-        """Take in an answer: what it says about the limit, if anything, and when its request left (on the clock).
+        """Record an answer: what it says about the limit, if anything, and when its request left (on the clock).
 
-        To be called for every answer, the plain ones too (`pace` None), and not where no answer came.
+        To be called for every answer, including those that say nothing (`pace` None), but not when no answer came.
         """
         with self._lock:
             now = self._clock()
@@ -153,29 +153,29 @@ class Throttle:
                 self._finder.limit_to(pace.limit / pace.window_s * ANNOUNCED_SHARE, now)
 
     def state(self) -> ThrottleState:
-        """Tell the rate allowed now, and how long a pause lasts."""
+        """Return the rate allowed now, and how long a pause lasts."""
         with self._lock:
             return ThrottleState(self._finder.rate, max(0.0, self._finder.paused_until - self._clock()))
 
     def finding(self) -> Finding | None:
-        """What was found out about the gateway's limit; None while it refused nothing."""
+        """Return what was found out about the gateway's limit; None while it refused nothing."""
         with self._lock:
             return self._finder.finding()
 
     def to_remember(self) -> Finding | None:
-        """Where the next run had better begin; None where this one learned nothing of that."""
+        """Return where the next run should begin; None if this one learned nothing about that."""
         with self._lock:
             return self._finder.to_remember()
 
     def _take(self, now: float) -> float:
-        """Take the next moment if it has come and return 0, else return the seconds until it comes."""
+        """Take the next slot if it has come and return 0, else return the seconds until it comes."""
         finder = self._finder
         held_up_s = self._held_up_s(now)
         if held_up_s > 0:
             self._catches_up = not finder.was_refused
             return held_up_s
         rate = finder.rate
-        if rate > self._rate or not self._catches_up:  # lost time is made up for only at the rate at which it was lost
+        if rate > self._rate or not self._catches_up:  # lost time is made up only at the rate at which it was lost
             self._next = max(self._next, now)
         self._rate, self._catches_up = rate, True
         allowed_at = self._next
@@ -198,7 +198,7 @@ class Throttle:
         return 0.0
 
     def _held_up_s(self, now: float) -> float:
-        """Seconds until it is worth asking again, where nothing may leave now: a pause, a request that goes alone."""
+        """Return the seconds until the next check, if nothing may leave now: a pause, or a request that goes alone."""
         finder = self._finder
         if now < finder.paused_until:
             self._alone_since = None
@@ -211,9 +211,9 @@ class Throttle:
 
 
 def _second_ends(moments: deque[float], rate: float, margin: float) -> float:
-    """When the second ends in which as many left as a rate allows, spread by a margin; forgets those before it.
+    """Return when the second ends in which as many left as a rate allows, spread by a margin; forget those before it.
 
-    At least as many moments as the rate are given.
+    There must be at least as many moments as the rate.
     """
     a_second = max(1, math.ceil(rate))
     while len(moments) > a_second:

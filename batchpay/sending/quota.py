@@ -1,6 +1,6 @@
-"""A quota, so many requests in a window of the gateway's clock: told from refusals that last, and from what is asked.
+"""A quota, a number of requests per window of the gateway's clock: seen from refusals that last and waits asked for.
 
-No clock, no thread: see limit_finder.py, whose part this is.
+No clock, no thread: this is part of limit_finder.py.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ COUNT_LEAST = 10
 QUOTA_S = 3.0
 """Refusals that last longer than this mean a quota."""
 ROUNDED_S = 1.0
-"""Retry-After is in whole seconds: what is asked for ends so much after the window at most."""
+"""Retry-After is in whole seconds: the wait asked for ends at most this long after the window."""
 SHORT_WINDOW = 4.0
-"""Where the same wait is asked for twice, it may still be a quota whose window is shorter than so many such waits."""
+"""If the same wait is asked for twice, it may still be a quota whose window is shorter than this many such waits."""
 QUOTA_SHARE = 0.99
 QUOTA_AHEAD = 1.5
-"""Until its window is known, this multiple of the pace that the first one allowed: it must be used up once more."""
+"""Until its window is known, use this multiple of the pace that the first one allowed: it must be used up once more."""
 MORE = 1.1
-"""A quota that lets so many times as much through is not the one that was used up."""
+"""A quota that lets this many times as much through is not the one that was used up."""
 WINDOWS_S = (10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 86_400.0)
-"""Windows that gateways have: where one fits what was measured, it is that one."""
+"""Windows that gateways use: if one fits what was measured, it is that one."""
 ASK_AGAIN_S = 1.0
 CLOSED_SHARE = 0.25
-"""While a quota is used up, one request asks again after this share of the time it has been so, or so many seconds."""
+"""While a quota is used up, one request tries again after this share of the time it has been used up so far, or after
+ASK_AGAIN_S if that is longer."""
 
 
 class Quota:
-    """So many requests in a window of the gateway's clock: told by refusals that last, learned from two openings."""
+    """Requests per window of the gateway's clock: recognized by refusals that last, learned from two openings."""
 
     def __init__(self, now: float) -> None:
         self.taken = 0
@@ -37,28 +38,28 @@ class Quota:
         self.window_s: float | None = None
         self.rate = math.inf
         self._opened = (now, now)
-        """Between these moments the present window opened."""
+        """The current window opened between these two times."""
         self._openings = 0
         self._closed_at: float | None = None
         self._last_refused = now
         self._rate_before = 0.0
         self._asked_s: float | None = None
-        """The Retry-After of the last refusal, and of the one before which the gateway kept to."""
+        """The Retry-After of the last refusal, and the last one that the gateway kept to."""
         self._kept_s: float | None = None
         self._most = math.inf
-        """More than so many taken since an opening disprove a quota."""
+        """More than this many taken since an opening disprove a quota."""
         self._is_guess = False
         """Whether the rate since then is a guess."""
         self.is_asked = False
-        """Whether refusals lasted, and it is not known yet why."""
+        """Whether refusals lasted, and it is not yet known why."""
 
     def close(self, sent_at: float, rate: float, asked_s: float | None = None) -> None:
-        """A request was refused, the first of maybe many."""
+        """Record that a request was refused, the first of possibly many."""
         self._closed_at, self._last_refused, self._rate_before = sent_at, sent_at, rate
         self._asked_s, self._most, self._is_guess = asked_s, math.inf, False
 
     def disproved(self) -> bool:
-        """Whether more was taken than the quota at which the rate was guessed would have let through; true once."""
+        """Return whether more was taken than the quota behind a guessed rate would have allowed; true only once."""
         if self.taken <= self._most:
             return False
         self._most, self.is_asked = math.inf, False
@@ -66,13 +67,13 @@ class Quota:
         return was_guess
 
     def still_closed(self, sent_at: float) -> None:
-        """A request that went alone was refused as well."""
+        """Record that a request that went alone was refused as well."""
         assert self._closed_at is not None
         self._last_refused = sent_at
         self.is_asked = self.is_asked or sent_at - self._closed_at >= QUOTA_S
 
     def patience_s(self, now: float) -> float:
-        """Seconds until it is asked again: soon where a usual window would end, else a share of the time gone by."""
+        """Return the seconds until the next try: soon if a usual window would end, else a share of the time so far."""
         assert self._closed_at is not None
         wait_s = max(ASK_AGAIN_S, (now - self._closed_at) * CLOSED_SHARE)
         if not self._openings:
@@ -86,14 +87,14 @@ class Quota:
         return wait_s
 
     def kept_s(self, sent_at: float) -> float:
-        """How long the gateway was closed, where it asked for as much and kept its word; 0 otherwise."""
+        """Return how long the gateway was closed, if it asked for that long and kept its word; 0 otherwise."""
         assert self._closed_at is not None
         closed_s = sent_at - self._closed_at
         kept = self._asked_s is not None and self._last_refused == self._closed_at and closed_s >= QUOTA_S
         return closed_s if kept else 0.0
 
     def reopen(self, sent_at: float) -> float | None:
-        """The gateway takes requests again; the rate to use if that was a quota, None if it was not or may not be."""
+        """Record that requests are taken again; return the rate to use if it was a quota, None if not, or maybe not."""
         assert self._closed_at is not None
         if self.kept_s(sent_at):
             return self._reopen_as_asked(sent_at)
@@ -101,7 +102,7 @@ class Quota:
         if not self.is_asked:
             return None
         used, shortest, longest = self._opening(self._last_refused, sent_at)
-        if self._openings == 1:  # where hardly any were taken before, others had used it up: that measures nothing
+        if self._openings == 1:  # if hardly any were taken before, others had used it up: that measures nothing
             if used < COUNT_LEAST:
                 return None
             self._most, self._is_guess = used * MORE, True
@@ -109,10 +110,10 @@ class Quota:
         return self._learn(used, _usual_window(shortest, longest) or (shortest + longest) / 2)
 
     def _reopen_as_asked(self, sent_at: float) -> float | None:
-        """The same after one refusal that told how long to wait.
+        """Do the same after one refusal that said how long to wait.
 
-        Some gateways ask for the same long wait whatever is refused: that shows no quota. One that tells when its
-        window ends asks for another time each time, and from one opening to the next it is a usual window.
+        Some gateways ask for the same long wait whatever is refused: that shows no quota. One that reports when its
+        window ends asks for a different wait each time, and from one opening to the next it is a usual window.
         """
         before_s, self._kept_s = self._kept_s, self._asked_s
         assert self._kept_s is not None
@@ -126,7 +127,7 @@ class Quota:
         return self._learn(used, window_s)
 
     def _opening(self, earliest: float, latest: float) -> tuple[int, float, float]:
-        """Begin a window; give what was taken in the one before, and how long it was at least and at most."""
+        """Begin a window; return the requests taken in the one before, and its shortest and longest possible length."""
         shortest, longest = earliest - self._opened[1], latest - self._opened[0]
         used, self.taken = self.taken, 0
         self._opened, self._openings = (earliest, latest), self._openings + 1

@@ -1,4 +1,4 @@
-"""The only writer to the ledger during a run: commits what waits in groups, and wakes the workers that wait for it."""
+"""The only writer to the ledger during a run: commits what is queued in groups, and wakes the waiting workers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from batchpay.outcome import Outcome
 from batchpay.sending.limits import StopRequest
 
 _COMPANY_S = 0.001
-"""So long an outcome waits for the next intent: with few workers each row then costs one commit instead of two."""
+"""How long an outcome waits for the next intent: with few workers each row then costs one commit instead of two."""
 _give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
-"""Lets threads run that are ready to, and returns at once where none is."""
+"""Lets threads run that are ready to, and returns immediately if none is."""
 
 
 class ClaimRefused(Exception):
@@ -37,7 +37,7 @@ class _Intent:
 
 
 class _Rest:
-    """A wait until the other machines know that nothing is in hand here."""
+    """A wait until the other machines know that no row is in progress here."""
 
     __slots__ = ("done",)
 
@@ -46,15 +46,15 @@ class _Rest:
 
 
 _Item = _Intent | tuple[int, Outcome] | _Rest | None
-"""What the recorder is handed: an intent, an outcome, the word that nothing is in hand, or the end."""
+"""What the recorder's queue holds: an intent, an outcome, a notice that no row is in progress, or the end."""
 
 
 class Recorder:
-    """Commits what workers hand over in groups (group commit), in a thread of its own.
+    """Commits what workers pass to it in groups (group commit), in a thread of its own.
 
-    The beats by which other machines know that this one is alive go the same way: a recorder that hangs looks dead.
-    `hear` is called after each commit and beat: what all machines share may have changed. `is_spread` tells whether
-    requests are to leave one after another (spread.py).
+    The heartbeats by which other machines know that this one is alive come from the same thread: a recorder that hangs
+    looks dead. `hear` is called after each commit and heartbeat: what all machines share may have changed. `is_spread`
+    returns whether requests are to leave one after another (spread.py).
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Recorder:
         self._thread.start()
 
     def mark_sending(self, row: int) -> None:
-        """Return once `sending` of the row is durable; raises where it must not be sent."""
+        """Return once `sending` of the row is durable; raise if the row must not be sent."""
         intent = _Intent(row)
         self._waiting.put(intent)
         intent.done.acquire()
@@ -86,17 +86,17 @@ class Recorder:
             raise ClaimRefused
 
     def record(self, row: int, outcome: Outcome) -> None:
-        """Hand over an outcome; it is durable when `close` has returned, or before."""
+        """Queue an outcome; it is durable when `close` has returned, or before."""
         self._waiting.put((row, outcome))
 
     def rest(self) -> None:
-        """Return once what was handed over is durable, and the other machines know that nothing is in hand here."""
+        """Return once what was queued is durable, and the other machines know that no row is in progress here."""
         rest = _Rest()
         self._waiting.put(rest)
         rest.done.wait()
 
     def close(self) -> None:
-        """Write what waits and end; raises LedgerNotUsable if the ledger failed on the way."""
+        """Write what is queued and end; raises LedgerNotUsable if the ledger failed at any point."""
         self._waiting.put(None)
         self._thread.join()
         if self._failed is not None:
@@ -111,14 +111,14 @@ class Recorder:
             outcomes = [item for item in group if isinstance(item, tuple)]
             self._commit(intents, outcomes)
             if self._company is not None:
-                self._keep_company(self._company, [item for item in group if isinstance(item, _Rest)], last=ended)
+                self._beat(self._company, [item for item in group if isinstance(item, _Rest)], last=ended)
 
     def _next_group(self) -> list[_Item]:
-        """Take all that waits, or nothing when a beat is due.
+        """Take everything that is queued, or nothing when a heartbeat is due.
 
-        Nobody waits for an outcome's commit: one alone waits a moment for company. And workers that are ready to hand
-        in something do so first: else they would have to wait for a commit more, which costs as much as ten rows of it.
-        Not so where requests are spread: all would be in one commit, and leave together.
+        No worker waits for an outcome's commit, so a single outcome waits briefly for another item. And workers that
+        are ready to add something do so first: otherwise they would have to wait for one more commit, which costs as
+        much as ten rows in it. Not when requests are spread: all would be in one commit, and leave together.
         """
         group: list[_Item] = []
         try:
@@ -134,14 +134,14 @@ class Recorder:
             return group
 
     def _commit(self, intents: list[_Intent], outcomes: list[tuple[int, Outcome]]) -> None:
-        """Commit one group and wake its workers. After a failure nothing is granted any more."""
+        """Commit one group and wake its workers. After a failure nothing more is granted."""
         granted: set[int] = set()
         if self._failed is None and (intents or outcomes):
             try:
                 granted = self._run.commit([intent.row for intent in intents], outcomes)
             except LedgerNotUsable as error:
                 self._fail(error)
-            except Exception as error:  # whatever it was, the ledger is not to be built on; its text may hold a row
+            except Exception as error:  # whatever it was, the ledger can't be relied on; its text may hold a row
                 self._fail(LedgerNotUsable(f"the ledger failed with {type(error).__name__}"))
         if self._failed is not None and outcomes:
             self._spill(outcomes)
@@ -150,8 +150,8 @@ class Recorder:
             intent.error = self._failed
             intent.done.release()
 
-    def _keep_company(self, company: Company, rests: list[_Rest], *, last: bool) -> None:
-        """Beat where it is time to, or to tell the others something, and hear what they say."""
+    def _beat(self, company: Company, rests: list[_Rest], *, last: bool) -> None:
+        """Send a heartbeat if one is due or there is something to report, and check what the others report."""
         now_s = time.monotonic()
         if self._failed is None and (rests or last or now_s >= self._beat_at_s):
             self._beat_at_s = now_s + company.beat_every_s
@@ -172,5 +172,5 @@ class Recorder:
     def _spill(self, outcomes: list[tuple[int, Outcome]]) -> None:
         try:
             self._run.spill(outcomes)
-        except Exception:  # then the rows stay in `sending`, which the next start calls in doubt: safe, if unknowing
+        except Exception:  # then the rows stay in `sending`, which the next start marks in doubt: safe, but not proved
             self._stop.ask("the ledger and its spill file can't be written")

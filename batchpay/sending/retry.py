@@ -1,4 +1,4 @@
-"""Another attempt at a payment, where the last one proved that nothing was applied; and none otherwise."""
+"""Another attempt at a payment, only if the last one proved that nothing was applied."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from batchpay.settings import SubmitSettings
 
 _PENDING = State.PENDING
 WAIT_S_FIRST = 0.5
-"""Bound of the random wait before the second attempt; doubled for each further one."""
+"""Upper bound of the random wait before the second attempt; doubled for each further one."""
 
 
 def may_repeat(outcome: Outcome) -> bool:
-    """Whether an attempt proved that nothing was applied, and the run may go on to try again."""
+    """Return whether an attempt proved that nothing was applied, and the run may try again."""
     return outcome.state is _PENDING and outcome.stop is None
 
 
@@ -25,10 +25,10 @@ class Attempts:
     """Repeats a payment while its outcome is pending; shared by all threads of a run.
 
     At most submit.attempts_max attempts, with waits of at most submit.wait_s_max between them: random, growing, and not
-    shorter than the gateway's Retry-After. When `stop` is set a wait ends early and no further attempt is made.
+    shorter than the gateway's Retry-After. When `stop` is set, a wait ends early and no further attempt is made.
 
-    A row refused because too many came (429) is not given up before it has waited for as long as so many attempts may
-    take: the last minute's quota is used up, and a run of one worker ended there within ten seconds.
+    A row refused because of too many requests (429) is not given up before it has waited for as long as that many
+    attempts may take: when the last minute's quota was used up, a run with one worker ended there within ten seconds.
     """
 
     def __init__(self, settings: SubmitSettings, stop: threading.Event) -> None:
@@ -45,7 +45,7 @@ class Attempts:
         )
 
     def run(self, attempt: Callable[[], Outcome]) -> Outcome:
-        """Give the first outcome that is not to be repeated, or the last one. What `attempt` raises goes on."""
+        """Return the first outcome that is not to be repeated, or the last one. Exceptions of `attempt` propagate."""
         outcome = attempt()
         if not may_repeat(outcome):
             return outcome
@@ -55,13 +55,13 @@ class Attempts:
             nonlocal begun, outcome
             if begun and not self._stop.is_set():
                 outcome = attempt()
-            begun = True  # tenacity's first call is for the attempt that was made already
+            begun = True  # tenacity's first call is for the attempt that was already made
             return outcome
 
         return self._retrying(next_outcome)
 
     def _is_enough(self, state: tenacity.RetryCallState) -> bool:
-        """Whether no further attempt is made: the run is to stop, or the row is given up."""
+        """Return whether no further attempt is made: the run is to stop, or the row is given up."""
         if self._stop.is_set():
             return True
         pace = _last_outcome(state).pace
@@ -69,7 +69,7 @@ class Attempts:
         return state.attempt_number >= self._attempts_max and state.idle_for >= waits_s
 
     def _wait_s(self, state: tenacity.RetryCallState) -> float:
-        """Seconds before the next attempt."""
+        """Return the seconds before the next attempt."""
         pace = _last_outcome(state).pace
         asked_s = (pace.retry_after_s or 0.0) if pace is not None else 0.0
         return min(self._wait_s_max, max(asked_s, self._backoff(state)))

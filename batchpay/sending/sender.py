@@ -1,7 +1,7 @@
-"""The right half: claim rows in file order, send each once, record what was proved.
+"""The sending half: claim rows in file order, send each once, record what was proved.
 
-Three kinds of threads meet here. Workers take rows in turn and send them; one recorder writes to the ledger and
-commits what waits in groups; the calling thread looks on. A worker sends only after the recorder's commit of `sending`
+Three kinds of threads meet here. Workers take rows in turn and send them; one recorder writes to the ledger and commits
+what is queued in groups; the calling thread supervises. A worker sends only after the recorder's commit of `sending`
 has returned, and the recorder is the only thread that writes to the ledger. Plain Python: it imports neither polars nor
 pandera and can be killed at any instruction.
 """
@@ -31,14 +31,14 @@ Pay = Callable[[bytes, BeforeFirstByte], Outcome]
 """One exchange: body, what to do before the first byte -> what it proved (gateway/payments.py)."""
 
 HoldsBack = Callable[[PendingPayment], bool]
-"""Tells whether a row must stay pending now."""
+"""Returns whether a row must stay pending now."""
 
 _CLAIM_ROWS = 500
 _TICK_S = 0.2
 
 
 class _HeldBack(Exception):
-    """A row that is to stay pending: what held it back came while it waited in a worker's hands."""
+    """A row that is to stay pending: the reason to hold it back arose while it waited in a worker."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Tally:
 
     @property
     def finished(self) -> int:
-        """Rows that got a state which stays."""
+        """Rows that reached a final state for this run."""
         return sum(self.outcomes[state] for state in (State.ACCEPTED, State.DECLINED, State.IN_DOUBT))
 
 
@@ -76,10 +76,10 @@ class Sender:
         self._lock = threading.Lock()
         self._breaker = CircuitBreaker(settings)
         self._judged: str | None = None
-        """Why the gateway's answers say that no machine must go on."""
+        """Why, by the gateway's answers, no machine may continue."""
         self._begun = self._ended = 0
         self._spread = Spread(settings.workers)
-        self._recorder = Recorder(run, stop, self._hear, lambda: self._spread.is_on)
+        self._recorder = Recorder(run, stop, self._check_shared_stop, lambda: self._spread.is_on)
         self.tally = Tally()
 
     def send_all(
@@ -90,17 +90,17 @@ class Sender:
         *,
         shares: bool = True,
     ) -> None:
-        """Send pending rows in file order until none is left or the run must stop; `stop.reason` tells why.
+        """Send pending rows in file order until none is left or the run must stop; `stop.reason` then holds the reason.
 
-        Rows that `holds_back` tells of stay pending; it is asked when one is taken, and right before each attempt. A
-        run that leads lets other machines help after its first row, if it `shares`.
+        Rows for which `holds_back` is true stay pending; it is called when a row is taken, and right before each
+        attempt. A run that leads lets other machines help after its first row, if it `shares`.
 
         Raises LedgerNotUsable if the ledger failed: then nothing was sent that it does not know of.
         """
         workers: list[threading.Thread] = []
         self._limits, self._holds_back, self._payments = limits, holds_back, self._pending()
         try:
-            self._hear()
+            self._check_shared_stop()
             while (first := self._next_payment()) is not None and not self._send_canary(first, shares=shares):
                 pass
             if first is not None:
@@ -108,40 +108,40 @@ class Sender:
             for worker in workers:
                 while worker.is_alive():
                     worker.join(_TICK_S)
-                    self._tell()
+                    self._announce_stop()
                     progress(self.tally)
         finally:
             self._no_more = True
-            for worker in workers:  # every row in flight ends within its own deadline
+            for worker in workers:  # each row in flight ends within its own deadline
                 worker.join()
             self._recorder.close()
             progress(self.tally)
         if self._failed is not None:
             raise self._failed
-        self._see_others_out()
+        self._wait_for_other_machines()
         if self._limit_reached:  # only now: rows that were taken before the limit are sent
             self._stop.ask(f"the limit of {row_count(limits.rows_max or 0)} was reached")
 
     def _pending(self) -> Iterator[PendingPayment]:
-        """Rows to send, in file order. A row that an answer put back is repeated by its worker, not given again."""
+        """Yield the rows to send, in file order. One that an answer made pending again is left to its worker."""
         while (payments := self._run.claim(_CLAIM_ROWS)) or self._more_may_come():
             yield from (payment for payment in payments if not self._holds_back(payment))
 
     def _more_may_come(self) -> bool:
-        """Wait a moment where rows that other machines have in hand may come free; False where none can."""
+        """Wait briefly while rows claimed by other machines may become free; return False when none can."""
         company = self._run.company
         if company is None or self._no_more:
             return False
-        if self._begun == self._ended:  # nobody takes a row meanwhile: whoever wants one waits for this thread
+        if self._begun == self._ended:  # no worker takes a row meanwhile: any that wants one waits for this thread
             self._recorder.rest()
             if not company.at_work():
                 return False
         return not self._stop.event.wait(min(_TICK_S, company.beat_every_s))
 
     def _send_canary(self, payment: PendingPayment, *, shares: bool) -> bool:
-        """Send the first row alone: while its answer is not recognized, no other row is begun, on any machine.
+        """Send the first row alone: until its answer is recognized, no other row is begun, on any machine.
 
-        Gives False where it was held back in the last moment: then the next row is the first one.
+        Returns False if the row was held back at the last moment: then the next row is the first one.
         """
         if not self._send(payment):
             return False
@@ -151,33 +151,33 @@ class Sender:
             self._run.company.share()
         return True
 
-    def _see_others_out(self) -> None:
-        """Where all machines stop, stay until the others have ended, or are shut out: one may have died meanwhile.
+    def _wait_for_other_machines(self) -> None:
+        """If all machines stop, wait until the others have ended or are shut out: one may have died meanwhile.
 
-        Else it would hold the batch, and nobody would look at it; and the leader's results would lack its last rows.
+        Otherwise it would hold the batch and go unnoticed, and the leader's results would lack its last rows.
         """
         company = self._run.company
         if company is None or self._stop.reason is None:
             return
-        self._tell()
+        self._announce_stop()
         company.beat(is_idle=True)
         while company.others_busy and (company.leads or company.shared.stop == self._stop.reason):
             time.sleep(min(_TICK_S, company.beat_every_s))
             company.beat(is_idle=True)
 
-    def _hear(self) -> None:
-        """Stop where another machine did, or where too much is in doubt on all of them together."""
+    def _check_shared_stop(self) -> None:
+        """Stop if another machine did, or if too many rows are in doubt on all of them together."""
         if self._run.company is not None:
             shared = self._run.company.shared
             reason = shared.stop or self._breaker.too_many(shared.in_a_row, shared.in_all)
             if reason is not None:
                 self._stop.ask(reason)
-                self._tell()
+                self._announce_stop()
 
-    def _tell(self) -> None:
-        """Let all machines stop where the one that leads does, or the gateway's answers say so.
+    def _announce_stop(self) -> None:
+        """Stop all machines if this one leads and stops, or if the gateway's answers require it.
 
-        One that only helps may leave; and what keeps it from its very first answer may be its own affair.
+        A machine that only helps may leave; and what keeps it from its very first answer may concern it alone.
         """
         company, reason = self._run.company, self._stop.reason
         if company is not None and reason is not None and (company.leads or reason == self._judged):
@@ -193,25 +193,25 @@ class Sender:
         return workers
 
     def _work(self, payment: PendingPayment | None) -> None:
-        """Send a row, and others while there are any to be begun."""
+        """Send a row, then others while there are any to begin."""
         try:
             while payment is not None:
                 self._send(payment)
                 payment = self._next_payment()
-        except Exception as error:  # a fault of ours outside of an exchange: nothing was begun that is not recorded
+        except Exception as error:  # our own fault, outside an exchange: nothing was begun that is not recorded
             self._stop.ask(f"internal error: {type(error).__name__}")
 
     def _next_payment(self) -> PendingPayment | None:
-        """Take the next row in file order; None where no more is to be begun.
+        """Take the next row in file order; return None when no more may be begun.
 
-        Workers take rows in turn: a thread that hands them out, one by one, took a tenth of all that sending takes.
+        Workers take rows in turn: a thread that gave them out one by one took a tenth of all sending time.
         """
         with self._turn:
             if self._stop or self._no_more:
                 return None
             try:
                 payment = next(self._payments, None)
-            except Exception as error:  # for the calling thread to raise; a generator that has failed gives no more
+            except Exception as error:  # for the calling thread to raise; a generator that has failed yields no more
                 self._failed = error
                 return None
             if payment is not None and not self._limits.allow_row():
@@ -221,12 +221,12 @@ class Sender:
             return payment
 
     def _send(self, payment: PendingPayment) -> bool:
-        """Bring one row to a state that stays, or leave it pending: held back (gives False), or the run stops."""
+        """Bring one row to a final state, or leave it pending: held back (returns False), or the run stops."""
         is_held_back = False
         try:
             outcome = self._attempts.run(lambda: self._attempt(payment))
         except (ClaimRefused, LedgerNotUsable):
-            # Nothing of the row was sent: another run has it, or the ledger failed (the recorder says so).
+            # Nothing of the row was sent: another run has it, or the ledger failed (the recorder reports that).
             self._stop.ask("the ledger did not grant a row to this run")
         except _HeldBack:
             is_held_back = True
@@ -237,7 +237,7 @@ class Sender:
         return not is_held_back
 
     def _attempt(self, payment: PendingPayment) -> Outcome:
-        """Wait for a slot, then one exchange; what it proved goes to the ledger before anything else is done."""
+        """Wait for a slot, then make one exchange; what it proved goes to the ledger before anything else is done."""
         if self._is_over() or not self._throttle.acquire() or self._is_over():
             return Outcome(State.PENDING, "not begun", stop=self._stop.reason or "stopped")
         if self._holds_back(payment):  # it may have waited for minutes, beyond midnight
@@ -259,14 +259,14 @@ class Sender:
             outcome = self._pay(payment.body, before_first_byte)
         except (ClaimRefused, LedgerNotUsable):
             raise
-        except Exception as error:  # a fault of ours: bytes may have left
+        except Exception as error:  # our own fault: bytes may have left
             state = State.IN_DOUBT if granted else State.PENDING
             fault = f"internal error: {type(error).__name__}"
             outcome = Outcome(state, fault, stop=fault)
         if granted:
             self._recorder.record(payment.row, outcome)
         if outcome.answer.http_status is not None:
-            if outcome.state is not State.PENDING:  # a refusal takes the gateway no time
+            if outcome.state is not State.PENDING:  # a refusal takes the gateway hardly any time
                 self._spread.learn(time.monotonic() - left_at)
             self._throttle.learn(outcome.pace, sent_at)
         with self._lock:
@@ -274,11 +274,11 @@ class Sender:
         return outcome
 
     def _is_over(self) -> bool:
-        """Whether nothing more may be begun: asked right before each attempt, since a row may have waited long."""
+        """Return whether nothing more may be begun: checked right before each attempt, since a row may have waited."""
         return self._limits.stop_if_too_late(self._stop) or bool(self._stop)
 
     def _judge(self, outcome: Outcome) -> None:
-        """Count a row's last outcome, and stop the run where it says so: canary, circuit breaker, refusals."""
+        """Count a row's last outcome, and stop the run if it requires that: canary, circuit breaker, refusals."""
         with self._lock:
             self.tally.outcomes[outcome.state] += 1
         reason = self._breaker.reason_to_stop(outcome)
@@ -286,4 +286,4 @@ class Sender:
             if self._breaker.ever_recognized:
                 self._judged = reason
             self._stop.ask(reason)
-            self._tell()
+            self._announce_stop()

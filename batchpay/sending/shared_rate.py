@@ -1,7 +1,7 @@
-"""One rate for all who send to a gateway: moments are leased in small groups from a source that all of them share.
+"""One rate for all runs that send to a gateway: slots are leased in small groups from a source that all of them share.
 
 Each process keeps its own pace (pacing.py) and looks for the limit as if it were alone; the source spaces what all of
-them send by the lowest rate that one of them has found, and hands a pause on to the others with their next lease.
+them send by the lowest rate that any of them has found, and passes a pause on to the others with their next lease.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from batchpay.sending.pacing import Throttle
 from batchpay.settings import SubmitSettings, parse_rate
 
 SLOT_S = 0.01
-"""A moment that lies longer ago is given up: a process that stood still must not send at once what it missed."""
+"""A slot further in the past is given up: a process that was suspended must not send all that it missed immediately."""
 TURN_S = 0.1
-"""All who share a rate lease moments within so long."""
+"""All that share a rate lease slots within this time."""
 ASK_AGAIN_S = 0.2
-"""So long nothing leaves where the source can't be asked."""
+"""How long nothing leaves when the source can't be reached."""
 LOOK_S_MOST = 1.0
-"""A run that is alone looks at least so often whether it still is: one that slept from request to request, ten seconds
-long, was not heard by the others, nor heard them."""
+"""A run that is alone checks at least this often whether it still is: one that slept for the ten seconds from request
+to request was not noticed by the others, and did not notice them."""
 
 
 class SharedThrottle(Throttle):
-    """See Throttle; while others send too, what leaves needs a leased moment as well."""
+    """See Throttle; while others send too, each request needs a leased slot as well."""
 
     def __init__(self, rate: float | None, source: SharedRate, **how: Any) -> None:
         """`how` is as in Throttle."""
@@ -36,9 +36,9 @@ class SharedThrottle(Throttle):
         self._source = source
         self._slots: deque[float] = deque()
         self._taken: deque[float] = deque()
-        """Moments of the last second that were used."""
+        """Slots of the last second that were used."""
         self._most: deque[tuple[float, int]] = deque()
-        """How many were in a second, the most first, and which was the last of them; of the last second."""
+        """Within the last second: the last slot of a second, and how many slots that second had; the most first."""
         self._sharers = 1
         self._alone_until = -math.inf
 
@@ -51,7 +51,7 @@ class SharedThrottle(Throttle):
         return cls(rate, source, wait_s_max=wait_s_max, sleep=stop.wait, stopped=stop.is_set, start=start)
 
     def learn(self, pace: Pace | None, sent_at: float) -> None:
-        """See Throttle. One answer stands for what the others got too: the finder measures the whole gateway."""
+        """See Throttle. One answer counts for what the others got too: the finder measures the whole gateway."""
         super().learn(pace, sent_at)
         if self._sharers > 1 and (pace is None or not pace.refused):
             with self._lock:
@@ -79,7 +79,7 @@ class SharedThrottle(Throttle):
         wait_s = slot - now
         if wait_s <= 0:
             wait_s = super()._take(now)
-            if wait_s <= 0 or self._held_up_s(now) > 0:  # a moment at which nothing may leave passes
+            if wait_s <= 0 or self._held_up_s(now) > 0:  # a slot in which nothing may leave is lost
                 self._slots.popleft()
         if wait_s <= 0:
             self._note(slot)
@@ -104,7 +104,7 @@ class SharedThrottle(Throttle):
             self._most.popleft()
 
     def _may_leave_at(self) -> float:
-        """See Throttle. No more leave in a second than had their moments in one.
+        """See Throttle. No more leave in any second than had their slots in one.
 
         Runs that write to one ledger wait for each other: what a commit held up would come on top of what others send.
         """
@@ -112,9 +112,9 @@ class SharedThrottle(Throttle):
         return max(at, self._left[-most] + 1.0) if self._sharers > 1 and most <= len(self._left) else at
 
     def _go_alone(self, shared: int, now: float) -> None:
-        """Count what the others sent in the last second as well, and make up for no moment that was theirs.
+        """Count what the others sent in the last second as well, and make up for no slot that was theirs.
 
-        Moments are leased some at a time: theirs are taken for as late as they can have been.
+        Slots are leased a few at a time: those of the others are assumed to be as late as they can have been.
         """
         for moments in (self._departures, self._left):
             others = [min(at + TURN_S, now) for at in moments] * (shared - 1)
