@@ -336,7 +336,7 @@ def test_a_wait_for_a_standby_that_does_not_come_ends(
                 run.commit([2], [(1, ACCEPTED)])
             run.spill([(1, ACCEPTED)])
             run.close()
-            with pytest.raises(LedgerNotUsable, match=r"the connection to the database .* was lost"):
+            with pytest.raises(LedgerNotUsable, match="nobody knows whether it stands"):
                 register(ledger, columns(ledger, [3], salt="x"), content=b"two")
         finally:
             factory.run("ALTER SYSTEM RESET synchronous_standby_names")
@@ -372,6 +372,21 @@ def until(look: Callable[[], list[tuple[object, ...]]]) -> list[tuple[object, ..
             return found
         threading.Event().wait(0.01)
     raise AssertionError("it never came")
+
+
+def test_a_decision_whose_commit_was_lost_is_not_called_undone(factory: PostgresFactory) -> None:
+    """It stood, and "the connection was lost" let a person take it for not made."""
+    with through_proxy(factory) as proxy:
+        ledger = factory.open()
+        assert isinstance(ledger, PostgresLedger)
+        transaction = ledger.store.begin()
+        transaction.event("person", None, "ada", None, {})
+        with (
+            cut_once(proxy, Cut(after_bytes=1, to_server=False)),
+            pytest.raises(LedgerNotUsable, match="nobody knows whether it stands"),
+        ):
+            transaction.commit()
+        assert ledger.store.is_unsure
 
 
 def test_of_two_machines_one_holds_the_batch(factory: PostgresFactory) -> None:

@@ -25,7 +25,15 @@ from batchpay.ledger.event_chain import event_mac, event_text
 from batchpay.ledger.keys import Keys
 from batchpay.ledger.paths import LedgerPaths
 from batchpay.ledger.postgres import statements as sql
-from batchpay.ledger.postgres.connection import Notices, Place, connect, is_unknown, translate, translated
+from batchpay.ledger.postgres.connection import (
+    LedgerUnreachable,
+    Notices,
+    Place,
+    connect,
+    is_unknown,
+    translate,
+    translated,
+)
 from batchpay.ledger.postgres.deadline import Deadline
 from batchpay.ledger.totals import TotalsDelta
 from batchpay.ledger.witness import Witness, WitnessRecord
@@ -349,15 +357,19 @@ class Transaction:
     def commit(self) -> None:
         """Make it durable, then tell the witness; raises LedgerNotUsable where nobody knows whether it stands."""
         store = self._store
+        unknown = (
+            f"the database {store.place.name} did not confirm a commit, so nobody knows whether it stands: "
+            "look with batchpay status"
+        )
+        deadline = Deadline()
         try:
-            deadline = Deadline()
-            with translated(store.place), closing(deadline), deadline.of(self.connection):
-                done = store.writer.run(sql.COMMIT)
-                if done.statusmessage != "COMMIT" or store.writer.warned():
-                    raise LedgerNotUsable(
-                        f"the database {store.place.name} did not confirm a commit, so nobody knows whether it stands: "
-                        "look with batchpay status"
-                    )
+            try:
+                with closing(deadline), deadline.of(self.connection):
+                    done = store.writer.run(sql.COMMIT)
+            except psycopg.Error as error:
+                raise (LedgerUnreachable(unknown) if is_unknown(error) else translate(error, store.place)) from None
+            if done.statusmessage != "COMMIT" or store.writer.warned():
+                raise LedgerNotUsable(unknown)
             if self._last is not None:
                 store.note(*self._last, replaces=self.replaces_witness)
         except BaseException:
