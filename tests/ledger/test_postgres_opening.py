@@ -116,6 +116,15 @@ def test_another_machine_is_reached_by_verified_tls_alone() -> None:
     assert location(LedgerSettings(url="postgresql://pay@db.example/x")).name == "postgresql://db.example:5432/x"
 
 
+def test_a_name_of_this_machine_hides_no_other_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection goes to `hostaddr`, or PGHOSTADDR: a ledger called localhost went over the network in clear."""
+    for more in ("?hostaddr=192.0.2.7", "?hostaddr=127.0.0.1,192.0.2.7"):
+        assert place_of(f"postgresql://pay@localhost/x{more}").parameters["sslmode"] == "verify-full"
+    assert place_of("postgresql://pay@localhost/x?hostaddr=127.0.0.1").parameters["sslmode"] == "disable"
+    monkeypatch.setenv("PGHOSTADDR", "192.0.2.7")
+    assert place_of("postgresql://pay@localhost/x").parameters["sslmode"] == "verify-full"
+
+
 @pytest.mark.usefixtures("encrypting_server")
 def test_the_servers_certificate_is_verified(used: PostgresFactory, bundle: str, tmp_path: Path) -> None:
     """By whom it was issued, and for which name: over TLS as without all works, and nothing goes to anybody else."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
+from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.postgres import connection
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, columns, register, states
 from tests.ledger.conftest import LedgerFactory, PostgresFactory
 from tests.ledger.test_postgres_run import until, wait_until_commits_wait
+from tests.support.postgres import as_nobody, programs_found
 
 pytestmark = pytest.mark.ledgers("postgres")
 
@@ -116,3 +121,33 @@ def test_a_function_of_another_schema_stands_in_for_none_of_the_systems(factory:
         run.finish(None)
     assert states(ledger, name) == {1: State.ACCEPTED, 2: State.ACCEPTED}
     assert ledger.check() == []
+
+
+def test_a_base_backup_is_no_standby(factory: PostgresFactory) -> None:
+    """A nightly backup stopped the nightly payments: "it has standbys". What writes files takes nothing over."""
+    programs = programs_found()
+    if programs is None:
+        pytest.skip("no programs of PostgreSQL")
+    factory.create()
+    factory.close()
+    server = factory.server
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        command = [*as_nobody(), str(programs / "pg_receivewal"), "-D", folder, "-h", server.host]
+        command += ["-p", str(server.port), "-U", server.owner]
+        with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as backup:
+            try:
+                until(lambda: factory.run("SELECT pid FROM pg_stat_replication"))
+                factory.open()
+            finally:
+                backup.terminate()
+        until(lambda: [] if factory.run("SELECT pid FROM pg_stat_replication") else [()])
+
+
+def test_a_database_that_was_set_read_only_is_not_called_a_standby_alone(factory: PostgresFactory) -> None:
+    """As providers do when its disk is full."""
+    factory.create()
+    factory.close()
+    for_the_login(factory, "default_transaction_read_only = on")
+    with pytest.raises(LedgerNotUsable, match="it is a standby, or was set read-only"):
+        factory.open()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -70,10 +71,11 @@ def place_of(url: str, *, is_pooled: bool = False) -> Place:
         )
     if unknown := sorted(given.keys() - _GIVEN):
         raise SettingsNotUsable(f"ledger.url: {unknown[0]} can't be set there")
-    hosts = [host for host in str(given.get("host", "")).split(",") if host]
+    hosts = _names(given.get("host"))
+    addresses = _names(given.get("hostaddr") or os.environ.get("PGHOSTADDR"))  # libpq goes there, whatever the name is
     if not hosts or "dbname" not in given:
         raise SettingsNotUsable("ledger.url names host and database: postgresql://batchpay@db.example/payments")
-    is_local = all(_is_local(host) for host in hosts)
+    is_local = all(map(_is_local, [*hosts, *addresses]))
     mode = given.setdefault("sslmode", "disable" if is_local else "verify-full")
     if not is_local and mode not in _ENCRYPTED:
         raise SettingsNotUsable(f"ledger.url: sslmode={mode} would send the ledger in clear; leave it out")
@@ -85,6 +87,10 @@ def place_of(url: str, *, is_pooled: bool = False) -> Place:
     servers = ",".join(f"{host}:{port or 5432}" for host, port in zip(hosts, ports, strict=True))
     name = f"postgresql://{servers}/{given['dbname']}"
     return Place(given, name, is_pooled)
+
+
+def _names(value: Any) -> list[str]:
+    return [name for name in str(value or "").split(",") if name]
 
 
 def _is_local(host: str) -> bool:
@@ -169,7 +175,7 @@ _NOT_CONNECTED = {
     "failed to resolve host": "its name is not known here",
     "Connection refused": "nobody answers at that address",
     "timeout expired": "it did not answer in time",
-    "is read-only": "it is a standby",
+    "is read-only": "it is a standby, or was set read-only",
     "is in hot standby": "it is a standby",
     'FATAL:  database "': "there is no such database",
     'FATAL:  role "': "there is no such login",

@@ -32,7 +32,8 @@ _WHERE = (
 WHERE = f"SELECT {_WHERE}"
 SERVER = (
     "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('synchronous_commit'),"
-    " current_setting('server_encoding'), (SELECT count(*) FROM pg_catalog.pg_stat_replication),"
+    " current_setting('server_encoding'), (SELECT count(*) FROM pg_catalog.pg_stat_replication r"
+    " WHERE coalesce(r.application_name, '') NOT IN ('pg_basebackup', 'pg_receivewal')),"
     " current_setting('synchronous_standby_names'), current_setting('fsync'), current_setting('full_page_writes'),"
     " current_setting('zero_damaged_pages'), current_setting('ignore_checksum_failure'),"
     " current_setting('client_min_messages'), current_setting('search_path'),"
