@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import glob
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from batchpay.errors import LedgerNotUsable
@@ -34,6 +34,8 @@ class WitnessRecord:
     ledger in a database, the name by which it knows the machine that the witness belongs to."""
     epoch: int | None = None
     """Of a ledger in a database: how many restores a person had accepted when this was written."""
+    other: WitnessRecord | None = field(default=None, compare=False)
+    """What stands in the other record, where that is whole too."""
 
 
 class Witness:
@@ -60,8 +62,9 @@ class Witness:
             content = os.read(descriptor, 2 * _SLOT_BYTES)
         finally:
             os.close(descriptor)
-        found = [self._parse(content[start : start + _SLOT_BYTES]) for start in (0, _SLOT_BYTES)]
-        return max((one for one in found if one), key=lambda one: one.number, default=None)
+        parsed = (self._parse(content[start : start + _SLOT_BYTES]) for start in (0, _SLOT_BYTES))
+        found = sorted((one for one in parsed if one), key=lambda one: one.number)
+        return replace(found[-1], other=found[0] if len(found) > 1 else None) if found else None
 
     def write(self, testimony: WitnessRecord) -> None:
         """Remember the last event; the caller holds the ledger's write lock."""

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sqlite3
+import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -49,7 +50,8 @@ from batchpay.payment import State
 from batchpay.settings import LedgerSettings
 from tests.ledger.batches import ACCEPTED, CANARY, IN_DOUBT, columns, new_batch, register, rejected, states
 from tests.ledger.conftest import LedgerFactory, PostgresFactory
-from tests.support.postgres import Server, heard_of
+from tests.ledger.test_postgres_run import until
+from tests.support.postgres import Server, heard_of, programs_found
 
 pytestmark = pytest.mark.ledgers("postgres")
 
@@ -372,6 +374,58 @@ def test_a_restored_database_sends_nothing_on_a_machine_that_knows(used: Postgre
     register(ledger, columns(ledger, [7], salt="x"), content=b"two")
     settled = [(event.who, event.why) for event in ledger.events() if event.kind == "lost window settled"]
     assert settled == [("ada", "the bank's list was compared")]
+
+
+def test_of_two_runs_the_one_that_committed_last_is_known_too(factory: PostgresFactory) -> None:
+    """It had drawn its event's number first, so the latest number was there, and its row was sent once more.
+
+    What is brought back stands as the server did between the two commits; so would a standby that took over just then.
+    """
+    programs = programs_found()
+    if programs is None:
+        pytest.skip("no programs of PostgreSQL")
+    ledgers = [factory.create(), factory.open()]
+    names = [
+        register(ledger, columns(ledger, [1], salt=one), content=one.encode())
+        for ledger, one in zip(ledgers, "ab", strict=True)
+    ]
+    factory.run(_WAITS)
+    granted: list[set[int]] = []
+    with (
+        ledgers[0].lock(ledgers[0].find(names[0]).digest),
+        ledgers[1].lock(ledgers[1].find(names[1]).digest),
+        psycopg.connect(factory.server.owner_url(factory.database), autocommit=True) as holding,
+    ):
+        first, second = (ledger.start(name, "ada") for ledger, name in zip(ledgers, names, strict=True))
+        holding.execute("SELECT pg_advisory_lock(7)")
+        committing = threading.Thread(target=lambda: granted.append(first.commit([1], [])))
+        committing.start()
+        until(lambda: factory.run("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+        assert second.commit([1], []) == {1}
+        dump = subprocess.run(
+            [programs / "pg_dump", factory.server.owner_url(factory.database)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        holding.execute("SELECT pg_advisory_unlock(7)")
+        committing.join()
+    assert granted == [{1}]
+    factory.close()
+    factory.server.drop(factory.database)
+    factory.server.run(f"CREATE DATABASE {factory.database}")
+    factory.server.load(dump, factory.database)
+    with pytest.raises(LedgerBehind, match="older than this machine's witness"):
+        factory.open()
+
+
+_WAITS = """
+CREATE FUNCTION public.wait() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM pg_catalog.pg_advisory_xact_lock_shared(7); RETURN NULL; END';
+CREATE CONSTRAINT TRIGGER waits AFTER INSERT ON batchpay.event DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN (NEW.kind = 'progress' AND NEW.batch = 1) EXECUTE FUNCTION public.wait();
+"""
+"""Commits of the first batch's groups wait, with their numbers drawn, while somebody holds the lock."""
 
 
 def test_a_look_is_enough_to_know_a_restored_database(used: PostgresFactory) -> None:

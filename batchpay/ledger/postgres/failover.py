@@ -168,12 +168,18 @@ def _server(place: str | None) -> str:
     return (place or "").partition("/")[0]
 
 
-def _knows_more(connection: Connection, record: WitnessRecord, epoch: int) -> bool:
-    """Whether the witness knows an event that is not there. What was lost before a restore was accepted is settled."""
-    if (record.epoch or 0) < epoch:
+def _knows_more(connection: Connection, record: WitnessRecord | None, epoch: int) -> bool:
+    """Whether the witness knows an event that is not there. What was lost before a restore was accepted is settled.
+
+    The latest number alone does not tell: of two runs on one machine, one may draw its number first and commit last.
+    """
+    if record is None:
         return False
-    found = connection.execute(sql.MAC_OF_EVENT, (record.number,)).fetchone()
-    return record.epoch != epoch or found is None or found[0] != record.mac
+    if (record.epoch or 0) >= epoch:
+        found = connection.execute(sql.MAC_OF_EVENT, (record.number,)).fetchone()
+        if record.epoch != epoch or found is None or found[0] != record.mac:
+            return True
+    return _knows_more(connection, record.other, epoch)
 
 
 def _machines(connection: Connection) -> dict[str, tuple[str, str]]:
