@@ -3,6 +3,7 @@
     BatchpayError                    1  internal error
     ├── WrongUse                     2  wrong use of the command
     ├── FileRefused                  4  the file was refused whole; nothing was sent
+    │   ├── NotAsApproved                what would be sent is not what a plan approved
     │   └── ForeignColumns               its columns are not ours: it takes a map
     ├── NotUsable                    5  settings, credentials or ledger not usable; nothing was sent
     │   ├── SettingsNotUsable
@@ -50,6 +51,8 @@ class BatchpayError(Exception):
     """Whatever stops a command on purpose. `str(error)` is the one line shown to the person."""
 
     exit_code = 1
+    lines: tuple[str, ...] = ()
+    """The same on several lines, where one would be long."""
 
 
 class WrongUse(BatchpayError):
@@ -62,6 +65,16 @@ class FileRefused(BatchpayError):
     """A payment file (or a map, a control file, a plan) was refused whole; nothing of it was sent."""
 
     exit_code = 4
+
+
+class NotAsApproved(FileRefused):
+    """What would be sent is not what a plan approved; `lines` names each difference on a line of its own."""
+
+    def __init__(self, name: str, different: Iterable[str]) -> None:
+        """Name the file, and in what it differs."""
+        found, said = list(different), f"{name} is not what the plan approved:"
+        super().__init__(f"{said} {', '.join(found)}")
+        self.lines = (said, *(f"  {one}" for one in found))
 
 
 class ForeignColumns(FileRefused):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+_GROUPED = re.compile(r"[0-9]{1,3}(,[0-9]{3})+\.[0-9]{2}", re.ASCII)
 _AMOUNT = re.compile(r"([0-9]+)\.([0-9]{2})", re.ASCII)
 
 
@@ -107,6 +108,11 @@ def parse_cents(text: str) -> int | None:
     """Cents of an amount written as RULES.md wants it (`12.50`), or None where it is written otherwise."""
     match = _AMOUNT.fullmatch(text)
     return int(match[1]) * 100 + int(match[2]) if match else None
+
+
+def typed_cents(text: str) -> int | None:
+    """Cents of an amount that a person types: `12345.67`, or with every thousands comma in its place `12,345.67`."""
+    return parse_cents(text.replace(",", "") if _GROUPED.fullmatch(text) else text)
 
 
 def format_cents(cents: int) -> str:

@@ -108,7 +108,16 @@ def _account(options: RuleOptions) -> list[Rule]:
             "N",
             f"1 to 17 letters or digits{hyphens}, nothing else, not all zeros (setting `rules.account_hyphens`)",
             f"write 1 to 17 digits or letters without {without}, not all zeros",
-            checks.is_no_account(account, hyphens=options.account_hyphens),
+            checks.is_no_account(account, hyphens=options.account_hyphens) & ~checks.is_scientific(account),
+            form=ACCOUNT,
+        ),
+        error(
+            "achAccountNumber",
+            "account",
+            "N",
+            "a number in scientific notation, as a spreadsheet saves a long one (`1.23457E+11`)",
+            "was cut short by a spreadsheet (like 1.23457E+11), its last digits are lost, take it from the papers",
+            checks.is_scientific(account),
             form=ACCOUNT,
         ),
         warning(

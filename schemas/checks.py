@@ -216,6 +216,11 @@ def is_no_account(cell: pl.Expr, *, hyphens: bool) -> pl.Expr:
     return written | cell.str.contains(r"^[0-]+$")
 
 
+def is_scientific(cell: pl.Expr) -> pl.Expr:
+    """A number as spreadsheets save a long one in a CSV, 1.23457E+11 or 1,23457E+11: most of its digits are lost."""
+    return cell.str.contains(r"^[0-9](?:[.,][0-9]+)?[Ee]\+[0-9]{1,3}$").fill_null(value=False)
+
+
 def is_unusual_account(cell: pl.Expr) -> pl.Expr:
     """Letters in it, or under four characters: allowed, rarely meant."""
     return not_matching(cell, r"^[0-9]{4,}$")

@@ -18,7 +18,7 @@ from typing import Any
 
 from batchpay.approval.approvals import Approval
 from batchpay.approval.proposal import Proposal, differences
-from batchpay.errors import FileRefused
+from batchpay.errors import FileRefused, NotAsApproved
 from batchpay.intake.small_tables import json_object, read_text
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import Approval as RecordedApproval
@@ -152,14 +152,14 @@ class Plan:
         if not different and proposal.seal(ledger) != self.seal:
             different = ["the seal is another"]
         if different:
-            raise FileRefused(f"{proposal.file} is not what the plan approved: {', '.join(different)}")
+            raise NotAsApproved(proposal.file, different)
 
     def verify_content(self, proposal: Proposal) -> None:
         """Raise FileRefused unless a used plan names this content and gateway: all that it lets through is the rest."""
         found = proposal.as_json()
         for name in ("digest", "origin", "environment", "again", "reason"):
             if self.content[name] != found[name]:
-                raise FileRefused(f"{proposal.file} is not what the plan approved: {name} differs")
+                raise NotAsApproved(proposal.file, [f"{name} differs"])
 
     @property
     def batch_cents(self) -> int:

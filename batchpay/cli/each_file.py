@@ -67,7 +67,7 @@ def work_through(
                 interrupt_on_signals()
                 code, one = work(path)
             except (FileRefused, BatchHeld, WrongUse) as error:
-                code, one = error.exit_code, _refused(path, str(error), error.exit_code)
+                code, one = error.exit_code, _refused(path, str(error), error.exit_code, error.lines)
             except BatchpayError as error:
                 reason = str(error)
                 code, one = error.exit_code, _refused(path, reason, error.exit_code)
@@ -106,9 +106,9 @@ def _look_for_doubts(in_doubt: Callable[[], _Doubts], reports: Sequence[Any], co
             output.print_in_doubt_elsewhere(doubts, err=True)
 
 
-def _refused(path: str, message: str, exit_code: int) -> dict[str, Any]:
+def _refused(path: str, message: str, exit_code: int, lines: Sequence[str] = ()) -> dict[str, Any]:
     log_event("refused", level=logging.WARNING, file=path, reason=message, exit_code=exit_code)
-    click.echo(f"batchpay: {printable(message)}", err=True)
+    click.echo("batchpay: " + "\n".join(map(printable, lines or (message,))), err=True)
     return _ended(path, message, exit_code)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from batchpay.cli.context import declared, option
-from batchpay.payment import parse_cents
+from batchpay.payment import typed_cents
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.requests import CheckOptions
 
@@ -45,9 +45,9 @@ class Cents(click.ParamType[int]):
         """Read the amount or say how it is written."""
         if isinstance(value, int):
             return value
-        cents = parse_cents(str(value))
+        cents = typed_cents(str(value))
         if cents is None:
-            self.fail("write the amount as 12345.67", param, ctx)
+            self.fail("write the amount as 12345.67 or 12,345.67", param, ctx)
         return cents
 
 

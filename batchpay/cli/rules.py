@@ -65,7 +65,7 @@ def _text(table: list[tuple[str, ...]]) -> str:
         if column != last:
             lines += ["", column]
             last = column
-        head = f"  {code:<15}{severity:<9}{source:<5}"
+        head = f"  {code:<16}{severity:<9}{source:<5}"
         lines += textwrap.wrap(words, 110, initial_indent=head, subsequent_indent=" " * len(head))
     legend = [f"{name}: {meaning}" for name, meaning in {**_SEVERITIES, **_SOURCES}.items()]
     return "\n".join([*lines[1:], "", *legend])

@@ -12,7 +12,7 @@ from flask import Blueprint, Response, abort, jsonify, redirect, render_template
 from flask.typing import ResponseReturnValue
 
 from batchpay.errors import WrongUse
-from batchpay.payment import State, parse_cents
+from batchpay.payment import State, typed_cents
 from batchpay.summary import summary_of_batch
 from batchpay.text import printable
 from batchpay.web import spool
@@ -197,13 +197,13 @@ def _take(here: Site, person: Person, found: Row, number: int, data: bytes) -> N
 def expected() -> dict[str, Any]:
     """Read the control totals that the person expects; raises WrongUse."""
     found: dict[str, Any] = {}
-    rows, total = (request.form.get(name, "").strip().replace(",", "") for name in ("expect_rows", "expect_total"))
+    rows, total = (request.form.get(name, "").strip() for name in ("expect_rows", "expect_total"))
     if rows:
-        if not re.fullmatch("[0-9]{1,9}", rows):
+        if not re.fullmatch("[0-9]{1,9}|[0-9]{1,3}(,[0-9]{3}){1,2}", rows):
             raise WrongUse("the number of payments you expect must be a whole number")
-        found["expect_rows"] = int(rows)
+        found["expect_rows"] = int(rows.replace(",", ""))
     if total:
-        cents = parse_cents(total if "." in total else f"{total}.00")
+        cents = typed_cents(total if "." in total else f"{total}.00")
         if cents is None:
             raise WrongUse("the total you expect must be written like 12,345.67")
         found["expect_cents"] = cents

@@ -83,3 +83,26 @@ def test_a_payment_in_doubt_is_in_doubt_for_a_dry_run(call: Caller, tmp_path: Pa
 def states(found: dict[str, Any]) -> dict[str, str]:
     """Give the amounts of the states in which there are rows."""
     return {str(state): found["amount"][state] for state in State if found[state]}
+
+
+def test_an_expected_total_may_be_typed_with_its_thousands_commas(call: Caller, tmp_path: Path) -> None:
+    """Each in its place and with two decimals: what could be read in another way is asked for again."""
+    path = str(small_file(tmp_path / "a.csv", 50))
+    for total, code in (
+        ("1287.50", 0), ("1,287.50", 0), ("1,287.05", 4), ("12,87.50", 2), ("1,287", 2), ("1287,50", 2),
+    ):  # fmt: skip
+        assert (total, call.exit_code("validate", path, "--expect-total", total)) == (total, code)
+
+
+def test_what_differs_from_a_plan_is_told_line_by_line(call: Caller, tmp_path: Path) -> None:
+    """Content, totals and rows of another file, each on a line of its own; the object has them in one."""
+    call("ledger", "init")
+    small_file(tmp_path / "a.csv", 2)
+    call("submit", "a.csv", "--dry-run", "--plan", "plan.json")
+    small_file(tmp_path / "a.csv", 3)
+    told = call.text("submit", "a.csv", "--from-plan", "plan.json")
+    assert "a.csv is not what the plan approved:\n" in told
+    assert "\n  the content is another\n" in told
+    assert "\n  to send: total is 3 rows and 6.75, approved was 2 rows and 3.50\n" in told
+    error = call("submit", "a.csv", "--from-plan", "plan.json")["error"]
+    assert "the content is another, in file is 3 rows" in error

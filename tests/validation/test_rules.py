@@ -55,6 +55,7 @@ billingEmail.email error S
 shippingTax.format error S
 achNameOnCheck.length warning N
 achAccountNumber.account error N
+achAccountNumber.account error N
 achAccountNumber.account warning N
 achRoutingNumber.format error S
 achRoutingNumber.prefix error N
@@ -268,3 +269,14 @@ def test_house_rules_that_let_more_through(column: str, value: str, options: dic
     )
     found = check(TextChunks([VALID | {column: value}]), chosen)
     assert [failure.column for failure in found.failures] == ([column] if fails else [])
+
+
+@pytest.mark.parametrize(
+    ("cell", "is_cut_short"),
+    [("1.23457E+11", True), ("1,2E+15", True), ("6E+16", True), ("1.23457 E+11", False), ("12-345", False)],
+)
+def test_an_account_that_a_spreadsheet_cut_short_is_told_so(cell: str, is_cut_short: bool) -> None:
+    """Nobody can retype 1.23457E+11 as digits: they are lost, and the message says where to take them from."""
+    (failure,) = check(TextChunks([VALID | {"achAccountNumber": cell}]), OPTIONS).failures
+    assert failure.code == "account"
+    assert ("its last digits are lost" in failure.message) is is_cut_short
