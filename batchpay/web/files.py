@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -88,19 +89,31 @@ def home() -> ResponseReturnValue:
         *values,
         LISTED,
     )
-    rows = [(file, totals_of(file), *left_of(here, file)) for file in found]
+    rows = [(file, totals_of(file), left_of(here, file)) for file in found]
     return render_template("home.html", rows=rows, shown=asked, wanted=wanted, names=people_by_name(here))
 
 
-def left_of(here: Site, file: Row) -> tuple[int, int, bool]:
-    """How many payments of a file that was sent are in doubt, and how many wait; whether the ledger doesn't know it."""
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What of a file that was sent somebody must still look after, in payments."""
+
+    doubts: int = 0
+    waiting: int = 0
+    held_back: int = 0
+    is_unknown: bool = False
+    """Whether the ledger does not know the batch that it was sent as."""
+
+
+def left_of(here: Site, file: Row) -> Left:
+    """Count what is left of a file; nothing of one that was not sent."""
     if not file["batch"] or file["state"] not in SENT:
-        return 0, 0, False
+        return Left()
     try:
         found = summary_of_batch(here.ledger().find(file["batch"]))
     except WrongUse:  # another ledger by now
-        return 0, 0, True
-    return found.of(State.IN_DOUBT).rows, found.of(State.PENDING).rows - found.held_back.rows, False
+        return Left(is_unknown=True)
+    held = found.held_back.rows
+    return Left(found.of(State.IN_DOUBT).rows, found.of(State.PENDING).rows - held, held)
 
 
 @blueprint.post("/files")

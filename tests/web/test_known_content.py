@@ -103,3 +103,19 @@ def test_a_refusal_names_no_place_in_the_machine() -> None:
     """A check reads the upload from memory; that place is nothing for a person."""
     told = check_job._plainly("/proc/self/fd/7: contains a line longer than 29 MiB", "pay.csv.gz")
     assert told == "it contains a line longer than 29 MiB"
+
+
+def test_what_is_held_back_is_not_called_finished(part_sent: House) -> None:
+    """A limit was lowered before the rest went: list and page say that it was not sent, and the way to send it."""
+    (file,) = part_sent.store.all("SELECT * FROM file")
+    object.__setattr__(part_sent.site, "settings", replace(part_sent.site.settings, limits=LimitsSettings("25.00")))
+    part_sent.post("daniel", f"/files/{file['id']}/resume", password=True)
+    part_sent.work()
+    page = words_of(part_sent.get("maria", f"/files/{file['id']}/run"))
+    assert "1 payment, 30.25, fails the rules of that day: held back, not sent." in page
+    assert "Finished" not in page and "Every payment was answered" not in page
+    assert "pay.csv 1 payment held back" in words_of(part_sent.get("maria", "/"))
+    page = words_of(part_sent.get("maria", f"/files/{part_sent.upload(*ROWS, WRONG, name='again.csv')}/check"))
+    assert "sent earlier 30.50 2 rows plus + left out 30.25 2 rows" in page
+    assert "1 row of the batch, 30.25, waits and fails the rules of today: held back, not sent." in page
+    assert "Rows left out 2" in page and "1 all rows" in page

@@ -173,7 +173,7 @@ def test_what_is_due_is_swept_away(house: House) -> None:
     assert [spool.place(house.site.home, one).exists() for one in (checked, asked)] == [False, True]
     page = words_of(house.get("lee", f"/files/{checked}/check"))
     assert "60.75" in page, "what the check found is still there"
-    assert files.left_of(house.site, house.file(checked)) == (0, 0, False)
+    assert files.left_of(house.site, house.file(checked)) == files.Left()
 
 
 def test_no_temporary_file_sees_an_upload(house: House) -> None:
