@@ -1,8 +1,8 @@
-"""Gateway accounts out of a file, one a row: read, checked, created or updated one after another, each outcome kept.
+"""Gateway accounts from a file, one per row: read, checked, created or updated one by one, each outcome recorded.
 
-The results file is the memory of such a run. It comes into being before the first request, and names an account as in
-doubt before its request leaves; so a run that is killed tells what may have happened, and one that finds a results file
-does nothing.
+The results file is the record of such a run. It is created before the first request, and lists an account as in doubt
+before its request leaves; so a run that is killed shows what may have happened, and one that finds a results file does
+nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS = (".json", ".toml", ".csv")
 
 @dataclass(slots=True)
 class AccountRow:
-    """One account of a file and what became of it."""
+    """One account of a file and its outcome."""
 
     row: int
     """From 1, without a header."""
@@ -45,7 +45,7 @@ class AccountRow:
     message: str = ""
 
     def result(self) -> dict[str, Any]:
-        """The row as results show it: no secret is among it."""
+        """Return the row as results show it: without any secret."""
         return {
             "row": self.row,
             "gateway_id": self.gateway_id,
@@ -56,7 +56,7 @@ class AccountRow:
 
 
 class Client(Protocol):
-    """What of `AccountsClient` is needed here."""
+    """The part of `AccountsClient` that is needed here."""
 
     def accounts(self, deleted: bool | None = None) -> list[GatewayAccount]:
         """List accounts."""
@@ -69,10 +69,10 @@ class Client(Protocol):
 
 
 def read_account_file(path: Path, *, update: bool) -> list[AccountRow]:
-    """Read a JSON, TOML or CSV file of accounts; raises FileRefused, and CredentialsNotUsable for open secrets.
+    """Read a JSON, TOML or CSV file of accounts; raises FileRefused, and CredentialsNotUsable for exposed secrets.
 
     JSON: a list of objects, one object, or either under `gateway` or `gateways`. TOML: `[[gateway]]`, or the attributes
-    alone. CSV: a header of attributes. To update, each account has its `id` beside its attributes.
+    alone. CSV: a header of attributes. To update, each account has its `id` as well as its attributes.
     """
     text, mode = _content(path)
     nodes = _nodes(path, text)
@@ -102,7 +102,7 @@ def reject_wrong(rows: Sequence[AccountRow], *, update: bool) -> None:
 
 
 def standing_problem(accounts: Mapping[int, GatewayAccount], deleted: Mapping[int, GatewayAccount], number: int) -> str:
-    """Say why an account can't be changed; empty where it can."""
+    """Describe why an account can't be changed; empty if it can."""
     if number in accounts:
         return ""
     return (
@@ -111,14 +111,14 @@ def standing_problem(accounts: Mapping[int, GatewayAccount], deleted: Mapping[in
 
 
 def update_problem(account: GatewayAccount) -> str:
-    """Say why an account can't be updated through this interface; empty where it can."""
+    """Describe why an account can't be updated through this interface; empty if it can."""
     if account.gateway_name.startswith("processorB"):
         return f"gateway_name: {account.id} is an account of processor B, which can't be updated through this interface"
     return ""
 
 
 def reject_not_there(client: Client, rows: Sequence[AccountRow]) -> None:
-    """Mark updates of accounts that are unknown, deleted or processor B's as rejected."""
+    """Mark updates of accounts that are unknown, deleted or on processor B as rejected."""
     wanted = [row for row in rows if row.state == "not_sent"]
     if not wanted:
         return
@@ -133,7 +133,7 @@ def reject_not_there(client: Client, rows: Sequence[AccountRow]) -> None:
 
 
 def begin_results(path: Path) -> None:
-    """Claim the results file's name, so that no other run has it; raises WrongUse where the file is there already."""
+    """Claim the results file's name, so that no other run has it; raises WrongUse if the file already exists."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except FileExistsError:
@@ -145,9 +145,9 @@ def begin_results(path: Path) -> None:
 
 
 def send_rows(client: Client, rows: Sequence[AccountRow], results: Path, *, update: bool) -> str | None:
-    """Create or update what is not rejected, in order; returns why the run stopped early, or None.
+    """Create or update the rows that are not rejected, in order; return why the run stopped early, or None.
 
-    An account in doubt stops the run: whatever lost its answer may lose the next ones.
+    An account in doubt stops the run: whatever lost its answer may lose the next ones too.
     """
     stopped = None
     for row in rows:
@@ -170,7 +170,7 @@ def send_rows(client: Client, rows: Sequence[AccountRow], results: Path, *, upda
 
 
 def exit_code(rows: Sequence[AccountRow], stopped: str | None) -> int:
-    """7 with a row in doubt, 6 when stopped early, 3 with a row rejected or refused, else 0."""
+    """Return 7 with a row in doubt, 6 if stopped early, 3 with a row rejected or refused, else 0."""
     states = {row.state for row in rows}
     if "in_doubt" in states:
         return AccountInDoubt.exit_code
@@ -208,7 +208,7 @@ def _send(client: Client, row: AccountRow, *, update: bool) -> None:
 
 
 def _content(path: Path) -> tuple[str, int]:
-    """The file's text and its mode."""
+    """Return the file's text and its mode."""
     if path.suffix not in _KINDS:
         raise FileRefused(f"{path}: the name of an account file must end in {', '.join(_KINDS)}")
     try:
@@ -233,7 +233,7 @@ def _nodes(path: Path, text: str) -> list[Any]:
             return list(reader)
         value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=unique_names)
     except (csv.Error, ValueError, RecursionError):
-        # The parser's own words may quote a pin.
+        # The parser's own message may quote a PIN.
         raise FileRefused(f"{path} can't be read as {path.suffix[1:].upper()}") from None
     if isinstance(value, dict) and len(value) == 1 and (inner := value.get("gateways", value.get("gateway"))):
         value = inner
@@ -241,7 +241,7 @@ def _nodes(path: Path, text: str) -> list[Any]:
 
 
 def _row(path: Path, number: int, node: Any, allowed: Sequence[str]) -> AccountRow:
-    """One account's cells as text; raises FileRefused for what is not an account at all."""
+    """Read one account's cells as text; raises FileRefused for what is not an account at all."""
     if not isinstance(node, dict):
         raise FileRefused(f"{path}, account {number}: is not a table of attributes")
     cells: dict[str, str | None] = {}

@@ -1,7 +1,7 @@
-"""The account interface of the gateway: list, get, create, update, delete and default of gateway accounts.
+"""The gateway's account interface: list, get, create, update, delete and set the default of gateway accounts.
 
-A read may be repeated. A change is repeated only where no byte of the request left this machine; where bytes left and
-no recognized answer came back, it is in doubt, and said to be.
+A read may be repeated. A change is repeated only if no byte of the request left this machine; if bytes left and no
+recognized answer came back, it is in doubt, and reported as such.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WAIT_S_FIRST = 0.2
 WAIT_S_MAX = 5.0
 _ID_MAX = 2**63 - 1
 _REFUSED_HTTP = {"404": "declined", "409": "declined"}
-"""In this interface an unknown id and an account that is in the wrong state are answers about the account."""
+"""In this interface these answers concern the account: its id is unknown, or it is in the wrong state."""
 
 
 class AccountRefused(BatchpayError):
@@ -41,14 +41,14 @@ class AccountRefused(BatchpayError):
 
 
 class AccountInDoubt(BatchpayError):
-    """Bytes of a change left and no recognized answer came back; the text says how to look."""
+    """Bytes of a change left and no recognized answer came back; the text says how to check."""
 
     exit_code = 7
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayAccount:
-    """An account as the gateway gives it back."""
+    """An account as the gateway returns it."""
 
     id: int
     gateway_type_id: int | str | None
@@ -59,23 +59,23 @@ class GatewayAccount:
 
     @property
     def is_echeck(self) -> bool:
-        """Whether payments of this interface can go through it."""
+        """Return whether payments of this interface can go through it."""
         return self.gateway_name.endswith("_ach")
 
     def as_json(self) -> dict[str, Any]:
-        """The account under the gateway's own names."""
+        """Return the account under the gateway's own names."""
         return asdict(self)
 
 
 def account_id(text: str) -> int | None:
-    """Read an account's id: a positive whole number in digits; None where it is none."""
+    """Read an account's id, a positive whole number in digits; return None if the text is not one."""
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         return None
     return int(text) if 0 < int(text) <= _ID_MAX else None
 
 
 class AccountsClient:
-    """Asks for and changes gateway accounts; safe to share between threads."""
+    """Reads and changes gateway accounts; safe to share between threads."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class AccountsClient:
         credentials: Credentials,
         wait: Callable[[tenacity.RetryCallState], float] | None = None,
     ) -> None:
-        """Check the settings, open nothing; raises SettingsNotUsable. `wait` paces attempts at what may be repeated."""
-        # The interface documents this API's envelope, so what a profile says of payments has no say here.
+        """Check the settings, open nothing; raises SettingsNotUsable. `wait` paces repeated attempts."""
+        # The interface documents this API's envelope, so a profile for payments does not apply here.
         self._profile = Profile.load(replace(settings, profile={"http": _REFUSED_HTTP}))
         self._secrets = Secrets(others=(credentials.api_key.reveal(),))
         self._wait = wait or tenacity.wait_random_exponential(multiplier=WAIT_S_FIRST, max=WAIT_S_MAX)
@@ -96,24 +96,24 @@ class AccountsClient:
 
     @property
     def origin(self) -> str:
-        """The gateway's origin, as it is shown."""
+        """Return the gateway's origin, as shown to people."""
         return str(self._channel.origin)
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         self._channel.close()
 
     def accounts(self, deleted: bool | None = None) -> list[GatewayAccount]:
-        """Give the deleted accounts, the others, or all. Raises RunStopped, AccountRefused."""
+        """Return the deleted accounts, the others, or all. Raises RunStopped, AccountRefused."""
         query = "" if deleted is None else f"?deleted={int(deleted)}"
         return self._read(f"/demoapi/gateways.json{query}", lambda message: [_account(i) for i in message["gateways"]])
 
     def get(self, number: int) -> GatewayAccount:
-        """Give one account. Raises RunStopped; AccountRefused where there is none."""
+        """Return one account. Raises RunStopped; AccountRefused if there is none."""
         return self._read(f"/demoapi/gateway.json/{number}", lambda message: _account(message["gateway"]))
 
     def create(self, node: Mapping[str, int | str]) -> int:
-        """Create an account and give its id. Raises RunStopped, AccountRefused, AccountInDoubt."""
+        """Create an account and return its id. Raises RunStopped, AccountRefused, AccountInDoubt."""
         look = (
             f"the account may have been created: `batchpay gateway list --not-deleted` shows whether a new"
             f" {node.get('gateway_name')} is there, before you create it again"
@@ -121,22 +121,22 @@ class AccountsClient:
         return self._change("gateway.json", _body(node), _new_id, look)
 
     def update(self, number: int, node: Mapping[str, int | str]) -> str:
-        """Replace an account's attributes; gives the gateway's words. Raises as `create`."""
+        """Replace an account's attributes; return the gateway's message. Raises as `create`."""
         look = f"`batchpay gateway get {number}` shows when it was last updated"
         return self._change(f"gateway.json/{number}/update", _body(node), _words, look)
 
     def delete(self, number: int) -> str:
-        """Delete an account; gives the gateway's words. Raises as `create`."""
+        """Delete an account; return the gateway's message. Raises as `create`."""
         look = f"`batchpay gateway list --deleted` shows whether {number} is among the deleted"
         return self._change(f"gateway.json/{number}/delete", b"", _words, look)
 
     def make_default(self, number: int) -> str:
-        """Make an account its kind's default; gives the gateway's words. Raises as `create`."""
+        """Make an account the default of its kind; return the gateway's message. Raises as `create`."""
         look = "making it the default once more does no harm"
         return self._change(f"gateway.json/{number}/default", b"", _words, look)
 
     def _read(self, path: str, take: Callable[[Any], Value]) -> Value:
-        """GET, once more while there is no answer that can be used."""
+        """GET, repeated while there is no usable answer."""
 
         def unusable(exchange: Exchange) -> bool:
             outcome = self._outcome(exchange)
@@ -156,7 +156,7 @@ class AccountsClient:
         raise RunStopped(f"{self.origin} gave an answer that is not recognized ({outcome.reason})")
 
     def _change(self, path: str, body: bytes, take: Callable[[Any], Value], look: str) -> Value:
-        """POST, once more only where no byte left."""
+        """POST, repeated only if no byte left."""
 
         def unsent(exchange: Exchange) -> bool:
             return exchange.http_status is None and exchange.bytes_sent == 0 and not exchange.certificate
@@ -172,7 +172,7 @@ class AccountsClient:
         raise AccountInDoubt(f"in doubt ({outcome.reason}): {look}")
 
     def _repeat(self, again: Callable[[Exchange], bool], attempt: Callable[[], Exchange]) -> Exchange:
-        """Give the first exchange that need not be repeated, or the last one."""
+        """Return the first exchange that need not be repeated, or the last one."""
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_result(again),
             stop=tenacity.stop_after_attempt(ATTEMPTS_MAX),
@@ -189,9 +189,9 @@ class AccountsClient:
         return self._profile.outcome_of(status, exchange.headers, exchange.body, secrets=lambda: secrets)
 
     def _is_refused_in_words(self, exchange: Exchange) -> bool:
-        """Whether the interface itself says no: the bare 404 of a proxy tells nothing of an account.
+        """Return whether the interface itself says no: the bare 404 of a proxy says nothing about an account.
 
-        Rows of an account that is not there are rejected for good.
+        Rows of an account that does not exist are rejected for good.
         """
         try:
             word = parse_object(exchange.body).get("status")
@@ -200,7 +200,7 @@ class AccountsClient:
         return exchange.http_status == 404 or (isinstance(word, str) and word in self._profile.declined)
 
     def _raise_for(self, outcome: Outcome) -> None:
-        """Raise for what proves that nothing was changed."""
+        """Raise for an outcome that proves that nothing was changed."""
         status, said = outcome.answer.http_status, outcome.answer.message
         if status in (401, 403):
             raise CredentialsRefused(f"{self.origin} refuses the id or the key (HTTP {status})")
@@ -222,7 +222,7 @@ def _body(node: Mapping[str, int | str]) -> bytes:
 
 
 def _message(exchange: Exchange) -> Any:
-    """What stands in the success envelope; raises KeyError, TypeError or ValueError where it has another shape."""
+    """Return the content of the success envelope; raises KeyError, TypeError or ValueError for any other shape."""
     return parse_object(exchange.body)["successMessage"]["message"]
 
 
@@ -237,7 +237,7 @@ def _new_id(message: Any) -> int:
 
 
 def _account(item: Any) -> GatewayAccount:
-    """Read an account; only its id and name must be there."""
+    """Read an account; only its id and name are required."""
     type_id = item.get("gateway_type_id")
     return GatewayAccount(
         id=_whole(item["id"]),
@@ -250,7 +250,7 @@ def _account(item: Any) -> GatewayAccount:
 
 
 def _whole(value: Any) -> int:
-    """An id as a number or in digits."""
+    """Read an id given as a number or in digits."""
     number = account_id(str(value)) if isinstance(value, (int, str)) else None
     if number is None:
         raise TypeError

@@ -1,4 +1,4 @@
-"""Exchanges with the gateway as values: what both of its interfaces, payments and accounts, are built on."""
+"""Exchanges with the gateway as values: the basis of both of its interfaces, payments and accounts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REQUESTS_KEPT = 8
 
 @dataclass(slots=True)
 class Exchange:
-    """What became of one request; `http_status` is None where no complete answer came, and `problem` says why."""
+    """The result of one request; `http_status` is None if no complete answer came, and `problem` says why."""
 
     http_status: int | None
     headers: Mapping[str, str]
@@ -42,7 +42,7 @@ class Exchange:
     tls_version: str | None
     problem: str | None = None
     certificate: bool = False
-    """The gateway's certificate is not to be trusted."""
+    """The gateway's certificate can't be trusted."""
 
 
 class Channel:
@@ -56,7 +56,7 @@ class Channel:
         self._session = GatewaySession(self._transport)
         sent = {**_HEADERS, **headers}
         self._session.headers = CaseInsensitiveDict(sent)
-        # One payment's request is like the next one's, and preparing it takes longer than sending it.
+        # Each payment's request resembles the next one's, and preparing it takes longer than sending it.
         self._request = lru_cache(_REQUESTS_KEPT)(self._prepare)
         try:
             header_block(sent.items())
@@ -67,15 +67,15 @@ class Channel:
 
     @property
     def origin(self) -> Origin:
-        """Where all requests go."""
+        """Return where all requests go."""
         return self._transport.origin
 
     def exchange(
         self, method: str, path: str, body: bytes = b"", before_first_byte: BeforeFirstByte | None = None
     ) -> Exchange:
-        """Send one request, once. Raises nothing that the network does, and everything that `before_first_byte` does.
+        """Send one request, once. No network failure raises; every exception of `before_first_byte` does.
 
-        `path` begins with / and may hold a query.
+        `path` begins with / and may contain a query.
         """
         proof = SendProof() if before_first_byte is None else SendProof(before_first_byte)
         request = self._request(method, path).copy_for(body, proof)
@@ -108,9 +108,9 @@ class Channel:
         return ProvenRequest.prepared(prepared, self._transport.head(method, url, headers))
 
     def drop_connection(self) -> None:
-        """Begin the next request of this thread on a new connection: what came over this one is not to be trusted."""
+        """Begin this thread's next request on a new connection: what came over the current one can't be trusted."""
         self._transport.drop_connection()
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         self._session.close()

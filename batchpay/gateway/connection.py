@@ -1,4 +1,4 @@
-"""A connection to the gateway: look-up, TCP, explicit proxy and TLS, each under one deadline; before any request."""
+"""A connection to the gateway: name lookup, TCP, explicit proxy and TLS, under one deadline; before any request."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from batchpay.settings import GatewaySettings
 
 RECEIVE_BYTES = 65_536
 _READ_S = 1
-"""A read waits for so many seconds, then the deadline is looked at; a poll before each read would be one more call."""
+"""A read waits this many seconds, then the deadline is checked; a poll before each read would be one more call."""
 _PROXY_HEAD_BYTES_MAX = 16_384
 _PROXY_AGREES = re.compile(rb"HTTP/1\.[01] 2[0-9]{2}[ \r]", re.ASCII)
 
 
 class ExchangeFailed(requests.ConnectionError):
-    """An exchange ended without a complete answer. The text is in plain words and holds nothing of the request."""
+    """An exchange ended without a complete answer. The text is in plain words and contains nothing of the request."""
 
     def __init__(self, problem: str, *, certificate: bool = False) -> None:
         super().__init__(problem)
         self.problem = problem
         self.certificate = certificate
-        """The gateway's certificate is not to be trusted: nothing to try again."""
+        """The gateway's certificate can't be trusted: there is no point in trying again."""
 
 
 def problem_of(error: BaseException) -> str:
-    """Say in plain words what an exception means, without its text, which may quote the request."""
+    """Describe an exception in plain words, without its text, which may quote the request."""
     if isinstance(error, ExchangeFailed):
         return error.problem
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -53,7 +53,7 @@ def problem_of(error: BaseException) -> str:
 
 
 def remaining_s(deadline: float) -> float:
-    """Seconds left until a deadline of the monotonic clock; raises TimeoutError when none are."""
+    """Return the seconds left until a deadline on the monotonic clock; raises TimeoutError when it has passed."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -61,7 +61,7 @@ def remaining_s(deadline: float) -> float:
 
 
 def tls_context(settings: GatewaySettings) -> ssl.SSLContext:
-    """TLS 1.2 or later, host names checked, authorities from certifi or gateway.ca_bundle.
+    """Return a context: TLS 1.2 or later, host names checked, authorities from certifi or gateway.ca_bundle.
 
     `ssl.create_default_context` is not used, since it writes the session's keys to the file that SSLKEYLOGFILE names
     and trusts the authorities that SSL_CERT_FILE names.
@@ -85,23 +85,23 @@ class Connection:
         self._socket = opened
         self._tls = isinstance(opened, ssl.SSLSocket)
         if not self._tls:
-            opened.setblocking(True)  # or Python would poll before each call
+            opened.setblocking(True)  # otherwise Python would poll before each call
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _READ_S, 0))
         self._poll = select.poll()
         self._poll.register(opened, select.POLLIN)
         self.tls_version = opened.version() if isinstance(opened, ssl.SSLSocket) else None
         self.unasked = b""
-        """The first bytes that came in unasked; set by `is_quiet`."""
+        """The first bytes that arrived unsolicited; set by `is_quiet`."""
         self.answers = 0
-        """Requests answered over it so far."""
+        """Requests answered over this connection so far."""
         self.used_at = time.monotonic()
 
     def is_quiet(self) -> bool:
-        """Whether nothing has come in unasked: an end, an error or an answer that nobody waits for."""
+        """Return whether nothing arrived unsolicited: a close, an error or an answer that no request waits for."""
         if not self._poll.poll(0):
             return True
         try:
-            if self._tls:  # TLS 1.3 sends session tickets unasked: they make the socket readable and hold no data
+            if self._tls:  # TLS 1.3 sends unsolicited session tickets: they make the socket readable but carry no data
                 self._socket.settimeout(0)
                 self.unasked = self._socket.recv(RECEIVE_BYTES)
             else:
@@ -113,12 +113,12 @@ class Connection:
         return False
 
     def send(self, data: memoryview, deadline: float) -> int:
-        """Write some of the data and return how much; raises TimeoutError where the deadline is over."""
+        """Write some of the data and return how much; raises TimeoutError if the deadline has passed."""
         left_s = remaining_s(deadline)
         if not self._tls:
             try:
                 return self._socket.send(data, socket.MSG_DONTWAIT)
-            except BlockingIOError:  # seldom: nearly always the buffer has room for a whole payment
+            except BlockingIOError:  # rare: the buffer nearly always has room for a whole payment
                 pass
         self._socket.settimeout(left_s)
         try:
@@ -137,16 +137,16 @@ class Connection:
             try:
                 if left_s > _READ_S or self._poll.poll(math.ceil(left_s * 1000)):
                     return self._socket.recv(RECEIVE_BYTES)
-            except BlockingIOError:  # nothing came in that time
+            except BlockingIOError:  # nothing came within that time
                 continue
 
     def shut_down(self) -> None:
-        """End the connection under a thread that waits on it."""
+        """Shut down the connection while a thread may be waiting on it."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
         with contextlib.suppress(OSError):
             self._socket.close()
 
@@ -161,7 +161,7 @@ class Connector:
         self._tls = tls_context(settings) if origin.is_tls else None
 
     def open(self, deadline: float) -> Connection:
-        """Look up, connect and agree on TLS. Raises ExchangeFailed; no byte of a request has left by then."""
+        """Look up the name, connect and negotiate TLS. Raises ExchangeFailed; no byte of a request has left by then."""
         deadline = min(deadline, time.monotonic() + self._connect_timeout_s)
         place = self._proxy or self.origin
         opened: socket.socket | None = None
@@ -184,7 +184,7 @@ class Connector:
             ) from None
 
     def _look_up(self, host: str, port: int, deadline: float) -> list[Any]:
-        """Find the host's addresses. The system's look-up knows no deadline, so it runs in a thread of its own."""
+        """Find the host's addresses. The system's lookup has no deadline, so it runs in a thread of its own."""
         found: list[Any] = []
         failed: list[Exception] = []
 
@@ -207,11 +207,11 @@ class Connector:
         return found
 
     def _connect(self, host: str, addresses: list[Any], deadline: float) -> socket.socket:
-        """Connect to the first address that answers; time is shared out among them."""
+        """Connect to the first address that answers; the time is divided among them."""
         problem: Exception = ExchangeFailed(f"{host} has no address that may be used")
         for number, (family, kind, protocol, _, address) in enumerate(addresses):
             if not self.origin.is_tls and not self._proxy and not is_loopback(address[0]):
-                continue  # `localhost` of a strange hosts file: http does not leave this machine
+                continue  # `localhost` in an unusual hosts file: http does not leave this machine
             opened = socket.socket(family, kind, protocol)
             try:
                 opened.settimeout(remaining_s(deadline) / (len(addresses) - number))
@@ -226,7 +226,7 @@ class Connector:
         raise problem
 
     def _ask_proxy(self, opened: socket.socket, proxy: Proxy, deadline: float) -> None:
-        """Have the proxy open a tunnel; only its own credentials are shown to it."""
+        """Have the proxy open a tunnel; it sees only its own credentials."""
         host = f"[{self.origin.host}]" if ":" in self.origin.host else self.origin.host
         lines = [f"CONNECT {host}:{self.origin.port} HTTP/1.1", f"Host: {host}:{self.origin.port}"]
         if proxy.authorization:

@@ -1,4 +1,4 @@
-"""The id and key that the gateway asks for: where they are found, and that no text ever shows the key."""
+"""The id and key that the gateway requires: where they are found; no text ever shows the key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ API_KEY_VARIABLE = "BATCHPAY_API_KEY"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What the gateway asks for in its headers."""
+    """What the gateway requires in its headers."""
 
     api_id: str
     api_key: Secret
@@ -25,7 +25,7 @@ class Credentials:
 def load_credentials(gateway: GatewaySettings, environment: MutableMapping[str, str] | None = None) -> Credentials:
     """Find the gateway's id and key: a file of mode 0600, else the variable, else the system keyring.
 
-    The variable is taken out of this process's environment once read, so that no child inherits it.
+    The variable is removed from this process's environment once read, so that no child process inherits it.
     """
     environment = os.environ if environment is None else environment
     if not gateway.api_id:
@@ -43,7 +43,7 @@ def load_credentials(gateway: GatewaySettings, environment: MutableMapping[str, 
 
 
 def _header_safe(secret: Secret) -> Secret:
-    """Refuse a key that can't stand in a header, without showing it."""
+    """Refuse a key that can't be sent in a header, without showing it."""
     if not all(33 <= ord(character) <= 126 for character in secret.reveal()):
         raise CredentialsNotUsable("the key holds characters that are not allowed in a header")
     return secret
@@ -56,6 +56,6 @@ def _from_keyring(api_id: str) -> Secret | None:
         return None
     try:
         text = keyring.get_password("batchpay", api_id)
-    except Exception:  # a keyring's backends raise anything; its text is not ours to show
+    except Exception:  # keyring backends may raise anything; the error's text must not be shown
         return None
     return Secret(text) if text else None

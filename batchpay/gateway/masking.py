@@ -1,6 +1,6 @@
-"""What an answer must not carry into the ledger: the payment's account and routing number, and our key.
+"""What an answer must not bring into the ledger: the payment's account and routing number, and our key.
 
-A gateway may repeat an account number in its text in any dress: cut, spaced, hyphenated, in full-width digits.
+A gateway may repeat an account number in its text in any form: truncated, spaced, hyphenated, in full-width digits.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 DIGITS_LEAST = 5
-"""So many digits of an account in a row are masked, wherever they stand."""
+"""This many consecutive digits of an account are masked, wherever they appear."""
 _VISIBLE_CHARACTERS = 4
 _BETWEEN = re.compile(r"[\W_]+")
-"""What may stand between the characters of a secret."""
+"""What may appear between the characters of a secret."""
 _MANY_DIGITS = re.compile(rf"\d(?:[\W_]*\d){{{DIGITS_LEAST - 1},}}")
 _DIGIT = re.compile(r"\d")
 
@@ -24,15 +24,15 @@ class Secrets:
     """What one answer must not repeat."""
 
     account: str = field(default="", repr=False)
-    """Masked wherever five or more of its digits stand one after another."""
+    """Masked wherever five or more of its digits appear in sequence."""
     others: Sequence[str] = field(default=(), repr=False)
-    """Masked where they stand whole."""
+    """Masked wherever they appear whole."""
 
 
 def masked(text: str, secrets: Secrets) -> str:
-    """Replace secrets by asterisks, leaving at most their last four characters.
+    """Replace secrets with asterisks, leaving at most their last four characters.
 
-    Digits of other scripts and widths become plain ones (NFKC), so that no dress hides them.
+    Digits of other scripts and widths become plain ones (NFKC), so that no form hides them.
     """
     if len(text) <= _VISIBLE_CHARACTERS:
         return text
@@ -50,7 +50,7 @@ def masked(text: str, secrets: Secrets) -> str:
 
 
 def _without_digits_of(account: str, text: str) -> str:
-    """Mask the longest pieces of an account in a text of digits and what stands between them."""
+    """Mask the longest pieces of an account in a text of digits and separators."""
     places = [found.start() for found in _DIGIT.finditer(text)]
     digits = "".join(str(unicodedata.decimal(text[place])) for place in places)
     parts, written, at = [], 0, 0
@@ -73,6 +73,6 @@ def _bare(text: str) -> str:
 
 
 def _without(secret: str, text: str) -> str:
-    """Mask a whole secret, also where something stands between its characters."""
+    """Mask a whole secret, even if there are separators between its characters."""
     pattern = rf"(?:{_BETWEEN.pattern})?".join(map(re.escape, _bare(secret)))
     return re.sub(pattern, "****" + secret[-_VISIBLE_CHARACTERS:], text, flags=re.IGNORECASE)

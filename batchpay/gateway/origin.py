@@ -1,4 +1,4 @@
-"""Where requests may go: one origin, https or loopback, live or test, and nothing that the environment says."""
+"""Where requests may go: one origin, https or loopback, live or test, whatever the environment says."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class Origin:
 
     @property
     def is_tls(self) -> bool:
-        """Whether the exchange is encrypted."""
+        """Return whether the exchange is encrypted."""
         return self.scheme == "https"
 
     @property
     def is_loopback(self) -> bool:
-        """Whether the gateway is this machine itself: a sandbox or a test."""
+        """Return whether the gateway is this machine itself: a sandbox or a test."""
         return is_loopback(self.host)
 
     @property
     def authority(self) -> str:
-        """Host and port as the Host header wants them."""
+        """Return host and port in the form of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -46,7 +46,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """An explicit http proxy, asked by CONNECT."""
+    """An explicit http proxy, used with CONNECT."""
 
     host: str
     port: int
@@ -57,7 +57,7 @@ class Proxy:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine itself: 127.0.0.0/8, ::1 or `localhost`."""
+    """Return whether a host is this machine itself: 127.0.0.0/8, ::1 or `localhost`."""
     return host == "localhost" or (is_literal(host) and ipaddress.ip_address(host).is_loopback)
 
 
@@ -65,7 +65,7 @@ def check_origin(base_url: str) -> Origin:
     """Read gateway.base_url as an origin.
 
     Raises SettingsNotUsable for anything but https (http only to loopback), and for a user, path, query or fragment: a
-    base_url with a secret or a path in it is a mistake whose text must not be shown.
+    base_url that contains a secret or a path is a mistake, and its text must not be shown.
     """
     if not base_url:
         raise SettingsNotUsable("gateway.base_url (BATCHPAY_BASE_URL) is not set")
@@ -76,9 +76,9 @@ def check_origin(base_url: str) -> Origin:
 
 
 def environment_of(gateway: GatewaySettings) -> Environment:
-    """Tell whether payments go to a live or a test gateway: as the setting says, else by whether it is on loopback.
+    """Return whether payments go to a live or a test gateway: as the setting says, else test if it is on loopback.
 
-    An address that is missing or can't be read is nobody's test gateway. Raises SettingsNotUsable for another word.
+    An address that is missing or can't be read counts as live. Raises SettingsNotUsable for any other word.
     """
     if gateway.environment:
         if gateway.environment not in list(Environment):
@@ -92,15 +92,15 @@ def environment_of(gateway: GatewaySettings) -> Environment:
 
 
 def is_rehearsal(gateway: GatewaySettings) -> bool:
-    """Whether nothing that is sent can move money: a test gateway on this machine. Raises SettingsNotUsable.
+    """Return whether nothing that is sent can move money: a test gateway on this machine. Raises SettingsNotUsable.
 
-    A live gateway may be on loopback as well, behind a tunnel of this machine.
+    A live gateway may be on loopback as well, behind a tunnel on this machine.
     """
     return check_origin(gateway.base_url).is_loopback and environment_of(gateway) is Environment.TEST
 
 
 def check_proxy(proxy: str) -> Proxy | None:
-    """Read gateway.proxy (`http://[user:password@]host:port`); None where it is not set. Raises SettingsNotUsable."""
+    """Read gateway.proxy (`http://[user:password@]host:port`); None if it is not set. Raises SettingsNotUsable."""
     if not proxy:
         return None
     userinfo, at, rest = proxy.removeprefix("http://").rpartition("@")
@@ -111,7 +111,7 @@ def check_proxy(proxy: str) -> Proxy | None:
 
 
 def _split(name: str, url: str, schemes: tuple[str, ...]) -> tuple[str, str, int]:
-    """Scheme, host and port of a URL that holds nothing else."""
+    """Split a URL that contains nothing else into scheme, host and port."""
     if not all(33 <= ord(character) <= 126 for character in url) or "\\" in url:
         raise SettingsNotUsable(f"{name} contains spaces, control or non-ASCII characters")
     try:
@@ -131,7 +131,7 @@ def _split(name: str, url: str, schemes: tuple[str, ...]) -> tuple[str, str, int
 
 
 def is_literal(host: str) -> bool:
-    """Whether a host is written as an address, so that there is no name to look up."""
+    """Return whether a host is written as an address, so that there is no name to look up."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -26,11 +26,11 @@ _SECONDS = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?", re.ASCII)
 _PARAMETER = re.compile(r"(?:^|[;,\s])\s*([A-Za-z]+)\s*=\s*([0-9]{1,12})(?![0-9.])", re.ASCII)
 _LEADING_NUMBER = re.compile(r"\s*([0-9]{1,12})(?![0-9.])", re.ASCII)
 _EPOCH_S_LEAST = 1_000_000_000
-"""A reset of so many seconds is a point in time, not a span."""
+"""A reset of at least this many seconds is a point in time, not a duration."""
 
 
 def read_pace(http_status: int, headers: Mapping[str, str]) -> Pace | None:
-    """Read the limit that an answer states; None where it says nothing. What makes no sense is left out.
+    """Read the limit that an answer states; None if it states none. Values that make no sense are left out.
 
     `headers` are by lower-case name.
     """
@@ -60,7 +60,7 @@ def read_pace(http_status: int, headers: Mapping[str, str]) -> Pace | None:
 
 
 def _retry_after_s(text: str, now: float) -> float | None:
-    """Seconds to wait: a number, or a date against the answer's own; a date gone by is 0, nonsense is None."""
+    """Return the seconds to wait: a number, or a date relative to the answer's own; a past date is 0, nonsense None."""
     text = text.strip()
     if _SECONDS.fullmatch(text):
         return float(text)
@@ -69,7 +69,7 @@ def _retry_after_s(text: str, now: float) -> float | None:
 
 
 def _date_s(text: str) -> float | None:
-    """Read an HTTP date as seconds of the epoch."""
+    """Read an HTTP date as seconds since the epoch."""
     if not text or len(text) > 40:
         return None
     try:
@@ -79,7 +79,7 @@ def _date_s(text: str) -> float | None:
 
 
 def _parameters(text: str) -> dict[str, float]:
-    """Parameters of the first item of a RateLimit or RateLimit-Policy header, in its later and its earlier shape.
+    """Read the parameters of the first item of a RateLimit or RateLimit-Policy header, in its later or earlier form.
 
     Later: `"default";q=100;w=60`, `"default";r=50;t=30`. Earlier: `100;w=60`, `limit=100, remaining=50, reset=5`.
     """

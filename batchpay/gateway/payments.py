@@ -1,4 +1,4 @@
-"""The payment interface of the gateway: one payment, one outcome; and the test of the connection."""
+"""The gateway's payment interface: one payment, one outcome; and the connection test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TEXT = re.compile(rb'\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")')
 
 @dataclass(frozen=True, slots=True)
 class ConnectionReport:
-    """What came of asking the gateway whether it knows us."""
+    """The result of asking the gateway whether it accepts our credentials."""
 
     ok: bool
     origin: str
@@ -37,7 +37,7 @@ class ConnectionReport:
     message: str | None
     """What the gateway says, defused."""
     problem: str | None
-    """What is wrong, in plain words; None when all is well."""
+    """What is wrong, in plain words; None if nothing is."""
 
 
 class PaymentsClient:
@@ -59,15 +59,15 @@ class PaymentsClient:
 
     @property
     def origin(self) -> str:
-        """The gateway's origin, as it is shown and recorded."""
+        """Return the gateway's origin, as it is shown and recorded."""
         return str(self._channel.origin)
 
     def pay(self, body: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
-        """Send one payment, once; `body` is its JSON, sent to the letter.
+        """Send one payment, once; `body` is its JSON, sent byte for byte.
 
-        `before_first_byte` is called when a connection stands and before any byte of the request leaves; what it raises
-        goes on to the caller, with nothing sent. Nothing is sent either where the permission that it gives has ended.
-        Nothing that the network or the gateway does is ever raised.
+        `before_first_byte` is called after a connection is open and before any byte of the request leaves; what it
+        raises propagates to the caller, with nothing sent. Nothing is sent either if the permission that it returns has
+        expired. Nothing that the network or the gateway does ever raises.
         """
         exchange = self._channel.exchange("POST", self._payment_path, body, before_first_byte)
         if exchange.http_status is None:
@@ -81,7 +81,7 @@ class PaymentsClient:
                 secrets=lambda: self._secrets(body),
                 bytes_sent=exchange.bytes_sent,
             )
-        except Exception as error:  # the request has left: not even a fault of ours may hide that
+        except Exception as error:  # the request has left: not even our own fault may hide that
             self._channel.drop_connection()
             reason = f"the answer could not be judged ({type(error).__name__})"
             return Outcome(State.IN_DOUBT, reason, Answer(exchange.http_status), exchange.bytes_sent)
@@ -90,7 +90,7 @@ class PaymentsClient:
         return outcome
 
     def test_connection(self) -> ConnectionReport:
-        """Ask the gateway whether it knows the id and key; raises nothing that the network does."""
+        """Ask the gateway whether it accepts the id and key; no network failure raises."""
         exchange = self._channel.exchange("POST", CONNECTION_PATH)
         if exchange.http_status is None:
             return self._report(exchange, None, exchange.problem)
@@ -100,11 +100,11 @@ class PaymentsClient:
         return self._report(exchange, outcome.answer.message, _problem(outcome))
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         self._channel.close()
 
     def _secrets(self, body: bytes) -> Secrets:
-        """What an answer might repeat and must not be stored: the payment's account, routing number, and the key."""
+        """Return what an answer might repeat and must not be stored: the payment's account, routing number, the key."""
         return Secrets(_member(body, _ACCOUNT), (_member(body, _ROUTING), self._key.reveal()))
 
     def _report(self, exchange: Exchange, message: str | None, problem: str | None) -> ConnectionReport:
@@ -120,7 +120,7 @@ class PaymentsClient:
 
 
 def outcome_without_answer(exchange: Exchange) -> Outcome:
-    """Judge an exchange that brought no complete answer: by the bytes that left, and by nothing else."""
+    """Judge an exchange without a complete answer: by the bytes that left, and by nothing else."""
     problem = exchange.problem or "no complete answer"
     if exchange.bytes_sent > 0:
         return Outcome(State.IN_DOUBT, problem, bytes_sent=exchange.bytes_sent)
@@ -132,17 +132,17 @@ def _invoice(body: bytes) -> str | None:
 
 
 def _member(body: bytes, quoted: bytes) -> str:
-    """A text of a payment, '' where it has none; its body was made by json.dumps, so that a member can be cut out."""
+    """Return one text of a payment, '' if it has none; json.dumps made its body, so that a member can be cut out."""
     at = 0
     while (at := body.find(quoted, at) + len(quoted)) >= len(quoted):
-        if found := _TEXT.match(body, at):  # else it is the text of another member
+        if found := _TEXT.match(body, at):  # otherwise it is the text of another member
             text = found[1]
             return str(json.loads(text)) if b"\\" in text else text[1:-1].decode()
     return ""
 
 
 def _problem(outcome: Outcome) -> str | None:
-    """What a judged answer to the connection test says is wrong."""
+    """Describe what is wrong by a judged answer to the connection test; None if nothing is."""
     if outcome.state is State.ACCEPTED:
         return None
     status = outcome.answer.http_status

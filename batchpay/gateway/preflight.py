@@ -1,4 +1,4 @@
-"""What the gateway is asked before any payment is claimed: whether it knows us, and the accounts that a file names."""
+"""Checks at the gateway before any payment is claimed: whether it accepts our credentials, and the file's accounts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_ECHECK = "not_echeck"
 
 
 class Preflight:
-    """Asks the gateway once for each thing, however many rows it concerns."""
+    """Asks the gateway once about each account, however many rows it concerns."""
 
     def __init__(self, settings: GatewaySettings, credentials: Credentials) -> None:
         self._settings = settings
@@ -23,7 +23,7 @@ class Preflight:
         self._codes: dict[str, str | None] = {}
 
     def check_connection(self) -> None:
-        """Raise CredentialsRefused or GatewayUnreachable unless the gateway is there and knows us."""
+        """Raise CredentialsRefused or GatewayUnreachable unless the gateway answers and accepts our credentials."""
         client = PaymentsClient(self._settings, self._credentials)
         try:
             report = client.test_connection()
@@ -34,7 +34,7 @@ class Preflight:
             raise error(report.problem or "the gateway did not answer as expected")
 
     def refused(self, gateway_ids: Iterable[str]) -> dict[str, str]:
-        """Tell which ids no payment can go through, with the code of what is wrong; raises RunStopped."""
+        """Return the ids that no payment can go through, with the code of what is wrong; raises RunStopped."""
         wanted = list(dict.fromkeys(gateway_ids))
         client = AccountsClient(self._settings, self._credentials)
         try:

@@ -1,25 +1,25 @@
 """What an answer means: CONTRACT.md's table as data, changed by the setting `gateway.profile`, checked when loaded.
 
-The gateway's answers to payments are not documented. So the table is ours, and whoever knows better writes it down:
+The gateway's answers to payments are not documented. So the table is ours, and whoever knows better can override it:
 
     [gateway.profile]
-    status_member = "result.word"        # where the deciding word stands (dotted); `status` by default
-    accepted = ["APPROVED"]              # words of a payment that was made, to the letter
-    declined = ["DENIED"]                # words of a payment that was not
+    status_member = "result.word"        # where the deciding word is found (dotted); `status` by default
+    accepted = ["APPROVED"]              # words for a payment that was made, exactly as written
+    declined = ["DENIED"]                # words for a payment that was not
     reference = ["transactionId"]        # names under which the answer's own id is looked for, the likeliest first
     message = ["responseText"]           # likewise for its text
     response_code = ["responseCode"]     # likewise for its code
     echo = ["invoiceNumber"]             # names under which the answer may repeat the payment's invoiceNumber
-    error = ["errorMessage"]             # names under which only an error stands
-    success = ["successMessage"]         # names under which only a success stands
+    error = ["errorMessage"]             # names used only for errors
+    success = ["successMessage"]         # names used only for successes
     [gateway.profile.http]               # meaning of an HTTP status: word, declined, pending or in_doubt
     409 = "declined"
     402 = "word"
-    404 = "declined, stop"               # and the run goes no further
+    404 = "declined, stop"               # and the run stops
 
-An answer that repeats another invoiceNumber than the payment's is another payment's answer: it leaves this one in
-doubt. So does an answer that says yes and no at once: the word `success` beside an errorMessage. No table can turn
-silence, a redirect or an answer without a word into an accepted payment.
+An answer that repeats a different invoiceNumber than the payment's belongs to another payment: it leaves this one in
+doubt. So does an answer that says yes and no at the same time: the word `success` next to an errorMessage. No table can
+turn silence, a redirect or an answer without a word into an accepted payment.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _UNLISTED = Meaning(State.IN_DOUBT)
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The table, ready to be asked."""
+    """The table, ready to use."""
 
     http: Mapping[str, Meaning]
     status_member: tuple[str, ...] = ("status",)
@@ -110,7 +110,7 @@ class Profile:
 
     @classmethod
     def load(cls, settings: GatewaySettings) -> Profile:
-        """Lay the setting `gateway.profile` over the table; raises SettingsNotUsable naming what is wrong with it."""
+        """Apply the setting `gateway.profile` to the table; raises SettingsNotUsable saying what is wrong with it."""
         changes = dict(settings.profile)
         http = {**_DEFAULT_HTTP, **_checked_http(changes.pop("http", {}))}
         parts: dict[str, Any] = {}
@@ -148,8 +148,8 @@ class Profile:
     ) -> Outcome:
         """Judge a complete answer.
 
-        `headers` are looked up by lower-case names. `invoice` gives the payment's invoiceNumber, where it has one, and
-        `secrets` what must not be stored, should the answer repeat it: each is asked only where it is needed.
+        `headers` are looked up by lower-case names. `invoice` returns the payment's invoiceNumber, if it has one, and
+        `secrets` what must not be stored, should the answer repeat it: each is called only if it is needed.
         """
         try:
             value: dict[str, Any] | None = parse_object(body)
@@ -163,7 +163,7 @@ class Profile:
             return Outcome(State.IN_DOUBT, "the answer names another invoiceNumber", answer, bytes_sent, pace=pace)
         word = self._word(value)
         state, stop, reason = self._judge(http_status, word, pace)
-        if state is None:  # the body's word decides, and there is none that is known
+        if state is None:  # the body's word decides, and there is no known word
             state = State.IN_DOUBT
             reason = problem or f"HTTP {http_status} without a known {'.'.join(self.status_member)}"
         elif (word in self.accepted and _holds(members, self.error)) or (
@@ -173,13 +173,13 @@ class Profile:
         return Outcome(state, reason, answer, bytes_sent, stop=stop, pace=pace)
 
     def _is_anothers(self, members: Members, invoice: Callable[[], str | None]) -> bool:
-        """Whether an answer repeats an invoiceNumber that is not this payment's; letter case and blanks set aside."""
+        """Return whether an answer repeats an invoiceNumber not this payment's, ignoring case and outer white space."""
         repeated = _find(members, self.echo, _scalar)
         own = invoice() if repeated is not None else None
         return repeated is not None and own is not None and repeated.strip().casefold() != own.strip().casefold()
 
     def _judge(self, http_status: int, word: str | None, pace: Pace | None) -> tuple[State | None, str | None, str]:
-        """State, stop and reason of an HTTP status with a word; the state is None where no known word decides."""
+        """Return state, stop and reason for an HTTP status with a word; the state is None if no known word decides."""
         is_known = word in self.accepted or word in self.declined
         reason = f"HTTP {http_status}, {'.'.join(self.status_member)} {word}" if is_known else f"HTTP {http_status}"
         meaning = self.http.get(str(http_status)) or self.http.get(f"{http_status // 100}xx")
@@ -191,7 +191,7 @@ class Profile:
         stop = self._stop(http_status) if meaning.stop else None
         if meaning.state is not None:
             if word in self.accepted and http_status >= 400:
-                # The status says no and the body says yes: nothing is proven.
+                # The status says no and the body says yes: nothing is proved.
                 return State.IN_DOUBT, stop, reason
             return meaning.state, stop, reason
         if word in self.accepted:
@@ -207,7 +207,7 @@ class Profile:
         return _STOPS.get(http_status) or _STOPPED_BY_PROFILE.format(status=http_status)
 
     def _word(self, value: dict[str, Any] | None) -> str | None:
-        """The text in the member that decides; a truth value or whole number as JSON writes it."""
+        """Return the text in the deciding member; a boolean or whole number as JSON writes it."""
         node: Any = value
         for name in self.status_member:
             node = node.get(name) if isinstance(node, dict) else None
@@ -218,7 +218,7 @@ class Profile:
         return str(node) if isinstance(node, int) else None
 
     def _answer(self, http_status: int, members: Members, secrets: Callable[[], Secrets]) -> Answer:
-        """Take the code, text and id from the answer, wherever in its nodes they stand."""
+        """Take the code, text and id from the answer, wherever in its nodes they are."""
         code = _find(members, self.response_code, _scalar)
         message = _find(members, self.message, _text)
         reference = _find(members, self.reference, _scalar)
@@ -234,11 +234,11 @@ class Profile:
 
 
 Members = Mapping[str, Sequence[Any]]
-"""The values that stand under each name of an answer, the outer ones first."""
+"""The values under each name of an answer, the outer ones first."""
 
 
 def _members(value: dict[str, Any]) -> Members:
-    """Go through the objects of an answer, the outer ones first, up to a bound."""
+    """Collect the values in the objects of an answer, the outer ones first, up to a bound."""
     found: dict[str, list[Any]] = {}
     level: list[dict[str, Any]] = [value]
     seen = 0
@@ -262,7 +262,7 @@ def _members(value: dict[str, Any]) -> Members:
 
 
 def _holds(members: Members, names: Sequence[str]) -> bool:
-    """Whether something stands under one of the names: not null, false, zero, blank or empty."""
+    """Return whether one of the names has a value that is not null, false, zero, blank or empty."""
     for name in names:
         if name in members and any(value.strip() if isinstance(value, str) else value for value in members[name]):
             return True
@@ -270,7 +270,7 @@ def _holds(members: Members, names: Sequence[str]) -> bool:
 
 
 def _find(members: Members, names: Sequence[str], read: Callable[[Any], str | None]) -> str | None:
-    """The first usable value under the likeliest name."""
+    """Return the first usable value under the likeliest name."""
     for name in names:
         if name in members:  # few are
             for value in members[name]:
@@ -292,7 +292,7 @@ def _text(value: Any) -> str | None:
 
 
 def _defused(text: str | None, characters_max: int, secrets: Secrets) -> str | None:
-    """One printable line of bounded length, without control characters and without what must not be stored."""
+    """Return one printable line of bounded length, without control characters and without what must not be stored."""
     if text is None:
         return None
     text = masked(text, secrets)
@@ -309,7 +309,7 @@ def _words(name: str, value: Any) -> list[str]:
 
 
 def _checked_http(changes: Any) -> dict[str, str]:
-    """Check [gateway.profile.http]; a class of statuses is written 4xx."""
+    """Check [gateway.profile.http]; a class of statuses is written as 4xx."""
     if not isinstance(changes, dict):
         raise SettingsNotUsable("gateway.profile.http must be a table")
     for key, text in changes.items():

@@ -1,4 +1,4 @@
-"""JSON that means one thing: what two readers could take differently, or what no answer needs, is refused."""
+"""JSON with a single meaning: what two readers could read differently, or what no answer needs, is refused."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ DEPTH_MAX = 32
 
 
 class NotStrictJson(ValueError):
-    """The bytes are no JSON object in which every reader sees the same; the text is safe to show."""
+    """The bytes are not a JSON object that every reader reads alike; the text is safe to show."""
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
     """Read a JSON object; raises NotStrictJson.
 
     Refused: a byte order mark, anything but UTF-8, a key twice in one object, NaN, Infinity and numbers beyond a float,
-    lone surrogates, more than DEPTH_MAX levels, anything after the object, and anything that is no object.
+    lone surrogates, more than DEPTH_MAX levels, anything after the object, and anything that is not an object.
     """
     if not body.strip():
         raise NotStrictJson("the answer is empty")
@@ -28,7 +28,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise
     except RecursionError:
         raise NotStrictJson("the answer is nested too deeply") from None
-    except ValueError:  # UnicodeDecodeError and JSONDecodeError are; so is a number of thousands of digits
+    except ValueError:  # includes UnicodeDecodeError, JSONDecodeError, and a number with thousands of digits
         raise NotStrictJson("the answer is not JSON") from None
     if end < len(text):
         raise NotStrictJson("the answer is not JSON")
@@ -40,7 +40,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
 
 
 def _look_over(value: Any) -> None:
-    """Refuse what only shows in the parsed value: depth and lone surrogates. Without recursion."""
+    """Refuse what shows only in the parsed value: depth and lone surrogates. Without recursion."""
     waiting = [(value, 1)]
     while waiting:
         item, depth = waiting.pop()

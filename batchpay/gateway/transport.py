@@ -2,9 +2,9 @@
 
 The order is fixed: connection first, then `SendProof.before_first_byte` (the ledger's durable commit), then the bytes,
 counted before each write. So `SendProof.bytes_sent == 0` after a failure proves that no byte of the request left,
-whatever exception came up; the classes of exceptions prove nothing. A permission to send that has grown old meanwhile
-(a process that was stopped, a machine that slept) sends nothing. Nothing is sent again, no redirect is followed, no
-cookie kept, and nothing is taken from the environment.
+whatever exception was raised; the classes of exceptions prove nothing. If the permission to send has expired meanwhile
+(a process that was suspended, a machine that slept), nothing is sent. Nothing is sent again, no redirect is followed,
+no cookie kept, and nothing is taken from the environment.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ UNASKED_ANSWER = (
     "an answer came that nobody had asked for: neither this row's answer nor that of the row before is proven"
 )
 _STEADY_S = 1.0
-"""A connection used so recently is looked at once, right before the first byte, and not when it is chosen as well."""
+"""A connection used this recently is checked only once, right before the first byte, and not also when it is chosen."""
 
 
 def _nothing() -> None:
-    """Do nothing before the first byte: for requests that no ledger holds."""
+    """Do nothing before the first byte: for requests that are not in a ledger."""
 
 
 class SendProof:
-    """What is known of one exchange, whatever became of it."""
+    """What is known of one exchange, whatever its result."""
 
     __slots__ = ("allowed_until", "before_first_byte", "bytes_sent", "tls_version")
 
     def __init__(self, before_first_byte: BeforeFirstByte = _nothing) -> None:
         self.before_first_byte = before_first_byte
-        """Called once. What it raises goes on to the caller, and nothing is sent."""
+        """Called once. What it raises propagates to the caller, and nothing is sent."""
         self.allowed_until: float | None = None
-        """When the permission to send ends, on `since_boot_s`."""
+        """When the permission to send expires, on `since_boot_s`."""
         self.bytes_sent = 0
         """Most bytes of the request that may have left; 0 is proof that none did."""
         self.tls_version: str | None = None
 
 
 class ProvenRequest(requests.PreparedRequest):
-    """A prepared request with its proof; a copy for the next payment shares all but body and proof."""
+    """A prepared request with its proof; a copy for the next payment shares everything except body and proof."""
 
     def __init__(self, head: memoryview | None = None) -> None:
         super().__init__()
@@ -69,14 +69,14 @@ class ProvenRequest(requests.PreparedRequest):
         return request
 
     def copy_for(self, body: bytes, proof: SendProof) -> ProvenRequest:
-        """Give the same request with another body."""
+        """Return the same request with another body."""
         request = ProvenRequest.__new__(ProvenRequest)
         request.__dict__.update(self.__dict__, body=body, proof=proof)
         return request
 
 
 class GatewaySession(requests.Session):
-    """A session that knows one origin, over one transport, and nothing of the environment, cookies and redirects."""
+    """A session that knows one origin, over one transport, and nothing of the environment, cookies or redirects."""
 
     def __init__(self, transport: Transport) -> None:
         super().__init__()
@@ -85,20 +85,20 @@ class GatewaySession(requests.Session):
         self.mount(f"{transport.origin}/", transport)
 
     def send(self, request: requests.PreparedRequest, **_: Any) -> requests.Response:
-        """Hand a request to the transport; what comes back is the answer, a redirect too: its target is not even read.
+        """Pass a request to the transport and return the answer, even a redirect: its target is not even read.
 
-        What requests does around it would be a tenth of a payment's work, for proxies, hooks and cookies that are none.
+        What requests does around it would be a tenth of a payment's work, for proxies, hooks and cookies not used here.
         """
         return self.get_adapter(request.url or "").send(request)
 
 
 class GatewayAnswer(requests.Response):
-    """The answer as requests knows it, its body read; `headers` are by lower-case name."""
+    """The answer as a Response of requests, with its body read; `headers` are by lower-case name."""
 
     encoding, reason = None, ""
 
     def __init__(self, request: requests.PreparedRequest, reader: AnswerReader) -> None:
-        # Without requests' own, which makes a jar for cookies with every answer: nobody here keeps any.
+        # Without the __init__ of requests, which creates a cookie jar for every answer: none are kept here.
         self.request, self.url, self.history, self.raw = request, request.url or "", [], None
         self.status_code, self._content, self._content_consumed = reader.http_status, reader.body, True
         self.headers = cast("CaseInsensitiveDict[str]", reader.headers)
@@ -108,7 +108,7 @@ class Transport(BaseAdapter):
     """Connections to one origin, one kept for each thread."""
 
     def __init__(self, settings: GatewaySettings, secret_headers: Mapping[str, Secret]) -> None:
-        """Check the settings; raises SettingsNotUsable. `secret_headers` are revealed only in what is written."""
+        """Check the settings; raises SettingsNotUsable. `secret_headers` are revealed only in the bytes sent."""
         super().__init__()
         self.origin = check_origin(settings.base_url)
         self._connector = Connector(self.origin, settings)
@@ -131,10 +131,10 @@ class Transport(BaseAdapter):
         cert: Any = None,
         proxies: Any = None,
     ) -> requests.Response:
-        """Carry out one exchange; raises ExchangeFailed where no complete answer came.
+        """Carry out one exchange; raises ExchangeFailed if no complete answer came.
 
-        Deadline, authorities and proxy are those of the settings: what requests hands down beside the request (it may
-        stem from the environment) is not looked at.
+        Deadline, authorities and proxy are those of the settings: what requests passes along with the request (it may
+        come from the environment) is ignored.
         """
         deadline = time.monotonic() + self._timeout_s
         proof = request.proof if isinstance(request, ProvenRequest) else SendProof()
@@ -161,13 +161,13 @@ class Transport(BaseAdapter):
         return GatewayAnswer(request, reader)
 
     def drop_connection(self) -> None:
-        """End this thread's connection, which may be out of step: its next answer may belong to an earlier request."""
+        """Close this thread's connection, perhaps out of step: its next answer may belong to an earlier request."""
         kept: Connection | None = getattr(self._local, "connection", None)
         if kept is not None:
             self._drop(kept)
 
     def close(self) -> None:
-        """End all connections, those of other threads too."""
+        """Close all connections, including those of other threads."""
         with self._lock:
             connections, self._connections = self._connections, set()
         for connection in connections:
@@ -180,8 +180,8 @@ class Transport(BaseAdapter):
         if proof.allowed_until is not None and since_boot_s() >= proof.allowed_until:
             raise ExchangeFailed(TOO_OLD)
         while message:
-            remaining_s(deadline)  # before the bytes are counted: a deadline that is over has sent nothing
-            proof.bytes_sent += len(message)  # before the write: what fails half-way counts as sent
+            remaining_s(deadline)  # before the bytes are counted: if the deadline has passed, nothing was sent
+            proof.bytes_sent += len(message)  # before the write: what fails halfway counts as sent
             written = connection.send(message, deadline)
             proof.bytes_sent -= len(message) - written
             message = message[written:]
@@ -198,8 +198,8 @@ class Transport(BaseAdapter):
     def _check_in_step(self, connection: Connection) -> None:
         """Raise ExchangeFailed if the answer just read may be another request's.
 
-        A gateway or proxy that answers twice shifts every later answer on its connections by one. It shows by an answer
-        that nobody waits for: behind this one, or before this request, when the thread's connection was changed.
+        A gateway or proxy that answers twice shifts every later answer on its connections by one. The sign is an answer
+        that no request waits for: after this one, or before this request, when the thread's connection was replaced.
         """
         connection.is_quiet()
         out_of_step, self._local.out_of_step = getattr(self._local, "out_of_step", False), False
@@ -208,7 +208,7 @@ class Transport(BaseAdapter):
             raise ExchangeFailed(UNASKED_ANSWER)
 
     def _message(self, request: requests.PreparedRequest) -> memoryview:
-        """The whole request as bytes; a memoryview, since its repr shows nothing of them."""
+        """Return the whole request as bytes; a memoryview, since its repr shows none of them."""
         body = request.body or b""
         body = body.encode() if isinstance(body, str) else body
         head = request.head if isinstance(request, ProvenRequest) else None
@@ -218,7 +218,7 @@ class Transport(BaseAdapter):
         return memoryview(b"".join((head, length, b"\r\n", body)))
 
     def head(self, method: str, url: str, headers: Mapping[str, str]) -> memoryview:
-        """All of a request's head but its length, to be used for many; raises ValueError where it can't be sent."""
+        """Return a request's head without its length, for use in many; raises ValueError if it can't be sent."""
         if not url.startswith(self._prefix):
             raise ValueError(f"a request for another place than {self.origin}")
         target = checked_target(url[len(self._prefix) :])
@@ -232,7 +232,7 @@ class Transport(BaseAdapter):
         return memoryview(b"".join(parts))
 
     def _connection(self, deadline: float) -> Connection:
-        """Give this thread's kept connection if it is still good, else a new one."""
+        """Return this thread's kept connection if it is still good, else a new one."""
         kept: Connection | None = getattr(self._local, "connection", None)
         if kept is not None:
             idle_s = time.monotonic() - kept.used_at
@@ -251,10 +251,11 @@ class Transport(BaseAdapter):
         return connection
 
     def _has_ended(self, connection: Connection) -> bool:
-        """Whether a connection can't be used any more.
+        """Return whether a connection can no longer be used.
 
-        A gateway that ends one right after its first answer, and has not said so, keeps none: in time it would end one
-        on which a request has just left, which would then be in doubt. So each payment gets its own from then on.
+        A gateway that closes one right after its first answer, without announcing it, keeps none alive: sooner or later
+        it would close one on which a request has just left, which would then be in doubt. So from then on each payment
+        gets its own connection.
         """
         if connection.is_quiet():
             return bool(connection.answers) and not self._keep_alive
@@ -264,7 +265,7 @@ class Transport(BaseAdapter):
         return True
 
     def _drop(self, connection: Connection) -> None:
-        """End a connection; where an answer came over it that nobody asked for, the next one is not trusted either."""
+        """Close a connection; if an unsolicited answer came over it, the next one is not trusted either."""
         if _is_answer(connection.unasked):
             self._local.out_of_step = True
         self._local.connection = None
@@ -274,5 +275,5 @@ class Transport(BaseAdapter):
 
 
 def _is_answer(unasked: bytes) -> bool:
-    """Whether what came unasked may answer a payment: a server that ends an idle connection may say so with a 408."""
+    """Return whether unsolicited bytes may answer a payment: a server may close an idle connection with a 408."""
     return bool(unasked) and not unasked.startswith((b"HTTP/1.1 408", b"HTTP/1.0 408"))

@@ -1,8 +1,8 @@
 """HTTP/1.1 as bytes: the head of a request, and one answer read strictly under caps.
 
-Strict means: whatever could let two readers disagree about where an answer ends (two lengths, a length beside chunks,
-no length at all) is refused, and so is a body that would have to be unpacked. A refused answer is not an answer: the
-payment is in doubt.
+Strict means: whatever could let two readers disagree about where an answer ends (two lengths, a length as well as
+chunks, no length at all) is refused, and so is a body that would have to be decompressed. A refused answer is not an
+answer: the payment is in doubt.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import httptools
 HEAD_BYTES_MAX = 32_768
 """Most bytes of an answer's header names and values."""
 INTERIM_ANSWERS_MAX = 16
-"""Most 1xx answers read off before the answer itself."""
+"""Most 1xx answers skipped before the answer itself."""
 FRAMING_FACTOR = 8
-"""A body in the smallest chunks takes six bytes on the wire for each of its own; beyond this it is padding."""
+"""A body in the smallest chunks takes six bytes on the wire for each of its own; anything beyond this is padding."""
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\t -~]*", re.ASCII)
@@ -31,9 +31,9 @@ class AnswerRefused(Exception):
 
 
 def header_block(headers: Iterable[tuple[str, str]]) -> bytes:
-    """Header lines as bytes; raises ValueError where a name or value can't stand in one (its text is not quoted)."""
+    """Return header lines as bytes; raises ValueError if a name or value is not allowed in one (it is not quoted)."""
     lines = []
-    for name, value in headers:  # one by one: a value with a line break in it would pass for two headers
+    for name, value in headers:  # one by one: a value that contains a line break would pass for two headers
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
             raise ValueError("a header's name or value holds characters that are not allowed in a header")
         lines.append(f"{name}: {value}\r\n")
@@ -41,14 +41,14 @@ def header_block(headers: Iterable[tuple[str, str]]) -> bytes:
 
 
 def checked_target(target: str) -> str:
-    """A request target (path and query) fit for the request line; raises ValueError."""
+    """Return a request target (path and query) if it is fit for the request line; raises ValueError."""
     if not _TARGET.fullmatch(target):
         raise ValueError("a path must begin with / and contain no spaces, control or non-ASCII characters")
     return target
 
 
 class AnswerReader:
-    """Reads one answer to one request from the bytes as they come; 1xx answers before it are read off."""
+    """Reads one answer to one request from the bytes as they arrive; 1xx answers before it are skipped."""
 
     __slots__ = (
         "_body",
@@ -86,7 +86,7 @@ class AnswerReader:
 
     @property
     def body(self) -> bytes:
-        """The body of the complete answer."""
+        """Return the body of the complete answer."""
         return b"".join(self._body)
 
     def feed(self, data: bytes) -> None:
@@ -104,12 +104,12 @@ class AnswerReader:
         except httptools.HttpParserError:
             raise AnswerRefused(self._refusal or "the answer is not valid HTTP") from None
         if self.done:
-            self._parser = None  # the parser holds this reader's methods: a cycle that only the collector would end
+            self._parser = None  # the parser holds this reader's methods: a cycle that only the collector would free
 
-    # What httptools calls while it parses. An error raised here ends the parsing.
+    # Callbacks of httptools. An error raised here ends the parsing.
 
     def on_message_begin(self) -> None:
-        """Refuse a second answer to the one request."""
+        """Refuse a second answer to the same request."""
         if self.done:
             self._refuse("more came than one answer")
 
@@ -128,7 +128,7 @@ class AnswerReader:
         headers[key] = text
 
     def on_headers_complete(self) -> None:
-        """Refuse what leaves open where the answer ends."""
+        """Refuse headers that leave open where the answer ends."""
         assert self._parser is not None
         status = self._parser.get_status_code()
         if status == 101:
@@ -156,7 +156,7 @@ class AnswerReader:
         self._body.append(data)
 
     def on_message_complete(self) -> None:
-        """Note the answer, or read off an interim one."""
+        """Record the answer, or skip an interim one."""
         assert self._parser is not None
         status = self._parser.get_status_code()
         if status >= 200:
