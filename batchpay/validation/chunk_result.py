@@ -8,13 +8,8 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from batchpay.schemas.columns import CELL_MARKS, CORRECTED, READ_FLAGS, ROW_MARKS
-from batchpay.validation.compiled_rules import (
-    Findings,
-    Hit,
-    messages,
-    reasons,
-    suggestions,
-)
+from batchpay.validation.compiled_rules import Findings, Hit, messages, reasons
+from batchpay.validation.suggestions import suggestions
 
 
 @dataclass(frozen=True, slots=True, eq=False)

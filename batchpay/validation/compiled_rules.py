@@ -55,6 +55,8 @@ class Hit:
     suggestion: pl.Expr | None
     flag: pl.Series
     """True for each row that breaks it."""
+    of_cell: Sequence[Rule] = ()
+    """The column's rules for errors, where there is a suggestion: what is suggested must keep them."""
 
     @property
     def name(self) -> str:
@@ -218,7 +220,8 @@ class RuleBook:
                 effective &= even
             if effective.any():
                 hits.append(self._hit(index, effective))
-        hits += _cell_hits(faults, even, is_error=True) + _cell_hits(doubts, even, is_error=self._warnings_as_errors)
+        hits += self._cell_hits(faults, even, is_error=True)
+        hits += self._cell_hits(doubts, even, is_error=self._warnings_as_errors)
         hits += [row_hit(ROW_RULES[name], rows[name].is_not_null(), rows[name]) for name in marks if name in ROW_RULES]
         return Findings(rows, sorted(hits, key=lambda hit: hit.order))
 
@@ -240,7 +243,26 @@ class RuleBook:
 
     def _hit(self, index: int, flag: pl.Series) -> Hit:
         rule = self.rules[index]
-        return Hit(self._order[index], rule.column, rule.code, rule.is_error, rule.message, rule.suggestion, flag)
+        of_cell = () if rule.suggestion is None else self._errors_of(rule.column)
+        place, is_error = self._order[index], rule.is_error
+        return Hit(place, rule.column, rule.code, is_error, rule.message, rule.suggestion, flag, of_cell)
+
+    def _errors_of(self, column: str) -> list[Rule]:
+        return [rule for rule in self._rules_of(column) if rule.is_error]
+
+    def _cell_hits(self, marks: dict[str, pl.Series], even: pl.Series | None, *, is_error: bool) -> list[Hit]:
+        hits = []
+        for column, codes in marks.items():
+            for mark in codes.drop_nulls().unique().sort().to_list():
+                flag = (codes == mark).fill_null(value=False)
+                if even is not None:
+                    flag &= even
+                code, _, words = mark.partition(": ")
+                message = words or typed_cell_message(column, code)
+                if flag.any():
+                    right, of_cell = pl.col(SUGGEST + column), self._errors_of(column)
+                    hits.append(Hit(_order(column, 0), column, code, is_error, message, right, flag, of_cell))
+        return hits
 
 
 def rule_book(options: RuleOptions) -> RuleBook:
@@ -316,20 +338,6 @@ def row_hit(facts: RuleFacts, flag: pl.Series, message: pl.Series | None = None)
     return Hit(place, facts.column, facts.code, is_error, facts.message if message is None else message, None, flag)
 
 
-def _cell_hits(marks: dict[str, pl.Series], even: pl.Series | None, *, is_error: bool) -> list[Hit]:
-    hits = []
-    for column, codes in marks.items():
-        for mark in codes.drop_nulls().unique().sort().to_list():
-            flag = (codes == mark).fill_null(value=False)
-            if even is not None:
-                flag &= even
-            code, _, words = mark.partition(": ")
-            message = words or typed_cell_message(column, code)
-            if flag.any():
-                hits.append(Hit(_order(column, 0), column, code, is_error, message, pl.col(SUGGEST + column), flag))
-    return hits
-
-
 # Texts for people
 
 
@@ -337,36 +345,20 @@ def messages(findings: Findings, *, errors: bool) -> pl.Series:
     """`column: code: message; column: code: message` for each row of the findings, null where nothing is wrong."""
     hits = [hit for hit in findings.hits if hit.is_error is errors]
     texts = [pl.concat_str(pl.lit(f"{hit.column}: {hit.code}: "), pl.lit(hit.message)) for hit in hits]
-    return _joined(findings, [_where(hit, text) for hit, text in zip(hits, texts, strict=True)], "; ")
+    return joined(findings, [where(hit, text) for hit, text in zip(hits, texts, strict=True)], "; ")
 
 
 def reasons(findings: Findings) -> pl.Series:
     """`column.code column.code` of the errors of each row of the findings."""
-    return _joined(findings, [_where(hit, pl.lit(hit.name)) for hit in findings.hits if hit.is_error], " ")
+    return joined(findings, [where(hit, pl.lit(hit.name)) for hit in findings.hits if hit.is_error], " ")
 
 
-def suggestions(findings: Findings) -> pl.Series:
-    """`column: value; column: value` for each row of the findings where the right value is certain, else null."""
-    values = [(hit.column, suggested(findings, hit)) for hit in findings.hits]
-    texts = [pl.concat_str(pl.lit(f"{name}: "), pl.lit(value)) for name, value in values if value is not None]
-    return _joined(findings, texts, "; ")
-
-
-def suggested(findings: Findings, hit: Hit) -> pl.Series | None:
-    """Give the right value for each row that breaks the rule, null where it is not certain; None where it never is."""
-    reads = set() if hit.suggestion is None else set(hit.suggestion.meta.root_names())
-    if hit.suggestion is None or not reads <= set(findings.rows.columns):
-        return None
-    broken = hit.flag.arg_true()  # of a file in which every row is bad, each rule is broken by few
-    values = findings.rows.select(reads)[broken].select(hit.suggestion).to_series()
-    return pl.Series([None], dtype=pl.String).new_from_index(0, findings.rows.height).scatter(broken, values)
-
-
-def _where(hit: Hit, text: pl.Expr) -> pl.Expr:
+def where(hit: Hit, text: pl.Expr) -> pl.Expr:
+    """Give a text to each row that breaks the rule."""
     return pl.when(pl.lit(hit.flag)).then(text)
 
 
-def _joined(findings: Findings, texts: Sequence[pl.Expr], separator: str) -> pl.Series:
+def joined(findings: Findings, texts: Sequence[pl.Expr], separator: str) -> pl.Series:
     """Join the texts of each row, null where it has none: all in one look at the rows."""
     if not texts:
         return pl.Series([None], dtype=pl.String).new_from_index(0, findings.rows.height)

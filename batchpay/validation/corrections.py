@@ -9,10 +9,8 @@ from __future__ import annotations
 import polars as pl
 
 from batchpay.schemas.columns import COLUMNS, CORRECTED, FAULT, SUGGEST
-from batchpay.validation.compiled_rules import RuleBook, suggested
-
-_PASSES = 3
-"""A cell may be wrong in several ways, of which one is told at a time: white space first, then how it is written."""
+from batchpay.validation.compiled_rules import RuleBook
+from batchpay.validation.suggestions import PASSES, suggested
 
 
 def correct(
@@ -24,7 +22,7 @@ def correct(
     `CORRECTED`: `column: old -> new; column: old -> new`, the old text as it was read.
     """
     repaired, counts, columns = frame, dict[str, int](), set[str]()
-    for _ in range(_PASSES):
+    for _ in range(PASSES):
         unproven = book.prove(frame).unproven
         findings = book.judge(frame.filter(unproven))
         places, changed = unproven.arg_true(), dict[str, pl.Series]()

@@ -10,7 +10,8 @@ import polars as pl
 from batchpay.payment import Direction, Totals
 from batchpay.text import row_count
 from batchpay.validation.chunk_result import ChunkResult
-from batchpay.validation.compiled_rules import Findings, Hit, constant_mask, suggested
+from batchpay.validation.compiled_rules import Findings, Hit, constant_mask
+from batchpay.validation.suggestions import offered, suggested
 
 FAILURES_MAX = 1000
 _LOST_ZERO = ("achRoutingNumber.format", "achRoutingNumber.leading_zero")
@@ -175,7 +176,7 @@ def _failures(findings: Findings, hits: Sequence[Hit], most: int) -> list[Failur
         found += [(position, hit) for position in hit.flag.arg_true().head(most).to_list()]
     found = sorted(found, key=lambda pair: (pair[0], pair[1].order))[:most]
     rows, lines = findings.rows["_row"], findings.rows["_line"]
-    right = {hit: suggested(findings, hit) for hit in {hit for _, hit in found}}
+    right = {hit: offered(findings, hit) for hit in {hit for _, hit in found}}
     failures = []
     for position, hit in found:
         values = right[hit]
