@@ -14,14 +14,14 @@ from batchpay.text import counted, instant, local_time, printable, totals_apart
 
 @click.command(cls=Command, short_help="Add a person's approval to a plan.")
 @click.argument("plan", metavar="PLAN")
-@option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@option("--yes", is_flag=True, help="Do not ask; required without a terminal.")
 @click.pass_obj
 def approve(context: Context, plan: str, yes: bool) -> int:
-    """Add your approval to a plan that somebody else prepared (batchpay submit FILE --dry-run --plan PLAN).
+    """Add your approval to a plan that someone else prepared (batchpay submit FILE --dry-run --plan PLAN).
 
     It shows what would be sent: totals, debits and credits, changed accounts with payee and amount, warnings, gateway
     accounts, and the seal. Compare the seal with the one on the signed page, then answer. Approving sends nothing. A
-    plan whose content was submitted since it was prepared is spent, and refused.
+    plan whose content has since been submitted is spent, and is refused.
 
     Example: batchpay approve payments.plan.json
     """

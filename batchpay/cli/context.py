@@ -61,7 +61,7 @@ class Context:
 
         check_tables(self.tables, command_options(self.tables))
         if abs(time.localtime().tm_gmtoff) >= _DAY_S:  # TZ=UTC-48, for one
-            raise SettingsNotUsable("the time zone (TZ) is a day or more from UTC; set one that there is")
+            raise SettingsNotUsable("the time zone (TZ) is a day or more from UTC; set a real one")
         return load_settings(self.tables)
 
     @property
@@ -160,7 +160,7 @@ def common_options() -> list[click.Option]:
         common(
             "--profile", metavar="NAME", envvar="BATCHPAY_PROFILE", help="Apply [profile.NAME] on top of the settings."
         ),
-        common("--json", is_flag=True, envvar="BATCHPAY_JSON", help="One JSON object on standard output."),
+        common("--json", is_flag=True, envvar="BATCHPAY_JSON", help="Print one JSON object on standard output."),
         common("-q", "--quiet", is_flag=True, envvar="BATCHPAY_QUIET", help="Print only errors and results."),
         common("-v", "--verbose", is_flag=True, envvar="BATCHPAY_VERBOSE", help="Print more on standard error."),
         common(

@@ -21,14 +21,16 @@ _READY = "sandbox ready at "
 _EXPECTED_EXIT_CODE = 7  # the sample holds two rows whose answers get lost
 
 
-@click.command(cls=Command, short_help="Sandbox, sample file, submission: no credentials needed.")
-@option("--out", metavar="DIR", default="demo", show_default=True, help="Folder for everything that the demo makes.")
-@option("--postgres", is_flag=True, help="Keep the ledger in a PostgreSQL server, made for the demo and thrown away.")
+@click.command(cls=Command, short_help="Run the sandbox and submit the sample file; no credentials needed.")
+@option("--out", metavar="DIR", default="demo", show_default=True, help="Folder for everything the demo writes.")
+@option(
+    "--postgres", is_flag=True, help="Keep the ledger in a PostgreSQL server created for the demo and then removed."
+)
 @click.pass_obj
 def demo(context: Context, out: str, postgres: bool) -> int:
-    """Start the sandbox on loopback, test the connection, submit the sample file, show where its rows went.
+    """Start the sandbox on loopback, test the connection, submit the sample file, and show where its rows went.
 
-    With --postgres the ledger lies in a PostgreSQL server, started in a temporary folder where one is installed.
+    With --postgres the ledger is in a PostgreSQL server, started in a temporary folder; it must be installed.
 
     Example: batchpay demo
     """
@@ -58,10 +60,10 @@ def demo(context: Context, out: str, postgres: bool) -> int:
             _show(environment, settings, "ledger", "check", expected=0)
     click.echo(
         f"\nThe submission ended with exit code {_EXPECTED_EXIT_CODE}: two answers were lost on purpose, and a person\n"
-        f"must look whether those payments were made. Everything is in {folder}/: open the results and the rejects."
+        f"must check whether those payments were made. Everything is in {folder}/: open the results and the rejects."
     )
     if database:
-        click.echo("The database went with its server; docs/several-machines.md sets up one that stays.")
+        click.echo("The database was removed with its server; docs/several-machines.md sets up a permanent one.")
     return 0
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from batchpay.workflows.check import Preview
 
 _UNASKED = (
-    "the gateway was not asked about the accounts: a submission rejects rows of an account that it does not know, and "
-    "then is not what was approved; --preflight asks"
+    "the gateway accounts were not checked: a submission rejects rows whose account the gateway does not know, and "
+    "then is not what was approved; --preflight checks them"
 )
 
 

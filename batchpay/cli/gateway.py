@@ -33,7 +33,7 @@ _ATTRIBUTE_OPTIONS = (
     _option("--gateway-name", metavar="NAME", help="processorA_cc, processorA_ach, processorB_ach or processorC_cc."),
     _option("--enabled", metavar="1", help="1, the default."),
     _option("--mode", metavar="MODE", help="dev (developer), test (live account, test mode active) or live."),
-    _option("--accept-amex", metavar="0|1", help="Card accounts: take American Express."),
+    _option("--accept-amex", metavar="0|1", help="Card accounts: accept American Express."),
     _option("--active-level2", metavar="0|1", help="Send level 2 data."),
     _option("--active-level3", metavar="0|1", help="Send level 3 data."),
     _option("--account-id", metavar="N", help="Processor A: the account's number there."),
@@ -43,13 +43,13 @@ _ATTRIBUTE_OPTIONS = (
 )
 _SECRET_OPTIONS = (
     _option(
-        "--pin-file", metavar="FILE", help="Processor A: file of mode 0600 with the pin; else BATCHPAY_GATEWAY_PIN."
+        "--pin-file", metavar="FILE", help="Processor A: file of mode 0600 with the PIN; else BATCHPAY_GATEWAY_PIN."
     ),
     _option("--password-file", metavar="FILE", help="Processor B: file of mode 0600; else BATCHPAY_GATEWAY_PASSWORD."),
 )
 _FILE_OPTIONS = (
-    _option("--from", "from_", metavar="FILE", help="Accounts from a JSON, TOML or CSV file, one a row."),
-    _option("--results", metavar="FILE", help="What became of each (.csv or .json); default beside the file."),
+    _option("--from", "from_", metavar="FILE", help="Read accounts from a JSON, TOML or CSV file, one per row."),
+    _option("--results", metavar="FILE", help="Outcome for each account (.csv or .json); next to the file by default."),
     _option("--dry-run", is_flag=True, help="Check and show; send nothing."),
 )
 _NOT_ATTRIBUTES = ("from_", "results", "dry_run", "pin_file", "password_file")
@@ -76,7 +76,7 @@ def gateway() -> None:
 @click.option("--deleted/--not-deleted", default=None, help="Only the deleted ones, or only the others.")
 @click.pass_obj
 def list_accounts(context: Context, deleted: bool | None) -> int:
-    """List gateway accounts: all, the deleted ones, or the others.
+    """List gateway accounts: all, only the deleted ones, or only the others.
 
     Example: batchpay gateway list --not-deleted
     """
@@ -121,7 +121,7 @@ def get(context: Context, number: str) -> int:
 def create(context: Context, /, **options: Any) -> int:
     """Create a gateway account from options, or one for each row of a file.
 
-    Pin and password are asked for on a terminal, or come from a file or the environment; they are never options.
+    The PIN or password is prompted for on a terminal, or comes from a file or the environment; it is never an option.
 
     Example: batchpay gateway create --gateway-name processorC_cc --mode test --accept-amex 0
     --active-level2 0 --active-level3 0
@@ -142,15 +142,15 @@ def create(context: Context, /, **options: Any) -> int:
 @_options(*_ATTRIBUTE_OPTIONS, *_SECRET_OPTIONS, *_FILE_OPTIONS)
 @click.pass_obj
 def update(context: Context, /, number: str | None, **options: Any) -> int:
-    """Replace all attributes of a gateway account by those given; what is not given is not kept.
+    """Replace all attributes of a gateway account with those given; what is not given is not kept.
 
-    From a file, each row has its `id`. Accounts of processor B can't be updated through this interface.
+    In a file, each row has its `id`. Accounts of processor B can't be updated through this interface.
 
     Example: batchpay gateway update 1004 --gateway-name processorC_cc --mode live --accept-amex 1
     --active-level2 0 --active-level3 0
     """
     if (number is None) == (options["from_"] is None):
-        raise WrongUse("name the account's ID, or a file of accounts with --from")
+        raise WrongUse("give the account ID, or a file of accounts with --from")
     if number is None:
         return _send_file(context, options, update=True)
     found = _number(number)
@@ -173,7 +173,7 @@ def update(context: Context, /, number: str | None, **options: Any) -> int:
 @option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def delete(context: Context, number: str, yes: bool) -> int:
-    """Delete a gateway account. Its record stays and is listed with --deleted; it can't be changed anymore.
+    """Delete a gateway account. Its record stays and is listed with --deleted; it can no longer be changed.
 
     Example: batchpay gateway delete 1004 --yes
     """
@@ -222,7 +222,7 @@ def _number(text: str) -> int:
 
     number = account_id(text)
     if number is None:
-        raise WrongUse("id: must be an account's id, a whole number from 1 in digits")
+        raise WrongUse("id: must be an account id, a whole number of 1 or more, digits only")
     return number
 
 

@@ -32,7 +32,7 @@ class Duration(click.ParamType[timedelta]):
 
 
 @click.command(cls=Command, short_help="For monitoring: rows in doubt, stopped batches, overdue runs, disk, backups.")
-@option("--inbox", metavar="DIR", help="Check for files that wait in this folder.")
+@option("--inbox", metavar="DIR", help="Check for files waiting in this folder.")
 @option("--inbox-age", type=Duration(), default="1h", show_default=True, help="How long a file may wait there.")
 @option("--expect-every", type=Duration(), metavar="26h", help="How often a call must complete, on banking days.")
 @option("--backup-every", type=Duration(), metavar="8d", help="How often the ledger must be backed up.")
@@ -44,12 +44,12 @@ def health(
     expect_every: timedelta | None,
     backup_every: timedelta | None,
 ) -> int:
-    """Report whether anything needs a person; nothing is sent and no account number is read.
+    """Report whether anything needs attention; nothing is sent and no account number is read.
 
-    The ledger opens and is the right one; rows in doubt, with their age; batches stopped with rows to send; files that
-    wait in the inbox; the last completed call; room on the disk; the last backup. Exit code 0 if all is well, 7 if a
-    row is in doubt, 6 if something waits or is overdue, 5 if the ledger, disk or inbox is not usable, 8 if a restored
-    or copied ledger waits for a person.
+    It checks that the ledger opens and is the right one, rows in doubt and their age, batches stopped with rows to
+    send, files waiting in the inbox, the last completed call, free disk space, and the last backup. Exit code 0 if all
+    is well, 7 if a row is in doubt, 6 if something waits or is overdue, 5 if the ledger, disk or inbox is not usable, 8
+    if a restored or copied ledger waits for a person.
 
     Example: batchpay health --inbox /srv/payments/inbox --expect-every 26h --json
     """

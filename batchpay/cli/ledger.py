@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from batchpay.workflows.retention import Retention
 
 
-@click.group(cls=Group, short_help="Make, check, back up or purge the ledger.")
+@click.group(cls=Group, short_help="Create, check, back up or purge the ledger.")
 def ledger() -> None:
     """Manage the ledger, the only record of what was paid.
 
@@ -28,22 +28,22 @@ def ledger() -> None:
     """
 
 
-@ledger.command(short_help="Make a new, empty ledger with its key and witness.")
-@option("--beside-another", is_flag=True, help="Make it even though another ledger with payments is known here.")
-@option("--reason", metavar="TEXT", help="Why a second ledger is intended; needed with --beside-another.")
-@option("--owner-url", metavar="URL", help="PostgreSQL: the login that makes the tables, where batchpay's own may not.")
-@option("--print-sql", is_flag=True, help="PostgreSQL: print the SQL of the tables for whoever makes them; do nothing.")
+@ledger.command(short_help="Create a new, empty ledger with its key and witness.")
+@option("--beside-another", is_flag=True, help="Create it even though another ledger with payments is known here.")
+@option("--reason", metavar="TEXT", help="Why a second ledger is intended; required with --beside-another.")
+@option("--owner-url", metavar="URL", help="PostgreSQL: the login that creates the tables, if batchpay's own may not.")
+@option("--print-sql", is_flag=True, help="PostgreSQL: only print the SQL that creates the tables.")
 @click.pass_obj
 def init(context: Context, beside_another: bool, reason: str | None, owner_url: str | None, print_sql: bool) -> int:
-    """Make a new, empty ledger, its key if there is none yet, and its witness.
+    """Create a new, empty ledger, its key if there is none yet, and its witness.
 
-    Where ledger.url names a PostgreSQL database, its tables are made there (by --owner-url, a login that may) and the
-    roles batchpay_app and batchpay_report, which have no more rights than they need; batchpay's own login is made a
-    member of batchpay_app by the administrator. Other machines: batchpay ledger join.
+    If ledger.url names a PostgreSQL database, this creates the tables there (by --owner-url, a login that may) and the
+    roles batchpay_app and batchpay_report, which have no more rights than they need; the administrator makes batchpay's
+    own login a member of batchpay_app. Other machines: batchpay ledger join.
 
-    Keep copies of the key apart from the ledger: without it pending payments can't be read and duplicates not found.
-    A second ledger beside the witness of one with payments does not know what that one paid: on a terminal you are
-    asked, without one it takes --beside-another --reason TEXT.
+    Keep copies of the key apart from the ledger: without it, pending payments can't be read and duplicates can't be
+    found. If the witness of another ledger with payments is here, the new ledger would not know what that one paid: you
+    are asked on a terminal; without one, it takes --beside-another --reason TEXT.
 
     Example: batchpay ledger init
     """
@@ -84,14 +84,14 @@ def _print_place(context: Context, place: LedgerPaths) -> int:
     return 0
 
 
-@ledger.command(short_help="Let this machine work with a ledger in a database.")
-@option("--reason", metavar="TEXT", help="Why this machine works with it; needed, and kept in the ledger's history.")
+@ledger.command(short_help="Let this machine use a ledger in a database.")
+@option("--reason", metavar="TEXT", help="Why this machine uses it; required, and kept in the ledger's history.")
 @click.pass_obj
 def join(context: Context, reason: str | None) -> int:
-    """Let this machine work with a ledger that lies in a PostgreSQL database, and give it a witness of its own.
+    """Let this machine use a ledger in a PostgreSQL database, and give it its own witness.
 
-    Once for each further machine. Copy the ledger's key to it first: it is never in the database. A machine that worked
-    with the ledger before, and lost its witness, can't tell whether the ledger is the latest: ledger check
+    Run it once on each additional machine. Copy the ledger's key there first: it is never in the database. A machine
+    that used the ledger before and lost its witness can't tell whether the ledger is the latest: ledger check
     --accept-witness.
 
     Example: batchpay ledger join --reason "second host, ticket 4711"
@@ -102,16 +102,16 @@ def join(context: Context, reason: str | None) -> int:
 
 
 @ledger.command(short_help="Move the ledger from its file to a PostgreSQL database.")
-@option("--to", metavar="URL", required=True, help="The database; it has no ledger yet.")
-@option("--owner-url", metavar="URL", help="The login that makes the tables, where batchpay's own may not.")
-@option("--reason", metavar="TEXT", help="Why; needed, and kept in the ledger's history.")
+@option("--to", metavar="URL", required=True, help="The database, which must not have a ledger yet.")
+@option("--owner-url", metavar="URL", help="The login that creates the tables, if batchpay's own may not.")
+@option("--reason", metavar="TEXT", help="Why; required, and kept in the ledger's history.")
 @click.pass_obj
 def move(context: Context, to: str, owner_url: str | None, reason: str | None) -> int:
-    """Move the ledger from its file to a PostgreSQL database: batches, rows, history, and what is known of payments.
+    """Move the ledger from its file to a PostgreSQL database: batches, rows, history, and known payments.
 
-    Nothing may be under way meanwhile (exit code 9). The copy is checked before the file is closed for good; from then
-    on nothing is sent from it, and only then the database is in force: there are never two ledgers. A move that was cut
-    short is completed by the same command. Key and witness stay on this machine; afterwards let ledger.url name the
+    No run may be under way meanwhile (exit code 9). The copy is checked before the file is closed for good; from then
+    on nothing is sent from it, and only then does the database take over: there are never two ledgers. If a move is
+    interrupted, the same command completes it. Key and witness stay on this machine; afterwards set ledger.url to the
     database, everywhere.
 
     Example: batchpay ledger move --to postgresql://payer@db.example/payments --reason "second host, ticket 4711"
@@ -119,31 +119,33 @@ def move(context: Context, to: str, owner_url: str | None, reason: str | None) -
     from batchpay.workflows.ledger_care import move_ledger
 
     place = move_ledger(context.settings.ledger, to, reason, actor(), owner_url)
-    output.say(context, "moved; from now on let ledger.url (BATCHPAY_LEDGER) name the database, on every machine")
+    output.say(context, "moved; from now on set ledger.url (BATCHPAY_LEDGER) to the database, on every machine")
     return _print_place(context, place)
 
 
 @ledger.command(short_help="Check the whole ledger.")
 @option("--accept-witness", is_flag=True, help="Accept a ledger that is older than its witness, or has none.")
-@option("--accept-machine", is_flag=True, help="Accept a ledger that lay elsewhere before, with nothing lost.")
+@option("--accept-machine", is_flag=True, help="Accept a ledger that was somewhere else before, with nothing lost.")
 @option(
-    "--lost-window-settled", is_flag=True, help="Confirm that what a restored ledger lost was looked up and is known."
+    "--lost-window-settled",
+    is_flag=True,
+    help="Confirm that what a restored ledger lost has been looked up and is known.",
 )
-@option("--reason", metavar="TEXT", help="Why, or how it is known; needed with each of these.")
+@option("--reason", metavar="TEXT", help="Why, or how you know; required with each of these.")
 @click.pass_obj
 def check(
     context: Context, accept_witness: bool, accept_machine: bool, lost_window_settled: bool, reason: str | None
 ) -> int:
     """Check the whole ledger: structure, history, totals, payloads, witness. Exit code 5 if anything is wrong.
 
-    A ledger that an older version of batchpay wrote is brought up to date first; a backup is left beside it.
+    A ledger written by an older version of batchpay is upgraded first; a backup is left next to it.
 
-    --accept-witness is for a ledger brought back from a backup, or moved without its witness. It may not know of
-    payments made since: every row that it would send becomes a row in doubt, for a person to look at, and no new file
-    is registered (exit code 8) until --lost-window-settled. A damaged ledger is not accepted. --accept-machine is for
-    one that was moved to this machine; where the other machine may have gone on sending, give --accept-witness as well.
-    In a PostgreSQL database it is for one that was moved to another server, or whose standby took over while a machine
-    that worked with it is gone.
+    --accept-witness is for a ledger restored from a backup, or moved without its witness. It may not know of payments
+    made since: every row that it would send becomes a row in doubt, for a person to look at, and no new file is
+    registered (exit code 8) until --lost-window-settled. A damaged ledger is not accepted. --accept-machine is for one
+    that was moved to this machine; if the other machine may have continued sending, give --accept-witness as well. In a
+    PostgreSQL database it is for one that was moved to another server, or whose standby took over while a machine that
+    used it is gone.
 
     Example: batchpay ledger check
     """
@@ -152,10 +154,10 @@ def check(
     accept = Accept(reason, accept_witness, accept_machine, lost_window_settled)
     found = check_ledger(context.settings.ledger, accept, actor())
     if found.accepted is not None:
-        output.say(context, f"accepted; rows that are in doubt now: {found.accepted.marked_in_doubt}")
+        output.say(context, f"accepted; rows now in doubt: {found.accepted.marked_in_doubt}")
         output.say(context, f"{found.accepted.lost}; new files wait for --lost-window-settled")
     if accept_machine:
-        output.say(context, "accepted where it lies now; nothing more must be sent from where it was")
+        output.say(context, "accepted where it is now; send nothing more from where it was")
     if lost_window_settled:
         output.say(context, "settled; new files are registered again")
     if context.json:
@@ -174,16 +176,18 @@ def check(
 
 @ledger.command(short_help="Write a consistent copy of the ledger.")
 @click.argument("target", type=click.Path(path_type=Path))
-@option("--keep", metavar="N", type=click.IntRange(1), help="With a folder: keep the N latest copies, remove older.")
+@option(
+    "--keep", metavar="N", type=click.IntRange(1), help="With a folder: keep the N latest copies and remove older ones."
+)
 @click.pass_obj
 def backup(context: Context, target: Path, keep: int | None) -> int:
-    """Write a consistent copy of the ledger to TARGET, a new file of mode 0600, also while payments are being sent.
+    """Write a consistent copy of the ledger to TARGET, a new file of mode 0600, even while payments are being sent.
 
-    Where TARGET is a folder the copy is named after the time, ledger-20260724T180000Z.db. Each copy is read back; that
-    it was made stands in the ledger's history, where `batchpay health --backup-every` looks for it.
+    If TARGET is a folder, the copy is named after the time, ledger-20260724T180000Z.db. Each copy is read back. The
+    backup is recorded in the ledger's history, where `batchpay health --backup-every` looks for it.
 
     The key and the witness are not in it; keep copies of the key apart. A copy is older than the witness as soon as
-    anything was sent, so a ledger brought back from it sends nothing until a person has accepted it.
+    anything has been sent, so a ledger restored from it sends nothing until a person has accepted it.
 
     Example: batchpay ledger backup /mnt/safe/ledger-2026-07-24.db
     """
@@ -192,7 +196,7 @@ def backup(context: Context, target: Path, keep: int | None) -> int:
     outputs_of(context).guard(target)
     target, problem = back_up(context.settings.ledger, target, keep, datetime.now(UTC), actor())
     if problem is not None:
-        output.say(context, f"warning: the copy was made, but the ledger could not record it: {problem}")
+        output.say(context, f"warning: the backup was written, but the ledger could not record it: {problem}")
     if context.json:
         output.print_json(context, {"backup": str(target)})
     else:
@@ -203,13 +207,13 @@ def backup(context: Context, target: Path, keep: int | None) -> int:
 @ledger.command("move-gateway", short_help="Let batches follow a gateway to its new address.")
 @click.argument("old")
 @click.argument("new")
-@option("--reason", metavar="TEXT", help="How you know that it is the same gateway; it is recorded.")
+@option("--reason", metavar="TEXT", help="How you know it is the same gateway; it is recorded.")
 @click.pass_obj
 def move_gateway(context: Context, old: str, new: str, reason: str | None) -> int:
-    """Let the batches that were intended for the gateway at OLD go to NEW, within the environment of the settings.
+    """Send the batches intended for the gateway at OLD to NEW, within the environment of the settings.
 
-    Only where the same gateway has a new address. Payments are known again whatever the address; this is for rows that
-    wait to be sent. A gateway on this machine never moves elsewhere.
+    Only if the same gateway has a new address. Payments are recognized whatever the address; this is for rows waiting
+    to be sent. A gateway on this machine never moves elsewhere.
 
     Example: batchpay ledger move-gateway https://old.example.com https://pay.example.com --reason "their letter of May"
     """
@@ -224,22 +228,22 @@ def move_gateway(context: Context, old: str, new: str, reason: str | None) -> in
     return 0
 
 
-@ledger.command(short_help="Erase names, details and messages of batches that are long finished.")
+@ledger.command(short_help="Erase names, details and messages of batches finished long ago.")
 @option("--older-than", type=click.IntRange(1), metavar="DAYS",
-        help="Batches that nothing has happened to for so long; retention.details_days by default.")  # fmt: skip
-@option("--reason", metavar="TEXT", help="Why; it is recorded. Needed unless --dry-run.")
+        help="Batches with no activity for this long; retention.details_days by default.")  # fmt: skip
+@option("--reason", metavar="TEXT", help="Why; it is recorded. Required unless --dry-run.")
 @option("--dry-run", is_flag=True, help="Show what would be erased, batch by batch; nothing is erased.")
 @click.pass_obj
 def purge(context: Context, older_than: int | None, reason: str | None, dry_run: bool) -> int:
-    """Erase names, details and messages of batches whose rows are final, and to which nothing has happened for DAYS.
+    """Erase names, details and messages of batches whose rows are final and that have had no activity for DAYS.
 
     Rows, amounts, states, gateway references, totals and history stay, and so do the digests by which a payment is
-    known again: a bill that was paid is a duplicate at any age. The results and the report of a purged batch can't be
-    written any more, and an export is matched with it by reference alone. There is no way back.
+    recognized: a bill that was paid is a duplicate at any age. The results and the report of a purged batch can no
+    longer be written, and an export is matched with it by reference alone. This can't be undone.
 
-    Afterwards no byte of it is left in the ledger's files, which are searched for it. Backups made before, and what
-    was written elsewhere, still have it. While a run is under way, exit code 9; a purge that was cut short is
-    completed by the next one.
+    Afterwards no byte of it is left in the ledger's files, which are searched for it. Earlier backups, and files
+    written elsewhere, still have it. Exit code 9 while a run is under way; an interrupted purge is completed by the
+    next one.
 
     Example: batchpay ledger purge --older-than 400 --dry-run
     """
@@ -278,6 +282,6 @@ def _print_retention(context: Context, found: Retention) -> None:
     click.echo(f"erased names, details and messages of {rows_erased} of {number}")
     if found.done.bytes_searched:
         size, pieces = found.done.bytes_searched, counted(found.done.pieces_searched, "piece")
-        click.echo(f"searched {size:,} bytes of the ledger's files for {pieces} of it: none found")
+        click.echo(f"searched {size:,} bytes of the ledger's files for {pieces} of erased text: none found")
     for copy in found.copies if erased else ():
         output.say(context, f"not erased from: {copy}")

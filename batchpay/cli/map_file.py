@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 _CELL_CHARACTERS_MAX = 24
 
 
-@click.command("map", cls=Command, short_help="Propose a map for somebody else's file.")
+@click.command("map", cls=Command, short_help="Propose a column map for another system's file.")
 @click.argument("file", metavar="FILE")
-@option("--write", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="Where the map goes (TOML).")
+@option("--write", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="Write the map here (TOML).")
 @option("--encoding", metavar="NAME", help="Encoding of a CSV that is not UTF-8.")
-@option("--format", "format_", type=click.Choice(["csv", "parquet", "xlsx"]), help="Kind of the file (for -).")
-@option("--sheet", metavar="NAME", help="Sheet of a workbook; needed where several hold payments.")
-@option("--include-hidden", is_flag=True, help="Read rows of a workbook that are hidden or filtered out.")
+@option("--format", "format_", type=click.Choice(["csv", "parquet", "xlsx"]), help="File format (for -).")
+@option("--sheet", metavar="NAME", help="Workbook sheet; required if several contain payments.")
+@option("--include-hidden", is_flag=True, help="Also read workbook rows that are hidden or filtered out.")
 @click.pass_obj
 def map(context: Context, /, file: str, write: Path | None, **options: Any) -> int:
-    """Propose a map for a file whose columns are not ours: which is which, how amounts and dates are written, and why.
+    """Propose a map for another system's file: which column is which, how amounts and dates are written, and why.
 
-    On a terminal it asks what the file does not say. Without one it writes what is sure and lists the rest, and ends
-    with 8 while something must be answered before a row can be sent. Nothing is sent and no file is overwritten.
+    On a terminal it asks what the file does not say. Without one it writes what is certain and lists the rest, and
+    exits with 8 while a question must be answered before a row can be sent. Nothing is sent and no file is overwritten.
 
     Example: batchpay map vendors.csv --write vendors.toml
     """
@@ -59,7 +59,7 @@ class _Terminal:
             click.echo(line, err=True)
         if question.typed is not None:
             return (
-                str(click.prompt("Value (blank leaves it open)", default="", show_default=False, err=True)).strip()
+                str(click.prompt("Value (blank to leave it open)", default="", show_default=False, err=True)).strip()
                 or None
             )
         for number, choice in enumerate(question.choices, 1):
@@ -73,7 +73,7 @@ class _Terminal:
             return int(text)
 
         number = click.prompt(
-            "Number (0 leaves it open)", default="0", show_default=False, err=True, value_proc=number_of
+            "Number (0 to leave it open)", default="0", show_default=False, err=True, value_proc=number_of
         )
         return question.choices[number - 1] if number else None
 
@@ -104,7 +104,7 @@ def _print(proposed: Proposed) -> None:
         click.echo(f"written: {printable(str(proposed.written))}")
         click.echo(printable(f"then: {proposed.next_command}"))
     else:
-        click.echo("nothing is written: --write PATH writes the map")
+        click.echo("nothing was written: --write PATH writes the map")
 
 
 def _cell(text: str | None) -> str:

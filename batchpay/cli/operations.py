@@ -45,8 +45,8 @@ operation_options = declared(
 
 
 inbox_options = declared(
-    option("--inbox", metavar="DIR", help="Take the complete files of this folder, the oldest first."),
-    option("--archive", metavar="DIR", help="Move a file there once none of its rows wait to be sent."),
+    option("--inbox", metavar="DIR", help="Submit the complete files in this folder, oldest first."),
+    option("--archive", metavar="DIR", help="Move each file here once none of its rows are waiting to be sent."),
 )
 """Give a command the options for a folder of files that come in."""
 
@@ -250,11 +250,11 @@ def files_of_inbox(context: Context, folder: str) -> list[str]:
     ours = [name for name in left if is_named_as_ours(name)]
     left = [name for name in left if name not in ours]
     if left:
-        what = "no payment file, or not known to be complete (a minute must pass, or a control file come)"
+        what = "not a payment file, or not known to be complete yet (after a minute, or with a control file)"
         output.say(context, f"inbox {folder}: left for a later call: {_first_names(left)}: {what}")
     if ours:
-        what = "named as our own results and rejects, to pay a corrected one rename it or put a control file beside it"
-        output.say(context, f"inbox {folder}: not taken: {_first_names(ours)}: {what}")
+        what = "named like results or rejects of batchpay; to pay a corrected one, rename it or add a control file"
+        output.say(context, f"inbox {folder}: skipped: {_first_names(ours)}: {what}")
     if not (complete or left or ours):
         output.say(context, f"inbox {folder}: no file")
     return [str(path) for path in complete]
@@ -270,9 +270,9 @@ def refuse_unfinished(path: str, folder: str) -> None:
     if Path(path).parent != Path(folder):
         return
     if not os.path.lexists(path):
-        raise BatchHeld(f"{path} is gone since the call began: another run has archived it")
+        raise BatchHeld(f"{path} disappeared after the call began: another run has archived it")
     if not is_still_complete(Path(path), now_s=time.time()):
-        raise FileRefused(f"{path} was touched since the call began: it is left for a later call")
+        raise FileRefused(f"{path} was modified after the call began: it is left for a later call")
 
 
 def _first_names(names: Sequence[str]) -> str:

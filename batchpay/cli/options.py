@@ -52,27 +52,29 @@ class Cents(click.ParamType[int]):
 
 
 checking_options = declared(
-    option("--rejects", metavar="PATH", help="Where the rejects file goes (CSV, Parquet or XLSX by its ending)."),
-    option("--as-of", type=Date(), metavar="DATE", help="The day that counts as today (YYYY-MM-DD)."),
+    option("--rejects", metavar="PATH", help="Path of the rejects file (CSV, Parquet or XLSX by extension)."),
+    option("--as-of", type=Date(), metavar="DATE", help="Date to treat as today (YYYY-MM-DD)."),
     option("--normalize", is_flag=True, help="Repair what is unambiguous: white space, letter case, decimals."),
     option(
         "--accept-suggestions",
         is_flag=False,
         flag_value="",
         metavar="[RULES]",
-        help="Correct cells as suggested: all, or of RULES (amount.format,...).",
+        help="Apply suggested corrections: all, or those of RULES (amount.format,...).",
     ),
-    option("--warnings-as-errors", is_flag=True, help="Reject rows that only have warnings."),
-    option("--allow-open-ended", is_flag=True, help="Let recurring payments run until stopped."),
+    option("--warnings-as-errors", is_flag=True, help="Also reject rows that have only warnings."),
+    option("--allow-open-ended", is_flag=True, help="Allow recurring payments that run until stopped."),
     option("--allow-duplicates", is_flag=True, help="Allow duplicate payments (submit: with --reason)."),
     option("--expect-rows", type=click.IntRange(min=0), metavar="N", help="Refuse the file unless it has N rows."),
     option("--expect-total", type=Cents(), metavar="AMOUNT", help="Refuse the file unless its amounts add up to this."),
-    option("--encoding", metavar="NAME", help="Character encoding of a CSV that is not UTF-8."),
-    option("--format", "format_", type=click.Choice(["csv", "parquet", "xlsx"]), help="Kind of the file (for -)."),
-    option("--sheet", metavar="NAME", help="Sheet of a workbook; needed where several hold payments."),
-    option("--include-hidden", is_flag=True, help="Read rows of a workbook that are hidden or filtered out."),
-    option("--map", "map_", metavar="FILE", help="A map for columns that are not ours (see batchpay map)."),
-    option("--max-errors", type=click.IntRange(min=0), default=1000, metavar="N", help="Errors listed with --json."),
+    option("--encoding", metavar="NAME", help="Encoding of a CSV that is not UTF-8."),
+    option("--format", "format_", type=click.Choice(["csv", "parquet", "xlsx"]), help="File format (for -)."),
+    option("--sheet", metavar="NAME", help="Workbook sheet; required if several contain payments."),
+    option("--include-hidden", is_flag=True, help="Also read workbook rows that are hidden or filtered out."),
+    option("--map", "map_", metavar="FILE", help="Column map for another system's file (see batchpay map)."),
+    option(
+        "--max-errors", type=click.IntRange(min=0), default=1000, metavar="N", help="List at most N errors with --json."
+    ),
 )
 """Give a command every option that has to do with reading and checking a file."""
 

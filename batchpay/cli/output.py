@@ -62,7 +62,7 @@ def print_summary(context: Context, summary: Summary, *, sent: bool) -> None:
         if text:
             click.echo(f"  {label}: {printable(text)}")
     if summary.stopped:
-        click.echo(f"  stopped: {printable(summary.stopped)}; run the same command again to go on")
+        click.echo(f"  stopped: {printable(summary.stopped)}; run the same command again to continue")
     if summary.of(State.IN_DOUBT).rows and summary.batch:
         click.echo(f"  a person must look: batchpay resolve {summary.batch}")
     print_in_doubt_elsewhere(summary.in_doubt_elsewhere)

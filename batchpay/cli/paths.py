@@ -93,7 +93,7 @@ class Outputs:
                 if other and not (kind and kind == its_kind):
                     raise WrongUse(f"{path} would overwrite {other}; name another file, or another folder with --out")
         if kind in MARKS and not may_be_written(path, kind):
-            raise WrongUse(f"{path} is not a {kind} that batchpay wrote, and stays as it is; name another file")
+            raise WrongUse(f"{path} is not a {kind} that batchpay wrote, and was left as is; name another file")
         _note(self._taken, path, str(path), kind)
         return path
 

@@ -29,19 +29,20 @@ if TYPE_CHECKING:
 @option("--against", required=True, metavar="FILE", help="The export (.csv or .xlsx).")
 @option("--map", "map_", metavar="FILE", help="A TOML file that names the export's columns and status words.")
 @option("--days", type=click.IntRange(0, 366), default=5, show_default=True, metavar="N",
-        help="How many days after sending a line may be dated, where only amount and account match.")  # fmt: skip
-@option("--out", metavar="PATH", help="Where every row and line goes (.csv or .xlsx); BATCH.reconciled.csv.")
-@option("--settle", is_flag=True, help="Settle rows in doubt that the export has, after showing each.")
+        help="How many days after sending a line may be dated, if only amount and account match.")  # fmt: skip
+@option("--out", metavar="PATH", help="List of every row and line (.csv or .xlsx); BATCH.reconciled.csv by default.")
+@option("--settle", is_flag=True, help="Settle rows in doubt that are in the export, after showing each.")
 @option("--reason", metavar="TEXT", help="With --settle: how you know; it is recorded. No account numbers.")
-@option("--name", metavar="NAME", help="With --settle: who decides; it is recorded.")
+@option("--name", metavar="NAME", help="With --settle: name of the person deciding; it is recorded.")
 @option("--yes", is_flag=True, help="With --settle: do not ask before settling.")
 @click.pass_obj
 def reconcile(context: Context, /, batch: str, **options: Any) -> int:
     """Compare the rows of a batch with a gateway's or a bank's export.
 
-    Rows and lines are matched by the gateway's reference, by invoice number, or by amount, last four and date where
-    only one of each fits. Reports what matched, what is missing there, what is unknown here, and where amounts or
-    statuses differ. Rows in doubt are settled only with --settle; one that is missing from the export is never settled.
+    Rows and lines are matched by the gateway's reference, by invoice number, or by amount, last four and date if only
+    one of each fits. Reports what matched, what is missing from the export, what is unknown to the ledger, and where
+    amounts or statuses differ. Rows in doubt are settled only with --settle; one that is missing from the export is
+    never settled.
 
     Example: batchpay reconcile 3f2a91c0d7e1 --against settlements.csv
     """
@@ -118,7 +119,7 @@ def _print(context: Context, done: Reconciled) -> None:
     for note in batch.notes:
         output.print_wrapped(note, first="  note: ")
     if export.skipped:
-        click.echo(f"  lines that name no payment, such as totals: {export.skipped:,}")
+        click.echo(f"  lines without a payment, such as totals: {export.skipped:,}")
     amount = sum_word("amount", batch.by_direction)
     header = ["", "rows here", f"{amount} here", "lines there", f"{amount} there"]
     rows = [

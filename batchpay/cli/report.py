@@ -11,15 +11,16 @@ from batchpay.text import printable
 from batchpay.writing.marks import REPORT
 
 
-@click.command(cls=Command, short_help="Write a page about a batch (HTML, self-contained).")
+@click.command(cls=Command, short_help="Write a report on a batch (HTML, self-contained).")
 @click.argument("batch", required=False)
-@option("--out", metavar="PATH", help="Where the page goes; BATCH.report.html by default.")
+@option("--out", metavar="PATH", help="Path of the report; BATCH.report.html by default.")
 @click.pass_obj
 def report(context: Context, batch: str | None, out: str | None) -> int:
-    """Write a page about a batch: the latest one, or the one named.
+    """Write a report on a batch: the latest one, or the one named.
 
-    Control totals, outcome, rows over time, reasons, and the rows that need someone, those in doubt first, with what to
-    do. One HTML file to look at, to send on or to print; it asks no network for anything and masks account numbers.
+    It has control totals, outcome, rows over time, reasons, and the rows that need attention, those in doubt first,
+    with what to do. It is one HTML file to view, forward or print; it loads nothing from the network and masks account
+    numbers.
 
     Example: batchpay report 3f2a91c0d7e1 --out today.html
     """

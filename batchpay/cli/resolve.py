@@ -45,20 +45,25 @@ _EXIT_IN_DOUBT = 7
 @click.command(cls=Command, short_help="List rows in doubt, or settle them.")
 @click.argument("batch")
 @option("--export", metavar="SHEET", help="Write the rows in doubt as a sheet to fill in (.csv or .xlsx).")
-@option("--from", "from_", metavar="SHEET", help="Settle what a filled-in sheet decides.")
+@option("--from", "from_", metavar="SHEET", help="Settle rows as decided in a filled-in sheet.")
 @option("--row", type=click.IntRange(1), metavar="N", help="Settle this row.")
-@option("--decision", type=click.Choice(_WORDS, case_sensitive=False), help="What became of it.")
+@option("--decision", type=click.Choice(_WORDS, case_sensitive=False), help="What happened to the payment.")
 @option("--reference", metavar="TEXT", help="The gateway's own id of the payment, if you found it.")
 @option("--reason", metavar="TEXT", help="How you know; it is recorded. No account numbers.")
-@option("--name", metavar="NAME", help="Who decides; it is recorded.")
-@option("--host-is-gone", is_flag=True, help="Machines shut out of the batch are off for good; say why in --reason.")
+@option("--name", metavar="NAME", help="Name of the person deciding; it is recorded.")
+@option(
+    "--host-is-gone",
+    is_flag=True,
+    help="Confirm that machines shut out of the batch are off for good; say why in --reason.",
+)
 @option("--yes", is_flag=True, help="Do not ask before settling.")
 @click.pass_obj
 def resolve(context: Context, /, batch: str, **options: Any) -> int:
     """List the rows of a batch that are in doubt, with what to look for in the gateway's portal; or settle them.
 
-    A row is in doubt when its request left this machine and no recognized answer came back. It is never sent again by
-    itself: look it up, then say what became of it, row by row or in a sheet. All decisions are recorded, or none.
+    A row is in doubt when its request left this machine and no recognized answer came back. It is never resent
+    automatically: look it up, then record what happened, row by row or in a sheet. Either all decisions are recorded,
+    or none.
 
     Example: batchpay resolve 3f2a91c0d7e1 --export doubts.xlsx
     """
@@ -68,7 +73,7 @@ def resolve(context: Context, /, batch: str, **options: Any) -> int:
     if options["reference"] and not single:
         raise click.UsageError("--reference goes with --row and --decision")
     if sum((single, bool(options["from_"]), bool(options["export"]))) > 1:
-        raise click.UsageError("--export, --from and --row exclude one another")
+        raise click.UsageError("--export, --from and --row can't be combined")
     if options["host_is_gone"] and not (single or options["from_"]):
         raise click.UsageError("--host-is-gone goes with --row or --from: it lets rows be sent again")
     if not (single or options["from_"]):
@@ -105,7 +110,7 @@ def confirm(options: dict[str, Any], sending_again: int) -> None:
     if options["yes"]:
         return
     if sending_again:
-        answer = click.prompt('Type "send again" to go on', default="", show_default=False, err=True)
+        answer = click.prompt('Type "send again" to continue', default="", show_default=False, err=True)
         if answer.strip().lower() != "send again":
             raise click.Abort
     else:
@@ -143,8 +148,8 @@ class _TerminalDecider:
     def show(self, proposal: Proposal) -> None:
         """Say on standard error what is about to be recorded, rows that will be sent again last and loudest."""
         if proposal.blank:
-            rows = f"{row_count(proposal.blank)} of the sheet without a decision"
-            output.say(self._context, f"{rows}: nothing changes there")
+            rows = f"{row_count(proposal.blank)} of the sheet have no decision"
+            output.say(self._context, f"{rows}: nothing changes for them")
         for state, text in _EFFECTS.items():
             chosen = [decision for decision in proposal.decisions if decision.state is state]
             if not chosen:
@@ -206,7 +211,7 @@ def _print_doubts(context: Context, batch: Summary, doubts: Sequence[Doubt], exp
         click.echo()
         click.echo(printable(f"  {_headline(doubt, batch.file)}"))
         if doubt.money_leaves:
-            click.echo("    first        money leaves us: check this one before the others")
+            click.echo("    first        money leaves our account: check this one before the others")
         click.echo(printable(f"    look for     {doubt.reference or 'no invoiceNumber was sent'}"))
         click.echo(f"    sent from    {_moment(doubt.sent_from)}")
         click.echo(f"    until        {_moment(doubt.sent_until)}")
@@ -215,7 +220,7 @@ def _print_doubts(context: Context, batch: Summary, doubts: Sequence[Doubt], exp
         click.echo(f"\n  and {len(doubts) - _SHOWN_MAX:,} more: --export SHEET has all of them")
     click.echo()
     if exported:
-        click.echo(f"  written: {printable(exported)}; in its column decision: {', '.join(_WORDS)}, or blank")
+        click.echo(f"  written: {printable(exported)}; in its decision column: {', '.join(_WORDS)}, or blank")
         click.echo(f"  then: batchpay resolve {batch.batch} --from {printable(exported)}")
         return
     row = doubts[0].row

@@ -11,7 +11,11 @@ from batchpay.cli.paths import outputs_of
 
 @click.command(cls=Command, short_help="Write a batch's results file again, from the ledger.")
 @click.argument("batch", required=False)
-@option("--results", metavar="PATH", help="Where it goes (CSV, Parquet or XLSX by its ending); BATCH.results.csv.")
+@option(
+    "--results",
+    metavar="PATH",
+    help="Path of the results file (CSV, Parquet or XLSX by extension); BATCH.results.csv by default.",
+)
 @click.pass_obj
 def results(context: Context, batch: str | None, results: str | None) -> int:
     """Write the results file of a batch again: the latest one, or the one named. Nothing is sent.

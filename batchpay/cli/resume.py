@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary
 
 
-@click.command(cls=UnattendedCommand, short_help="Go on with a batch's pending rows; the file is no longer needed.")
+@click.command(cls=UnattendedCommand, short_help="Continue a batch's pending rows; the file is no longer needed.")
 @click.argument("batch", required=False)
-@option("--results", metavar="PATH", help="Where the results file goes; BATCH.results.csv by default.")
+@option("--results", metavar="PATH", help="Path of the results file; BATCH.results.csv by default.")
 @option("--out", metavar="DIR", help="Folder for the results file.")
-@option("--stale", is_flag=True, help="Go on with a batch that nobody has touched for days (needs --reason).")
+@option("--stale", is_flag=True, help="Continue a batch that has had no activity for days (needs --reason).")
 @option("--reason", metavar="TEXT", help="Why, for --stale; it is recorded.")
 @sending_options
 @operation_options
 @click.pass_obj
 def resume(context: Context, /, batch: str | None, **options: Any) -> int:
-    """Go on with the pending rows of a batch: the latest one, or the one named.
+    """Continue the pending rows of a batch: the latest one, or the one named.
 
     The ledger holds every request as it was validated, so the payment file is no longer needed and may have changed.
 

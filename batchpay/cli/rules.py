@@ -18,11 +18,11 @@ _SEVERITIES = {"error": "the row is rejected", "warning": "the row goes on"}
 _SOURCES = {"S": "the gateway's interface", "N": "Nacha or the ABA", "H": "a house rule, a setting can switch it off"}
 
 
-@click.command(cls=Command, short_help="Print every rule of a payment row.")
-@click.option("--markdown", is_flag=True, help="A Markdown table.")
+@click.command(cls=Command, short_help="Print every rule for payment rows.")
+@click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @click.pass_context
 def rules(context: click.Context, markdown: bool) -> None:
-    """Print every rule of a payment row: what is looked at, the code, what breaks it, and whose rule it is.
+    """Print every rule for payment rows: the column, the code, what breaks the rule, and whose rule it is.
 
     Example: batchpay rules --markdown
     """

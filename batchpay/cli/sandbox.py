@@ -25,31 +25,39 @@ def _option(name: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on; anything but loopback lets others in.",
+    help="Address to listen on; anything but loopback lets other machines connect.",
 )
-@_option("--port", type=click.IntRange(0, 65_535), default=8780, show_default=True, help="Port; 0 takes a free one.")
-@_option("--db", metavar="FILE", help="Keep payments, accounts and journal in a SQLite file.")
-@_option("--dialect", metavar="NAME", default="envelope", show_default=True, help="How to word what is not documented.")
+@_option("--port", type=click.IntRange(0, 65_535), default=8780, show_default=True, help="Port; 0 picks a free one.")
+@_option("--db", metavar="FILE", help="Keep payments, accounts and the journal in a SQLite file.")
+@_option(
+    "--dialect",
+    metavar="NAME",
+    default="envelope",
+    show_default=True,
+    help="Form of the answers that are not documented.",
+)
 @_option(
     "--limit",
     metavar="N[:KIND]",
-    help="Answer so many requests a second, refuse the rest with 429; KIND is how they are counted: "
+    help="Answer N requests a second, refuse the rest with 429; KIND is how they are counted: "
     "second, strict, clock, bucket, burst, even or minute.",
 )
-@_option("--latency", type=click.FloatRange(0), default=0.0, metavar="MS", help="Least milliseconds to an answer.")
-@_option("--seed", type=int, default=0, show_default=True, help="Seed of faults that have a probability.")
+@_option(
+    "--latency", type=click.FloatRange(0), default=0.0, metavar="MS", help="Minimum milliseconds before an answer."
+)
+@_option("--seed", type=int, default=0, show_default=True, help="Random seed for faults that have a probability.")
 @_option("--faults", metavar="FILE", help="JSON list of fault rules to start with.")
-@_option("--lenient", is_flag=True, help="Check only that required fields are there.")
-@_option("--list-magic", is_flag=True, help="List the account endings that make it answer otherwise than yes.")
+@_option("--lenient", is_flag=True, help="Check only that required fields are present.")
+@_option("--list-magic", is_flag=True, help="List the account number endings that get an answer other than success.")
 @_option("--list-dialects", is_flag=True, help="List the dialects and the gateway profile that each needs.")
-@_option("--api-id", default="sandbox", show_default=True, help="Id it knows.")
+@_option("--api-id", default="sandbox", show_default=True, help="API id that it accepts.")
 @_option("--service-header", default="SERVICE", show_default=True, help="The word for SERVICE in header names.")
-@_option("--api-key", default="sandbox-key", show_default=True, help="Key it knows.")
+@_option("--api-key", default="sandbox-key", show_default=True, help="API key that it accepts.")
 @click.pass_obj
 def sandbox(context: Context, /, **options: Any) -> None:
-    """The whole gateway interface on loopback.
+    """Run the whole gateway interface on loopback.
 
-    Prints one line when it is ready, and ends on SIGINT or SIGTERM.
+    Prints one line when it is ready, and exits on SIGINT or SIGTERM.
 
     Example: batchpay sandbox --port 8780 --dialect flat --limit 50
     """

@@ -58,8 +58,8 @@ class Rate(click.ParamType[str]):
 
 
 pace_options = declared(
-    option("--rate", type=Rate(), metavar="N", help="Most requests per second, or auto."),
-    option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Requests in flight at once."),
+    option("--rate", type=Rate(), metavar="N", help="Maximum requests per second, or auto."),
+    option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Maximum requests in flight at the same time."),
     option("--max-in-doubt", type=click.IntRange(1), metavar="N", help="Stop after this many rows in doubt."),
 )
 """Give a command the options that every way of sending has."""
@@ -70,7 +70,7 @@ sending_options = declared(
         "--until",
         type=Until(),
         metavar="HH:MM",
-        help="Start no row after this time: the nearest such one, so at most twelve hours ahead (zone may follow).",
+        help="Start no row after this time; the nearest one counts, so at most twelve hours ahead (a zone may follow).",
     ),
     option("--limit", type=click.IntRange(1), metavar="N", help="Start at most N rows, across all files."),
     option(

@@ -27,7 +27,7 @@ def settings_file(explicit: str | None) -> Path | None:
     """
     if explicit:
         if not _is_file(Path(explicit)):
-            raise SettingsNotUsable(f"settings file {explicit} is not there")
+            raise SettingsNotUsable(f"settings file {explicit} does not exist")
         return Path(explicit)
     here, own = Path("batchpay.toml"), config_directory() / "batchpay.toml"
     with contextlib.suppress(SettingsNotUsable):
@@ -43,7 +43,7 @@ def read_settings_file(path: Path | None, profile: str | None) -> dict[str, Any]
     """
     if path is None:
         if profile:
-            raise SettingsNotUsable(f"profile {profile} was asked for, but there is no settings file")
+            raise SettingsNotUsable(f"profile {profile} was requested, but there is no settings file")
         return {}
     try:
         with path.open("rb") as file:

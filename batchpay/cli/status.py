@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("batch", required=False)
 @click.pass_obj
 def status(context: Context, batch: str | None) -> int:
-    """Show all batches, those that need a person first; or one batch with its states, counts and cents.
+    """Show all batches, those that need attention first; or one batch with its states, counts and cents.
 
     Example: batchpay status
     """

@@ -37,31 +37,33 @@ if TYPE_CHECKING:
     from batchpay.workflows.run import RunRequest
 
 
-@click.command(cls=UnattendedCommand, short_help="Check payment files, send what is right, write results and rejects.")
+@click.command(cls=UnattendedCommand, short_help="Check payment files, send the valid rows, write results and rejects.")
 @click.argument("files", nargs=-1, metavar="[FILE...]")
 @inbox_options
 @checking_options
-@option("--results", metavar="PATH", help="Where the results file goes (CSV, Parquet or XLSX by its ending).")
-@option("--out", metavar="DIR", help="Folder for results and rejects; beside the input by default.")
+@option("--results", metavar="PATH", help="Path of the results file (CSV, Parquet or XLSX by extension).")
+@option("--out", metavar="DIR", help="Folder for results and rejects; next to the input by default.")
 @option("--dry-run", is_flag=True, help="Do everything except register and send.")
-@option("--show-requests", type=click.IntRange(0), default=0, help="With --dry-run: show N bodies, masked.")
-@option("--plan", metavar="FILE", help="With --dry-run: write down what would be sent, to be approved.")
+@option("--show-requests", type=click.IntRange(0), default=0, help="With --dry-run: show N request bodies, masked.")
+@option("--plan", metavar="FILE", help="With --dry-run: write what would be sent to a plan, for approval.")
 @option("--from-plan", metavar="FILE", help="Refuse anything except what this plan approved.")
 @option("--again", is_flag=True, help="Pay the same content once more (needs --reason).")
 @option(
     "--release", is_flag=True, help="Send rows of this batch that were rejected and are valid now (needs --reason)."
 )
-@option("--join", is_flag=True, help="Help where another machine leads the batch of this file.")
-@option("--paid-elsewhere-checked", is_flag=True, help="Submit although another ledger or environment may have paid.")
+@option("--join", is_flag=True, help="Help if another machine leads this file's batch.")
+@option(
+    "--paid-elsewhere-checked", is_flag=True, help="Submit even though another ledger or environment may have paid."
+)
 @option("--reason", metavar="TEXT", help="Why, for each option that needs a reason; it is recorded.")
 @sending_options
 @operation_options
 @click.pass_obj
 def submit(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
-    """Check payment files, send every right row once, write results and rejects.
+    """Check payment files, send every valid row once, write results and rejects.
 
     The same content is the same batch, under any name: running the command again continues what is pending and repeats
-    nothing. A row whose answer was lost is in doubt and is never sent again by itself.
+    nothing. A row whose answer was lost is in doubt and is never resent automatically.
 
     Example: batchpay submit payments.csv --out results --rate 20
     """
@@ -97,7 +99,7 @@ def _paths(context: Context, files: tuple[str, ...], options: dict[str, Any]) ->
         return [], error
     if len(paths) > 1 and (options["results"] or options["rejects"] or options["plan"] or options["from_plan"]):
         names = "--results, --rejects, --plan and --from-plan"
-        return paths, click.UsageError(f"{names} name one file; for several use --out DIR")
+        return paths, click.UsageError(f"{names} are for a single file; for several use --out DIR")
     return paths, None
 
 
@@ -147,8 +149,8 @@ def _submit_all(
     def work(path: str) -> tuple[int, dict[str, Any]]:
         if path in ours:
             raise WrongUse(
-                f"{path} is named as results or rejects of {ours[path]}, which this call names as well: it is not "
-                "taken; name a corrected one alone"
+                f"{path} is named as results or rejects of {ours[path]}, which this call names as well: it is "
+                "skipped; submit a corrected one by itself"
             )
         return _submit_one(context, path, settings, credentials, options, run, outputs, account)
 

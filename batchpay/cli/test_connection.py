@@ -10,10 +10,10 @@ from batchpay.errors import RunStopped
 from batchpay.text import printable
 
 
-@click.command(cls=Command, name="test-connection", short_help="Ask the gateway whether it knows us.")
+@click.command(cls=Command, name="test-connection", short_help="Check that the gateway answers and accepts the key.")
 @click.pass_obj
 def test_connection(context: Context) -> int:
-    """Send an empty request to the gateway's connection test and say what came back.
+    """Send an empty request to the gateway's connection test and show the answer.
 
     Example: batchpay test-connection
     """

@@ -25,19 +25,21 @@ _SHOWN_MAX = 20
 @click.command(cls=Command, short_help="Check payment files; nothing is sent.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @checking_options
-@option("--report", metavar="PATH", help="Write a page about the check (HTML, self-contained).")
+@option("--report", metavar="PATH", help="Write a report on the check (HTML, self-contained).")
 @click.pass_obj
 def validate(context: Context, /, files: tuple[str, ...], **options: Any) -> int:
     """Check payment files and list everything that is wrong with them.
 
-    Nothing is sent and nothing is recorded. With --rejects the failed rows are written to a file that, corrected, is a
-    payment file again. At the end stands a table to sign.
+    Nothing is sent and nothing is recorded. With --rejects, rows that failed are written to a file that, once
+    corrected, is a payment file again. A sign-off table comes last.
 
     Example: batchpay validate payments.csv --rejects wrong.csv
     """
     paths = expand(files)
     if (options["rejects"] or options["report"]) and len(paths) > 1:
-        raise click.UsageError("--rejects and --report name one file; check one file at a time, or leave them out")
+        raise click.UsageError(
+            "--rejects and --report are for a single file; check one file at a time, or leave them out"
+        )
     outputs, codes = outputs_of(context, [*paths, options["map_"]]), list[int]()
     work_through(context, paths, lambda path: _validate_one(context, path, options, outputs), codes)
     return output.exit_code_of(codes)
@@ -93,4 +95,4 @@ def print_failures(verdict: Verdict, line_word: str, most: int = _SHOWN_MAX) -> 
         output.print_wrapped(f"{place}: {failure.column}: {failure.message}{hint}")
     left = sum(verdict.counts.values()) - min(most, len(verdict.failures))
     if left > 0:
-        click.echo(f"  and {left:,} more: --rejects PATH writes all of them beside their rows")
+        click.echo(f"  and {left:,} more: --rejects PATH writes all of them next to their rows")

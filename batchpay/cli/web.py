@@ -32,18 +32,18 @@ def _option(*names: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
 
 
 _home = _option(
-    "--home", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Folder of the page's own files."
+    "--home", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Folder for the page's own files."
 )
 
 
-@click.group(cls=Group, invoke_without_command=True, short_help="The page for finance people.")
+@click.group(cls=Group, invoke_without_command=True, short_help="Serve the web page for finance people.")
 @_option("--listen", metavar="ADDRESS", default="127.0.0.1:8790", show_default=True,
-        help="HOST:PORT, or unix:PATH for a proxy; port 0 takes a free one.")  # fmt: skip
+        help="HOST:PORT, or unix:PATH for a proxy; port 0 picks a free one.")  # fmt: skip
 @_home
-@_option("--host", "hosts", multiple=True, metavar="NAME", help="Name under which people reach the page.")
+@_option("--host", "hosts", multiple=True, metavar="NAME", help="Host name by which people reach the page.")
 @_option("--behind-tls", is_flag=True, help="Something in front of the page speaks TLS.")
 @_option("--proxy-header", metavar="NAME", help="Header in which a proxy names the person (unix:PATH only).")
-@click.option("--demo", "is_demo", is_flag=True, help="A page to try: sandbox, made-up files and three people.")
+@click.option("--demo", "is_demo", is_flag=True, help="Try the page: sandbox, made-up files and three people.")
 @click.pass_context
 def web(
     click_context: click.Context,
@@ -54,10 +54,10 @@ def web(
     proxy_header: str | None,
     is_demo: bool,
 ) -> int | None:
-    """The page for finance people: upload a file, see every mistake in its own cell, ask, approve, send, settle.
+    """Serve the web page for finance people: upload a file, see each mistake in its cell, approve, send, settle.
 
-    It listens on this machine alone unless it stands behind something that speaks TLS. People sign in by name and
-    password; who approves or settles has an authenticator as well. Add them with batchpay web user add.
+    It listens only on this machine unless it is behind something that speaks TLS. People sign in with a name and a
+    password; those who approve or settle also need an authenticator. Add them with batchpay web user add.
 
     Example: batchpay web --listen 127.0.0.1:8790
     """
@@ -92,7 +92,7 @@ def _stop_on_signals(stop: Callable[[], None]) -> None:
 
 @web.group(cls=Group, short_help="Who may sign in to the page.")
 def user() -> None:
-    """Add, list, switch off and reset the people who may sign in. Every change stands in the ledger's history.
+    """Add, list, turn off and reset the people who may sign in. Every change is recorded in the ledger's history.
 
     Example: batchpay web user list
     """
@@ -100,10 +100,19 @@ def user() -> None:
 
 @user.command(short_help="Add a person.")
 @click.argument("name")
-@click.option("--role", "roles", multiple=True, required=True, type=click.Choice(_ROLES), help="Again for each role.")
-@click.option("--shown", metavar="TEXT", help="The name as others see it, like 'Maria Lindqvist'.")
-@click.option("--limit", type=Cents(), metavar="AMOUNT", help="Highest total that this person may approve.")
-@click.option("--code/--no-code", "with_code", default=None, help="Authenticator; by default for approve, settle.")
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    required=True,
+    type=click.Choice(_ROLES),
+    help="Role of the person; repeat for each role.",
+)
+@click.option("--shown", metavar="TEXT", help="The person's name as others see it, such as 'Maria Lindqvist'.")
+@click.option("--limit", type=Cents(), metavar="AMOUNT", help="Highest total this person may approve.")
+@click.option(
+    "--code/--no-code", "with_code", default=None, help="Require an authenticator; by default for approve and settle."
+)
 @_home
 @click.pass_obj
 def add(
@@ -116,10 +125,11 @@ def add(
     with_code: bool | None,
     home: Path | None,
 ) -> int:
-    """Add a person, and print the password and the authenticator's secret: once, nobody can read them again.
+    """Add a person, and print the password and the authenticator secret once: nobody can read them again.
 
-    prepare uploads, checks and asks; approve approves what others prepared; settle decides on payments in doubt; look
-    sees everything but whole account numbers. Nobody approves what they uploaded or asked for, whatever their roles.
+    prepare uploads, checks and requests approval; approve approves what others prepared; settle decides on payments in
+    doubt; look sees everything except full account numbers. Nobody approves what they uploaded or requested, whatever
+    their roles.
 
     Example: batchpay web user add maria --role prepare --shown "Maria Lindqvist"
     """
@@ -160,12 +170,12 @@ def list_people(context: Context, /, home: Path | None) -> int:
     return 0
 
 
-@user.command(short_help="Let a person sign in no more.")
+@user.command(short_help="Stop a person from signing in.")
 @click.argument("name")
 @_home
 @click.pass_obj
 def off(context: Context, /, name: str, home: Path | None) -> int:
-    """Let a person sign in no more, from this moment on. What they did stays recorded; reset lets them in again.
+    """Stop a person from signing in, effective immediately. What they did stays recorded; reset lets them in again.
 
     Example: batchpay web user off maria
     """
@@ -185,7 +195,7 @@ def off(context: Context, /, name: str, home: Path | None) -> int:
 @_home
 @click.pass_obj
 def reset(context: Context, /, name: str, home: Path | None) -> int:
-    """Give a person a new password and, if they had one, a new authenticator; whoever was signed in as them is out.
+    """Give a person a new password and, if they had one, a new authenticator; all their sessions end.
 
     Example: batchpay web user reset maria
     """
@@ -219,5 +229,5 @@ def _hand_over(context: Context, name: str, made: NewSecrets) -> int:
     if secret is not None:
         click.echo(f"code     {totp.shown(secret)}")
         click.echo(f"         {totp.address(secret, name)}")
-    click.echo("Hand these over yourself: they are shown this once.")
+    click.echo("Hand these over in person: they are shown only once.")
     return 0

@@ -27,7 +27,7 @@ FOLDER = Path("demo-web")
 _PEOPLE = (
     ("maria", "Maria Lind", ("prepare",), "uploads files, corrects them and asks for approval"),
     ("daniel", "Daniel Osei", ("approve", "settle"), "approves, and settles what is in doubt"),
-    ("nina", "Nina Roth", ("approve", "look"), "looks, and agrees as the second person"),
+    ("nina", "Nina Roth", ("approve", "look"), "looks, and gives the second approval"),
 )
 _DECLINED = ("990001", "990002", "990003", "990012", "990014", "990016", "990020", "990029")
 _NEVER_MADE = ("990005", "990008")
@@ -51,12 +51,13 @@ def demo(listen: str, on_stop: Callable[[Callable[[], None]], None]) -> None:
             _write_export(payments, rejects, FOLDER / "bank-export.csv")
 
         def ready(url: str) -> None:
-            click.echo(f"\nOpen {url} in a browser, best in one window a person:\n")
+            click.echo(f"\nOpen {url} in a browser, ideally one window per person:\n")
             for name, shown, _, does in _PEOPLE:
                 click.echo(f"  {name:<7} {passwords[name]}   {shown} {does}")
             click.echo(
                 f"\nAs maria, drop {FOLDER / 'payments.csv'} on the page: some rows have mistakes. Ask for approval,\n"
-                "approve it as daniel, watch it go, look up the two payments that end in doubt, and compare the batch\n"
+                "approve it as daniel, watch it run, look up the two payments that end in doubt, and compare the "
+                "batch\n"
                 f"with {FOLDER / 'bank-export.csv'}. Nothing leaves this machine; Ctrl-C ends everything."
             )
 

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @click.command(cls=UnattendedCommand, short_help="Help with a batch that another machine leads.")
 @click.argument("batch", required=False)
-@option("--forever", is_flag=True, help="Go on waiting for batches to help with, until a signal comes.")
+@option("--forever", is_flag=True, help="Keep waiting for batches to help with, until a signal arrives.")
 @pace_options
 @operation_options
 @click.pass_obj
 def work(context: Context, /, batch: str | None, *, forever: bool, **options: Any) -> int:
-    """Send what is left of a batch to this machine, beside the one that leads it; or of all that are worked on now.
+    """Send what another machine shares of a batch that it leads: the one named, or all that are under way.
 
-    The ledger is in a database that both work with. What the leading machine has not shared is left to it. If it dies,
-    those that help bring the batch to its end.
+    Both machines use the same ledger in a database. What the leading machine has not shared is left to it. If it dies,
+    the machines that help finish the batch.
 
     Example: batchpay work 3f2a91c0d7e1
     """
@@ -60,7 +60,7 @@ def work(context: Context, /, batch: str | None, *, forever: bool, **options: An
     for summary in summaries:
         _tell(context, summary)
     if not summaries:
-        output.say(context, "no batch is worked on now")
+        output.say(context, "no batch is under way")
     return exit_code
 
 

@@ -32,7 +32,7 @@ class ReconcileRequest:
     """The export, or its path."""
     map_file: str | None = None
     days: int = 5
-    """How many days after sending a line may be dated, where only amount and account match."""
+    """How many days after sending a line may be dated, if only amount and account match."""
     output: str | Stream | OutputPath = field(kw_only=True)
     """Where every row and line goes; it is asked for before anything is settled."""
 

@@ -30,9 +30,9 @@ def test_a_plan_goes_without_the_rows_that_the_gateway_takes_no_payments_for(cal
     file.write_text("\n".join([first, *changed]) + "\n")
     unasked = call("submit", "a.csv", "--dry-run", "--plan", "unasked.json")
     assert (unasked["exit_code"], unasked["would_send"]) == (0, 3)
-    assert "--preflight asks" in unasked["notes"][-1]
+    assert "--preflight checks them" in unasked["notes"][-1]
     told = call("submit", "a.csv", "--dry-run", "--no-preflight", "--plan", "told.json")
-    assert not any("--preflight asks" in note for note in told["notes"])
+    assert not any("--preflight checks them" in note for note in told["notes"])
     asked = call("submit", "a.csv", "--dry-run", "--preflight", "--plan", "plan.json")
     assert (asked["exit_code"], asked["would_send"], asked["rejected"]) == (3, 1, 2)
     assert asked["counts"] == {"gatewayId.unknown": 1, "gatewayId.not_echeck": 1}

@@ -63,7 +63,7 @@ def test_without_a_terminal_nothing_is_asked(folder: Path) -> None:
     assert said.return_value == 8
     assert said.stderr == ""
     assert "open: recurringStartDate: how is column Start Date written?" in said.stdout
-    assert "nothing is written: --write PATH writes the map" in said.stdout
+    assert "nothing was written: --write PATH writes the map" in said.stdout
     assert not list(folder.glob("*.toml"))
     assert "0012345" not in said.stdout
     assert all(len(line) <= 80 for line in said.stdout.partition("as they would")[0].splitlines())

@@ -71,7 +71,7 @@ def test_a_file_is_paid_and_settled_with_a_ledger_in_a_database(
     assert code(call, "ledger", "init") == 5
     assert call("work")["batches"] == []
     assert [one["exit_code"] for one in call("work", batch)["batches"]] == [0]
-    assert call.text("work").strip() == "no batch is worked on now"
+    assert call.text("work").strip() == "no batch is under way"
     runs = call("status", batch)["runs"]
     assert [(run["role"], run["rows"], run["standing"]) for run in (runs[0], runs[-1])] == [
         ("leads", 30, "ended"), ("helps", 0, "ended"),
