@@ -130,8 +130,8 @@ def test_a_file_that_is_written_anew_while_another_is_sent_is_left(oracle_home: 
         (inbox / "c.csv").unlink()
         _, said = process.communicate()
     assert process.returncode == 9  # which comes before 4
-    assert "c.csv is gone since the call began: another run has archived it" in said
-    assert "b.csv was touched since the call began: it is left for a later call" in said
+    assert "c.csv disappeared after the call began: another run has archived it" in said
+    assert "b.csv was modified after the call began: it is left for a later call" in said
     assert (len(oracle.received()), (inbox / "b.csv").exists()) == (40, True)
 
 
@@ -248,7 +248,7 @@ def test_corrected_rejects_in_an_inbox_are_paid_or_spoken_of(oracle_home: Home, 
     corrected = small_file(inbox / "may.rejects.csv", 1, first=71)
     left = oracle_home.run("submit", "--inbox", "inbox", "--out", "out")
     assert (left.returncode, oracle.received().get("INV-71")) == (0, None)
-    assert "inbox inbox: not taken: may.rejects.csv: named as our own results and rejects" in left.stderr
+    assert "inbox inbox: skipped: may.rejects.csv: named like results or rejects of batchpay" in left.stderr
     (inbox / f"{corrected.name}.control.toml").write_text('rows = 1\ntotal = "71.25"\n')
     done = oracle_home.run("submit", "--inbox", "inbox", "--out", "out", "--archive", "done")
     assert (done.returncode, oracle.received()["INV-71"], list(inbox.iterdir())) == (0, 1, [])

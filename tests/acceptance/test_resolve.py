@@ -143,7 +143,7 @@ def test_rows_are_settled_one_by_one_until_none_is_in_doubt(home: Home, batch: s
         (("--row", "2", "--decision", "accepted", "--name", " ", "--reason", "x", "--yes"), "needs --name"),
         (("--row", "2"), "--row and --decision go together"),
         (("--reference", "G"), "--reference goes with"),
-        (("--export", "a.csv", "--from", "b.csv"), "exclude one another"),
+        (("--export", "a.csv", "--from", "b.csv"), "be combined"),
     ],
 )
 def test_wrong_use_changes_nothing(home: Home, batch: str, arguments: tuple[str, ...], told: str) -> None:
@@ -163,7 +163,7 @@ def test_on_a_terminal_it_asks(home: Home, batch: str) -> None:
     assert states(home.path, batch)[3] == "in_doubt"
     code, shown = on_terminal(home, arguments, "the portal\nAnn Clerk\nsend again\n")
     assert code == 7
-    assert shown.index("paid TWICE") < shown.index("Reason") < shown.index("Your name") < shown.index("to go on")
+    assert shown.index("paid TWICE") < shown.index("Reason") < shown.index("Your name") < shown.index("to continue")
     assert states(home.path, batch)[3] == "pending"
 
 
