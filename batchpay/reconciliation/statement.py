@@ -28,6 +28,7 @@ from batchpay.errors import FileRefused, did_you_mean
 from batchpay.intake.small_tables import read_toml
 from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents, foreign_date, last_four_of
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet, sheet_names
+from batchpay.schemas.columns import REQUIRED
 from batchpay.writing.stream import Stream
 
 USUAL_HEADERS: dict[str, tuple[str, ...]] = {
@@ -74,6 +75,8 @@ _RETURN = re.compile(r"\b(r\d\d|return(s|ed)?|revers(al|ed)|void(ed)?|charge[ -]
 """What says within longer words that the money came back: `Returned - R01`, `R03 no account`."""
 _PLUS = re.compile(r"\+|CR\s*$", re.IGNORECASE)
 _TOTAL = re.compile(r"((sub|grand)[ -]?)?totals?:?", re.IGNORECASE)
+_RESULTS = frozenset({"state", "http_status", "response_code", "gateway_reference", "attempts", "environment"})
+"""Columns that together stand in our own results alone."""
 _HEADER_LINES = 20
 _TEXT_CHARACTERS_MAX = 128
 
@@ -207,16 +210,16 @@ def load_export_map(path: str | Path) -> ExportMap:
 
 def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
     """Read an export whole; raises FileRefused where no amount or nothing to match by can be found in it."""
-    lines = read_sheet(path, _only_sheet(path, mapping))
-    header, at = _find_header(path, lines, mapping)
     payments: list[ExportLine] = []
     skipped = 0
-    for line, cells in lines:
-        payment = _payment(line, cells, at, mapping)
-        if payment is None:
-            skipped += 1
-        else:
-            payments.append(payment)
+    with closing(read_sheet(path, _only_sheet(path, mapping))) as lines:
+        header, at = _find_header(path, lines, mapping)
+        for line, cells in lines:
+            payment = _payment(line, cells, at, mapping)
+            if payment is None:
+                skipped += 1
+            else:
+                payments.append(payment)
     day_first = day_comes_first(payment.date_text for payment in payments)
     for payment in payments:
         payment.on = foreign_date(payment.date_text, day_first=day_first, pattern=mapping.date_pattern)
@@ -247,6 +250,8 @@ def _find_header(
     for _, (_, cells) in zip(range(_HEADER_LINES), lines, strict=False):
         at = _columns_of(cells, mapping)
         if at is not None:
+            if not mapping.columns:
+                _refuse_our_own(path, cells, at)
             return cells, at
         if not best:
             best = cells
@@ -258,6 +263,14 @@ def _find_header(
         f"{path}: no header says which column is the amount and which the reference, the invoice number or the account;"
         " name them with --map"
     )
+
+
+def _refuse_our_own(path: str | Path | Stream, cells: Sequence[str], at: dict[str, int]) -> None:
+    """Raise FileRefused for what agrees with the ledger in any case: the payment file, or what was written from it."""
+    if _RESULTS.issubset(cells):
+        raise FileRefused(f"{path} is a results file of batchpay, and no export of the gateway or the bank")
+    if "status" not in at and set(REQUIRED).issubset(cells):
+        raise FileRefused(f"{path} is a payment file, and no export: it tells what was to be paid, not what was")
 
 
 def _columns_of(cells: Sequence[str], mapping: ExportMap) -> dict[str, int] | None:

@@ -115,7 +115,31 @@ def test_what_is_held_back_is_not_called_finished(part_sent: House) -> None:
     assert "1 payment, 30.25, fails the rules of that day: held back, not sent." in page
     assert "Finished" not in page and "Every payment was answered" not in page
     assert "pay.csv 1 payment held back" in words_of(part_sent.get("maria", "/"))
+    assert "1 payment held back" in words_of(part_sent.get("maria", "/history"))
     page = words_of(part_sent.get("maria", f"/files/{part_sent.upload(*ROWS, WRONG, name='again.csv')}/check"))
     assert "sent earlier 30.50 2 rows plus + left out 30.25 2 rows" in page
     assert "1 row of the batch, 30.25, waits and fails the rules of today: held back, not sent." in page
     assert "Rows left out 2" in page and "1 all rows" in page
+
+
+@pytest.mark.parametrize("kind", ["payments", "results"])
+def test_a_file_of_ours_is_no_export(house: House, kind: str) -> None:
+    """The payment file, or its results, dropped by mistake would agree with the ledger: nothing is reconciled by it."""
+    file_id = house.sent(*ROWS)
+    batch = house.file(file_id)["batch"]
+    content = csv_of(*ROWS)
+    if kind == "results":
+        content = b"invoiceNumber,amount,state,http_status,response_code,gateway_reference,attempts,environment\n"
+        content += b"INV-A,10.00,accepted,200,100,1,1,test\n"
+    form = {"export": (io.BytesIO(content), "pay.csv")}
+    page = words_of(house.post("maria", f"/batches/{batch}/reconcile", 400, **form))
+    assert "and no export" in page and "Traceback" not in page
+    assert "Reconciled : done" not in words_of(house.get("maria", f"/files/{file_id}/run"))
+
+
+def test_an_export_that_names_no_column_is_refused_in_one_sentence(house: House) -> None:
+    """Longer than the lines in which a header is looked for: what the reading child still had open is not told."""
+    batch = house.file(house.sent(*ROWS))["batch"]
+    form = {"export": (io.BytesIO(b"when,what\n" * 60), "bank.csv")}
+    page = words_of(house.post("maria", f"/batches/{batch}/reconcile", 400, **form))
+    assert "no header says which column is the amount" in page and "Traceback" not in page
