@@ -44,8 +44,7 @@ def test_a_row_killed_before_its_first_byte_is_in_doubt(oracle_home: Home, oracl
     """Nobody knows afterwards which of them had left: all are in doubt, no more than there are workers."""
     oracle.plan(held_from=2)
     with _held_up(oracle_home, 1 + on_their_way, WORKERS - on_their_way) as process:
-        while len(oracle.entries()) < 1 + on_their_way:
-            assert process.poll() is None
+        assert oracle.gets(1 + on_their_way, process)
         process.kill()
     left = oracle.received()
     assert sum(left.values()) == 1 + on_their_way
@@ -83,16 +82,10 @@ def _long_run(home: Home, oracle: Oracle) -> Iterator[subprocess.Popen[str]]:
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
         try:
-            _wait_for(oracle, WORKERS, process)
+            assert oracle.gets(WORKERS, process)
             yield process
         finally:
             process.kill()
-
-
-def _wait_for(oracle: Oracle, count: int, process: subprocess.Popen[str]) -> None:
-    """Wait until the gateway got so many payments, as long as a process lives that sends some."""
-    while len(oracle.entries()) < count:
-        assert process.poll() is None
 
 
 def test_of_two_runs_at_one_rate_the_other_goes_on(oracle_home: Home, oracle: Oracle) -> None:
@@ -104,7 +97,7 @@ def test_of_two_runs_at_one_rate_the_other_goes_on(oracle_home: Home, oracle: Or
         with _held_up(oracle_home, 1, WORKERS, SHARED) as process:
             process.kill()
         of_both = oracle.received()
-        _wait_for(oracle, len(of_both) + 5 * WORKERS, other)
+        assert oracle.gets(len(of_both) + 5 * WORKERS, other)
         other.send_signal(signal.SIGTERM)
         assert other.stdout is not None
         told = json.loads(other.stdout.read())

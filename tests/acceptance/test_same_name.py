@@ -23,8 +23,7 @@ def test_the_next_file_comes_while_the_last_one_runs(oracle_home: Home, oracle: 
     with subprocess.Popen(
         command, env=oracle_home.environment, cwd=folder, stdout=subprocess.PIPE, text=True
     ) as running:
-        while not oracle.entries():
-            assert running.poll() is None
+        assert oracle.gets(1, running)
         with_a_bad_row(folder / "next.csv", 500).rename(pay)
         output, _ = running.communicate()
     assert running.returncode == 3

@@ -23,8 +23,7 @@ def test_a_signal_stops_the_files_after_it_too(oracle_home: Home, oracle: Oracle
     with subprocess.Popen(
         command, env=oracle_home.environment, cwd=oracle_home.path, stdout=subprocess.PIPE, text=True
     ) as process:
-        while len(oracle.entries()) < 5:
-            assert process.poll() is None
+        assert oracle.gets(5, process)
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate()
     first, second = json.loads(output)["files"]
@@ -149,8 +148,7 @@ def test_results_that_fail_after_the_sending_do_not_say_that_nothing_was_sent(
     with subprocess.Popen(
         command, env=oracle_home.environment, cwd=oracle_home.path, stdout=subprocess.PIPE, text=True
     ) as process:
-        while len(oracle.entries()) < 2:
-            assert process.poll() is None
+        assert oracle.gets(2, process)
         results.mkdir()
         output, _ = process.communicate()
     told = json.loads(output)

@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.command import SAMPLES, Home, small_file
 from tests.support.oracle import Oracle, running_oracle
+from tests.support.strace import STRACE, strace
 
 
 def read(path: Path | str) -> list[dict[str, str]]:
@@ -120,8 +121,7 @@ def test_a_killed_run_goes_on_without_paying_twice(home: Home) -> None:
         small_file(home.path / "a.csv", 200)
         with subprocess.Popen(home.command("submit", "a.csv", "-q"), env=home.environment, cwd=home.path) as process:
             try:
-                while len(oracle.entries()) < 60:
-                    assert process.poll() is None
+                assert oracle.gets(60, process)
             finally:
                 process.kill()
         summary = home.json("submit", "a.csv", "--max-in-doubt", "50")
@@ -147,8 +147,7 @@ def test_a_signal_ends_a_run_gently(home: Home) -> None:
             stdout=subprocess.PIPE,
             text=True,
         ) as process:
-            while len(oracle.entries()) < 40:
-                assert process.poll() is None
+            assert oracle.gets(40, process)
             process.send_signal(signal.SIGTERM)
             output, _ = process.communicate()
         first = json.loads(output)
@@ -165,8 +164,7 @@ def test_a_second_start_finds_the_batch_held(oracle_home: Home, oracle: Oracle) 
     slowly = oracle_home.command("submit", "a.csv", "-q", "--rate", "10")
     with subprocess.Popen(slowly, env=oracle_home.environment, cwd=oracle_home.path) as process:
         try:
-            while len(oracle.entries()) < 3:
-                assert process.poll() is None
+            assert oracle.gets(3, process)
             assert oracle_home.run("submit", "a.csv").returncode == 9
             assert oracle_home.run("resume").returncode == 9
         finally:
@@ -188,8 +186,7 @@ def test_a_second_signal_changes_nothing(home: Home) -> None:
             stdout=subprocess.PIPE,
             text=True,
         ) as process:
-            while len(oracle.entries()) < 10:
-                assert process.poll() is None
+            assert oracle.gets(10, process)
             for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 process.send_signal(number)
             output, _ = process.communicate()
@@ -210,13 +207,13 @@ def test_a_dry_run_sends_and_records_nothing(oracle_home: Home, oracle: Oracle) 
     assert not (oracle_home.path / ".local").exists()
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.skipif(STRACE is None, reason="strace is not installed")
 def test_a_dry_run_opens_no_socket(oracle_home: Home) -> None:
     """The system calls of a dry run and of a check: not one socket to a network."""
     small_file(oracle_home.path / "a.csv", 5)
     for arguments in (("submit", "a.csv", "--dry-run"), ("validate", "a.csv")):
         trace = oracle_home.path / "trace"
-        command = ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=socket,connect,sendto"]
+        command = strace("-o", str(trace), "-e", "trace=socket,connect,sendto")
         done = subprocess.run(
             [*command, *oracle_home.command(*arguments)],
             env=oracle_home.environment,

@@ -17,6 +17,7 @@ from tests.campaign import durability, kills, page, persons, phases, races, rest
 from tests.campaign.sabotages import SABOTAGES, caught
 from tests.campaign.trial import Bench, Findings, bench
 from tests.support.fault_kinds import FAULTS
+from tests.support.strace import STRACE
 
 _QUICK_KILLS = {"resume": 280, "submit": 140, "again": 50, "resolve": 30, "page": 60}
 _QUICK_ERRORS, _QUICK_PAGE_ERRORS = 100, 20
@@ -65,7 +66,7 @@ def main() -> int:
     total = Findings()
     print(f"seed {seed}, {'quick' if quick else 'every point'}", flush=True)
     with tempfile.TemporaryDirectory() as folder, bench(Path(folder) / "bench") as made:
-        if kills.STRACE is None:
+        if STRACE is None:
             print("strace is not installed: no kills, no errors of system calls")
         else:
             for name in _COMMANDS:
@@ -100,7 +101,7 @@ def main() -> int:
             print("faketime is not installed: no wrong clocks")
         else:
             gather("wrong clocks", persons.wrong_clocks(made, seed), total)
-    if kills.STRACE is not None:
+    if STRACE is not None:
         with tempfile.TemporaryDirectory() as folder, bench(Path(folder) / "b", None, "--silent-every", "5") as silent:
             number = _QUICK_KILLS["resolve"] if quick else None
             gather("kill -9 of resolve", persons.kills_of_resolve(silent, number, seed), total)

@@ -11,9 +11,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tests.campaign.kills import STRACE
 from tests.campaign.trial import Bench, Findings, finish_and_check, run_with
 from tests.support.command import Home
+from tests.support.strace import strace
 
 _SHUTDOWN = 0x8004587D
 """EXT4_IOC_SHUTDOWN: the file system stops at once; with flag 2 not even its journal is written out."""
@@ -27,7 +27,7 @@ def sending_after_sync(made: Bench) -> Findings:
     home.extra["BATCHPAY_WORKERS"] = "1"
     trace = home.path / "trace"
     calls = "trace=pwrite64,fdatasync,fsync,sendto"
-    done = run_with(home, [str(STRACE), "-f", "-y", "-s", "40", "-o", str(trace), "-e", calls], "resume")
+    done = run_with(home, strace("-y", "-s", "40", "-o", str(trace), "-e", calls), "resume")
     found = Findings(trials=1)
     if done.returncode != 0:
         found.wrong.append(f"order of calls: the run ended with {done.returncode}: {done.stderr.strip()}")
@@ -81,8 +81,7 @@ def _cut_after(made: Bench, home: Home, mount: Path, since: int, payments: int) 
     with subprocess.Popen(
         home.command("resume"), env=home.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"
     ) as process:
-        while process.poll() is None and len(made.oracle.entries(since)) < payments:
-            pass
+        made.oracle.gets(payments, process, since)
         process.send_signal(signal.SIGSTOP)
         descriptor = os.open(mount, os.O_RDONLY)
         try:

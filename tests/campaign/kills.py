@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.campaign.trial import Bench, Findings, finish_and_check, run_with
 from tests.support.command import Home
+from tests.support.strace import strace
 
-STRACE = shutil.which("strace")
 _CALLS = (
     "openat", "read", "pread64", "write", "pwrite64", "fsync", "fdatasync", "ftruncate", "unlink", "rename", "close",
     "fcntl", "flock", "connect", "socket", "sendto", "recvfrom", "futex", "fallocate", "mmap",
@@ -39,8 +39,8 @@ class Point:
     def prefix(self) -> list[str]:
         """Give the command that runs another one with the fault in it."""
         fault = f"error={self.error}" if self.error else "signal=SIGKILL"
-        expression = f"inject={self.call}:{fault}:when={self.when}" + ("" if self.error is None else "..")
-        return [str(STRACE), "-f", "-qq", "-o", "/dev/null", "-e", f"trace={self.call}", "-e", expression]
+        expression = f"inject={self.call}:{fault}:when={self.when}" + ("" if self.error is None else "+")
+        return strace("-o", "/dev/null", "-e", f"trace={self.call}", "-e", expression)
 
     def __str__(self) -> str:
         return f"{self.error or 'kill'} at {self.call} {self.when}"
@@ -57,7 +57,7 @@ def points(made: Bench, command: tuple[str, ...], *, fresh: bool, codes: tuple[i
 def points_of(home: Home, run: Callable[[list[str]], CompletedProcess[Any]], codes: tuple[int, ...]) -> list[Point]:
     """Find every point of whatever runs under a prefix in a home."""
     trace = home.path / "trace"
-    done = run([str(STRACE), "-ff", "-qq", "-o", str(trace), "-e", f"trace={','.join(_CALLS)}"])
+    done = run(strace("-ff", "-o", str(trace), "-e", f"trace={','.join(_CALLS)}"))
     assert done.returncode in codes, done.stderr
     most: dict[str, int] = {}
     for file in home.path.glob("trace.*"):

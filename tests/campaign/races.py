@@ -56,8 +56,7 @@ def stopped_and_replaced(made: Bench, seed: int) -> Findings:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    while process.poll() is None and len(made.oracle.entries(since)) < wanted:
-        pass
+    made.oracle.gets(wanted, process, since)
     process.send_signal(signal.SIGSTOP)
     other = home.run("resume")
     process.send_signal(signal.SIGCONT)

@@ -87,12 +87,12 @@ class Bench:
 
 @contextmanager
 def bench(folder: Path, program: Path | None = None, *oracle_options: str) -> Iterator[Bench]:
-    """Prepare a template and keep an oracle running."""
+    """Prepare a template, with the program as it is, and keep an oracle running."""
     folder.mkdir(parents=True, exist_ok=True)
     with running_oracle(folder / "oracle.log", *oracle_options) as oracle:
         made = Bench(folder, oracle, folder / "template", program)
         made.template.mkdir()
-        home = made.home_at(made.template)
+        home = Home(made.template, oracle.origin, {"BATCHPAY_WORKERS": str(made.workers)})
         small_file(home.path / "a.csv", ROWS)
         past = datetime.datetime.now() - datetime.timedelta(minutes=2)  # noqa: DTZ005 - the clock on the wall
         done = home.run("submit", "a.csv", "--until", past.strftime("%H:%M"))

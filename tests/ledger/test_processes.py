@@ -20,19 +20,19 @@ from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, CANARY, columns, register, rejected, states
 from tests.ledger.conftest import LedgerFactory
+from tests.support.strace import STRACE, strace
 
 pytestmark = pytest.mark.ledgers("sqlite")
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTOR = [sys.executable, "-m", "tests.ledger.actor"]
-_STRACE = shutil.which("strace")
 
 
 def can_trace() -> bool:
     """Whether strace may inject faults on this machine."""
-    if _STRACE is None:
+    if STRACE is None:
         return False
-    return subprocess.run([_STRACE, "-o", "/dev/null", "true"], check=False, capture_output=True).returncode == 0
+    return subprocess.run(strace("-o", "/dev/null", "true"), check=False, capture_output=True).returncode == 0
 
 
 traced = pytest.mark.skipif(not can_trace(), reason="strace may not trace here")
@@ -147,7 +147,7 @@ def test_writers_of_several_processes_take_turns(ledger_factory: LedgerFactory) 
 @pytest.mark.parametrize("call", [3, 9, 14, 20, 33])
 def test_killed_before_any_write_nothing_sent_is_pending(registered: LedgerFactory, call: int) -> None:
     """Killed before the n-th write to disk: what was sent is accepted or in doubt, never pending again."""
-    fault = ["strace", "-f", "-o", "/dev/null", "-e", "trace=pwrite64,fdatasync,fsync"]
+    fault = strace("-o", "/dev/null", "-e", "trace=pwrite64,fdatasync,fsync")
     fault += ["-e", f"inject=pwrite64,fdatasync,fsync:signal=SIGKILL:when={call}"]
     with acting(registered, "send", before=fault) as process:
         sent = {value for word, value in words(process) if word == "sent"}
@@ -165,7 +165,7 @@ def test_after_a_failed_write_or_sync_nothing_more_is_sent(
 ) -> None:
     """The ledger's disk fails for good: the run ends, and an answer already known is not lost."""
     paths = [f"{registered.path}{ending}" for ending in ("", "-wal")]
-    fault = ["strace", "-f", "-o", "/dev/null", *(word for path in paths for word in ("-P", path))]
+    fault = strace("-o", "/dev/null", *(word for path in paths for word in ("-P", path)))
     fault += ["-e", f"trace={calls}", "-e", f"inject={calls}:error={error}:when={first}+"]
     with acting(registered, "send", before=fault) as process:
         said = words(process)
@@ -197,7 +197,7 @@ def test_a_full_disk_stops_the_run_and_keeps_known_answers(registered: LedgerFac
 def test_the_ledger_is_opened_by_sqlite_alone_and_checkpointed_under_the_lock(registered: LedgerFactory) -> None:
     """Every write to the ledger or its log lies between taking and giving back the lock file's lock."""
     log = registered.folder / "trace"
-    trace = ["strace", "-f", "-yy", "-o", str(log), "-e", "trace=pwrite64,flock,openat,ftruncate,unlink"]
+    trace = strace("-yy", "-o", str(log), "-e", "trace=pwrite64,flock,openat,ftruncate,unlink")
     with acting(registered, "send", before=trace) as process:
         assert words(process)[-1][0] == "sent"
     depth, writes = 0, 0

@@ -26,7 +26,8 @@ from batchpay.outcome import Answer, Outcome
 from batchpay.payment import Environment, State
 from tests.ledger.batches import IN_DOUBT, columns, register, rejected, release
 from tests.ledger.conftest import LedgerFactory
-from tests.ledger.test_processes import _STRACE, ACTOR, ROOT, traced
+from tests.ledger.test_processes import ACTOR, ROOT, traced
+from tests.support.strace import strace
 
 pytestmark = pytest.mark.ledgers("sqlite")
 
@@ -298,7 +299,7 @@ def killed_purges(old: LedgerFactory) -> Iterator[str]:
 
     def purging(*options: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(_STRACE), "-f", "-qq", *options, *ACTOR, str(old.folder), "purge"],
+            [*strace(*options), *ACTOR, str(old.folder), "purge"],
             cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
         )  # fmt: skip
 

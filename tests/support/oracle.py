@@ -15,6 +15,8 @@ import asyncio
 import hashlib
 import json
 import os
+import select
+import socket
 import subprocess
 import sys
 import urllib.parse
@@ -24,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 GARBAGE = b"<html>something went wrong</html>"
 ACCOUNT = {
@@ -54,6 +57,22 @@ class Oracle:
             file.seek(since)
             whole, _, _ = file.read().rpartition(b"\n")  # a line may be seen while it is being written
         return [json.loads(line) for line in whole.splitlines()]
+
+    def gets(self, count: int, process: subprocess.Popen[Any], since: int = 0) -> bool:
+        """Wait until so many payments have arrived; False where the process that sends them ended before.
+
+        `since` is a size of the log, to leave out what came before. Asking the log again and again would take a core.
+        """
+        if process.poll() is None:
+            with self.log.open("rb") as file:
+                before = file.read(since).count(b"\n")
+            address = urllib.parse.urlsplit(self.origin)
+            with socket.create_connection((address.hostname, address.port), 30) as asked:
+                asked.sendall(b"GET /arrived?%d HTTP/1.1\r\n\r\n" % (before + count))
+                ended = os.pidfd_open(process.pid)
+                select.select([asked, ended], [], [])
+                os.close(ended)
+        return len(self.entries(since)) >= count
 
     def plan(self, *, none: Sequence[int] = (), lost: Sequence[int] = (), held_from: int = 0) -> None:
         """Say which of the payments that follow (1 is the next) get no answer, are lost, or wait for one."""
@@ -88,6 +107,7 @@ class _Server:
         self._silent_every = arguments.silent_every
         self._garbage_every = arguments.garbage_every
         self._count = 0
+        self._arrival = asyncio.Event()
         self._open = 0
         self._planned = 0
         self._plan: tuple[Sequence[int], Sequence[int], int] = ((), (), 0)
@@ -101,6 +121,8 @@ class _Server:
                 answer = json.dumps(SUCCESS).encode()
                 if head.startswith(b"GET /idle "):
                     await self._wait_until_idle()
+                elif head.startswith(b"GET /arrived?"):
+                    await self._wait_until_arrived(int(head.split(b" ", 2)[1].partition(b"?")[2]))
                 elif head.startswith(b"GET /plan?"):
                     self._take_plan(head)
                 elif head.startswith(b"GET /demoapi/"):
@@ -128,6 +150,13 @@ class _Server:
         """Wait until every other connection is closed: then all that was ever sent whole stands in the log."""
         while self._open > 1:
             await asyncio.sleep(0.002)
+
+    async def _wait_until_arrived(self, count: int) -> None:
+        """Wait until so many payments stand in the log; who waits here for nothing any more sends no payment either."""
+        self._open -= 1
+        while self._count < count:
+            await self._arrival.wait()
+        self._open += 1
 
     def _take_plan(self, head: bytes) -> None:
         query = urllib.parse.urlsplit(head.split(b" ", 2)[1].decode()).query
@@ -159,6 +188,8 @@ class _Server:
             "answer": kind,
         }
         os.write(self._log, json.dumps(entry).encode() + b"\n")
+        self._arrival.set()  # wakes all that wait; who waits for more of them waits for the next one
+        self._arrival = asyncio.Event()
         return kind
 
 
