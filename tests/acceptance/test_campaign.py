@@ -52,6 +52,7 @@ def test_errors_of_the_disk_stop_the_sending(made: Bench) -> None:
     for point in kills.chosen(points, 8, seed=2):
         found.add(kills.hit(made, point, ("resume",), fresh=False))
     assert found.wrong == []
+    assert found.fired >= 4  # how often a call is made differs from run to run
 
 
 @needs_strace
