@@ -70,7 +70,7 @@ class Oracle:
             with socket.create_connection((address.hostname, address.port), 30) as asked:
                 asked.sendall(b"GET /arrived?%d HTTP/1.1\r\n\r\n" % (before + count))
                 ended = os.pidfd_open(process.pid)
-                select.select([asked, ended], [], [])
+                select.select([asked.fileno(), ended], [], [])
                 os.close(ended)
         return len(self.entries(since)) >= count
 
