@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 
-from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable
+from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, once_sent
 from batchpay.gateway.credentials import Credentials
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.ledger.contract import Ledger
@@ -64,11 +64,21 @@ def work(
 ) -> list[Summary]:
     """Help with one batch, or with every one that is worked on now; ends when nothing is left for this machine."""
     with closing(open_ledger(settings.ledger)) as ledger:
-        found = []
+        found: list[Summary] = []
         for batch in _at_work(ledger, settings) if reference is None else [ledger.find(reference)]:
-            if not request.stop:
-                found.append(help_with(ledger, batch, _for_one(request), settings, credentials, actor, progress))
-        return [summary for summary in found if summary is not None]
+            if request.stop:
+                break
+            try:
+                summary = help_with(ledger, batch, _for_one(request), settings, credentials, actor, progress)
+            except LedgerNotUsable as error:
+                if not found:
+                    raise
+                # What was sent of the batches before must be told, and exit code 5 would say that nothing was.
+                found[-1].stopped = "; ".join(filter(None, (found[-1].stopped, once_sent(error))))
+                break
+            if summary is not None:
+                found.append(summary)
+        return found
 
 
 def work_forever(
