@@ -1,1 +1,1 @@
-"""The rules of a payment row, one pandera schema a node of the request; imported as batchpay.schemas."""
+"""The rules of a payment row, one pandera schema per node of the request; imported as batchpay.schemas."""

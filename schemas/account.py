@@ -1,8 +1,8 @@
 """The rules of the `gateway` node: an account at the gateway, as it is created or updated.
 
-An account is looked at as one row of text cells, whatever it was written in; a null cell is an attribute that is not
-given. The rules rest on the gateway's interface; what it says of accounts whose names it does not tell (software and
-non-processing ones) can't be asked here.
+An account is handled as one row of text cells, whatever format it was written in; a null cell is an attribute that is
+not given. The rules come from the gateway's interface; what it says about accounts whose names it does not list
+(software and non-processing ones) can't be checked here.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ ATTRIBUTES = (
     "login", "password", "vt_template",
 )  # fmt: skip
 INTEGERS = frozenset({"enabled", "accept_amex", "active_level2", "active_level3", "account_id"})
-"""Attributes that go as numbers; the others go as texts."""
+"""Attributes that are sent as numbers; the others are sent as text."""
 SECRETS = frozenset({"pin", "password"})
 
 _PROCESSOR_A = ("account_id", "user_id", "pin")
 _PROCESSOR_B = ("login", "password", "vt_template")
 _WHOLE_NUMBER = r"^(?:0|[1-9][0-9]{0,17})$"
 _OPTIONS = RuleOptions(as_of=date.min)
-"""No rule of an account asks for the day, and none can be switched off."""
+"""No rule of an account depends on the date, and none can be switched off."""
 _NAME = pl.col("gateway_name")
 
 
@@ -60,7 +60,7 @@ def account_schema(*, update: bool) -> pa.DataFrameSchema:
 def _columns(*, update: bool) -> dict[str, pa.Column]:
     """Columns of the gateway node, with their rules.
 
-    A rule that looks at the name is asked only where the name is one that the interface tells.
+    A rule that depends on the name is evaluated only where the name is one that the interface lists.
     """
     names = UPDATED_NAMES if update else CREATED_NAMES
     cards = [name for name in names if name.endswith("_cc")]
@@ -99,11 +99,11 @@ def _columns(*, update: bool) -> dict[str, pa.Column]:
 
 
 def check_accounts(accounts: Sequence[Mapping[str, str | None]], *, update: bool) -> list[AccountFailure]:
-    """Ask every rule of every account at once; failures by account, then in the order of the rules."""
+    """Evaluate every rule for all accounts together; return failures by account, then in the order of the rules."""
     columns = {name: [account.get(name) for account in accounts] for name in ATTRIBUTES}
     frame = pl.DataFrame(columns, schema=dict.fromkeys(ATTRIBUTES, pl.String))
     rules = rules_of(account_schema(update=update))
-    # Two rules of one attribute never share a code, so their names tell them apart.
+    # Two rules of one attribute never share a code, so their names are distinct.
     failed = frame.select(rule.failed.alias(rule.name) for rule in rules)
     return [
         AccountFailure(row, rule.column, rule.code, rule.message)

@@ -22,9 +22,9 @@ from batchpay.schemas.tables import (
 )
 
 SEC_DEFAULT = "PPD"
-"""What the gateway takes where no code is given, and the only one that it documents."""
+"""The code that the gateway assumes where none is given, and the only one that it documents."""
 _EITHER_WAY = closed_list([code for code in SEC_CODES if code not in (*SEC_DEBIT_ONLY, *SEC_CREDIT_ONLY, *SEC_CHECK)])
-"""Codes with which money may go either way, and which need no check."""
+"""Codes that allow both debits and credits, and need no paper check."""
 
 
 def ach_schema(options: RuleOptions) -> pa.DataFrameSchema:
@@ -108,7 +108,7 @@ def _account(options: RuleOptions) -> list[Rule]:
             "N",
             f"1 to 17 letters or digits{hyphens}, nothing else, not all zeros (setting `rules.account_hyphens`)",
             f"write 1 to 17 digits or letters without {without}, not all zeros",
-            checks.is_no_account(account, hyphens=options.account_hyphens) & ~checks.is_scientific(account),
+            checks.is_not_account(account, hyphens=options.account_hyphens) & ~checks.is_scientific(account),
             form=ACCOUNT,
         ),
         error(

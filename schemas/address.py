@@ -1,4 +1,4 @@
-"""The rules that the billing and the shipping node share: names and the parts of an address."""
+"""The rules that the billing and shipping nodes share: names and the parts of an address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def address_rules(node: str) -> dict[str, list[Rule]]:
                 "country `US` or `CA`: the two-letter abbreviation of that country's state, district, territory or "
                 "province, country not given: one of either country's",
                 "write the two-letter abbreviation of a state or province of the country, like TX or ON",
-                checks.is_no_state(pl.col(state), pl.col(country), STATES),
+                checks.is_not_state(pl.col(state), pl.col(country), STATES),
                 reads=(country,),
                 suggestion=checks.state_in_capitals(pl.col(state), pl.col(country), STATES),
             )
@@ -40,7 +40,7 @@ def address_rules(node: str) -> dict[str, list[Rule]]:
                 "H",
                 "country `US`: `NNNNN` or `NNNNN-NNNN`, country `CA`: `ANA NAN` (the space optional)",
                 "does not fit the country, write it like 75001 or 75001-1234 (US), K1A 0B1 (CA)",
-                checks.is_no_zip(pl.col(zip_code), pl.col(country)),
+                checks.is_not_zip(pl.col(zip_code), pl.col(country)),
                 reads=(country,),
             )
         ],
@@ -59,7 +59,7 @@ def address_rules(node: str) -> dict[str, list[Rule]]:
                 "S",
                 "one of `1-NNN-NNN-NNNN`, `NNN-NNN-NNNN`, `NNN.NNN.NNNN`, `NNN NNN NNNN`, `(NNN) NNN-NNNN`",
                 "write ten digits like 512-555-0100",
-                checks.is_no_phone(pl.col(phone)),
+                checks.is_not_phone(pl.col(phone)),
                 suggestion=checks.as_phone(pl.col(phone)),
                 form=PHONE,
             )

@@ -1,4 +1,4 @@
-"""The rules of the billing node: who pays or is paid, and where to reach them."""
+"""The rules of the billing node: who pays or is paid, and how to reach them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def billing_columns(options: RuleOptions) -> dict[str, pa.Column]:
             "S",
             "a valid address, several separated by `;`, each valid",
             "write an e-mail address like name@example.com, several with a semicolon and no space between them",
-            checks.is_no_email(email),
+            checks.is_not_email(email),
             suggestion=checks.as_emails(email),
             form=EMAILS,
         )

@@ -1,4 +1,4 @@
-"""Every rule as plain facts: what `batchpay rules` prints, and the words for what readers of files find."""
+"""Every rule as plain facts: what `batchpay rules` prints, and the messages for what file readers find."""
 
 from __future__ import annotations
 
@@ -123,19 +123,19 @@ _TYPED_OTHERWISE = "the cell can't be read, format the column as text and write 
 
 
 def every_rule_on() -> RuleOptions:
-    """Make options under which no rule is missing."""
+    """Return options that enable every rule."""
     return RuleOptions(as_of=date(2026, 1, 1), max_amount_cents=0)
 
 
 def rules() -> list[RuleFacts]:
-    """All rules of cells and rows in the order of the columns, then those of the row as a whole."""
+    """Return all rules of cells in the order of the columns, then those of the row as a whole."""
     facts = [_facts(rule) for rule in rules_of(payment_schema(every_rule_on()))]
     facts.insert(sum(fact.column == PAYMENT_ID for fact in facts), PAYMENT_ID_DUPLICATE)
     return [*facts, ROW_DUPLICATE, ROW_SAME_PAYMENT, ROW_RAGGED, ROW_QUOTATION, ROW_NO_PAYMENT]
 
 
 def typed_cell_rules() -> list[RuleFacts]:
-    """Rules of cells that a Parquet file, a spreadsheet or a map holds as something other than our text."""
+    """Return the rules for cells that a Parquet file, a spreadsheet or a map has as something other than our text."""
     facts = []
     for column in COLUMNS:
         for code, (words, _) in _TYPED.items():
@@ -150,13 +150,13 @@ def typed_cell_rules() -> list[RuleFacts]:
 
 def suggesting_rules() -> frozenset[str]:
     """Name the rules that can say what the right value is."""
-    told = {rule.name for rule in rules_of(payment_schema(every_rule_on())) if rule.suggestion is not None}
-    told |= {f"{column}.text_formula" for column in COLUMNS if column != ACCOUNT}
-    return frozenset(told | {"achRoutingNumber.leading_zero"})
+    names = {rule.name for rule in rules_of(payment_schema(every_rule_on())) if rule.suggestion is not None}
+    names |= {f"{column}.text_formula" for column in COLUMNS if column != ACCOUNT}
+    return frozenset(names | {"achRoutingNumber.leading_zero"})
 
 
 def typed_cell_message(column: str, code: str) -> str:
-    """Give the words for a typed-cell fault, whatever its code."""
+    """Return the message for a typed-cell fault, whatever its code."""
     if code == "format" and column in MONEY:
         return f"has more than two decimals or is not an amount, {MONEY_MESSAGE}"
     if code == "numeric_account":
@@ -165,11 +165,11 @@ def typed_cell_message(column: str, code: str) -> str:
 
 
 def check_rules_off(names: frozenset[str]) -> list[str]:
-    """Name what can't be switched off: unknown rules, rules of others than the house, and some of its own.
+    """Return the names that can't be switched off: unknown rules, rules that are not house rules, and some that are.
 
-    Cells of a ragged or malformed row can't be told apart, so no other rule could stand in for those.
+    Cells of a ragged or malformed row can't be told apart, so no other rule could take the place of those.
     """
-    if not names:  # as nearly always: all rules would be made once more
+    if not names:  # nearly always; otherwise all rules are built once more
         return []
     kept = {ROW_RAGGED.name, ROW_QUOTATION.name, ROW_NO_PAYMENT.name, PAYMENT_ID_DUPLICATE.name}
     house = {fact.name for fact in rules() if fact.source == "H"} - kept

@@ -19,7 +19,7 @@ TEXT_CHARACTERS_MAX = 255
 AMOUNT_WHOLE_DIGITS_MAX = 8
 """The ACH entry's amount field has ten digits, two of them cents (Nacha Operating Rules, Appendix Three)."""
 COUNTED_WHOLE_DIGITS_MAX = 13
-"""Amounts of more digits, all rejected, count 0 in the totals: a row's cents are far within 64 bits."""
+"""Amounts with more digits, all rejected, count as 0 in the totals: a row's cents are far within 64 bits."""
 NAME_CHARACTERS_MAX = 22
 """Length of the ACH entry's field for the receiver's name."""
 CHECK_NUMBER_DIGITS_MAX = 15
@@ -27,18 +27,18 @@ CHECK_NUMBER_DIGITS_MAX = 15
 
 _CONTINUED = r"\x{A0}-\x{BF}€‚ƒ„…†‡ˆ‰Š‹ŒŽ•˜™š›œžŸ"
 _DECODED_TWICE = rf"(?:[ÂÃ][{_CONTINUED}‘’“”–—]|[ÄÅ][{_CONTINUED}]|â€)"
-"""Two bytes of UTF-8 read as two characters of Windows-1252; after `Ä` and `Å`, which end words, no quotation marks."""
+"""Two bytes of UTF-8 read as two Windows-1252 characters; after `Ä` and `Å`, which end words, no quotation marks."""
 _MONEY = r"^[0-9]+\.[0-9]{2}$"
 _LOCAL_CHARACTERS_MAX = 64
 _WEIGHED = pl.Series(
     [3 * (three // 100) + 7 * (three // 10 % 10) + three % 10 for three in range(1000)], dtype=pl.UInt16
 )
-"""Three digits under the weights 3, 7, 1 of the ABA's check digit."""
+"""Three digits times the weights 3, 7, 1 of the ABA check digit."""
 _ZIP = {"US": r"^[0-9]{5}(?:-[0-9]{4})?$", "CA": r"^[A-Z][0-9][A-Z] ?[0-9][A-Z][0-9]$"}
 
 
 def not_matching(cell: pl.Expr, pattern: str) -> pl.Expr:
-    """Tell whether the cell is written otherwise than the anchored pattern."""
+    """Return whether the cell does not match the anchored pattern."""
     return ~cell.str.contains(pattern)
 
 
@@ -46,39 +46,42 @@ def not_matching(cell: pl.Expr, pattern: str) -> pl.Expr:
 
 
 def has_forbidden_characters(cell: pl.Expr) -> pl.Expr:
-    """Control characters (Unicode Cc: NUL too), U+FFFD, and the characters that reorder text on a screen.
+    """Return whether the cell has control characters (Unicode Cc: NUL too), U+FFFD, or bidirectional controls.
 
-    The last are the embeddings, overrides and isolates of Unicode Standard Annex 9.
+    The last reorder text on a screen: the embeddings, overrides and isolates of Unicode Standard Annex 9.
     """
     return cell.str.contains(f"[{FORBIDDEN}]")
 
 
 def has_outer_whitespace(cell: pl.Expr) -> pl.Expr:
-    """White space (Unicode White_Space) at either end."""
+    """Return whether there is white space (Unicode White_Space) at either end."""
     return cell.str.contains(r"^\s|\s$")
 
 
 def has_unseen_characters(cell: pl.Expr) -> pl.Expr:
-    """What no identifier may hold: forbidden characters, and any by which two that look the same differ.
+    """Return whether the cell has what no identifier may hold: forbidden characters, or any that can't be seen.
 
-    Format characters (Unicode Cf), what is ignorable by default (Unicode Standard Annex 44), and the no-break forms of
-    space and hyphen.
+    Two identifiers that look the same may differ in these: format characters (Unicode Cf), default-ignorable ones
+    (Unicode Standard Annex 44), and the no-break forms of space and hyphen.
     """
     return cell.str.contains(f"[{FORBIDDEN}{UNSEEN}]")
 
 
 def has_copied_characters(cell: pl.Expr) -> pl.Expr:
-    """What copying from a web page or decoding twice leaves in a name: no-break spaces, zero-width characters, `Ã©`."""
+    """Return whether a name has traces of copying from a web page or decoding twice.
+
+    These are no-break spaces, zero-width characters, `Ã©`.
+    """
     return cell.str.contains(f"[{NO_BREAK_SPACES}{ZERO_WIDTH}]|{_DECODED_TWICE}")
 
 
 def is_too_long(cell: pl.Expr) -> pl.Expr:
-    """More characters than any field takes."""
+    """Return whether the cell has more characters than any field takes."""
     return cell.str.len_chars() > TEXT_CHARACTERS_MAX
 
 
 def trimmed(cell: pl.Expr) -> pl.Expr:
-    """Give the cell without white space at its ends, null where nothing is left."""
+    """Return the cell without white space at its ends, null where nothing is left."""
     text = cell.str.strip_chars()
     return pl.when(text != "").then(text)
 
@@ -87,48 +90,48 @@ def trimmed(cell: pl.Expr) -> pl.Expr:
 
 
 def not_one_of(cell: pl.Expr, values: Sequence[str]) -> pl.Expr:
-    """Tell whether the cell is not a member of a closed list, letter for letter."""
+    """Return whether the cell is not a member of a closed list, letter for letter."""
     if len(values) <= 4:  # comparing short texts is cheaper than looking them up
         return reduce(and_, [cell != value for value in values])
     return ~cell.is_in(list(values))
 
 
 def one_of(cell: pl.Expr, values: Sequence[str]) -> pl.Expr:
-    """Tell whether the cell is a member of a closed list."""
+    """Return whether the cell is a member of a closed list."""
     return ~not_one_of(cell, values)
 
 
 def member_in_capitals(cell: pl.Expr, values: Sequence[str]) -> pl.Expr:
-    """Give the member that the cell is but for letter case, else null."""
+    """Return the member that the cell equals except for letter case, else null."""
     capitals = _in_capitals(cell)
     return pl.when(capitals.is_in(list(values))).then(capitals)
 
 
 def _in_capitals(cell: pl.Expr) -> pl.Expr:
-    """Give a text of ASCII in capitals, else null: `ß` in capitals is SS, which is South Sudan."""
+    """Return an ASCII text in capitals, null for any other: `ß` in capitals is SS, which is South Sudan."""
     return pl.when(cell.str.contains(r"^[\x20-\x7E]*$")).then(cell.str.to_uppercase())
 
 
 # Money
 
 
-def is_no_money(cell: pl.Expr) -> pl.Expr:
-    """Anything but digits, a point and two decimals."""
+def is_not_money(cell: pl.Expr) -> pl.Expr:
+    """Return whether the cell is anything but digits, a point and two decimals."""
     return not_matching(cell, _MONEY)
 
 
 def is_zero(cell: pl.Expr) -> pl.Expr:
-    """Tell whether a well-written amount is 0.00."""
+    """Return whether a well-formed amount is 0.00."""
     return _significant(cell) == ".00"
 
 
 def has_too_many_digits(cell: pl.Expr) -> pl.Expr:
-    """Tell whether a well-written amount is more than the ACH amount field holds: above 99999999.99."""
+    """Return whether a well-formed amount is more than the ACH amount field holds: above 99999999.99."""
     return _significant(cell).str.len_bytes() > AMOUNT_WHOLE_DIGITS_MAX + 3
 
 
 def is_above(cell: pl.Expr, other: pl.Expr) -> pl.Expr:
-    """Tell whether a well-written amount is more than another, of any length; null where either is not an amount."""
+    """Return whether a well-formed amount is more than another, of any length; null where either is not an amount."""
     left, right = _significant(cell), _significant(other)
     longer = left.str.len_bytes() > right.str.len_bytes()
     as_long = left.str.len_bytes() == right.str.len_bytes()
@@ -137,29 +140,29 @@ def is_above(cell: pl.Expr, other: pl.Expr) -> pl.Expr:
 
 
 def cents(cell: pl.Expr) -> pl.Expr:
-    """Cents of an amount as Int64, null where it can't be read or has too many digits to count.
+    """Return the cents of an amount as Int64, null where it can't be read or has too many digits to count.
 
-    What --normalize repairs, or a suggestion corrects, counts as it does then: a file has the same control totals with
-    and without.
+    What --normalize would repair, or a suggestion would correct, counts as if it were: a file has the same control
+    totals with and without.
     """
     cell = trimmed(cell)
     return cents_of_money(pl.coalesce(with_decimals(cell), as_money(cell), cell))
 
 
 def cents_of_money(cell: pl.Expr) -> pl.Expr:
-    """Cents of a well-written amount, null for any other cell."""
+    """Return the cents of a well-formed amount, null for any other cell."""
     text = _significant(cell)
     counted = cell.str.contains(_MONEY) & (text.str.len_bytes() <= COUNTED_WHOLE_DIGITS_MAX + 3)
     return pl.when(counted).then(text.str.replace(".", "", literal=True)).cast(pl.Int64, strict=False)
 
 
 def cents_of_plain(cell: pl.Expr) -> pl.Expr:
-    """Cents of an amount that keeps every rule, in a cheaper way; anything for other cells."""
+    """Return the cents of an amount that keeps every rule, in a cheaper way; undefined for other cells."""
     return cell.str.replace(".", "", literal=True).cast(pl.Int64, strict=False)
 
 
 def with_decimals(cell: pl.Expr) -> pl.Expr:
-    """Give the amount with the decimals that are missing: 12 and 12.5 as 12.00 and 12.50, else null."""
+    """Return the amount with its missing decimals added: 12 and 12.5 as 12.00 and 12.50, else null."""
     return (
         pl.when(cell.str.contains(r"^[0-9]+$"))
         .then(cell + ".00")
@@ -169,14 +172,14 @@ def with_decimals(cell: pl.Expr) -> pl.Expr:
 
 
 def as_money(cell: pl.Expr) -> pl.Expr:
-    """Give the amount that a cell certainly means, else null: without decimals, with a dollar sign, with commas.
+    """Return the amount that a cell certainly means, else null: without decimals, with a dollar sign, with commas.
 
-    `1,000` stays a question: it may be one with three decimals.
+    `1,000` remains uncertain: it may be one with three decimals.
     """
     plain = cell.str.replace_all(r"[$,]", "")
     grouped = cell.str.contains(r"^\$? ?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)\.[0-9]{2}$")
     meant = pl.coalesce(with_decimals(cell), pl.when(grouped).then(plain.str.strip_chars()))
-    # A number too long for an amount may be one of another column: it is not repeated.
+    # A number too long for an amount may belong to another column: it is not repeated.
     return pl.when(_significant(meant).str.len_bytes() <= AMOUNT_WHOLE_DIGITS_MAX + 3).then(meant)
 
 
@@ -188,28 +191,34 @@ def _significant(cell: pl.Expr) -> pl.Expr:
 
 
 def has_wrong_check_digit(cell: pl.Expr) -> pl.Expr:
-    """ABA check digit: 3(d1+d4+d7) + 7(d2+d5+d8) + (d3+d6+d9) must be divisible by 10; null for no number."""
+    """Return whether the ABA check digit is wrong; null for a cell that is not a number.
+
+    3(d1+d4+d7) + 7(d2+d5+d8) + (d3+d6+d9) must be divisible by 10.
+    """
     number = cell.cast(pl.UInt32, strict=False)
-    # The weights come again every three digits: a table of what three digits weigh saves most divisions.
+    # The weights repeat every three digits: a table of weighted sums of three digits saves most divisions.
     weighed = [pl.lit(_WEIGHED).gather(number // power % 1000) for power in (1_000_000, 1000, 1)]
     total: pl.Expr = reduce(add, weighed)
     return total % 10 != 0
 
 
 def has_unassigned_prefix(cell: pl.Expr) -> pl.Expr:
-    """First two digits outside what the ABA assigns: 00-12, 21-32, 61-72, 80; or the number of all zeros."""
+    """Return whether the first two digits are not assigned by the ABA (00-12, 21-32, 61-72, 80), or all are zeros."""
     return not_matching(cell, r"^(?:0[0-9]|1[0-2]|2[1-9]|3[0-2]|6[1-9]|7[0-2]|80)[0-9]{7}$") | (cell == "000000000")
 
 
 def with_leading_zero(cell: pl.Expr) -> pl.Expr:
-    """Give the routing number of a cell that lost its leading zero, where the check digit then is right, else null."""
+    """Return the routing number of a cell that lost its leading zero, if its check digit is then right, else null."""
     number = "0" + cell
     lost = cell.str.contains(r"^[0-9]{8}$") & ~has_unassigned_prefix(number) & ~has_wrong_check_digit(number)
     return pl.when(lost).then(number)
 
 
-def is_no_account(cell: pl.Expr, *, hyphens: bool) -> pl.Expr:
-    """Anything but 1 to 17 letters or digits (the ACH entry's account field), or all zeros; or with hyphens inside."""
+def is_not_account(cell: pl.Expr, *, hyphens: bool) -> pl.Expr:
+    """Return whether the cell is not 1 to 17 letters or digits (the ACH entry's account field), or is all zeros.
+
+    With `hyphens`, inner hyphens are allowed.
+    """
     written = not_matching(cell, r"^[A-Za-z0-9]{1,17}$")
     if hyphens:
         written &= not_matching(cell, r"^[A-Za-z0-9](?:[A-Za-z0-9-]{0,15}[A-Za-z0-9])?$")
@@ -222,28 +231,28 @@ def is_scientific(cell: pl.Expr) -> pl.Expr:
 
 
 def is_unusual_account(cell: pl.Expr) -> pl.Expr:
-    """Letters in it, or under four characters: allowed, rarely meant."""
+    """Return whether an account has letters, or under four characters: allowed, but rarely meant."""
     return not_matching(cell, r"^[0-9]{4,}$")
 
 
 # Addresses
 
 
-def is_no_phone(cell: pl.Expr) -> pl.Expr:
-    """None of the five ways in which the gateway takes a phone number."""
+def is_not_phone(cell: pl.Expr) -> pl.Expr:
+    """Return whether the cell has none of the five forms in which the gateway takes a phone number."""
     return not_matching(cell, PHONE.whole)
 
 
 def as_phone(cell: pl.Expr) -> pl.Expr:
-    """Give ten digits however they are parted as NNN-NNN-NNNN, else null; +44 and the like is no such number."""
+    """Return ten digits, however they are separated, as NNN-NNN-NNNN, else null; +44 and the like is no such number."""
     elsewhere = cell.str.contains(r"\+") & ~cell.str.contains(r"^ *\(?\+ *1[^0-9]*(?:[0-9][^0-9]*){10}$")
     digits = cell.str.replace_all(r"[ ().+-]", "").str.replace(r"^1([0-9]{10})$", "${1}")
     grouped = digits.str.replace(r"^([0-9]{3})([0-9]{3})([0-9]{4})$", "${1}-${2}-${3}")
     return pl.when(digits.str.contains(r"^[0-9]{10}$") & ~elsewhere).then(grouped)
 
 
-def is_no_email(cell: pl.Expr) -> pl.Expr:
-    """Tell whether an address of the list is not an address.
+def is_not_email(cell: pl.Expr) -> pl.Expr:
+    """Return whether any address of the list is not valid.
 
     An address is a dot-atom of at most 64 characters (RFC 5322 3.2.3, RFC 5321 4.5.3.1.1), `@`, two or more labels.
     """
@@ -252,13 +261,16 @@ def is_no_email(cell: pl.Expr) -> pl.Expr:
 
 
 def as_emails(cell: pl.Expr) -> pl.Expr:
-    """Give the list of addresses without blanks and empty places between them, where it then is right, else null."""
+    """Return the list of addresses without blanks and empty entries between them, if it is then valid, else null."""
     tidy = cell.str.replace_all(r"[ ]*;[ ;]*", ";").str.strip_chars(";")
-    return pl.when(~is_no_email(tidy)).then(tidy)
+    return pl.when(~is_not_email(tidy)).then(tidy)
 
 
-def is_no_state(state: pl.Expr, country: pl.Expr, states: dict[str, tuple[str, ...]]) -> pl.Expr:
-    """Tell whether the state is none of its country's, for the two countries that have a list; either's without one."""
+def is_not_state(state: pl.Expr, country: pl.Expr, states: dict[str, tuple[str, ...]]) -> pl.Expr:
+    """Return whether the state is not one of its country's, for the two countries with a list.
+
+    Without a country, it must be a state of either.
+    """
     either = [code for codes in states.values() for code in codes]
     wrong = country.is_null() & ~state.is_in(either)
     for name, codes in states.items():
@@ -267,14 +279,14 @@ def is_no_state(state: pl.Expr, country: pl.Expr, states: dict[str, tuple[str, .
 
 
 def state_in_capitals(state: pl.Expr, country: pl.Expr, states: dict[str, tuple[str, ...]]) -> pl.Expr:
-    """Give the state's abbreviation where only its letter case is wrong, else null."""
+    """Return the state's abbreviation where only its letter case is wrong, else null."""
     capitals = _in_capitals(state)
     listed = country.is_null() | one_of(country, list(states))
-    return pl.when(listed & ~is_no_state(capitals, country, states)).then(capitals)
+    return pl.when(listed & ~is_not_state(capitals, country, states)).then(capitals)
 
 
-def is_no_zip(zip_code: pl.Expr, country: pl.Expr) -> pl.Expr:
-    """Tell whether a code is written otherwise than its country does (USPS, Canada Post)."""
+def is_not_zip(zip_code: pl.Expr, country: pl.Expr) -> pl.Expr:
+    """Return whether a code is not written as in its country (USPS, Canada Post)."""
     wrong = [country.eq_missing(pl.lit(name)) & not_matching(zip_code, pattern) for name, pattern in _ZIP.items()]
     return reduce(or_, wrong)
 
@@ -282,31 +294,31 @@ def is_no_zip(zip_code: pl.Expr, country: pl.Expr) -> pl.Expr:
 # Dates
 
 
-def is_no_date_format(cell: pl.Expr) -> pl.Expr:
-    """Anything but MM/DD/YYYY."""
+def is_not_date_format(cell: pl.Expr) -> pl.Expr:
+    """Return whether the cell is anything but MM/DD/YYYY."""
     return not_matching(cell, r"^[0-9]{2}/[0-9]{2}/[0-9]{4}$")
 
 
 def as_date(cell: pl.Expr) -> pl.Expr:
-    """Give the date of MM/DD/YYYY, null where the calendar has none; there is no year 0."""
+    """Return the date of MM/DD/YYYY, null where the calendar has no such date; there is no year 0."""
     parsed = cell.str.to_date("%m/%d/%Y", strict=False)
     return pl.when(parsed.dt.year() > 0).then(parsed)
 
 
-def is_no_date(cell: pl.Expr) -> pl.Expr:
-    """Tell whether a well-written date is none of the calendar's."""
+def is_not_date(cell: pl.Expr) -> pl.Expr:
+    """Return whether a well-formed date does not exist in the calendar."""
     return cell.is_not_null() & as_date(cell).is_null()
 
 
 def date_from_iso(cell: pl.Expr) -> pl.Expr:
-    """Give an ISO 8601 date as MM/DD/YYYY, else null."""
+    """Return an ISO 8601 date as MM/DD/YYYY, else null."""
     parsed = (
         pl.when(cell.str.contains(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")).then(cell).str.to_date("%Y-%m-%d", strict=False)
     )
     return parsed.dt.strftime("%m/%d/%Y")
 
 
-def is_no_banking_day(cell: pl.Expr) -> pl.Expr:
-    """Saturday, Sunday, or a holiday of the Federal Reserve Banks."""
+def is_not_banking_day(cell: pl.Expr) -> pl.Expr:
+    """Return whether the date is a Saturday, a Sunday, or a holiday of the Federal Reserve Banks."""
     day = as_date(cell)
     return (day.dt.weekday() >= 6) | day.is_in(list(calendar.HOLIDAYS))

@@ -42,32 +42,32 @@ MONEY = ("amount", "taxAmount", "shippingTax")
 FLAGS = ("achAgreementFlag", "recurringAgreementFlag")
 NUMBERS_ON_THE_WIRE = ("gatewayId", "achAgreementFlag", "recurringAgreementFlag")
 RECURRENCE = ("recurringStartDate", "recurringBillingCycle", "recurringEndOfMonth", "recurringNumOfPayments")
-"""Columns that tell when a recurring payment falls due."""
+"""Columns that determine when a recurring payment falls due."""
 CASH_FLOW = ("gatewayId", "transactionType", "recurringIndicator", "amount", *RECURRENCE)
-"""Columns that tell what a row moves, and when."""
+"""Columns that determine how much money a row moves, and when."""
 
 RAGGED, QUOTATION, NO_PAYMENT, STRAY = "_ragged", "_quotation", "_no_payment", "_stray"
 ROW_MARKS = (RAGGED, QUOTATION, NO_PAYMENT, STRAY)
-"""How a reader of files marks a row whose cells are not known (the first two), which is no payment (a note, the header
+"""How a file reader marks a row whose cells are not known (the first two), which is not a payment (a note, the header
 again), or which has a cell outside the table."""
 ALONE = (RAGGED, QUOTATION, NO_PAYMENT)
-"""Marks beside which no other rule is asked."""
+"""Marks with which no other rule is reported for the row."""
 FAULT, SUGGEST, WARN = "_fault.", "_suggest.", "_warn."
-"""How a reader of files marks a cell: no faithful text, what it should be, doubtful; a column's name follows.
+"""How a file reader marks a cell: no faithful text, what it should be, doubtful; a column's name follows.
 
-A mark is the code, and `: ` and words where it has its own.
+A mark is the code, followed by `: ` and a message where it has its own.
 """
 TEXT_FORMULA = '^="([^"]*)"$'
-"""A cell as programs write it so that a spreadsheet keeps the text in it, such as `="00123"`."""
+"""A cell as programs write it so that a spreadsheet keeps its text, such as `="00123"`."""
 CELL_MARKS = (FAULT, SUGGEST, WARN)
 PLAIN_ROW = "_plain"
-"""How a reader of files flags a row whose cells all have the form PLAIN (batchpay.schemas.forms), where it knows."""
+"""How a file reader flags a row whose cells all have the form PLAIN (batchpay.schemas.forms), if it knows."""
 BARE_ROW = "_bare"
-"""How a reader of files flags a row no cell of which holds a quotation mark, a backslash or a control character, where
-it knows: such cells stand in JSON as they are."""
+"""How a file reader flags a row in which no cell has a quotation mark, a backslash or a control character, if it
+knows: such cells need no escaping in JSON."""
 READ_FLAGS = (PLAIN_ROW, BARE_ROW)
-"""What is said of the cells as they were read: whoever changes one leaves the flags out."""
+"""Flags that describe the cells as read: code that changes a cell drops them."""
 CORRECTED = "_corrected"
 """What `--accept-suggestions` changed in a row: `column: old -> new; column: old -> new`."""
 MAP_FAULT = "map"
-"""The code of a cell of which a map can't make a value for certain; its words follow it."""
+"""The code of a cell that a map can't convert with certainty; its message follows the code."""

@@ -1,7 +1,7 @@
-"""Forms: regular expressions of cells that certainly keep the rules of their column.
+"""Forms: regular expressions for cells that certainly keep the rules of their column.
 
-A form is narrower than its rules: what it matches is proven good, what it does not match is asked every rule. It lies
-beside the rule it stands for; that no matching cell breaks a rule is shown by a property test, rule by rule.
+A form is narrower than its rules: what it matches is proven valid, what it does not match is checked by every rule. It
+is declared with the rule it covers; a property test shows, rule by rule, that no matching cell breaks it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 TEXT_BYTES_MAX = 255
-"""A text of so many bytes has no more characters than any field takes."""
+"""A text of this many bytes has no more characters than any field takes."""
 FORBIDDEN = r"\p{Cc}\x{FFFD}\x{202A}-\x{202E}\x{2066}-\x{2069}"
 """Control characters (Unicode Cc: NUL too), U+FFFD, and the characters that reorder text on a screen: the embeddings,
-overrides and isolates of Unicode Standard Annex 9. To stand in a class of characters."""
+overrides and isolates of Unicode Standard Annex 9. For use within a character class."""
 
 NO_BREAK_SPACES = r"\x{A0}\x{2007}\x{202F}"
 ZERO_WIDTH = r"\x{200B}-\x{200D}\x{2060}\x{FEFF}"
 UNSEEN = rf"\p{{Cf}}\p{{Default_Ignorable_Code_Point}}{NO_BREAK_SPACES}\x{{2011}}"
-"""Format characters (Unicode Cf), what is ignorable by default (Unicode Standard Annex 44), and the no-break forms of
-space and hyphen."""
+"""Format characters (Unicode Cf), default-ignorable ones (Unicode Standard Annex 44), and the no-break forms of space
+and hyphen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class Form:
     """One way in which the cells of a column may be written."""
 
     pattern: str
-    """Matches the whole cell; no bounded repetition of a large class of characters, which makes matching slow."""
+    """Matches the whole cell; without bounded repetition of a large character class, which makes matching slow."""
     bytes_max: int | None = None
-    """The most bytes of a cell, where the pattern alone allows more than the rules do."""
+    """The most bytes that a cell may have, where the pattern alone allows more than the rules do."""
     members: tuple[str, ...] = ()
-    """All cells that the pattern matches, where they are few: comparing is cheaper than matching."""
+    """All texts that the pattern matches, where they are few: comparing is cheaper than matching."""
 
     @property
     def whole(self) -> str:
@@ -42,16 +42,16 @@ class Form:
 
 TEXT = Form(rf"[^\s{FORBIDDEN}](?:[^{FORBIDDEN}]*[^\s{FORBIDDEN}])?", TEXT_BYTES_MAX)
 IDENTIFIER = Form(r"[!-~](?:[ -~]*[!-~])?", TEXT_BYTES_MAX)
-"""What can be seen of ASCII: the classes of all that can't be seen elsewhere are slow to look for."""
+"""Visible ASCII: the classes of everything else that can't be seen are slow to search for."""
 _UNCOPIED = rf"{FORBIDDEN}{NO_BREAK_SPACES}{ZERO_WIDTH}ÂÃÄÅ€"
-"""Nothing that was copied; and none of the letters by one of which all text decoded twice is known."""
+"""Excludes all that copying leaves, and the letters of which every text decoded twice has one."""
 NAME = Form(rf"[^\s{_UNCOPIED}](?:[^{_UNCOPIED}]*[^\s{_UNCOPIED}])?", TEXT_BYTES_MAX)
 _PLAIN = r"!-~ÀÁÆ-ſ\x{1E80}-\x{1EFF}\x{2010}\x{2012}-\x{2027}"
 PLAIN = Form(rf"[{_PLAIN}](?:[ {_PLAIN}]*[{_PLAIN}])?", TEXT_BYTES_MAX)
-"""Letters of Latin scripts, typographic marks and what can be seen of ASCII, but for ÂÃÄÅ: told by the bytes of a row,
-and of all its cells at once."""
+"""Letters of Latin scripts, typographic marks and visible ASCII, except ÂÃÄÅ: recognized from the bytes of a row, for
+all its cells at the same time."""
 PLAIN_KEEPS = (TEXT, IDENTIFIER, NAME)
-"""Forms that stand for rules which a plain cell keeps as well."""
+"""Forms that cover rules which a plain cell keeps as well."""
 MONEY = Form(r"[0-9]{1,8}\.[0-9]{2}")
 AMOUNT = Form(r"[1-9][0-9]{0,7}\.[0-9]{2}|0\.(?:[1-9][0-9]|0[1-9])")
 """More than 0.00, and no more than an ACH entry can carry."""
@@ -72,7 +72,7 @@ _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _ADDRESS = rf"{_ATOM}(?:\.{_ATOM})*@(?:{_LABEL}\.)+[A-Za-z]{{2,}}"
 EMAILS = Form(rf"{_ADDRESS}(?:;{_ADDRESS})*", 64)
-"""In so few bytes the part before the `@` can't be too long."""
+"""With so few bytes the part before the `@` can't be too long."""
 
 
 def closed_list(values: Sequence[str]) -> Form:

@@ -1,6 +1,6 @@
 """What makes two payments the same one: the caller's paymentId, or the same bill.
 
-Both are compared after NFKC and case folding, in one way everywhere: within a file, and with earlier batches.
+Both are compared after NFKC and case folding, in the same way everywhere: within a file, and with earlier batches.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ COMPARED = (
 """Columns that `identities` reads."""
 STAMP_PREFIX = "BP"
 STAMP_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
-"""No characters that are misread on a screen or a phone."""
+"""No characters that are misread on a screen or over the phone."""
 STAMP_CHARACTERS = 6
 _STAMPED = rf"^{STAMP_PREFIX.lower()}[{STAMP_ALPHABET.lower()}]{{{STAMP_CHARACTERS}}}-[0-9]+$"
 BILL = ("achRoutingNumber", "account", "transactionType", "cents")
-"""What two payments of one bill have in common beside the invoice's number, if they have one."""
+"""What two payments of one bill have in common, besides the invoice number if they have one."""
 _BETWEEN = "\x1f"
 
 
 def identities(frame: pl.DataFrame, cents: pl.Series | None = None) -> pl.DataFrame:
-    """Give each row's `payment_id`, its `bill`, and the bill's `invoice`; null where there is none.
+    """Return each row's `payment_id`, its `bill`, and the bill's `invoice`; null where there is none.
 
-    A row whose amount or account can't be read has no bill. `cents` are those of the amounts, where they are known.
+    A row whose amount or account can't be read has no bill. `cents` are the amounts in cents, where known.
     """
     return compared(frame, cents).select(
         "_row", "payment_id", "invoice", bill=pl.concat_str(*BILL, pl.col("invoice").fill_null(""), separator=_BETWEEN)
@@ -37,11 +37,11 @@ def identities(frame: pl.DataFrame, cents: pl.Series | None = None) -> pl.DataFr
 
 
 def compared(frame: pl.DataFrame, cents: pl.Series | None = None, *, is_plain: bool = False) -> pl.DataFrame:
-    """Give each row's `payment_id`, the parts of its bill (BILL) and its `invoice`; null where there is none.
+    """Return each row's `payment_id`, the parts of its bill (BILL) and its `invoice`; null where there is none.
 
     A bill is routing number, account, direction, amount in cents and invoiceNumber. An invoiceNumber that batchpay
-    filled in itself counts as blank. `cents` are those of the amounts, where they are known; `is_plain` tells that
-    accounts are known to be in their form.
+    filled in itself counts as blank. `cents` are the amounts in cents, where known; `is_plain` means that accounts are
+    known to match their form.
     """
     invoice = folded(frame["invoiceNumber"]).alias("invoice")
     account = pl.col("achAccountNumber")
@@ -57,11 +57,11 @@ def compared(frame: pl.DataFrame, cents: pl.Series | None = None, *, is_plain: b
 
 
 def folded(cells: pl.Series) -> pl.Series:
-    """Give texts as they are compared: NFKC, case folded, trimmed; null where nothing is left."""
-    odd = (cells.str.len_bytes() != cells.str.len_chars()).arg_true()
+    """Return texts as they are compared: NFKC, case folded, trimmed; null where nothing is left."""
+    non_ascii = (cells.str.len_bytes() != cells.str.len_chars()).arg_true()
     texts = cells.str.to_lowercase()
-    if len(odd):
-        texts = texts.scatter(odd, [_folded_text(text) for text in cells.gather(odd)])
+    if len(non_ascii):
+        texts = texts.scatter(non_ascii, [_folded_text(text) for text in cells.gather(non_ascii)])
     texts = texts.str.strip_chars()
     return texts.set(texts == "", None)
 

@@ -1,4 +1,4 @@
-"""What `--normalize` repairs, and nothing beyond: white space at the ends, letter case of a closed list, decimals."""
+"""What `--normalize` repairs, and nothing else: white space at the ends, letter case of a closed list, decimals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STATES = {"billingState": "billingCountry", "shippingState": "shippingCountry"}
 
 
 def normalize(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
-    """Repair the known columns that the frame has; also tells how many cells of each column were changed."""
+    """Repair the known columns that the frame has; also return how many cells of each column were changed."""
     present = [column for column in COLUMNS if column in frame.columns]
     repaired = frame.with_columns(checks.trimmed(pl.col(column)) for column in present)
     repaired = repaired.with_columns(

@@ -11,22 +11,22 @@ class RuleOptions:
     """The rules' parameters; the defaults are RULES.md's."""
 
     as_of: date
-    """Today, for the rules that ask."""
+    """Today's date, for the rules that depend on it."""
     normalize: bool = False
-    """Repair what is unambiguous before the rules are asked."""
+    """Repair what is unambiguous before the rules are evaluated."""
     accept_suggestions: frozenset[str] = frozenset()
-    """Rules, as `column.code`, whose suggestions take the place of the cells that break them."""
+    """Rules, as `column.code`, whose suggestions replace the cells that break them."""
     warnings_as_errors: bool = False
     allow_duplicates: bool = False
     """The same bill may be paid twice."""
     allow_open_ended: bool = False
     """A recurring payment without an end may pass."""
     require_agreement: bool = True
-    """A payer who does not agree is not charged."""
+    """A payer who has not agreed is not charged."""
     past_start: bool = True
     """A recurring payment can't start before `as_of`."""
     max_amount_cents: int | None = None
-    """An amount above this is rejected; None is not a limit."""
+    """An amount above this is rejected; None means no limit."""
     account_hyphens: bool = False
     """An account number may have hyphens inside: some banks print them."""
     check_letters: bool = False
@@ -36,5 +36,5 @@ class RuleOptions:
 
     @property
     def allows_repeated_bills(self) -> bool:
-        """Whether the same bill may pass twice: this call says so, or a standing rule."""
+        """Whether the same bill may pass twice: by this call, or because the rule is switched off."""
         return self.allow_duplicates or "row.duplicate" in self.rules_off

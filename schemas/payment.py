@@ -22,8 +22,8 @@ _US_DOLLARS = closed_list(["USD"])
 def payment_schema(options: RuleOptions) -> pa.DataFrameSchema:
     """Make the pandera schema of a payment row: all columns as text, null where not given.
 
-    Validate an eager DataFrame with `lazy=True`: of a LazyFrame pandera looks at no cell. What concerns several rows
-    (duplicates) and the reading of the file is beyond a schema.
+    Validate an eager DataFrame with `lazy=True`: pandera checks no cell of a LazyFrame. What concerns several rows
+    (duplicates) and the reading of the file is outside a schema.
     """
     columns = columns_of((PAYMENT_ID,), {}, options)
     for of_node in (top_columns, billing_columns, shipping_columns, ach_columns, recurring_columns):
@@ -32,7 +32,7 @@ def payment_schema(options: RuleOptions) -> pa.DataFrameSchema:
 
 
 def top_columns(options: RuleOptions) -> dict[str, pa.Column]:
-    """Columns of the fields that stand beside the nodes, with their rules."""
+    """Return the columns of the fields outside the nodes, with their rules."""
     own = {
         "gatewayId": _gateway_id(),
         "transactionType": [
@@ -143,8 +143,8 @@ def _tax_amount() -> list[Rule]:
             checks.is_above(pl.col("taxAmount"), pl.col("amount")),
             after=("format",),
             reads=("amount",),
-            # The form of an amount has no leading zeros: what is shorter is less.
-            asked_where=(pl.col("taxAmount").str.len_bytes() >= pl.col("amount").str.len_bytes()).fill_null(
+            # The form of an amount has no leading zeros: a shorter one is less.
+            applies_where=(pl.col("taxAmount").str.len_bytes() >= pl.col("amount").str.len_bytes()).fill_null(
                 value=False
             ),
         ),

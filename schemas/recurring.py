@@ -1,4 +1,4 @@
-"""The rules of the recurring node: all of it for a recurring payment, nothing of it for a single one."""
+"""The rules of the recurring node: all of it for a recurring payment, none of it for a single one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from batchpay.schemas.rule import Rule, choice, columns_of, error, schema_of, wa
 
 INDICATOR = "recurringIndicator"
 _AGREED = closed_list(["1", "Y"])
-_ASKED_WHERE = pl.any_horizontal(pl.col(INDICATOR).ne_missing(pl.lit("FALSE")), pl.col(RECURRING).is_not_null())
-"""A single payment without any of these cells keeps every rule of theirs."""
+_APPLIES_WHERE = pl.any_horizontal(pl.col(INDICATOR).ne_missing(pl.lit("FALSE")), pl.col(RECURRING).is_not_null())
+"""A single payment without any of these cells keeps all their rules."""
 
 
 def recurring_schema(options: RuleOptions) -> pa.DataFrameSchema:
@@ -41,7 +41,7 @@ def recurring_columns(options: RuleOptions) -> dict[str, pa.Column]:
         "recurringAgreementFlag": _agreement(options),
     }
     own = {column: _given(column) + own[column] for column in RECURRING}
-    own = {column: [replace(rule, asked_where=_ASKED_WHERE) for rule in rules] for column, rules in own.items()}
+    own = {column: [replace(rule, applies_where=_APPLIES_WHERE) for rule in rules] for column, rules in own.items()}
     return columns_of(RECURRING, own, options)
 
 
@@ -79,7 +79,7 @@ def _start_date(options: RuleOptions) -> list[Rule]:
             "S",
             "`MM/DD/YYYY`",
             "write the date as MM/DD/YYYY, like 01/31/2027",
-            checks.is_no_date_format(cell),
+            checks.is_not_date_format(cell),
             suggestion=checks.date_from_iso(cell),
             form=DATE,
         ),
@@ -89,7 +89,7 @@ def _start_date(options: RuleOptions) -> list[Rule]:
             "S",
             "a real calendar date",
             "the calendar has no such day, write month/day/year",
-            checks.is_no_date(cell),
+            checks.is_not_date(cell),
             after=("format",),
         ),
     ]
@@ -112,7 +112,7 @@ def _start_date(options: RuleOptions) -> list[Rule]:
             "N",
             "not a banking day (Saturday, Sunday, Federal Reserve holiday)",
             "is a weekend or a bank holiday, the payment will move to the next banking day",
-            checks.is_no_banking_day(cell),
+            checks.is_not_banking_day(cell),
             after=("format", "date"),
         ),
         warning(

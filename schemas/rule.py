@@ -1,9 +1,9 @@
-"""One rule of a cell: its code, its words, its expression, and the pandera check made of it.
+"""One rule of a cell: its code, its words, its expression, and the pandera check made from it.
 
-The schema holds the rules: each is a check of its column, and `rules_of` reads them out of a schema again, so that what
-the program asks is what the schema says. The rules of a column keep each other company: some stand alone, some are
-asked only after another has passed (RULES.md, 'A missing value is `required` alone'). That order is part of each check,
-so that pandera's own validation and the compiled rules report the same failures.
+The schema holds the rules: each is a check of its column, and `rules_of` reads them back out of a schema, so the
+program checks exactly what the schema says. Rules of a column depend on each other: some are reported alone, some are
+evaluated only if another has passed (RULES.md, 'A missing value is `required` alone'). That order is part of each
+check, so that pandera's own validation and the compiled rules report the same failures.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from batchpay.schemas.forms import IDENTIFIER, NAME, TEXT, Form, closed_list
 from batchpay.schemas.options import RuleOptions
 
 IDENTIFIERS = (PAYMENT_ID, "invoiceNumber")
-"""Columns by which a payment is found again: two texts in them that look the same must be the same."""
+"""Columns used to find a payment again: two texts in them that look the same must be the same."""
 MONEY_WORDS = "digits, a point, exactly two decimals, no sign, symbol or thousands separator"
 MONEY_MESSAGE = "write digits, a point and two decimals and nothing else, like 1250.00"
 
@@ -41,28 +41,28 @@ class Rule:
     words: str
     """The rule, for the table."""
     message: str
-    """What the person is told: what is wrong and what to do; without a semicolon and without the cell's text."""
+    """The message for the user: what is wrong and what to do; without a semicolon and without the cell's text."""
     fails: pl.Expr
-    """True where the rule is broken, asked alone. Null counts as kept."""
+    """True where the rule is broken, regardless of other rules. Null counts as kept."""
     after: tuple[str, ...] = ()
-    """Codes of the same column that must be kept before this one is asked."""
+    """Codes of the same column that must be kept before this one is evaluated."""
     reads: tuple[str, ...] = ()
-    """Other columns it looks at: without a readable cell there it is not asked."""
+    """Other columns that it reads: without a readable cell there it is not evaluated."""
     suggestion: pl.Expr | None = None
     """The right value where it is certain, else null."""
     form: Form | None = None
-    """Cells so written keep this rule, whatever else stands in the row; a property test shows it of each rule."""
+    """Cells in this form keep the rule, whatever else is in the row; a property test proves it for each rule."""
     by_any_form: bool = False
-    """Whether a cell that is written in any form of its column keeps this rule."""
-    asked_where: pl.Expr | None = None
-    """Of rows whose cells have their forms: true of each that may break this rule, never null; None where any may."""
+    """Whether a cell in any form of its column keeps this rule."""
+    applies_where: pl.Expr | None = None
+    """For rows whose cells match their forms: true for each that may break the rule, never null; None where any may."""
     is_for_every_text: bool = False
     """Whether it is one of RULES.md's 'every text', and not a column's own rule of the same code."""
     prerequisites: tuple[Rule, ...] = ()
-    """Rules of the same column that must be kept before this one is asked."""
+    """Rules of the same column that must be kept before this one is evaluated."""
 
     def __deepcopy__(self, _: object) -> Rule:
-        """Be the same rule in every copy of a schema: pandera copies columns whole."""
+        """Return the same rule for every copy of a schema: pandera copies whole columns."""
         return self
 
     @property
@@ -76,18 +76,18 @@ class Rule:
         return self.severity == "error"
 
     def is_kept_by(self, form: Form) -> bool:
-        """Whether a cell in that form, its column's, can't break the rule."""
+        """Whether a cell in that form, the one of its column, can't break the rule."""
         return self.by_any_form or self.form == form
 
     @property
     def failed(self) -> pl.Expr:
-        """True where the rule is broken and none that goes before it: never null."""
+        """True where the rule is broken and none of its prerequisites is: never null."""
         others = [~guard.fails.fill_null(value=False) for guard in self.prerequisites]
         return reduce(and_, others, self.fails.fill_null(value=False))
 
     @property
     def check(self) -> pa.Check:
-        """The rule as a check of pandera's, named by its code, which carries the rule; a broken warning only warns."""
+        """The rule as a pandera check, named by its code, which carries the rule; a broken warning only warns."""
 
         def keep(data: PolarsData) -> pl.LazyFrame:
             return data.lazyframe.select(~self.failed)
@@ -116,7 +116,7 @@ def warning(column: str, code: str, source: str, words: str, message: str, fails
 
 
 def required(column: str) -> Rule:
-    """Make the rule of a cell that every payment must have."""
+    """Make the rule for a cell that every payment must have."""
     return error(
         column, "required", "S", "required", "is missing, fill it in", pl.col(column).is_null(), by_any_form=True
     )
@@ -125,9 +125,9 @@ def required(column: str) -> Rule:
 def choice(
     column: str, values: Sequence[str], words: str, message: str, source: str = "S", form: Form | None = None
 ) -> Rule:
-    """Make the rule of a closed list; another letter case is not a member, and is suggested.
+    """Make the rule for a closed list; a value in another letter case is not a member, and the member is suggested.
 
-    `form` names fewer members where the column's other rules do not keep all of them.
+    `form` lists fewer members where some members break the column's other rules.
     """
     return error(
         column,
@@ -142,7 +142,7 @@ def choice(
 
 
 def money_format(column: str, form: Form) -> Rule:
-    """Make the rule of how an amount of money is written."""
+    """Make the rule for how an amount of money is written."""
     cell = pl.col(column)
     return error(
         column,
@@ -150,7 +150,7 @@ def money_format(column: str, form: Form) -> Rule:
         "S",
         MONEY_WORDS,
         MONEY_MESSAGE,
-        checks.is_no_money(cell),
+        checks.is_not_money(cell),
         suggestion=checks.as_money(cell),
         form=form,
     )
@@ -159,7 +159,7 @@ def money_format(column: str, form: Form) -> Rule:
 def text_rules(column: str) -> list[Rule]:
     """Make the rules for every text: RULES.md, 'every text'."""
     cell = pl.col(column)
-    # An account number must not stand in a suggestion, which is printed and logged.
+    # An account number must not appear in a suggestion, which is printed and logged.
     trimmed = None if column == "achAccountNumber" else checks.trimmed(cell)
     words, failed = "control characters, NUL, U+FFFD, bidirectional overrides", checks.has_forbidden_characters(cell)
     if column in IDENTIFIERS:
@@ -202,7 +202,7 @@ def text_rules(column: str) -> list[Rule]:
 
 
 def copied_text(column: str) -> Rule:
-    """Make the warning of a name or an address that was copied from elsewhere, or decoded twice."""
+    """Make the warning for a name or an address that was copied from elsewhere, or decoded twice."""
     return warning(
         column,
         "characters",
@@ -215,7 +215,7 @@ def copied_text(column: str) -> Rule:
 
 
 def columns_of(names: Sequence[str], own: Mapping[str, Sequence[Rule]], options: RuleOptions) -> dict[str, pa.Column]:
-    """Make the columns of a schema: text, each with its rules in the order of the table, as the options want them."""
+    """Make the columns of a schema: text, each with its rules in the order of the table, per the options."""
     return {name: _column(name, own.get(name, ()), options) for name in names}
 
 
@@ -223,15 +223,15 @@ def _column(name: str, own: Sequence[Rule], options: RuleOptions) -> pa.Column:
     kept = [rule for rule in (*text_rules(name), *own) if not (rule.source == "H" and rule.name in options.rules_off)]
     if options.warnings_as_errors:
         kept = [replace(rule, severity="error") for rule in kept]
-    return pa.Column(pl.String, [rule.check for rule in _in_company(kept)], nullable=True)
+    return pa.Column(pl.String, [rule.check for rule in _with_prerequisites(kept)], nullable=True)
 
 
 def schema_of(name: str, columns: dict[str, pa.Column]) -> pa.DataFrameSchema:
-    """Make a pandera schema of columns; those that a rule reads beside them must be in the frame as well."""
+    """Make a pandera schema of columns; other columns that a rule reads must be in the frame as well."""
     reads = {read for column in columns.values() for rule in _rules_of_column(column) for read in rule.reads}
     outside = {read: pa.Column(pl.String, nullable=True) for read in sorted(reads - columns.keys())}
     schema = pa.DataFrameSchema(name=name, strict=False)
-    # Not handed over above: there pandera copies each column with all that its rules hold, which takes 20 ms.
+    # Not passed above: there pandera copies each column with everything its rules hold, which takes 20 ms.
     schema.columns = {of: column.set_name(of) for of, column in {**columns, **outside}.items()}
     return schema
 
@@ -239,11 +239,11 @@ def schema_of(name: str, columns: dict[str, pa.Column]) -> pa.DataFrameSchema:
 def rules_of(schema: pa.DataFrameSchema) -> list[Rule]:
     """Read the rules out of a schema's columns and checks, in their order.
 
-    A check that carries no rule can't be asked chunk by chunk: rather than leaving it out in silence this is refused.
+    A check that carries no rule can't be evaluated chunk by chunk: it is refused rather than silently left out.
     """
     if schema.checks:
         raise TypeError("a check of the whole frame carries no rule: rules are checks of a column")
-    return [rule for column in schema.columns.values() for rule in _in_company(_rules_of_column(column))]
+    return [rule for column in schema.columns.values() for rule in _with_prerequisites(_rules_of_column(column))]
 
 
 def _rules_of_column(column: pa.Column) -> list[Rule]:
@@ -253,22 +253,22 @@ def _rules_of_column(column: pa.Column) -> list[Rule]:
     return rules
 
 
-def _in_company(rules: Iterable[Rule]) -> list[Rule]:
-    """Give each rule of a column its prerequisites: those of the column as it is, and no other."""
+def _with_prerequisites(rules: Iterable[Rule]) -> list[Rule]:
+    """Give each rule of a column its prerequisites: rules that this column actually has, and no others."""
     finished: list[Rule] = []
     for rule in rules:
-        before = tuple(other for other in finished if _goes_before(other, rule))
+        before = tuple(other for other in finished if _precedes(other, rule))
         finished.append(rule if rule.prerequisites == before else replace(rule, prerequisites=before))
     return finished
 
 
-def _goes_before(other: Rule, rule: Rule) -> bool:
-    """Whether a broken `other` keeps `rule` of the same column from being asked."""
+def _precedes(other: Rule, rule: Rule) -> bool:
+    """Whether a broken `other` keeps `rule` of the same column from being evaluated."""
     if rule.code == "required" or rule.is_for_every_text:
         return False
     return other.is_for_every_text or other.code == "unexpected" or other.code in rule.after
 
 
 def form_of(rules: Iterable[Rule]) -> Form:
-    """Give the form of a column: that of the rule which has one, else that of every text."""
+    """Return the form of a column: that of the first rule which has one, else the form for every text."""
     return next((rule.form for rule in rules if rule.form is not None), TEXT)

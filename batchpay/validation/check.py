@@ -1,6 +1,6 @@
 """Chunks of a payment file in, results out: every broken rule of every row, and which rows are not unique.
 
-It reads no file and writes none. What a result holds is counted, kept and written by whoever asks for it.
+It reads no file and writes none. The caller counts, keeps and writes what a result holds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from batchpay.schemas.options import RuleOptions
 from batchpay.validation.chunk_result import ChunkResult, without_marks
 from batchpay.validation.compiled_rules import (
     Findings,
-    Hit,
+    Violation,
     any_of,
     constant_mask,
     marks_of,
@@ -49,31 +49,31 @@ from batchpay.validation.packed import packed, unpacked
 from batchpay.validation.verdict import Verdict
 
 _ROWS_AT_ONCE = 25_000
-"""So many rows are handed on: what is made of them takes little memory."""
+"""How many rows are passed on at a time, so that processing them takes little memory."""
 _JUDGED_AT_ONCE = 5_000
-"""So many rows wait before all rules are asked of them: a few at a time cost five times as much a row."""
+"""How many rows wait before all rules are evaluated for them: a few at a time cost five times as much per row."""
 _BAD_TO_GOOD = 20
-"""Where so many rows of a chunk fail for one that passes, the next chunk is judged without looking what is proven."""
+"""Where this many rows of a chunk fail for each one that passes, the next chunk is judged without proving first."""
 _PROVEN_COLUMNS = ("_row", "_line", *(name for name in COLUMNS if name in (*CASH_FLOW, *COMPARED)))
-"""All that is counted and compared of a row that keeps every rule."""
+"""All columns that are counted and compared for a row that keeps every rule."""
 _AMOUNT_FAULT = f"{FAULT}amount"
 
 
 class ChunkSource(Protocol):
-    """A payment file that can be read again and again, chunk by chunk, in the same order."""
+    """A payment file that can be read repeatedly, chunk by chunk, in the same order."""
 
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Read the file from its beginning: `_row`, `_line`, its known columns as text, then its unknown ones.
 
-        Where they can occur: `_fault.<column>` and `_suggest.<column>` for a typed cell that is no faithful text,
+        Where they can occur: `_fault.<column>` and `_suggest.<column>` for a typed cell that has no faithful text,
         `_warn.<column>` for one that is doubtful, and `_ragged` for a row whose cells can't be told apart.
         """
 
 
 class Check:
-    """One file's way through the rules: first `results`, to the end, then `finish`.
+    """One file's pass through the rules: first `results`, to the end, then `finish`.
 
-    `line_word` is what the place of a row is called in the file: `line` of a CSV, `row` of a sheet.
+    `line_word` is what a row's position is called in the file: `line` in a CSV, `row` in a sheet.
     """
 
     def __init__(self, source: ChunkSource, options: RuleOptions, storage: ExitStack, *, line_word: str) -> None:
@@ -83,41 +83,41 @@ class Check:
         self._source, self._options = source, options
         self._book = rule_book(options)
         self._is_plain = (self._book.forms["amount"], self._book.forms["achAccountNumber"]) == (AMOUNT, ACCOUNT)
-        """Whether a row that is proven has an amount and an account that can be taken as they stand."""
+        """Whether a proven row has an amount and an account that can be used as is."""
         self._places = Places(line_word)
         self._unique = Uniqueness(storage, self._places)
         self._rows = 0
         self._clean: list[pl.Series] = []
-        """One bit a row of the chunks: it is proven, and nothing is to be warned of."""
+        """One bit per row, chunk by chunk: it is proven and has no warning."""
         self._repeats = self._unique.repeats()
         self._in_file = late_in_file(self._repeats, options)
 
     def results(self) -> Iterator[ChunkResult]:
-        """Read the file and give each row once; those that are not proven at first come some thousand later."""
+        """Read the file and yield each row once; rows that are not proven come some thousand rows later."""
         for result in ahead(self._results()):
             if result.may_fail:
                 self._unique.add(result.findings.rows, None, self._incomparable(result.findings))
             else:
                 self._unique.add(result.findings.rows, result.cents if self._is_plain else None, None)
             yield result
-            del result  # a chunk, while the next one is waited for
+            del result  # do not keep a chunk in memory while waiting for the next one
         self._repeats = self._unique.repeats()
         self._in_file = late_in_file(self._repeats, self._options)
 
     @property
     def duplicates(self) -> pl.Series:
-        """Numbers of the rows that fail since the file has them twice; known once `results` came to its end."""
+        """Numbers of the rows that fail because the file has them twice; known once `results` is exhausted."""
         errors = [one.rows["_row"] for one in self._in_file if one.facts.severity == "error"]
         return pl.concat(errors)
 
     @property
     def allowed(self) -> pl.DataFrame:
-        """`_row`, `_first` and its `_place` of each bill that may pass twice; known once `results` came to its end."""
+        """`_row`, `_first` and its `_place` of each bill that may pass twice; known once `results` is exhausted."""
         repeated = self._repeats.bills.filter(~pl.col("named")).select("_row", "_first", "_place")
         return repeated if self._options.allows_repeated_bills else repeated.clear()
 
     def finish(self, late: Mapping[int, Late]) -> Iterator[ChunkResult]:
-        """Read the rows once more that break something elsewhere: in the file, or as `late` tells by row number."""
+        """Reread the rows that fail because of something elsewhere: in the file, or per `late`, by row number."""
         late_rows = LateRows(self._rows, self._in_file, late)
         clean = pl.concat(self._clean) if self._clean else pl.Series(dtype=pl.Boolean)
         for chunk in self._source.chunks() if late_rows.any else ():
@@ -128,11 +128,13 @@ class Check:
                 frame = prepared(as_read, self._options).rows
                 findings = self._findings(frame, clean.gather(frame["_row"] - 1))
                 passed = ~findings.broken(errors=True)
-                hits = late_rows.hits(frame["_row"])
-                yield ChunkResult(findings.with_hits(hits), passed, _careful_cents(frame), as_read, late=hits)
+                violations = late_rows.violations(frame["_row"])
+                yield ChunkResult(
+                    findings.with_violations(violations), passed, _careful_cents(frame), as_read, late=violations
+                )
 
     def _results(self) -> Iterator[ChunkResult]:
-        """Ask the rules chunk by chunk, all that needs no other chunk."""
+        """Evaluate the rules chunk by chunk, all that need no other chunk."""
         waiting: list[bytes] = []
         waiting_rows, are_bad = 0, False
         for chunk in filter(len, self._source.chunks()):
@@ -142,19 +144,21 @@ class Check:
             made = prepared(chunk, self._options)
             frame = made.rows
             proof = nothing_proven(frame.height) if are_bad else self._book.prove(frame)
-            self._clean.append(~any_of([proof.unproven, *(hit.flag for hit in proof.warnings)], frame.height))
+            self._clean.append(
+                ~any_of([proof.unproven, *(violation.flag for violation in proof.warnings)], frame.height)
+            )
             if not proof.unproven.any():
                 yield self._proven(made, frame, proof.warnings)
                 continue
-            odd = chunk.filter(proof.unproven)
+            unproven = chunk.filter(proof.unproven)
             proven = ~proof.unproven
             frame = frame.select(_PROVEN_COLUMNS).filter(proven)
-            yield self._proven(made, frame, [hit.only(proven) for hit in proof.warnings])
-            waiting_rows += odd.height
+            yield self._proven(made, frame, [violation.only(proven) for violation in proof.warnings])
+            waiting_rows += unproven.height
             if waiting_rows < _JUDGED_AT_ONCE:
-                waiting.append(packed(odd))
+                waiting.append(packed(unproven))
                 continue
-            judged = self._judged(pl.concat([*map(unpacked, waiting), odd], how="diagonal"))
+            judged = self._judged(pl.concat([*map(unpacked, waiting), unproven], how="diagonal"))
             are_bad = (frame.height + judged.passed.sum()) * _BAD_TO_GOOD < chunk.height
             yield judged
             del judged
@@ -162,7 +166,7 @@ class Check:
         if waiting:
             yield self._judged(pl.concat(map(unpacked, waiting), how="diagonal"))
 
-    def _proven(self, made: Prepared, frame: pl.DataFrame, warnings: Sequence[Hit]) -> ChunkResult:
+    def _proven(self, made: Prepared, frame: pl.DataFrame, warnings: Sequence[Violation]) -> ChunkResult:
         cents_of = checks.cents_of_plain if self._is_plain else checks.cents
         cents = frame.select(_cents=cents_of(pl.col("amount"))).to_series()
         passed = constant_mask(frame.height, value=True)
@@ -174,15 +178,17 @@ class Check:
         return ChunkResult(findings, ~findings.broken(errors=True), _careful_cents(frame), chunk)
 
     def _findings(self, frame: pl.DataFrame, clean: pl.Series) -> Findings:
-        """Tell all that rows break, asking every rule only of those that are not proven, and none of the clean ones."""
+        """Find every rule that rows break; evaluate all rules only for unproven rows, and none for clean ones."""
         rows = frame.filter(~clean)
         proof = self._book.prove(rows)
         judged = self._book.judge(rows.filter(proof.unproven))
-        found = Findings(rows, proof.warnings).with_hits([hit.spread(proof.unproven) for hit in judged.hits])
-        return Findings(frame, [hit.spread(~clean) for hit in found.hits])
+        found = Findings(rows, proof.warnings).with_violations(
+            [violation.spread(proof.unproven) for violation in judged.violations]
+        )
+        return Findings(frame, [violation.spread(~clean) for violation in found.violations])
 
     def _incomparable(self, findings: Findings) -> Unfit:
-        """Tell for each row of a chunk whether its paymentId, and whether its cells, can't be compared with others'."""
+        """Return for each row whether its paymentId, and whether its cells, can't be compared with other rows'."""
         faults = [name for name in marks_of(findings.rows) if not name.startswith(WARN)]
         of_id = [name for name in faults if name in (*ALONE, FAULT + PAYMENT_ID)]
         unfit = findings.rows.select(
@@ -196,16 +202,16 @@ class Check:
 
 
 def all_rows(source: ChunkSource, options: RuleOptions) -> Iterator[pl.DataFrame]:
-    """Read the file as the rules see it: `_row`, `_line`, all known columns, repaired if asked, the carried ones."""
+    """Read the file as the rules see it: `_row`, `_line`, all known columns (repaired on request), then the unknown."""
     for chunk in source.chunks():
-        frame = without_marks(prepared(chunk, options).rows, but=BARE_ROW)
+        frame = without_marks(prepared(chunk, options).rows, keep=BARE_ROW)
         del chunk
         yield from frame.iter_slices(_ROWS_AT_ONCE)
         del frame
 
 
 def valid_rows(source: ChunkSource, options: RuleOptions, verdict: Verdict) -> Iterator[pl.DataFrame]:
-    """Read the file once more and give the rows that passed; the rules are not asked again."""
+    """Read the file once more and yield the rows that passed; no rule is evaluated again."""
     for frame in all_rows(source, options):
         passed = frame.filter(~verdict.rejected_mask(frame["_row"]))
         if passed.height:
@@ -221,15 +227,15 @@ class Prepared:
     repairs: Mapping[str, int]
     """Cells that were repaired, by column."""
     accepted: Mapping[str, int]
-    """Cells that became what was suggested, by rule."""
+    """Cells that took the suggested value, by rule."""
 
 
 def prepared(chunk: pl.DataFrame, options: RuleOptions) -> Prepared:
-    """Give a chunk all known columns, repair it if asked, and correct what is certain if asked."""
+    """Give a chunk all known columns, repair it, and correct what is certain, both only if requested."""
     as_read = frame = _with_all_columns(chunk)
     repairs, accepted = dict[str, int](), dict[str, int]()
     if options.normalize or options.accept_suggestions:
-        frame = frame.drop(READ_FLAGS, strict=False)  # said of the cells as they were read
+        frame = frame.drop(READ_FLAGS, strict=False)  # they describe the cells as read
     if options.normalize:
         frame, repairs = normalize(frame)
     if options.accept_suggestions:
@@ -244,12 +250,12 @@ def _with_all_columns(chunk: pl.DataFrame) -> pl.DataFrame:
 
 
 def _careful_cents(frame: pl.DataFrame) -> pl.Series:
-    """Give the cents of amounts however they are written, null where one can't be read."""
+    """Return the cents of amounts however they are written, null where one can't be read."""
     amounts = frame["amount"]
-    if _AMOUNT_FAULT in frame.columns:  # nobody knows what it means if the map does not
+    if _AMOUNT_FAULT in frame.columns:  # if the map can't read an amount, nobody can
         amounts = amounts.set(frame[_AMOUNT_FAULT].str.starts_with(MAP_FAULT).fill_null(value=False), None)
     cents = pl.select(checks.cents_of_money(pl.lit(amounts))).to_series()
-    odd = (cents.is_null() & amounts.is_not_null()).arg_true()
+    unreadable = (cents.is_null() & amounts.is_not_null()).arg_true()
     return cents.scatter(
-        odd, pl.select(checks.cents(pl.lit(amounts[odd]).str.replace(TEXT_FORMULA, "${1}"))).to_series()
+        unreadable, pl.select(checks.cents(pl.lit(amounts[unreadable]).str.replace(TEXT_FORMULA, "${1}"))).to_series()
     )

@@ -1,4 +1,4 @@
-"""What the rules say of some rows of a file, and what of it goes on: totals, rejects, the ledger's reasons."""
+"""What the rules find in some rows of a file, and what is passed on: totals, rejects, the ledger's reasons."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from batchpay.schemas.columns import CELL_MARKS, CORRECTED, READ_FLAGS, ROW_MARKS
-from batchpay.validation.compiled_rules import Findings, Hit, messages, reasons
+from batchpay.validation.compiled_rules import Findings, Violation, messages, reasons
 from batchpay.validation.suggestions import suggestions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkResult:
-    """Some rows of a file, in row order, with all that the rules say of them."""
+    """Some rows of a file, in row order, with everything the rules find in them."""
 
     findings: Findings
-    """The rows as the rules see them (rows that are proven: the columns that are counted and compared), and what each
+    """The rows as the rules see them (for proven rows: the columns that are counted and compared), and what each
     breaks."""
     passed: pl.Series
-    """Which of the rows passed; of rows that came back for what stands elsewhere, which had passed before."""
+    """Which of the rows passed; of rows that came back because of something elsewhere, which had passed before."""
     cents: pl.Series
     """Null where the amount can't be read."""
     as_read: pl.DataFrame | None = None
@@ -28,9 +28,9 @@ class ChunkResult:
     repairs: Mapping[str, int] = field(default_factory=dict)
     """Cells that were repaired, by column."""
     accepted: Mapping[str, int] = field(default_factory=dict)
-    """Cells that became what was suggested, by rule."""
-    late: Sequence[Hit] = ()
-    """What the rows break for what stands elsewhere; among the findings, too."""
+    """Cells that took the suggested value, by rule."""
+    late: Sequence[Violation] = ()
+    """What the rows break because of something elsewhere; included in the findings, too."""
 
     @property
     def may_fail(self) -> bool:
@@ -39,20 +39,20 @@ class ChunkResult:
 
     @property
     def fails_now(self) -> pl.Series:
-        """Which of the rows had passed, and fail for what stands elsewhere."""
+        """Which of the rows had passed, and fail because of something elsewhere."""
         return self.passed & self.findings.broken(errors=True)
 
     @property
     def rows(self) -> pl.DataFrame:
-        """The rows as the rules see them, without what a reader of files has marked."""
+        """The rows as the rules see them, without the marks of a file reader."""
         return without_marks(self.findings.rows)
 
     def rejects(self) -> pl.DataFrame:
-        """Give the rows that failed, as read, with `_errors`, `_warnings` and `_suggestions`.
+        """Return the rows that failed, as read, with `_errors`, `_warnings` and `_suggestions`.
 
-        A suggestion that was accepted stands there as `column: old -> new`.
+        A suggestion that was accepted appears there as `column: old -> new`.
         """
-        assert self.as_read is not None, "a row that fails is there as it was read"
+        assert self.as_read is not None, "a row that fails is kept as it was read"
         failed = self.findings.broken(errors=True)
         findings = self.findings.only(failed)
         return without_marks(self.as_read.filter(failed)).with_columns(
@@ -62,7 +62,7 @@ class ChunkResult:
         )
 
     def rejected(self) -> pl.DataFrame:
-        """Give `_row`, `_line`, `_cents` and `_reasons` of the rows that failed."""
+        """Return `_row`, `_line`, `_cents` and `_reasons` of the rows that failed."""
         failed = self.findings.broken(errors=True)
         findings = self.findings.only(failed)
         return findings.rows.select("_row", "_line").with_columns(
@@ -79,7 +79,7 @@ def _with_accepted(findings: Findings) -> pl.Series:
     return text.set(text == "", None)
 
 
-def without_marks(frame: pl.DataFrame, *, but: str = "") -> pl.DataFrame:
-    """Leave out what a reader of files has marked, all `but` one flag."""
-    marks = {*ROW_MARKS, *READ_FLAGS} - {but}
+def without_marks(frame: pl.DataFrame, *, keep: str = "") -> pl.DataFrame:
+    """Drop the marks of a file reader, except the flag to `keep`."""
+    marks = {*ROW_MARKS, *READ_FLAGS} - {keep}
     return frame.drop(name for name in frame.columns if name in marks or name.startswith(CELL_MARKS))

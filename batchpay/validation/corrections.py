@@ -1,7 +1,7 @@
-"""What `--accept-suggestions` does: cells become what `_suggestions` says, where the right value is certain.
+"""What `--accept-suggestions` does: cells take the value in `_suggestions`, where the right value is certain.
 
-The rules are asked as ever, and their suggestions are put in the cells' place. A corrected row is then judged like any
-other, so that a correction never lets a row pass that breaks another rule.
+The rules are evaluated as usual, and their suggestions replace the cells. A corrected row is then judged like any
+other, so a correction never lets a row pass that breaks another rule.
 """
 
 from __future__ import annotations
@@ -16,26 +16,28 @@ from batchpay.validation.suggestions import PASSES, suggested
 def correct(
     as_read: pl.DataFrame, frame: pl.DataFrame, book: RuleBook, accepted: frozenset[str]
 ) -> tuple[pl.DataFrame, dict[str, int]]:
-    """Put suggestions in the place of cells that break one of these rules (`column.code`); also counts cells by rule.
+    """Replace cells that break one of these rules (`column.code`) by suggestions; also return counts by rule.
 
-    `frame` is what was read, with all known columns and repaired if asked. Rows that were changed say so in
-    `CORRECTED`: `column: old -> new; column: old -> new`, the old text as it was read.
+    `frame` is what was read, with all known columns, repaired on request. Changed rows say so in `CORRECTED`:
+    `column: old -> new; column: old -> new`, the old text as read.
     """
     repaired, counts, columns = frame, dict[str, int](), set[str]()
     for _ in range(PASSES):
         unproven = book.prove(frame).unproven
         findings = book.judge(frame.filter(unproven))
         places, changed = unproven.arg_true(), dict[str, pl.Series]()
-        for hit in findings.hits:
-            values = suggested(findings, hit) if hit.is_error and hit.name in accepted else None
-            if values is None or hit.column in changed:
+        for violation in findings.violations:
+            values = suggested(findings, violation) if violation.is_error and violation.name in accepted else None
+            if values is None or violation.column in changed:
                 continue
             certain = values.is_not_null()
             if certain.any():
                 where = places.filter(certain)
-                counts[hit.name] = counts.get(hit.name, 0) + len(where)
-                changed[hit.column] = frame[hit.column].scatter(where, values.filter(certain))
-                marks = [name for name in (FAULT + hit.column, SUGGEST + hit.column) if name in frame.columns]
+                counts[violation.name] = counts.get(violation.name, 0) + len(where)
+                changed[violation.column] = frame[violation.column].scatter(where, values.filter(certain))
+                marks = [
+                    name for name in (FAULT + violation.column, SUGGEST + violation.column) if name in frame.columns
+                ]
                 changed |= {name: frame[name].scatter(where, None) for name in marks}
         if not changed:
             break

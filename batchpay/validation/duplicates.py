@@ -1,8 +1,8 @@
-"""What stands twice in a file of any size, by keyed digests.
+"""What appears twice in a file of any size, by keyed digests.
 
-Digests wait in an anonymous temporary file, never the texts themselves, so memory does not grow with the file. They are
-keyed anew in every call. What counts as equal agrees in two digests of 64 bits under keys of their own: for 10 million
-rows the odds that two different texts do so are below 1 in 10^24.
+Digests are kept in an anonymous temporary file, never the texts themselves, so memory does not grow with the file. Each
+call uses new keys. What counts as equal agrees in two digests of 64 bits with different keys: for 10 million rows the
+odds that two different texts do so are below 1 in 10^24.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Unfit = tuple[pl.Series, pl.Series]
 
 @contextmanager
 def _no_room() -> Iterator[None]:
-    """Say what a full disk means here: nothing was checked to the end, so nothing is sent."""
+    """Report what a full disk means here: nothing was checked to the end, so nothing is sent."""
     try:
         yield
     except OSError as error:
@@ -35,7 +35,7 @@ def _no_room() -> Iterator[None]:
 
 
 class FrameSpool:
-    """Frames kept in the order of their coming in an anonymous temporary file, which lives as long as `storage`.
+    """Frames kept in the order they came, in an anonymous temporary file that lives as long as `storage`.
 
     Raises NotUsable where there is no room for it. Nothing is buffered: closing it has nothing left to write.
     """
@@ -47,7 +47,7 @@ class FrameSpool:
         self._ends: list[int] = [0]
 
     def append(self, frame: pl.DataFrame) -> None:
-        """Keep one more frame, if it has a row."""
+        """Add a frame, if it has a row."""
         if not frame.height:
             return
         piece = io.BytesIO()
@@ -65,7 +65,7 @@ class FrameSpool:
 
 
 class Digests:
-    """Keyed digests of what may stand twice, with what is kept of the rows that have it."""
+    """Keyed digests of what may appear twice, with the columns kept of the rows that have it."""
 
     def __init__(self, storage: ExitStack, *of: str) -> None:
         self._of = of
@@ -74,14 +74,14 @@ class Digests:
         self._count = 0
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Remember a chunk's rows that have all columns that are compared; of those only digests are kept."""
+        """Record a chunk's rows that have every compared column; of those columns only digests are kept."""
         some = rows.drop_nulls(self._of)
         digests = [pl.struct(self._of).hash(key).alias(name) for name, key in zip(_DIGESTS, self._keys, strict=True)]
         self._spool.append(some.select(pl.exclude(self._of), *digests))
         self._count += some.height
 
     def repeated(self) -> Iterator[pl.DataFrame]:
-        """Give the rows of which another has the same, in row order within each."""
+        """Yield the rows that share their values with another row, in row order within each frame."""
         parts = max(1, -(-self._count // _DIGESTS_AT_ONCE))
         for part in range(parts if self._count else 0):
             rows = pl.concat(frame.filter(pl.col("digest_0") % parts == part) for frame in self._spool)
@@ -94,19 +94,19 @@ class Digests:
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """What stands twice in a file."""
+    """What appears twice in a file."""
 
     payment_ids: pl.Series
     """Numbers of all rows that share a paymentId with another."""
     bills: pl.DataFrame
     """`_row` and `_first` of each row that repeats the bill of an earlier one, `named`: whether each of them so far
-    has a paymentId of its own, and `_place`: where a person finds the first, such as `line 5`."""
+    has its own paymentId, and `_place`: where a person finds the first, such as `line 5`."""
 
 
 class Places:
-    """Where the rows of a file stand in it: `line 5` of a CSV, `row 5` of a sheet.
+    """Where the rows of a file are in it: `line 5` of a CSV, `row 5` of a sheet.
 
-    Kept is only where the distance between a row's number and its line changes: at a blank line, a cell of two lines.
+    Kept only where the difference between a row's number and its line changes: at a blank line, a cell of two lines.
     """
 
     def __init__(self, line_word: str) -> None:
@@ -114,14 +114,14 @@ class Places:
         self._changes = [pl.DataFrame(schema={"_row": pl.UInt32, "ahead": pl.Int64})]
 
     def add(self, chunk: pl.DataFrame) -> None:
-        """Look at a chunk of the first pass: `_row`, and `_line`, which is null where the kind of file has none."""
+        """Add a chunk of the first pass: `_row`, and `_line`, which is null where the kind of file has none."""
         rows = chunk.select("_row", ahead=pl.col("_line").cast(pl.Int64) - pl.col("_row"))
         changes = pl.col("ahead").ne_missing(pl.col("ahead").shift(1)) | (pl.int_range(pl.len()) == 0)
-        # Gathered, and so copied: filtered rows that stand together are a part of the whole chunk, which they keep.
+        # Gathered, and so copied: adjacent filtered rows would be a slice of the whole chunk, and keep it in memory.
         self._changes.append(rows[rows.select(changes.arg_true()).to_series()])
 
     def of(self, rows: pl.Series) -> pl.DataFrame:
-        """Name rows, each once: `_first` in order, `_place`."""
+        """Return the places of rows, each once: `_first` in order, `_place`."""
         first = rows.unique().sort().alias("_first").to_frame()
         lines = first.join_asof(pl.concat(self._changes), left_on="_first", right_on="_row", check_sortedness=False)
         line = (pl.col("_first") + pl.col("ahead")).cast(pl.String)
@@ -140,9 +140,9 @@ class Uniqueness:
     def add(
         self, frame: pl.DataFrame, plain_cents: pl.Series | None, unfit: tuple[pl.Series, pl.Series] | None
     ) -> None:
-        """Look at a chunk of the first pass, but not at paymentIds, nor at cells, that can't be compared.
+        """Add a chunk of the first pass, without the paymentIds and the cells that can't be compared.
 
-        `plain_cents` are the cents of rows whose cells are known to be in their form.
+        `plain_cents` are the cents of rows whose cells are known to match their form.
         """
         found = compared(frame, plain_cents, is_plain=plain_cents is not None)
         unfit_ids, unfit_rows = unfit or (None, None)
@@ -158,7 +158,7 @@ class Uniqueness:
         )
 
     def repeats(self) -> Repeats:
-        """Tell, after the last chunk, what stands twice."""
+        """Return, after the last chunk, what appears twice."""
         no_rows = pl.DataFrame(schema={"_row": pl.UInt32, "_first": pl.UInt32, "named": pl.Boolean})
         ids = [frame["_row"] for frame in self._ids.repeated()]
         bills = pl.concat([no_rows, *map(_repeated_bills, self._bills.repeated())]).sort("_row")
@@ -188,6 +188,6 @@ def _fit(frame: pl.DataFrame, unfit: pl.Series | None) -> pl.DataFrame:
 
 
 def bits_of(rows: int, true: pl.Series) -> pl.Series:
-    """One bit for each of so many rows, true for the ones named by number."""
+    """Return one bit for each of this many rows, true for the row numbers given."""
     bits = pl.repeat(value=False, n=rows, dtype=pl.Boolean, eager=True)
     return bits.scatter(true - 1, values=True) if len(true) else bits

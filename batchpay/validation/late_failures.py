@@ -1,4 +1,4 @@
-"""Rows that fail for what stands elsewhere: in the same file, or in an earlier batch."""
+"""Rows that fail because of something elsewhere: in the same file, or in an earlier batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 
 from batchpay.schemas.catalogue import PAYMENT_ID_DUPLICATE, ROW_DUPLICATE, ROW_SAME_PAYMENT, RuleFacts
 from batchpay.schemas.options import RuleOptions
-from batchpay.validation.compiled_rules import Hit, row_hit
+from batchpay.validation.compiled_rules import Violation, row_violation
 from batchpay.validation.duplicates import FrameSpool, Repeats, bits_of
 
 Late = tuple[str, str, str]
@@ -18,16 +18,16 @@ Late = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InFile:
-    """A rule that rows break since they are not unique in their file."""
+    """A rule that rows break because they are not unique in their file."""
 
     facts: RuleFacts
     rows: pl.DataFrame
-    """`_row`, and what `message` reads: it is made for some rows at a time."""
+    """`_row`, and the columns that `message` reads: messages are made for some rows at a time."""
     message: pl.Expr
 
 
 class LateRows:
-    """Rows that fail, or are warned of, for what stands elsewhere: in the same file, or in an earlier batch."""
+    """Rows that fail, or get a warning, because of something elsewhere: in the same file, or in an earlier batch."""
 
     def __init__(self, rows: int, in_file: Sequence[InFile], elsewhere: Mapping[int, Late]) -> None:
         self._in_file, self._elsewhere = in_file, elsewhere
@@ -36,31 +36,35 @@ class LateRows:
         self.any = bool(self._bits.any())
 
     def among(self, rows: pl.Series) -> pl.Series:
-        """Tell which of these rows are meant."""
+        """Return which of these rows are late."""
         return self._bits.gather(rows - 1)
 
-    def hits(self, rows: pl.Series) -> list[Hit]:
-        """Give what these rows break."""
-        hits = []
+    def violations(self, rows: pl.Series) -> list[Violation]:
+        """Return the violations of these rows."""
+        violations = []
         for one in self._in_file:
-            found = one.rows.filter(pl.col("_row").is_between(rows.min(), rows.max())).select("_row", told=one.message)
-            messages = rows.to_frame("_row").join(found, on="_row", how="left", maintain_order="left")["told"]
-            hits.append(row_hit(one.facts, messages.is_not_null(), messages))
+            found = one.rows.filter(pl.col("_row").is_between(rows.min(), rows.max())).select(
+                "_row", message=one.message
+            )
+            messages = rows.to_frame("_row").join(found, on="_row", how="left", maintain_order="left")["message"]
+            violations.append(row_violation(one.facts, messages.is_not_null(), messages))
         late = [self._elsewhere.get(row) for row in rows.to_list()] if self._elsewhere else []
         for column, code in sorted({(one[0], one[1]) for one in late if one}):
             texts = [one[2] if one and one[:2] == (column, code) else None for one in late]
             messages = pl.Series(texts, dtype=pl.String)
-            hits.append(row_hit(RuleFacts(column, code, "error", "H", "", ""), messages.is_not_null(), messages))
-        return [hit for hit in hits if hit.flag.any()]
+            violations.append(
+                row_violation(RuleFacts(column, code, "error", "H", "", ""), messages.is_not_null(), messages)
+            )
+        return [violation for violation in violations if violation.flag.any()]
 
 
 def late_in_file(repeats: Repeats, options: RuleOptions) -> list[InFile]:
-    """Say of rows that are not unique in a file what they break."""
+    """List the rules that rows break because they are not unique in their file."""
     first = pl.concat_str(pl.lit("is the same bill as "), "_place", pl.lit(" of this file"))
     rows = repeats.payment_ids.to_frame("_row")
     found = [InFile(PAYMENT_ID_DUPLICATE, rows, pl.lit(PAYMENT_ID_DUPLICATE.message))]
     if not options.allows_repeated_bills:
-        # An invoice number helps at any time; a paymentId no longer when the first row was sent without one.
+        # An invoice number always helps; a paymentId no longer does once the first row was sent without one.
         due = "take it out, or if both are due give it an invoice number of its own"
         due += ", or submit it with --allow-duplicates --reason TEXT"
         message = pl.concat_str(first, pl.lit(f" (account, direction, amount, invoice number), {due}"))
@@ -73,7 +77,7 @@ def late_in_file(repeats: Repeats, options: RuleOptions) -> list[InFile]:
 
 
 def merged(rejected: FrameSpool, late: FrameSpool) -> Iterator[pl.DataFrame]:
-    """Lay rows that were rejected late among the others, in row order; a late one holds all of its row's reasons."""
+    """Merge rows that were rejected late with the others, in row order; a late one has all reasons of its row."""
     later = _Waiting(late)
     for frame in rejected:
         among = later.up_to(int(frame["_row"].to_list()[-1]))
@@ -82,14 +86,14 @@ def merged(rejected: FrameSpool, late: FrameSpool) -> Iterator[pl.DataFrame]:
 
 
 class _Waiting:
-    """Frames in row order, taken up to a row at a time."""
+    """Frames in row order, taken up to a given row at a time."""
 
     def __init__(self, frames: FrameSpool) -> None:
         self._frames = iter(frames)
         self._next = next(self._frames, None)
 
     def up_to(self, row: int) -> pl.DataFrame:
-        """Take the rows up to and with this one."""
+        """Take the rows up to and including this one."""
         taken = pl.DataFrame()
         while self._next is not None:
             within = self._next.filter(pl.col("_row") <= row)

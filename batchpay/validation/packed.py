@@ -1,6 +1,6 @@
 """Frames kept for later as compressed bytes.
 
-A filtered frame would keep the whole block alive that it was taken from.
+A filtered frame would keep the whole block that it was taken from in memory.
 """
 
 from __future__ import annotations
@@ -18,5 +18,5 @@ def packed(frame: pl.DataFrame) -> bytes:
 
 
 def unpacked(data: bytes) -> pl.DataFrame:
-    """Give the frame again."""
+    """Return the frame again."""
     return pl.read_ipc(io.BytesIO(data))

@@ -1,4 +1,4 @@
-"""The rejects file: the person's own rows as they were read, with what is wrong in front, in the input's own kind."""
+"""The rejects file: the user's own rows as they were read, with what is wrong in front, in the input's own format."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from batchpay.writing.xlsx import Workbook
 
 OURS = ("_row", "_line", "_errors", "_warnings", "_suggestions")
 LENGTHS = ("_surplus", "_missing")
-"""What a reader says of a row that is longer or shorter than the header."""
+"""What a file reader records for a row that is longer or shorter than the header."""
 _RUNS = r"^[=@]|^[+-].*[^0-9 ().-]"
-"""How a cell begins that a spreadsheet runs as a formula; a signed number or a telephone number is none. A tab or a
-carriage return at a cell's beginning is an error already."""
-_RUNS_TOLD = "a spreadsheet may run this cell, look at it as text"
+"""How a cell begins that a spreadsheet would run as a formula; a signed number or a phone number does not. A tab or a
+carriage return at the beginning of a cell is an error already."""
+_RUNS_MESSAGE = "a spreadsheet may run this cell, look at it as text"
 _BEYOND = " "
-"""The name of no column."""
+"""Not the name of any column."""
 _PARQUET_ROWS = 5_000
 
 
 class Rejects(Protocol):
-    """Takes rejected rows in file order; nothing is at the path before `commit`."""
+    """Receives rejected rows in file order; nothing is at the path before `commit`."""
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Take rows of a chunk with `_errors`, `_warnings` and `_suggestions`, in row order."""
+        """Add rows of a chunk with `_errors`, `_warnings` and `_suggestions`, in row order."""
 
     def late(self, frame: pl.DataFrame) -> None:
-        """Take rows found wrong only after all chunks; called after every `add`, merged by `_row`."""
+        """Add rows found invalid only after all chunks; called after every `add`, merged by `_row`."""
 
     def commit(self, may_replace: MayReplace = anything) -> Path | None:
-        """Put the file in its place, or where its name has a number; gives where it is.
+        """Put the file in its place, or under its name with a number; return where it is.
 
-        Without a row none is made, and one that may be replaced keeps its header alone.
+        Without a row no file is written, and an existing one that may be replaced keeps only its header.
         """
 
     def abandon(self) -> None:
@@ -58,9 +58,9 @@ Begin = Callable[[Path], PendingFile]
 
 
 def open_rejects(path: str | Path, source: Source, begin: Begin = PendingFile) -> Rejects:
-    """Begin a rejects file in the format of the path's ending; raises WrongUse where that is none of ours.
+    """Begin a rejects file in the format of the path's extension; raises WrongUse for an extension that is not ours.
 
-    `begin` makes the file under way, for those whose rejects never lie on a disk in the clear.
+    `begin` creates the pending file, for callers whose rejects must never be on a disk in the clear.
     """
     target = Path(path)
     ending = target.suffix.lower()
@@ -74,11 +74,11 @@ def open_rejects(path: str | Path, source: Source, begin: Begin = PendingFile) -
 
 
 def together(several: Sequence[Rejects]) -> Rejects | None:
-    """Give one that hands everything on to several; the first says where the file is. None where there is none."""
-    return (several[0] if len(several) == 1 else _Together(several)) if several else None
+    """Combine several into one; the first says where the file is. None where there are none."""
+    return (several[0] if len(several) == 1 else _SeveralRejects(several)) if several else None
 
 
-class _Together:
+class _SeveralRejects:
     """See `together`."""
 
     def __init__(self, several: Sequence[Rejects]) -> None:
@@ -102,7 +102,7 @@ class _Together:
 
 
 class _Rows:
-    """What all formats share: rows take the file's shape."""
+    """What all formats share: shaping rows for the file."""
 
     def __init__(self, target: Path, source: Source, begin: Begin) -> None:
         self._target = target
@@ -110,7 +110,7 @@ class _Rows:
         self._begin = begin
 
     def _shaped(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Our columns, then the person's own; `_surplus` and `_missing` last where a row is of another length."""
+        """Select our columns, then the user's own; `_surplus` and `_missing` last where a row differs in length."""
         marks = [name for name in LENGTHS if name in frame.columns and frame[name].null_count() < frame.height]
         return frame.select(*OURS, *self._source.own_columns, *marks)
 
@@ -120,16 +120,16 @@ class _Rows:
 
 
 class CsvRejects(_Rows):
-    """CSV in the source's own separator, written as the rows come; late ones are merged into a second file."""
+    """CSV with the source's own separator, written as the rows come; late ones are merged into a second file."""
 
     def __init__(self, target: Path, source: Source, begin: Begin) -> None:
         super().__init__(target, source, begin)
         self._file = self._begun()
         self._blocks: deque[_Block] = deque()
-        """Where frames lie in the file; once late rows came, of those that are not in the second file yet."""
+        """Where frames are in the file; once late rows came, of those that are not in the second file yet."""
         self._merged: PendingFile | None = None
         self._records: list[tuple[int, bytes]] = []
-        """What is left to merge of a block that late rows fell into, with the row numbers."""
+        """What is left to merge from a block that late rows fall into, with the row numbers."""
 
     def add(self, frame: pl.DataFrame) -> None:
         """Write rows."""
@@ -183,7 +183,7 @@ class CsvRejects(_Rows):
         return pending
 
     def _added_up_to(self, last: int, merged: PendingFile, *, before: int) -> dict[int, bytes]:
-        """Take the records up to a row out of what was added; whole blocks of rows `before` are copied as they are."""
+        """Take the records up to a row out of what was added; whole blocks of rows `before` are copied unchanged."""
         while self._blocks and self._blocks[0].first_row <= last:
             block = self._blocks.popleft()
             written = self._read(block)
@@ -197,23 +197,23 @@ class CsvRejects(_Rows):
         return dict(taken)
 
     def _read(self, block: _Block) -> bytes:
-        """Read what was added; what waits in memory is written first."""
+        """Read what was added; what is buffered is written first."""
         self._file.file.seek(block.begin)
         return self._file.file.read(block.end - block.begin)
 
     def _reported(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Warn of cells that a spreadsheet would run: they come back as they were read, so they can't be defused."""
+        """Warn of cells that a spreadsheet would run: they are returned as read, so they can't be defused."""
         headers = dict(zip(self._source.own_columns, self._source.own_header, strict=True))
         own = {name: header for name, header in headers.items() if frame[name].null_count() < frame.height}
-        # What a formula begins with stands before 0 or from = to @: to compare takes half as long as a pattern.
-        looks = [((pl.col(name) < "0") | pl.col(name).is_between(pl.lit("="), pl.lit("A"))).any() for name in own]
-        columns = _true_of(frame, looks)
+        # A formula's first character sorts before 0 or from = to @: comparing takes half as long as a pattern.
+        predicates = [((pl.col(name) < "0") | pl.col(name).is_between(pl.lit("="), pl.lit("A"))).any() for name in own]
+        columns = _true_of(frame, predicates)
         columns = _true_of(frame, [pl.col(name).str.contains(_RUNS).any() for name in columns])
         if not columns:
             return frame
         found = [
             pl.when(pl.col(name).str.contains(_RUNS)).then(
-                pl.lit(f"{own[name].replace(';', ' ')}: formula: {_RUNS_TOLD}")
+                pl.lit(f"{own[name].replace(';', ' ')}: formula: {_RUNS_MESSAGE}")
             )
             for name in columns
         ]
@@ -231,8 +231,8 @@ class CsvRejects(_Rows):
         return csv_lines([cells], self._source.separator).encode()
 
 
-class _Held(_Rows, ABC):
-    """For formats that are written at the end: rows wait in memory, packed."""
+class _HeldRejects(_Rows, ABC):
+    """For formats that are written at the end: rows are kept in memory, packed."""
 
     def __init__(self, target: Path, source: Source, begin: Begin) -> None:
         super().__init__(target, source, begin)
@@ -265,7 +265,7 @@ class _Held(_Rows, ABC):
         return pl.concat(frames, how="diagonal").sort("_row") if frames else pl.DataFrame()
 
     def _in_order(self) -> Iterator[pl.DataFrame]:
-        """Give the frames with the late rows in their places."""
+        """Yield the frames with the late rows in their places."""
         late = self._late_rows()
         following = [first for first, _ in self._frames[1:]]
         for (_, data), next_row in zip_longest(self._frames, following):
@@ -273,7 +273,7 @@ class _Held(_Rows, ABC):
             if late.height:
                 between = late if next_row is None else late.filter(pl.col("_row") < next_row)
                 late = late.slice(between.height)
-                earlier = frame.join(between, on="_row", how="anti")  # a late row replaces what was said of it before
+                earlier = frame.join(between, on="_row", how="anti")  # a late row replaces the one added before
                 frame = pl.concat([earlier, between], how="diagonal").sort("_row")
             yield beyond(frame, self._source.separator)
         if late.height:
@@ -284,8 +284,8 @@ class _Held(_Rows, ABC):
         """Write the whole file."""
 
 
-class ParquetRejects(_Held):
-    """Parquet, all text; the cells beyond the header's in a last column without a name."""
+class ParquetRejects(_HeldRejects):
+    """Parquet, all text; cells beyond the header's are in a last column without a name."""
 
     def _write(self, file: BinaryIO) -> None:
         places = (*OURS, *self._source.own_columns)
@@ -296,7 +296,7 @@ class ParquetRejects(_Held):
         whole.rename(names).write_parquet(file, row_group_size=_PARQUET_ROWS)
 
 
-class XlsxRejects(_Held):
+class XlsxRejects(_HeldRejects):
     """XLSX: wrong cells are red, and their comment says what is wrong."""
 
     def _write(self, file: BinaryIO) -> None:
@@ -316,7 +316,7 @@ class XlsxRejects(_Held):
 
 
 def rows_as_long_as_read(frame: pl.DataFrame) -> Iterator[list[object]]:
-    """Give the rows of a CSV as long as they were: a short one that was filled up would pass when it is fed back."""
+    """Yield the rows of a CSV at their original length: a short one that was padded would pass when read again."""
     marks = [name for name in LENGTHS if name in frame.columns]
     columns = [frame[name].to_list() if name in marks else [None] * frame.height for name in LENGTHS]
     for cells, surplus, missing in zip(frame.drop(marks).iter_rows(), *columns, strict=True):
@@ -324,7 +324,7 @@ def rows_as_long_as_read(frame: pl.DataFrame) -> Iterator[list[object]]:
 
 
 def beyond(frame: pl.DataFrame, separator: str) -> pl.DataFrame:
-    """Put what a row is too long or too short by into a last column without a name: read, it is found again."""
+    """Put what a row is too long or too short by into a last column without a name: it is found when read again."""
     marks = [name for name in LENGTHS if name in frame.columns]
     texts = {
         "_surplus": pl.col("_surplus").list.join(separator),
@@ -338,7 +338,7 @@ def beyond(frame: pl.DataFrame, separator: str) -> pl.DataFrame:
 
 
 def wrong_cells(errors: str, position: Mapping[str, int]) -> dict[int, str]:
-    """Take `_errors` apart: by position of the cell, what is wrong there."""
+    """Split `_errors` by position of the cell: what is wrong there."""
     wrong: dict[int, list[str]] = {}
     for entry in errors.split("; "):
         column, _, rest = entry.partition(": ")
@@ -347,9 +347,9 @@ def wrong_cells(errors: str, position: Mapping[str, int]) -> dict[int, str]:
     return {at: "\n".join(messages) for at, messages in wrong.items()}
 
 
-def _true_of(frame: pl.DataFrame, looks: Sequence[pl.Expr]) -> list[str]:
-    """Name the columns of which a look is true."""
-    return [look.name for look in frame.select(looks) if look.item()]
+def _true_of(frame: pl.DataFrame, predicates: Sequence[pl.Expr]) -> list[str]:
+    """Name the columns for which a predicate is true."""
+    return [predicate.name for predicate in frame.select(predicates) if predicate.item()]
 
 
 class _Block(NamedTuple):
@@ -362,7 +362,7 @@ class _Block(NamedTuple):
 
 
 def _records(written: bytes) -> Iterator[bytes]:
-    """Cut written lines into records: a line break within quotation marks belongs to a cell."""
+    """Split written lines into records: a line break within quotation marks belongs to a cell."""
     record = b""
     for line in io.BytesIO(written):
         record += line

@@ -1,4 +1,4 @@
-"""What a whole file comes to: counts, totals and the first failures, added up result by result."""
+"""The verdict on a whole file: counts, totals and the first failures, added up result by result."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import polars as pl
 from batchpay.payment import Direction, Totals
 from batchpay.text import row_count
 from batchpay.validation.chunk_result import ChunkResult
-from batchpay.validation.compiled_rules import Findings, Hit, constant_mask
+from batchpay.validation.compiled_rules import Findings, Violation, constant_mask
 from batchpay.validation.suggestions import offered, suggested
 
 FAILURES_MAX = 1000
 _LOST_ZERO = ("achRoutingNumber.format", "achRoutingNumber.leading_zero")
-"""What a routing number breaks that a spreadsheet took for a number; a suggestion gives the zero back."""
+"""Rules broken by a routing number that a spreadsheet took for a number; a suggestion restores the zero."""
 _LOST_ZEROS = (
     "{} the routing number has lost its leading zero, as in a spreadsheet: account numbers of the file may have lost "
     "theirs, and nothing shows it; compare them with the papers, or export the file anew with both columns as text"
@@ -38,7 +38,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Verdict:
-    """What a whole file comes to."""
+    """Counts, totals and first failures of a whole file."""
 
     rows: int = 0
     total: Totals = Totals()
@@ -47,7 +47,7 @@ class Verdict:
     by_direction: dict[str, Totals] = field(default_factory=lambda: {name.value: Totals() for name in Direction})
     """Totals of the valid rows, by DEBIT and CREDIT."""
     unreadable_amounts: int = 0
-    """Rows whose amount counts 0 in the totals, since it can't be read."""
+    """Rows whose amount counts as 0 in the totals because it can't be read."""
     lost_zeros: int = 0
     """Rows whose routing number lacks its leading zero, corrected or not."""
     warnings: int = 0
@@ -64,37 +64,37 @@ class Verdict:
     accepted: dict[str, int] = field(default_factory=dict)
     """Cells that `--accept-suggestions` changed, by rule."""
     passed: pl.Series = field(default_factory=lambda: pl.Series("passed", dtype=pl.Boolean))
-    """One bit a row: whether it passed; there once the file was read."""
+    """One bit per row: whether it passed; available once the file was read."""
     failures_max: int = FAILURES_MAX
     """How many errors, and how many warnings, are kept."""
     _failed: list[pl.Series] = field(default_factory=list, repr=False)
 
     def note_on_zeros(self) -> str | None:
-        """Say that accounts may be wrong, where routing numbers have lost their zeros and no account is an error yet.
+        """Warn that accounts may be wrong, where routing numbers have lost their zeros and no account is an error yet.
 
-        A CSV that a spreadsheet saved has no cell that tells; the accounts of a workbook are errors by themselves.
+        No cell of a CSV saved by a spreadsheet shows it; in a workbook such accounts are errors already.
         """
         if not self.lost_zeros or "achAccountNumber.numeric_account" in self.counts:
             return None
         return _LOST_ZEROS.format(f"in {row_count(self.lost_zeros)}")
 
     def rejected_mask(self, rows: pl.Series) -> pl.Series:
-        """Tell for each of these row numbers whether it failed a rule."""
+        """Return for each of these row numbers whether it failed a rule."""
         return ~self.passed.gather(rows - 1)
 
     def add(self, result: ChunkResult) -> None:
-        """Count in rows as they were read."""
+        """Count rows as they are read."""
         cents, findings = result.cents, result.findings
         _add(self.repairs, result.repairs)
         _add(self.accepted, result.accepted)
         self.unreadable_amounts += cents.null_count()
         self.lost_zeros += _lost_zeros(result)
         self.warned_rows += int(findings.broken(errors=False).sum())
-        for hit in findings.hits:
-            count = int(hit.flag.sum())
-            _add(self.counts if hit.is_error else self.warning_counts, {hit.name: count})
-            self.warnings += 0 if hit.is_error else count
-        self._keep_first(findings, findings.hits)
+        for violation in findings.violations:
+            count = int(violation.flag.sum())
+            _add(self.counts if violation.is_error else self.warning_counts, {violation.name: count})
+            self.warnings += 0 if violation.is_error else count
+        self._keep_first(findings, findings.violations)
         is_debit = findings.rows["transactionType"] == Direction.DEBIT
         total = valid = _totals(cents)
         if result.may_fail:
@@ -110,7 +110,7 @@ class Verdict:
             self._failed.append(findings.rows["_row"].filter(~result.passed))
 
     def end(self, also_failed: pl.Series | Iterable[int] = ()) -> None:
-        """Note, once all rows are counted in, which of them passed; further rows may fail at any time."""
+        """Record, once all rows are counted, which of them passed; more rows may fail at any time."""
         if len(self.passed) != self.rows:
             self.passed = constant_mask(self.rows, value=True).alias("passed")
         late = also_failed if isinstance(also_failed, pl.Series) else pl.Series([*also_failed], dtype=pl.UInt32)
@@ -120,11 +120,11 @@ class Verdict:
             self.passed = self.passed.scatter(rows - 1, values=False)
 
     def add_late(self, result: ChunkResult) -> None:
-        """Count rows again that fail for what stands elsewhere: what they break there, and that they are rejected."""
-        for hit in result.late:
-            count = int(hit.flag.sum())
-            _add(self.counts if hit.is_error else self.warning_counts, {hit.name: count})
-            self.warnings += 0 if hit.is_error else count
+        """Count again the rows that fail because of something elsewhere: those violations, and the rejected rows."""
+        for violation in result.late:
+            count = int(violation.flag.sum())
+            _add(self.counts if violation.is_error else self.warning_counts, {violation.name: count})
+            self.warnings += 0 if violation.is_error else count
         self._keep_first(result.findings, result.late)
         directions = result.findings.rows["transactionType"]
         fails_now = result.fails_now
@@ -135,19 +135,19 @@ class Verdict:
             self.by_direction[direction.value] += Totals(-moved.rows, -moved.cents)
 
     def leave_out(self, result: ChunkResult, rows: pl.Series) -> None:
-        """Take back the errors of these rows, once all were counted: what was sent is no longer one of today."""
+        """Remove the errors of these rows, once all were counted: a row that was sent is no longer an error today."""
         left_out = result.findings.rows["_row"].is_in(rows.implode())
-        for hit in result.late or result.findings.hits:
-            if hit.is_error and hit.name in self.counts:
-                self.counts[hit.name] -= int((hit.flag & left_out).sum())
+        for violation in result.late or result.findings.violations:
+            if violation.is_error and violation.name in self.counts:
+                self.counts[violation.name] -= int((violation.flag & left_out).sum())
         self.counts = {name: count for name, count in self.counts.items() if count}
         numbers = set(result.findings.rows["_row"].filter(left_out).to_list())
         self.failures = [failure for failure in self.failures if failure.row not in numbers]
 
-    def _keep_first(self, findings: Findings, hits: Sequence[Hit]) -> None:
-        """Keep the first failures in row order, errors and warnings apart; results come nearly in that order."""
+    def _keep_first(self, findings: Findings, violations: Sequence[Violation]) -> None:
+        """Keep the first failures in row order, errors apart from warnings; results come nearly in that order."""
         for errors, kept in ((True, self.failures), (False, self.warning_failures)):
-            own = [hit for hit in hits if hit.is_error is errors]
+            own = [violation for violation in violations if violation.is_error is errors]
             if own and not (len(kept) >= self.failures_max and findings.rows["_row"][0] > kept[-1].row):
                 kept += _failures(findings, own, self.failures_max)
                 kept.sort(key=lambda failure: failure.row)
@@ -159,7 +159,11 @@ def _totals(cents: pl.Series) -> Totals:
 
 
 def _lost_zeros(result: ChunkResult) -> int:
-    right = [suggested(result.findings, hit) for hit in result.findings.hits if hit.name in _LOST_ZERO]
+    right = [
+        suggested(result.findings, violation)
+        for violation in result.findings.violations
+        if violation.name in _LOST_ZERO
+    ]
     corrected = sum(result.accepted.get(name, 0) for name in _LOST_ZERO)
     return corrected + sum(len(values) - values.null_count() for values in right if values is not None)
 
@@ -169,25 +173,25 @@ def _add(counts: dict[str, int], more: Mapping[str, int]) -> None:
         counts[name] = counts.get(name, 0) + count
 
 
-def _failures(findings: Findings, hits: Sequence[Hit], most: int) -> list[Failure]:
-    """Give the first failures of these rules, in row order."""
-    found: list[tuple[int, Hit]] = []
-    for hit in hits:
-        found += [(position, hit) for position in hit.flag.arg_true().head(most).to_list()]
+def _failures(findings: Findings, violations: Sequence[Violation], most: int) -> list[Failure]:
+    """Return the first failures of these rules, in row order."""
+    found: list[tuple[int, Violation]] = []
+    for violation in violations:
+        found += [(position, violation) for position in violation.flag.arg_true().head(most).to_list()]
     found = sorted(found, key=lambda pair: (pair[0], pair[1].order))[:most]
     rows, lines = findings.rows["_row"], findings.rows["_line"]
-    right = {hit: offered(findings, hit) for hit in {hit for _, hit in found}}
+    right = {violation: offered(findings, violation) for violation in {violation for _, violation in found}}
     failures = []
-    for position, hit in found:
-        values = right[hit]
+    for position, violation in found:
+        values = right[violation]
         failures.append(
             Failure(
                 row=rows[position],
                 line=lines[position],
-                column=hit.column,
-                code=hit.code,
-                severity="error" if hit.is_error else "warning",
-                message=hit.message if isinstance(hit.message, str) else hit.message[position],
+                column=violation.column,
+                code=violation.code,
+                severity="error" if violation.is_error else "warning",
+                message=violation.message if isinstance(violation.message, str) else violation.message[position],
                 suggestion=values[position] if values is not None else None,
             )
         )

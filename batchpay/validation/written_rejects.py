@@ -1,4 +1,4 @@
-"""Whether a rejects file that stands on a disk holds rows of the file that was just read, and no others."""
+"""Whether an existing rejects file holds rows of the file that was just read, and no others."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _PLACE = OURS[:2]
 def holds_only_rows_of(source: Source, path: Path) -> bool:
     """Whether every row of a rejects file is a row of the source: its number, its line and each of its cells as read.
 
-    What is said of a row is not looked at, it changes with the rules. A cell that somebody corrected makes the file
-    another one, and so does anything that is not as we write it. Raises FileRefused where the source has changed.
+    Errors, warnings and suggestions are not compared: they change with the rules. A cell that somebody corrected makes
+    it a different file, and so does anything not as we write it. Raises FileRefused where the source has changed.
     """
     examples = replace(source.examples)
     try:
         return _holds_only_rows_of(source, path)
     except BatchpayError:
         raise
-    except Exception:  # whatever a library makes of a file that is none of ours
+    except Exception:  # whatever a library raises for a file that is not ours
         return False
     finally:
-        # What was found in the whole file stands: this reading ends early.
+        # Keep what was found in the whole file: this reading ends early.
         source.examples.count, source.examples.with_account = examples.count, examples.with_account
 
 
@@ -56,7 +56,7 @@ def _holds_only_rows_of(source: Source, path: Path) -> bool:
 
 
 def _as_written(source: Source, chunk: pl.DataFrame, numbers: list[int], *, is_csv: bool) -> Iterator[list[str]]:
-    """Give rows of a chunk as a rejects file has them, without what it says of them."""
+    """Yield rows of a chunk as a rejects file has them, without errors, warnings and suggestions."""
     frame = chunk.filter(pl.col("_row").is_in(numbers)).select(
         *_PLACE, *source.own_columns, *(name for name in LENGTHS if name in chunk.columns)
     )
@@ -68,21 +68,21 @@ def _as_written(source: Source, chunk: pl.DataFrame, numbers: list[int], *, is_c
 
 
 def _own_cells(row: Sequence[object], *, is_csv: bool) -> list[str]:
-    """Give a row that was read back, without what it says of itself."""
+    """Return a row that was read back, without errors, warnings and suggestions."""
     cells = [*row[: len(_PLACE)], *row[len(OURS) :]]
     texts = [_text(cell, is_amount=at >= len(_PLACE)) for at, cell in enumerate(cells)]
     return texts if is_csv else _without_blanks(texts)
 
 
 def _text(cell: object, *, is_amount: bool = False) -> str:
-    """A cell as text; a workbook's number is an amount, which is written with its cents."""
+    """Return a cell as text; a number in a workbook is an amount, written with its cents."""
     if is_amount and isinstance(cell, int | float):
         return f"{cell:.2f}"
     return "" if cell is None else str(cell)
 
 
 def _without_blanks(cells: list[str]) -> list[str]:
-    """Leave out the blanks at the end: a sheet does not know how long its rows are."""
+    """Drop the blanks at the end: a sheet does not record how long its rows are."""
     while cells and not cells[-1].strip():
         cells = cells[:-1]
     return cells

@@ -1,4 +1,4 @@
-"""The closed lists that the rules ask: small CSV files beside this module, read once at import.
+"""The closed lists that the rules use: small CSV files next to this module, read once at import.
 
 - countries.csv: ISO 3166-1 alpha-2.
 - currencies.csv: ISO 4217, active codes (with amendments to 2026: XCG for ANG, ZWG for ZWL, XAD; BGN and HRK gone).
@@ -6,7 +6,7 @@
   addressing guidelines). The military 'states' AA, AE and AP are in it, since USPS delivers there under country US and
   a soldier's address must not be refused. The freely associated states FM, MH and PW are not: they are countries of
   their own in ISO 3166-1.
-- sec_codes.csv: standard entry class codes (Nacha Operating Rules, Appendix Three): which way the money may go, whose
+- sec_codes.csv: standard entry class codes (Nacha Operating Rules, Appendix Three): which direction is allowed, whose
   account it is meant for (blank: either), whether the entry converts a paper check and so carries its number.
 """
 

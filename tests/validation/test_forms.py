@@ -190,7 +190,7 @@ def _rows_in_form(book: RuleBook) -> pl.DataFrame:
 
 
 def _asked(rule: Rule) -> pl.Expr:
-    return rule.asked_where if rule.asked_where is not None else pl.lit(value=True)
+    return rule.applies_where if rule.applies_where is not None else pl.lit(value=True)
 
 
 def _broken_unasked(rules: Iterable[Rule], rows: pl.DataFrame) -> set[str]:
@@ -205,24 +205,24 @@ def _broken_unasked(rules: Iterable[Rule], rows: pl.DataFrame) -> set[str]:
 def test_no_row_breaks_a_rule_of_which_it_is_not_asked(options: RuleOptions) -> None:
     """Rules that are asked of some rows only are kept by all others; each is asked of some row and not of another."""
     book = RuleBook(payment_schema(options))
-    rows, some = _rows_in_form(book), [rule for rule in book.rules if rule.asked_where is not None]
+    rows, some = _rows_in_form(book), [rule for rule in book.rules if rule.applies_where is not None]
     assert {rule.column for rule in some} == {"taxAmount", *RECURRING}
     assert not _broken_unasked(some, rows)
-    for where in (rule.asked_where for rule in some if rule.asked_where is not None):
+    for where in (rule.applies_where for rule in some if rule.applies_where is not None):
         asked = rows.select(asked=where)["asked"]
         assert asked.null_count() == 0 and asked.any() and not asked.all()
 
 
 @pytest.mark.parametrize(
-    ("column", "asked_where"),
+    ("column", "applies_where"),
     [
         ("taxAmount", (pl.col("taxAmount").str.len_bytes() > pl.col("amount").str.len_bytes()).fill_null(value=False)),
         ("recurringStartDate", pl.col("recurringIndicator") == "TRUE"),
         ("recurringStartDate", pl.col("recurringStartDate").is_not_null()),
     ],
 )
-def test_a_rule_that_is_asked_of_too_few_rows_is_noticed(column: str, asked_where: pl.Expr) -> None:
-    """The property fails of each look that leaves out a row which breaks a rule."""
+def test_a_rule_that_is_asked_of_too_few_rows_is_noticed(column: str, applies_where: pl.Expr) -> None:
+    """The property fails for each predicate that leaves out a row which breaks a rule."""
     book = RuleBook(payment_schema(OPTIONS["as they are"]))
-    rules = [replace(rule, asked_where=asked_where) for rule in book.rules if rule.column == column]
+    rules = [replace(rule, applies_where=applies_where) for rule in book.rules if rule.column == column]
     assert _broken_unasked(rules, _rows_in_form(book))

@@ -34,10 +34,10 @@ def found(schema: pa.DataFrameSchema, frame: pl.DataFrame) -> set[Finding]:
 
 
 def _failures(findings: Findings) -> Iterator[Finding]:
-    for hit in findings.hits:
-        assert isinstance(hit.message, str)
-        for row in findings.rows["_row"].filter(hit.flag):
-            yield row, hit.column, hit.message
+    for violation in findings.violations:
+        assert isinstance(violation.message, str)
+        for row in findings.rows["_row"].filter(violation.flag):
+            yield row, violation.column, violation.message
 
 
 def rows_that_break_every_rule(schema: pa.DataFrameSchema) -> pl.DataFrame:

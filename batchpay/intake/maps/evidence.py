@@ -117,7 +117,7 @@ _LOOKS: dict[str, tuple[Callable[[pl.Series], pl.Series], str]] = {
         lambda cells: cells.str.contains("^[0-9A-Za-z-]{0,13}[0-9]{4}$"),
         "what can be account numbers",
     ),
-    "billingEmail": (_keeps(checks.is_no_email), "e-mail addresses"),
+    "billingEmail": (_keeps(checks.is_not_email), "e-mail addresses"),
     "billingPhone": (lambda cells: cells.str.count_matches("[0-9]").is_between(10, 11), "telephone numbers"),
     "billingZip": (
         lambda cells: cells.str.contains(r"^[0-9]{5}(-?[0-9]{4})?$|^[A-Z][0-9][A-Z] ?[0-9][A-Z][0-9]$"),
