@@ -226,7 +226,7 @@ def is_not_account(cell: pl.Expr, *, hyphens: bool) -> pl.Expr:
 
 
 def is_scientific(cell: pl.Expr) -> pl.Expr:
-    """A number as spreadsheets save a long one in a CSV, 1.23457E+11 or 1,23457E+11: most of its digits are lost."""
+    """Return whether a spreadsheet saved a long number as 1.23457E+11 or 1,23457E+11: most of its digits are lost."""
     return cell.str.contains(r"^[0-9](?:[.,][0-9]+)?[Ee]\+[0-9]{1,3}$").fill_null(value=False)
 
 
