@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,17 @@ import pytest
 from tests.support.in_process import Caller
 
 
-@pytest.fixture
-def call(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Caller]:
-    """Calls commands whose gateway is the sandbox; what they do to signals is undone."""
+@contextmanager
+def calling(folder: Path, url: str, patch: pytest.MonkeyPatch) -> Iterator[Caller]:
+    """Call commands in a folder; what they do to signals is undone."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    yield Caller(tmp_path, url, monkeypatch)
+    yield Caller(folder, url, patch)
     for number, handler in handlers.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def call(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Caller]:
+    """Calls commands whose gateway is the sandbox."""
+    with calling(tmp_path, url, monkeypatch) as caller:
+        yield caller

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import calling
 from tests.support.command import small_file
 from tests.support.in_process import Caller
 
@@ -46,19 +48,33 @@ OWN = (
 """Files of the call; the ledger's witness is one as well."""
 
 
-@pytest.fixture
-def office(call: Caller) -> Caller:
+@pytest.fixture(scope="module")
+def furnished(tmp_path_factory: pytest.TempPathFactory, server: str) -> Path:
     """A ledger with a batch, its key and witness, settings, an API key's file, an export, and a second file."""
-    Path("api.key").write_text("sandbox-key\n")
-    Path("api.key").chmod(0o600)
-    Path("batchpay.toml").write_text('[submit]\nrate = "5000"\n')
-    Path("batchpay.toml").chmod(0o600)
-    Path("export.csv").write_text(EXPORT)
-    call.settings(BATCHPAY_API_KEY_FILE="api.key")
-    small_file(Path("a.csv"), 1)
-    small_file(Path("b.csv"), 1, first=7)
-    call("submit", "a.csv")
-    return call
+    folder = tmp_path_factory.mktemp("furnished") / "office"
+    folder.mkdir(mode=0o700)
+    with pytest.MonkeyPatch.context() as patch, calling(folder, server, patch) as call:
+        Path("api.key").write_text("sandbox-key\n")
+        Path("api.key").chmod(0o600)
+        Path("batchpay.toml").write_text('[submit]\nrate = "5000"\n')
+        Path("batchpay.toml").chmod(0o600)
+        Path("export.csv").write_text(EXPORT)
+        call.settings(BATCHPAY_API_KEY_FILE="api.key")
+        small_file(Path("a.csv"), 1)
+        small_file(Path("b.csv"), 1, first=7)
+        call("submit", "a.csv")
+    shutil.copytree(folder, folder.with_name("as made"))
+    return folder
+
+
+@pytest.fixture
+def office(furnished: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Caller]:
+    """All of it as it was made, in its own place: a witness knows its ledger by the path."""
+    shutil.rmtree(furnished)
+    shutil.copytree(furnished.with_name("as made"), furnished)
+    with calling(furnished, url, monkeypatch) as call:
+        call.settings(BATCHPAY_API_KEY_FILE="api.key")
+        yield call
 
 
 def everything() -> dict[str, bytes]:
