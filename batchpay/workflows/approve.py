@@ -1,6 +1,6 @@
-"""Approve a plan: the second pair of eyes. Whether an approval counts is decided in approval/, for every entrance.
+"""Approve a plan: dual control. Whether an approval counts is decided in approval/, for every entrance.
 
-A page and the command line do the same: open the plan, show it, and hand back the seal that the person saw.
+The web page and the command line do the same: open the plan, show it, and pass back the seal that the person saw.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ _LOCK_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class PlanView:
-    """A plan as it stands: what it would let through, and which approvals count now."""
+    """A plan as it is now: what it would let through, and which approvals count."""
 
     plan: Plan
     counted: tuple[Approval, ...]
     needed: int
-    """How many approvals the policy asks for, of what the plan shows."""
+    """How many approvals the policy requires for what the plan shows."""
     spent: str | None
-    """Why it lets nothing through any more, as far as the ledger knows, or None."""
+    """Why it no longer lets anything through, as far as the ledger knows, or None."""
     changed_accounts: tuple[str, ...] = ()
-    """Payments whose account is new for their payee: payee, amount, last four, a line each."""
+    """Payments whose account is new for their payee: payee, amount, last four, one line each."""
 
     def page(self) -> list[str]:
-        """What the person is shown on a terminal before they approve."""
-        from batchpay.approval.sign_off import plan_lines  # a server looks at plans without polars
+        """Return what the person is shown on a terminal before they approve."""
+        from batchpay.approval.sign_off import plan_lines  # a server reads plans without polars
 
         return plan_lines(self.plan, self.changed_accounts)
 
 
 def read_plan(path: str) -> PlanText:
-    """Read a plan's file, not yet held against a ledger; raises FileRefused where it can't be read."""
+    """Read a plan's file, not yet compared with a ledger; raises FileRefused if it can't be read."""
     return PlanText.read(path)
 
 
 def view_plan(kept: PlanText, ledger: Ledger, settings: Settings) -> PlanView:
-    """Read a plan to be shown; raises FileRefused where it is not one, was changed or belongs to another ledger."""
+    """Read a plan to be shown; raises FileRefused if it is not a plan, was changed or belongs to another ledger."""
     return _view(Plan.parse(kept, ledger), ledger, settings, datetime.now(UTC))
 
 
 def add_approval(kept: PlanText, seal: str, ledger: Ledger, settings: Settings, actor: Actor) -> PlanView:
-    """Give a plan with one more person's approval; keeping it is the caller's. `seal` is the one they were shown.
+    """Return a plan with one more person's approval; the caller stores it. `seal` is the one they were shown.
 
-    Raises WaitingForPerson where another person must approve, and FileRefused where the plan is another by now.
+    Raises WaitingForPerson if another person must approve, and FileRefused if the plan has been replaced since.
     """
     now = datetime.now(UTC)
     view = _view(Plan.parse(kept, ledger), ledger, settings, now)
@@ -78,7 +78,7 @@ def approve_plan(path: str, seal: str, settings: Settings, actor: Actor) -> Plan
         plan = Plan.read(path, ledger)
         (lock,) = ledger.digest("plan lock", [plan.id], _LOCK_BYTES)
         assert lock is not None, "a text has a digest"
-        with ledger.lock(lock):  # two people at once: neither approval may get lost
+        with ledger.lock(lock):  # two people at the same time: neither approval may get lost
             view = add_approval(PlanText.read(path), seal, ledger, settings, actor)
             view.plan.write(path)
             return view
@@ -92,9 +92,9 @@ def _view(plan: Plan, ledger: Ledger, settings: Settings, now: datetime) -> Plan
 
 
 def _spent(plan: Plan, ledger: Ledger) -> str | None:
-    """Say why a submission from a plan would be refused or only go on, of what can be known without the file.
+    """Describe why a submission from a plan would be refused or only continue, as far as is known without the file.
 
-    Two plans of one content are both right until one of them, or a submission without a plan, was carried out.
+    Two plans for the same content are both valid until one of them, or a submission without a plan, is carried out.
     """
     used_for = ledger.batch_of_plan(plan.id)
     if used_for is not None:

@@ -1,4 +1,4 @@
-"""Archiving: a payment file leaves the inbox when nothing of it waits to be sent or written; its summary says so."""
+"""Archiving: a payment file leaves the inbox when nothing of it waits to be sent or written; its summary notes that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from batchpay.summary import Summary
 def archive_finished(path: str, folder: str, summary: Summary) -> None:
     """Move a file whose rows are all settled or wait for a person, and note it; the payments are made either way.
 
-    One whose results could not be written stays: the next call, which nothing else would bring to it, writes them.
+    A file whose results could not be written stays: the next call writes them, and would not otherwise process it.
     """
     if summary.read is None or summary.of(State.PENDING).rows or summary.of(State.SENDING).rows:
         return

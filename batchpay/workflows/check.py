@@ -1,7 +1,7 @@
-"""Checking without submitting: what a file holds, and what a submission of it would do. Nothing is recorded.
+"""Checking without submitting: what a file contains, and what a submission of it would do. Nothing is recorded.
 
-The two questions that a submission asks in the same words stand here as well: which batch it goes on with, and whether
-there is anything to release.
+Two checks that a submission shares are here as well: which batch it continues, and whether there is anything to
+release.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.move_gateway import note_on_address
-from batchpay.workflows.paid_elsewhere import is_looked_for, refuse_other_environment, refuse_paid_elsewhere
+from batchpay.workflows.paid_elsewhere import must_check_elsewhere, refuse_other_environment, refuse_paid_elsewhere
 from batchpay.workflows.proposal import propose
 
 if TYPE_CHECKING:  # a check and a dry run do not even load what can open a socket
@@ -48,7 +48,7 @@ _PRINTED_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a file holds and what a submission of it would do."""
+    """What a file contains and what a submission of it would do."""
 
     summary: Summary
     verdict: Verdict
@@ -56,29 +56,29 @@ class Preview:
     schedule: Schedule
     variances: list[Variance] = field(default_factory=list)
     known: BatchSummary | None = None
-    """The batch that a submission would go on with, or None."""
+    """The batch that a submission would continue, or None."""
     requests: list[str] = field(default_factory=list)
     releasable: Totals = Totals()
-    """Rows that an earlier submission rejected and that are right now: what a release adds."""
+    """Rows that an earlier submission rejected and that are valid now: what a release adds."""
     waits_for: str | None = None
     """What a person must say before a submission would register anything, or None."""
     line_word: str = "line"
-    """What a person calls the place of a row."""
+    """The word that tells a person where a row is."""
     compared: bool = False
-    """Whether there were earlier payments to hold payees, accounts and amounts against."""
+    """Whether there were earlier payments to compare payees, accounts and amounts with."""
     largest: list[Payment] = field(default_factory=list)
-    """The largest payments of a new content, the largest first; only where they were asked for."""
+    """The largest payments of a new content, the largest first; only if requested."""
     plan: Plan | None = None
-    """The plan to approve, where one was asked for."""
+    """The plan to approve, if one was requested."""
     accounts_unasked: bool = False
     """Whether rows are to be approved though the gateway was not asked, or did not say, if it takes their accounts."""
     unusual: list[str] = field(default_factory=list)
-    """Lines on what the ledger's history finds odd, or that there is nothing; none where nobody wants to look."""
+    """Lines on what is unusual by the ledger's history, or that nothing is; none if the check is off."""
 
     def as_the_ledger_has_it(self) -> Preview:
-        """Give the same with the states that the rows of a known batch have, and those to be released as pending.
+        """Return the same with the states that the rows of a known batch have, and those to be released as pending.
 
-        The check alone calls every right row pending, also those that were paid long ago.
+        The check alone shows every valid row as pending, even those that were paid long ago.
         """
         if self.known is None:
             return self
@@ -99,11 +99,11 @@ class Preview:
         return replace(self, summary=summary)
 
     def page(self) -> list[str]:
-        """The page to sign."""
+        """Return the sign-off page."""
         return sign_off_lines(self.proposal, self.schedule, self.verdict.counts, self.summary.seal)
 
     def as_json(self) -> dict[str, Any]:
-        """Give the summary with every error found, as CONTRACT.md says, and what the file would move."""
+        """Return the summary with every error found, as CONTRACT.md says, and what the file would move."""
         verdict = self.verdict
         return {
             **self.summary.as_json(),
@@ -146,9 +146,9 @@ class Preview:
 
 
 def validate(request: FileRequest, settings: Settings) -> Preview:
-    """Check a file; offline. Writes the rejects file if one is asked for, and nothing to the ledger.
+    """Check a file; offline. Writes the rejects file if one is requested, and nothing to the ledger.
 
-    The ledger, if there is one, is asked for earlier payments, so that a check finds what a submission would.
+    Earlier payments are looked up in the ledger, if there is one, so that a check finds what a submission would.
     """
     environment, days = environment_of(settings.gateway), settings.policy.duplicate_days
     with _ledger_to_read(settings.ledger) as ledger:
@@ -172,10 +172,10 @@ def dry_run(
 ) -> Preview:
     """Do all that `submit` does before it registers: nothing is written to the ledger and no socket is opened.
 
-    With a `preflight` the gateway is asked about the accounts, as a submission does; one that `insists` asks about the
-    connection as well, and raises RunStopped where there is no answer. With a plan, the preview has one
-    that `actor` prepared. `results` is where a submission would write its results: those of a batch that the ledger
-    does not know, lying there, refuse the file here as well.
+    With a `preflight` the gateway is asked about the accounts, as in a submission; one that `insists` also tests the
+    connection, and raises RunStopped if there is no answer. With a plan, the preview has one that `actor` prepared.
+    `results` is where a submission would write its results: if results of a batch that the ledger does not know are
+    already there, the file is refused here as well.
     """
     environment = environment_of(settings.gateway)
     if preflight is not None and insists:
@@ -199,7 +199,7 @@ def dry_run(
         refuse_release_of_nothing(checked, decisions)
         preview = _preview(ledger, request, checked, settings, decisions)
         releases = decisions.release and checked.releasable.rows > 0
-        if ledger is not None and is_looked_for(preview.known, decisions, releases=releases):
+        if ledger is not None and must_check_elsewhere(preview.known, decisions, releases=releases):
             refuse_paid_elsewhere(ledger, results, environment)
         preview.summary.notes += note_on_address(ledger, settings)
         if ledger is None:
@@ -207,7 +207,7 @@ def dry_run(
         if with_plan:
             if ledger is None:
                 raise LedgerMissing("a plan belongs to a ledger, and there is none yet: batchpay ledger init")
-            from batchpay.approval.plan import Plan  # few calls make one
+            from batchpay.approval.plan import Plan  # few calls create one
 
             plan = Plan.make(preview.proposal, ledger, prepared_by=actor, created_at=datetime.now(UTC))
             preview = replace(preview, plan=plan)
@@ -230,12 +230,12 @@ def refuse_release_of_nothing(checked: FileCheck, decisions: Decisions) -> None:
         )
 
 
-def batch_to_go_on_with(
+def batch_to_continue(
     ledger: Ledger, digest: bytes, environment: Environment, decisions: Decisions
 ) -> BatchSummary | None:
-    """Find the batch that a submission would go on with; None where it would register one.
+    """Find the batch that a submission would continue; None if it would register a new one.
 
-    One reason pays once more, however often it is run.
+    One reason pays once more, however often the command is run.
     """
     known = ledger.find_digest(digest, environment)
     if known is None or not decisions.again:
@@ -252,7 +252,7 @@ def batch_to_go_on_with(
 
 @contextmanager
 def _ledger_to_read(settings: LedgerSettings) -> Iterator[Ledger | None]:
-    """Open the ledger for reading; None where there is none yet."""
+    """Open the ledger for reading; None if there is none yet."""
     try:
         ledger = open_ledger(settings, read_only=True)
     except LedgerMissing:
@@ -269,7 +269,7 @@ def _preview(
     batch = (
         None
         if ledger is None
-        else batch_to_go_on_with(ledger, checked.digest, environment_of(settings.gateway), decisions)
+        else batch_to_continue(ledger, checked.digest, environment_of(settings.gateway), decisions)
     )
     summary.batch = batch.batch if batch else None
     summary.environment = environment_of(settings.gateway)
@@ -290,7 +290,7 @@ def _preview(
 
 
 def _unusual_lines(checked: FileCheck, settings: Settings) -> list[str]:
-    """Tell what earlier payments make look odd: bills that were paid under another name first, then payees."""
+    """Describe what is unusual by earlier payments: bills that were paid under another name first, then payees."""
     if checked.nothing_to_send:
         return []
     others = [found for found in checked.variances if found.code not in CODES]
@@ -303,7 +303,7 @@ def _unusual_lines(checked: FileCheck, settings: Settings) -> list[str]:
 
 
 def _largest(request: FileRequest, checked: FileCheck, count: int) -> list[Payment]:
-    """Name the largest of the rows that passed, with a masked account; equal amounts in file order."""
+    """Return the largest of the rows that passed, with a masked account; equal amounts in file order."""
     kept: list[Payment] = []
     for rows in map(with_cents, valid_rows(checked.source, request.rules, checked.verdict)):
         largest = rows.sort("_cents", descending=True, maintain_order=True).head(count)
@@ -324,7 +324,7 @@ def _failure_json(failure: Failure) -> dict[str, Any]:
 
 
 def _first_requests(request: FileRequest, settings: Settings, checked: FileCheck, count: int) -> list[str]:
-    """Bodies of the first rows that would be sent, masked."""
+    """Return the bodies of the first rows that would be sent, masked."""
     form = request_body.request_form(settings.gateway)
     bodies: list[str] = []
     if count:

@@ -1,4 +1,4 @@
-"""The connection test: whether the gateway answers, and knows our id and key."""
+"""The connection test: whether the gateway answers, and accepts our id and key."""
 
 from __future__ import annotations
 

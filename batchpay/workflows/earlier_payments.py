@@ -1,4 +1,4 @@
-"""What a file's rows have in common with earlier payments, and what is told of it: rows kept back, warnings, sums.
+"""What a file's rows have in common with earlier payments, and how it is reported: rows kept back, warnings, totals.
 
 Earlier payments are those of the same environment; `--allow-duplicates` lets a bill pass twice, never a paymentId.
 """
@@ -21,11 +21,11 @@ from batchpay.schemas.options import RuleOptions
 from batchpay.text import money, place_of, row_count
 
 LISTED_MAX = 1000
-"""So many of the duplicates that were let through are listed; all are counted."""
+"""This many of the duplicates that were let through are listed; all are counted."""
 _BATCHES_NAMED = 5
 _ROWS_NAMED = 3
 _REPEATED_LEAST = 2
-"""From so many rows on a batch that is repeated has a line in the summary."""
+"""A batch that at least this many rows repeat has a line in the summary."""
 _DUE = "if it is due again give it"
 
 
@@ -34,7 +34,7 @@ class EarlierPayments:
     """What the rows of one file have in common with earlier payments."""
 
     line_word: str = "row"
-    """What the place of a row is called in the file."""
+    """The word for where a row is in the file."""
     late_failures: dict[int, tuple[str, str, str]] = field(default_factory=dict)
     """Rows that are kept back: column, code, message."""
     warnings: list[Variance] = field(default_factory=list)
@@ -43,14 +43,14 @@ class EarlierPayments:
     allowed_rows: list[dict[str, Any]] = field(default_factory=list)
     """The first of them: `row`, and the `batch` and `earlier_row` that it repeats (no batch: within the file)."""
     _allowed_places: list[str] = field(default_factory=list)
-    """The same of the very first, as a person finds them: `line 5 (line 4 of this file)`."""
+    """The very first of these, as a person finds them: `line 5 (line 4 of this file)`."""
     _allowed_numbers: set[int] = field(default_factory=set)
     _repeated: dict[str, tuple[datetime, Totals]] = field(default_factory=dict)
     """Rows that repeat a batch, by its name."""
     _waiting: dict[str, Totals] = field(default_factory=dict)
-    """What of such a batch was not sent yet."""
+    """What of such a batch has not been sent yet."""
 
-    def look(
+    def compare(
         self,
         ledger: Ledger,
         frame: pl.DataFrame,
@@ -60,7 +60,7 @@ class EarlierPayments:
         days: int,
         exclude_digest: bytes,
     ) -> None:
-        """Compare rows that passed so far with earlier payments."""
+        """Compare rows that have passed so far with earlier payments."""
         lookup = request_body.lookup_columns(ledger, frame)
         cents = dict(zip(lookup.rows, request_body.cents_of(frame), strict=True))
         now = datetime.now(UTC)
@@ -73,13 +73,13 @@ class EarlierPayments:
             self._waiting[batch] = ledger.find(batch).by_state[State.PENDING]
 
     def allow_in_file(self, rows: pl.DataFrame) -> None:
-        """Note bills that pass though the file has them twice: `_row`, `_first`, its `_place`, `_line`, `_cents`."""
+        """Record bills that pass though the file has them twice: `_row`, `_first`, its `_place`, `_line`, `_cents`."""
         for row, first, place, line, cents in rows.iter_rows():
             if self._allow(row, None, first, cents):
                 self._name_allowed(row, line, f"{place} of this file")
 
     def notes(self, rows: int) -> list[str]:
-        """Give the lines of the summary for a file of so many rows."""
+        """Return the summary's lines for a file with this many rows."""
         repeated = sorted(self._repeated.items(), key=lambda item: -item[1][1].rows)[:_BATCHES_NAMED]
         lines = [
             f"{found.rows:,} of {rows:,} rows, {money(found.cents)}, are the same bills as batch {batch} of {_day(at)}"
@@ -97,14 +97,14 @@ class EarlierPayments:
         return lines
 
     def _not_sent(self, batch: str) -> str:
-        """Say what of a batch waits: the nightly call sends it no more where this file came in place of its own."""
+        """Describe what of a batch waits: the nightly call no longer sends it if this file replaced its own."""
         waiting = self._waiting[batch]
         if not waiting.rows:
             return ""
         return f", of which {row_count(waiting.rows)}, {money(waiting.cents)}, wait to be sent: batchpay resume {batch}"
 
     def allowed_json(self, reason: str | None = None) -> dict[str, Any]:
-        """Say what was let through, and why, as the summary's JSON and the ledger have it."""
+        """Describe what was let through, and why, as in the summary's JSON and the ledger."""
         found = {"rows": self.allowed.rows, "amount": format_cents(self.allowed.cents), "list": self.allowed_rows}
         return found | ({"reason": reason} if reason else {})
 
@@ -131,7 +131,7 @@ class EarlierPayments:
             self.late_failures[one.row] = "row", "duplicate", message
 
     def _allow(self, row: int, batch: str | None, earlier_row: int, cents: int) -> bool:
-        """Count a duplicate that may pass, unless it is counted already; tells whether it was not."""
+        """Count a duplicate that may pass, unless it was already counted; return whether it was counted now."""
         if row in self._allowed_numbers:
             return False
         self._allowed_numbers.add(row)

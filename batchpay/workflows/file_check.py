@@ -1,6 +1,6 @@
-"""One look at a payment file: its rules, its control totals, the ledger's earlier batches, the gateway's accounts.
+"""One check of a payment file: its rules, its control totals, the ledger's earlier batches, the gateway's accounts.
 
-Nothing is registered or sent here. Files are read whole before anything that was found in them is acted on.
+Nothing is registered or sent here. Files are read whole before anything found in them is acted on.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from batchpay.validation.verdict import Verdict
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.earlier_payments import EarlierPayments
 from batchpay.workflows.file_request import FileRequest
-from batchpay.workflows.gateway_accounts import AccountsLook, ask_about
+from batchpay.workflows.gateway_accounts import AccountsAnswer, ask_gateway
 from batchpay.workflows.own_rejects import OwnRejects, is_of_no_submission, without_payments
-from batchpay.workflows.payee_look import PayeeLook, payee_look, with_names
+from batchpay.workflows.payee_check import PayeeCheck, payee_check, with_names
 from batchpay.workflows.rejected_earlier import RejectedEarlier, how_to_release
 from batchpay.writing.identity import FileIdentity, ReadFiles
 
@@ -52,81 +52,81 @@ if TYPE_CHECKING:  # a check and a dry run do not even load what can open a sock
     from batchpay.validation.rejects import Rejects
 
 _WARNING_ORDER = ("same_payment", "changed_account", "unusual_amount", "new_payee")
-"""Which of the look at the ledger's history are told first."""
+"""Which warnings from the ledger's history are reported first."""
 _PLACES_MAX = 1_000
-"""So many warnings about bills are told with their place."""
+"""This many warnings about bills are reported with their line or row."""
 _TOTAL_CENTS_MAX = 10**18
 """The ledger counts in 64 bits, and so do the sums by day and by gateway."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What a file is held against beyond its own rules; each may be missing."""
+    """What a file is compared with beyond its own rules; each may be missing."""
 
     environment: Environment = Environment.LIVE
-    """The world whose earlier payments count."""
+    """The environment whose earlier payments count."""
     ledger: Ledger | None = None
     duplicate_days: int = 0
     preflight: Preflight | None = None
     history: Ledger | None = None
-    """The ledger that knows earlier payees, where a look at changed accounts is wanted (policy.variance)."""
+    """The ledger that knows earlier payees, if changed accounts are checked (policy.variance)."""
     decisions: Decisions = Decisions()
     wants_schedule: bool = False
-    """Whether a person is to see what would move when: counted in the same reading."""
+    """Whether a person is to see what would move and when: counted in the same reading."""
     submits: bool = False
     """Whether this is a submission: its rejects replace only rows of the same file, a check's all that checks wrote."""
 
 
 @dataclass(slots=True)
 class FileCheck:
-    """A file that was read whole, and all that was found about it."""
+    """A file that was read whole, and all that was found in it."""
 
     source: Source
     verdict: Verdict
     started_at: datetime
     digest: bytes = b""
     known: BatchSummary | None = None
-    """The batch that this content is already."""
+    """The batch that this content already is."""
     batch: BatchSummary | None = None
-    """The batch that a submission goes on with; None where it registers a new one."""
+    """The batch that a submission continues; None if it registers a new one."""
     nothing_to_send: bool = False
     """Whether the batch has no row that waits, and none is to be released."""
     releasable: Totals = Totals()
-    """Rows that an earlier call rejected and that are right now, as far as was asked: what a release adds."""
+    """Rows that an earlier call rejected and that are valid now, as far as was checked: what a release adds."""
     registration_count_seen: int = 0
     """Ledger.registration_count() before the file was read."""
     late_failures: dict[int, tuple[str, str, str]] = field(default_factory=dict)
-    """Rows that an earlier batch holds or whose account the gateway refuses: column, code, message."""
+    """Rows that an earlier batch has or whose account the gateway refuses: column, code, message."""
     earlier: EarlierPayments = field(default_factory=EarlierPayments)
     """What the rows have in common with earlier payments."""
     rejected: list[RejectedColumns] = field(default_factory=list)
     gateway_ids: set[str] = field(default_factory=set)
-    """Gateway accounts that rows which passed the rules name."""
-    accounts: AccountsLook = AccountsLook()
-    """What the gateway said of those accounts, where it was asked."""
+    """Gateway accounts named in rows that passed the rules."""
+    accounts: AccountsAnswer = AccountsAnswer()
+    """What the gateway said of those accounts, if it was asked."""
     first_start: date | None = None
     """The first day on which a recurring payment starts, of the rows that passed the rules."""
     largest_cents: int = 0
     """The largest amount of these rows."""
     variances: list[Variance] = field(default_factory=list)
-    """What the ledger's history finds odd and the options let pass: changed accounts first, new payees last."""
+    """What is unusual by the ledger's history and the options let pass: changed accounts first, new payees last."""
     lines: dict[int, int] = field(default_factory=dict)
-    """Where the rows that warnings name stand in the file: a CSV's line or a sheet's row, by data row."""
+    """Where the rows that warnings name are in the file: a CSV's line or a sheet's row, by data row."""
     anomalies: Anomalies = field(default_factory=Anomalies)
-    """The same, counted and added up, where it was looked for (policy.variance)."""
+    """What is unusual, counted and added up, if it was checked (policy.variance)."""
     rejects: Path | None = None
-    """Where rows came back, if any did."""
+    """Where rejected rows were written, if there were any."""
     left_rejects: list[str] = field(default_factory=list)
     """Which rejects of the same name were left as they are, in words."""
     control: FileIdentity | None = None
-    """The control file that the totals were held against."""
+    """The control file that the totals were compared with."""
     released: bool = False
     """Whether a person has released rows that an earlier call rejected: then they pass."""
     all_new: AllNew | None = None
-    """The valid rows as something to send, counted as they passed; only where it was asked for."""
+    """The valid rows as something to send, counted as they passed; only if requested."""
 
     def summary(self, request: FileRequest) -> Summary:
-        """Give rows and cents by what would become of them."""
+        """Return rows and cents by what would become of them."""
         verdict = self.verdict
         notes = self.notes()
         if self.releasable.rows and not self.released:
@@ -149,7 +149,7 @@ class FileCheck:
         )
 
     def notes(self) -> list[str]:
-        """Say what a person should know of the file and what would be sent of it: a plan is held against these."""
+        """Return what a person should know of the file and what would be sent of it: a plan is compared with these."""
         notes = [*self.source.notes, *self.source.examples.notes()]
         if self.source.end.total_cents is not None:
             notes.append(self.source.end.note(self.source.line_word))
@@ -164,7 +164,7 @@ class FileCheck:
         return notes + self.earlier.notes(self.verdict.rows)
 
     def _release_note(self, rules: RuleOptions) -> str:
-        """Say what a release would do; without the gateway's word on the accounts nobody knows that it sends."""
+        """Describe what a release would do; without the gateway's answer on the accounts, sending is not certain."""
         count, is_one = row_count(self.releasable.rows), self.releasable.rows == 1
         found = f"{count}, {money(self.releasable.cents)}, that an earlier submission rejected"
         if self.accounts.asked:
@@ -175,17 +175,17 @@ class FileCheck:
         )
 
     def place(self, row: int) -> str:
-        """Name a row as the person finds it: `line 5` of a CSV, `row 5` of a sheet."""
+        """Return a row's place as the person finds it: `line 5` of a CSV, `row 5` of a sheet."""
         return place_of(self.source.line_word, row, self.lines.get(row))
 
     def valid_to_send(self) -> tuple[ToSend, Schedule]:
-        """Count the valid rows as all new, and lay out what they would move, and when; called once."""
+        """Count the valid rows as all new, and show what they would move, and when; called once."""
         assert self.all_new is not None, "it was asked for (CheckContext.wants_schedule)"
         return self.all_new.finish(self.verdict.passed.arg_true() + 1)
 
 
 def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
-    """Read the whole file once and write its rejects; raises FileRefused where it is refused whole."""
+    """Read the whole file once and write its rejects; raises FileRefused if it is refused whole."""
     total = None if request.expect_cents is None else format_cents(request.expect_cents)
     expected = stated_totals(request.path, request.expect_rows, total)
     source = open_source(
@@ -204,7 +204,7 @@ def check_file(request: FileRequest, context: CheckContext) -> FileCheck:
     def fresh_rejects() -> Rejects | None:
         if request.rejects is None and not request.sinks:
             return None
-        from batchpay.validation.rejects import open_rejects, together  # what writes workbooks, too
+        from batchpay.validation.rejects import open_rejects, together  # also loads what writes workbooks
 
         begun = [sink(source) for sink in request.sinks]
         if request.rejects is not None:
@@ -245,7 +245,7 @@ def _load_map(path: str) -> Mapping:
 
 
 class _Reading:
-    """One reading of a file, and what is asked about its rows on the way and at the end."""
+    """One reading of a file, and the checks of its rows during it and at the end."""
 
     def __init__(self, source: Source, request: FileRequest, context: CheckContext) -> None:
         self._request = request
@@ -260,7 +260,7 @@ class _Reading:
             self.checked.all_new = AllNew(request.rules.as_of)
 
     def run(self, rejects: Rejects | None) -> None:
-        """Read the file; afterwards `checked` holds all that was found."""
+        """Read the file; afterward `checked` contains all that was found."""
         checked, verdict = self.checked, self.checked.verdict
         with ExitStack() as storage:
             line_word = checked.earlier.line_word = checked.source.line_word
@@ -275,7 +275,7 @@ class _Reading:
                     self._keep(result, rejected)
                     if rejects is not None:
                         rejects.add(result.rejects())
-                del result  # a chunk, while the next one is waited for
+                del result  # frees a chunk while waiting for the next one
             verdict.end(check.duplicates)
             self._allow_in_file(check.allowed)
             verdict.end(self._late(verdict))
@@ -304,22 +304,22 @@ class _Reading:
             checked.all_new.add(rows)
 
     def _take_out(self, result: ChunkResult) -> None:
-        """Count out what had passed and fails for what stands elsewhere."""
+        """Subtract rows that had passed and now fail because of something elsewhere in the file."""
         if (all_new := self.checked.all_new) is not None:
             rows = result.findings.rows.select(*CASH_FLOW, _cents=result.cents)
             all_new.take_out(rows.filter(result.fails_now))
 
     def _keep(self, result: ChunkResult, spool: FrameSpool) -> None:
-        """Keep why rows were rejected, where a ledger is to know it."""
+        """Keep why rows were rejected, if a ledger is to record it."""
         if self._context.ledger is not None:
             spool.append(result.rejected())
 
     def _late(self, verdict: Verdict) -> dict[int, tuple[str, str, str]]:
-        """Ask, once the file was read whole, what only the gateway and the ledger know."""
+        """Check, after the file was read whole, what only the gateway and the ledger know."""
         checked, context, rules = self.checked, self._context, self._request.rules
         if context.preflight is not None:
             rows = valid_rows(checked.source, rules, verdict)
-            checked.accounts = ask_about(checked.gateway_ids, rows, context.preflight)
+            checked.accounts = ask_gateway(checked.gateway_ids, rows, context.preflight)
             checked.late_failures |= checked.accounts.failures
         if context.ledger is not None and self._content is not None:
             checked.digest = self._content.digest
@@ -333,36 +333,36 @@ class _Reading:
             if checked.batch is not None and checked.batch.by_state[State.REJECTED].rows:
                 self._rejected_earlier = RejectedEarlier(context.ledger, checked.batch)
         asked = context.ledger or context.history
-        # Without another batch of this environment everybody would be new.
+        # Without another batch in this environment every payee would be new.
         others = asked is not None and asked.batch_count(context.environment) > (checked.known is not None)
         again = checked.known if context.decisions.again else None
-        payees = payee_look(context.history, context.environment, checked.digest, again, others=others)
+        payees = payee_check(context.history, context.environment, checked.digest, again, others=others)
         checked.anomalies.compared = payees is not None
         if others or payees is not None or self._rejected_earlier is not None:
             self._compare_with_ledger(context.ledger if others else None, payees, verdict)
         return checked.late_failures
 
     def _allow_in_file(self, allowed: pl.DataFrame) -> None:
-        """Note which bills pass though the file has them twice: `_row`, `_first`, `_place`."""
+        """Record which bills pass though the file has them twice: `_row`, `_first`, `_place`."""
         checked, rules = self.checked, self._request.rules
         for frame in valid_rows(checked.source, rules, checked.verdict) if allowed.height else ():
             rows = frame.select("_row", "_line", _cents=pl.Series(request_body.cents_of(frame)))
             checked.earlier.allow_in_file(allowed.join(rows, on="_row", maintain_order="left"))
 
-    def _compare_with_ledger(self, payments: Ledger | None, payees: PayeeLook | None, verdict: Verdict) -> None:
-        """Read the rows that passed once more, and ask of each: was it paid before, is its payee as ever."""
+    def _compare_with_ledger(self, payments: Ledger | None, payees: PayeeCheck | None, verdict: Verdict) -> None:
+        """Read the rows that passed once more, and check each: was it paid before, is its payee unchanged."""
         checked, context, rules = self.checked, self._context, self._request.rules
         found = checked.earlier
         for frame in valid_rows(checked.source, rules, verdict):
             if payments is not None:
                 for rows, days in self._days_back(frame):
-                    found.look(payments, rows, rules, context.environment, days=days, exclude_digest=checked.digest)
+                    found.compare(payments, rows, rules, context.environment, days=days, exclude_digest=checked.digest)
                 checked.late_failures |= found.late_failures
             if self._rejected_earlier is not None:
                 self._hold_rejected(self._rejected_earlier, frame)
             if payees is not None and self._warns:
-                odd = payees.odd(frame, checked.late_failures)
-                self._note_variances(with_names(checked.anomalies, odd, frame), verdict)
+                unusual = payees.unusual(frame, checked.late_failures)
+                self._note_variances(with_names(checked.anomalies, unusual, frame), verdict)
             named = [one.row for one in (*checked.anomalies.kept, *found.warnings[:_PLACES_MAX])]
             places = frame.filter(pl.col("_row").is_in(named) & pl.col("_line").is_not_null())
             checked.lines |= dict(places.select("_row", "_line").iter_rows())
@@ -370,11 +370,11 @@ class _Reading:
 
     @property
     def _warns(self) -> bool:
-        """Whether anybody needs to look: not where all was sent, unless a warning would be an error."""
+        """Return whether anyone needs warnings: not if all was sent, unless a warning would be an error."""
         return self._request.rules.warnings_as_errors or not self.checked.nothing_to_send
 
     def _days_back(self, frame: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, int]]:
-        """Tell how far back rows are compared: what was rejected earlier, to before its batch was registered."""
+        """Yield rows and how far back they are compared: those rejected earlier, to before their registration."""
         days, rejected = self._context.duplicate_days, self._rejected_earlier
         if rejected is None:
             yield frame, days
@@ -392,9 +392,9 @@ class _Reading:
         checked.late_failures |= rejected.failures(right["_row"].filter(~same) if checked.released else right["_row"])
 
     def _note_variances(self, found: list[Variance], verdict: Verdict) -> None:
-        """Count warnings and keep the first; where warnings are errors each keeps its row back."""
+        """Count warnings and keep the first; if warnings are errors, each keeps its row back."""
         if self._request.rules.warnings_as_errors:
-            # Of several of a row the first is told: a changed account.
+            # Of several for one row, the first is reported: a changed account.
             self.checked.late_failures |= {one.row: (one.column, one.code, one.message) for one in reversed(found)}
             return
         verdict.warnings += len(found)

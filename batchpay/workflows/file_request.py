@@ -1,4 +1,4 @@
-"""What a look at one payment file is asked for: which file, how it is read, and who takes what was rejected."""
+"""What a check of one payment file needs: which file, how it is read, and where rejected rows go."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # few files have a map
 
 @dataclass(frozen=True, slots=True)
 class FileRequest:
-    """One payment file, how it is read, and what it is held against."""
+    """One payment file, how it is read, and what it is compared with."""
 
     path: str
     rules: RuleOptions
@@ -28,13 +28,13 @@ class FileRequest:
     include_hidden: bool = False
     map_file: str | None = None
     mapping: Mapping | None = None
-    """A map that was read already, in the place of one in a file."""
+    """A map that was already read, instead of one in a file."""
     expect_rows: int | None = None
     expect_cents: int | None = None
     max_errors: int = 1000
     name: str | None = None
-    """What a person calls the file, where its path is another: it is shown, recorded, and tells the format."""
+    """The person's name for the file, if its path differs: it is shown, recorded, and determines the format."""
     sinks: tuple[Callable[[Source], Rejects], ...] = ()
-    """Who takes the rejected rows beside the rejects file; each is begun anew where the reading is."""
+    """What takes the rejected rows besides the rejects file; each is started over if the reading is."""
     watch: Callable[[int], None] | None = None
-    """Told every now and then how many rows were read; what it raises ends the check."""
+    """Called from time to time with the number of rows read; what it raises ends the check."""

@@ -1,4 +1,4 @@
-"""Find a payment by the caller's own id: the ledger knows it by a keyed digest, and by no name and no account."""
+"""Find a payment by the caller's own id: the ledger knows it by a keyed digest, not by a name or an account."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_BILL = bytes(_DIGEST_BYTES)
 
 
 def find_payment(payment_id: str, settings: Settings) -> Earlier | None:
-    """Give the latest row of this environment with a paymentId that was sent, waits or is in doubt; None for none."""
+    """Return the latest row of this environment with a paymentId that was sent, waits or is in doubt; None if none."""
     (text,) = folded(pl.Series([payment_id]))
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         lookup = Lookup(

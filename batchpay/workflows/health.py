@@ -1,4 +1,4 @@
-"""Health: every check of operations/health.py over the ledger that the settings name."""
+"""Health: every check of operations/health.py on the ledger that the settings name."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class Limits:
     """What monitoring expects; None is not checked."""
 
     expect_every: timedelta | None = None
-    """A call must have completed within so long, counting banking days alone."""
+    """A call must have completed within this time, counting banking days only."""
     backup_every: timedelta | None = None
     inbox: Path | None = None
     inbox_age: timedelta = timedelta(hours=1)
-    """A file may wait in the inbox for so long."""
+    """A file may wait in the inbox for this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """All findings of one look."""
+    """All findings of one health check."""
 
     findings: list[Finding]
 
     def as_json(self) -> dict[str, Any]:
-        """Give the JSON object of `health --json`, without the exit code."""
+        """Return the JSON object of `health --json`, without the exit code."""
         return {
             "healthy": not any(one.exit_code for one in self.findings),
             "checks": [f.as_json() for f in self.findings],
@@ -50,7 +50,7 @@ class Health:
 
 
 def health(settings: Settings, limits: Limits, now: datetime) -> Health:
-    """Make every check; a ledger that can't be opened, or is the wrong one, is the first finding, not an error."""
+    """Run every check; a ledger that can't be opened, or is the wrong one, is the first finding, not an error."""
     findings: list[Finding] = []
     try:
         place = location(settings.ledger).ledger
@@ -65,15 +65,15 @@ def health(settings: Settings, limits: Limits, now: datetime) -> Health:
 
 
 def ledger_state(settings: Settings) -> LedgerState:
-    """Read what the ledger holds of the settings' environment; raises LedgerNotUsable, SettingsNotUsable."""
+    """Read what the ledger has for the settings' environment; raises LedgerNotUsable, SettingsNotUsable."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         return read_ledger_state(ledger, environment_of(settings.gateway))
 
 
 def record_call(settings: Settings, ended_at: datetime, exit_code: int) -> None:
-    """Leave word that a call that sends has ended, for the next look; raises NotUsable.
+    """Record that a call that sends has ended, for the next health check; raises NotUsable.
 
-    Without a ledger there is no place for it: that there is none was the call's own error.
+    Without a ledger there is nowhere to record it: its absence was the call's own error.
     """
     path = last_call_path(location(settings.ledger).ledger)
     if path.parent.is_dir():
@@ -100,7 +100,7 @@ def _ledger_findings(settings: Settings, limits: Limits, now: datetime) -> list[
 
 
 def _retention_findings(ledger: Ledger, details_days: int, now: datetime) -> list[Finding]:
-    """Look whether a purge is due, where the settings say when, and whether one was cut short."""
+    """Check whether a purge is due, if the settings say when, and whether one was interrupted."""
     unfinished = ledger.unfinished_purge()
     if not details_days and not unfinished:
         return []
@@ -109,7 +109,7 @@ def _retention_findings(ledger: Ledger, details_days: int, now: datetime) -> lis
 
 
 def _waiting(ledger: Ledger, state: LedgerState, settings: Settings) -> list[checks.Waiting]:
-    """Say of each batch with rows that wait whether a run sends them right now, and what else would."""
+    """Return for each batch with rows that wait whether a run is sending them now, and what else would."""
     waiting = []
     for one in state.waiting:
         batch = ledger.find(one.batch)

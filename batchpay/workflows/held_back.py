@@ -19,9 +19,9 @@ from batchpay.ledger.records import PendingPayment, RowColumns, read_details
 from batchpay.payment import State, Totals
 
 _MAY_RECUR = b'"TRUE"'
-"""Stands in the details of each recurring payment; to read all the others would take most of the time."""
+"""Appears in the details of each recurring payment; reading all the others would take most of the time."""
 Fails = Callable[[RowColumns], Sequence[bool]]
-"""Tells of rows of a batch, one by one, whether each fails today's rules."""
+"""Returns for each of a batch's rows whether it fails today's rules."""
 
 
 class HeldBack:
@@ -38,13 +38,13 @@ class HeldBack:
         return index < len(self._rows) and self._rows[index] == row
 
     def add(self, row: int, cents: int) -> None:
-        """Take in a row; rows come in file order."""
+        """Add a row; rows come in file order."""
         self._rows.append(row)
         self.totals += Totals(1, cents)
 
 
 def find_held_back(ledger: Ledger, batch: str, fails: Fails | None) -> HeldBack:
-    """Look through the pending rows of a batch; `fails` is None where nothing can have changed since it was checked."""
+    """Check the pending rows of a batch; `fails` is None if nothing can have changed since it was checked."""
     held = HeldBack()
     if fails is None:
         return held
@@ -56,7 +56,7 @@ def find_held_back(ledger: Ledger, batch: str, fails: Fails | None) -> HeldBack:
 
 
 class Midnight:
-    """The end of the day on which a run was asked for: what was to start that day would start too late after it.
+    """The end of the day on which a run was requested: what was to start that day would start too late after it.
 
     A row that was let through with an earlier first day stays let through; without a day nothing is ever too late.
     """
@@ -68,17 +68,17 @@ class Midnight:
 
     @property
     def has_passed(self) -> bool:
-        """Whether another day has begun."""
+        """Return whether another day has begun."""
         return time.time() >= self._ends_s
 
     def missed_by(self, payment: PendingPayment) -> bool:
-        """Tell whether a payment that was in time when the run was asked for is too late now."""
+        """Return whether a payment that was in time when the run was requested is too late now."""
         if not self.has_passed or payment.body.find(b'"recurringStartDate"') < 0:
             return False
         return self._is_missed(json.loads(payment.body)["recurring"]["recurringStartDate"])
 
     def missed(self, columns: RowColumns) -> list[bool]:
-        """Tell the same of rows of the ledger."""
+        """Return the same for rows of the ledger."""
         return _of_recurring(columns, self._is_missed)
 
     def _is_missed(self, start: object) -> bool:
@@ -86,12 +86,12 @@ class Midnight:
 
 
 def start_has_passed(today: date) -> Fails:
-    """Tell which rows are recurring payments whose first day lies before today: they would start too late."""
+    """Return which rows are recurring payments whose first day is before today: they would start too late."""
     return lambda columns: _of_recurring(columns, lambda start: _start(start) < today)
 
 
 def _of_recurring(columns: RowColumns, fails: Callable[[object], bool]) -> list[bool]:
-    """Ask a rule of the first day of each recurring payment; no other fails it."""
+    """Apply a rule to the first day of each recurring payment; no other payment fails it."""
     found = [False] * len(columns.details)
     places = [place for place, text in enumerate(columns.details) if _MAY_RECUR in text]
     for place, details in zip(places, read_details([columns.details[place] for place in places]), strict=True):
@@ -101,20 +101,20 @@ def _of_recurring(columns: RowColumns, fails: Callable[[object], bool]) -> list[
 
 
 def above(max_cents: int) -> Fails:
-    """Tell which rows move more than a payment may."""
+    """Return which rows move more than a payment may."""
     return lambda columns: [cents > max_cents for cents in columns.amounts_cents]
 
 
-def any_of(looks: Sequence[Fails]) -> Fails | None:
-    """Join several looks at the same rows; None where there is none."""
-    if not looks:
+def any_of(checks: Sequence[Fails]) -> Fails | None:
+    """Combine several checks of the same rows; None if there are none."""
+    if not checks:
         return None
-    return lambda columns: [any(failed) for failed in zip(*(look(columns) for look in looks), strict=True)]
+    return lambda columns: [any(failed) for failed in zip(*(check(columns) for check in checks), strict=True)]
 
 
 @lru_cache(maxsize=4096)
 def _start(text: object) -> date:
-    """Read a start date as RULES.md writes it; one that is not recorded lies before every other."""
+    """Read a start date as RULES.md writes it; one that is not recorded is before every other."""
     if not isinstance(text, str):
         return date.min
     month, day, year = text.split("/")

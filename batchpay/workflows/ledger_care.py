@@ -1,4 +1,4 @@
-"""Care for the ledger: make it, check it, accept it after a restore or a move, copy it."""
+"""Ledger maintenance: create it, check it, accept it after a restore or a move, back it up."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Accept:
     machine: bool = False
     """A ledger that was last used on another machine."""
     lost_window_settled: bool = False
-    """What a restored ledger lost was looked up and is known."""
+    """What a restored ledger lost has been looked up and is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,36 +47,36 @@ class LedgerCheck:
 
     @property
     def exit_code(self) -> int:
-        """5 if anything is wrong, 8 if new files wait for a person."""
+        """Return 5 if anything is wrong, 8 if new files wait for a person."""
         return 5 if self.problems else 8 if self.lost and self.accepted is None else 0
 
 
 def make_ledger(
     settings: LedgerSettings, actor: Actor, beside_another: str | None, owner_url: str | None = None
 ) -> tuple[LedgerPaths, list[str]]:
-    """Make a new, empty ledger; gives where its files are, and what weakens it.
+    """Create a new, empty ledger; return where its files are, and what weakens it.
 
     `beside_another` is a person's reason for a second ledger; without it LedgerBesideAnother is raised. `owner_url` is
-    the login that makes the tables in a database server, where batchpay's own may not.
+    the login that creates the tables in a database server, if batchpay's own may not.
     """
     made = door.create_ledger(settings, str(actor), beside_another, owner_url=owner_url)
     return made, door.weaknesses(settings)
 
 
 def schema_text() -> str:
-    """Give the SQL of a ledger's tables, for whoever looks after the database server."""
+    """Return the SQL of a ledger's tables, for whoever runs the database server."""
     return door.schema_text()
 
 
 def join_ledger(settings: LedgerSettings, reason: str | None, actor: Actor) -> LedgerPaths:
-    """Let this machine work with a ledger that other machines work with already; raises WrongUse."""
+    """Let this machine work with a ledger that other machines already work with; raises WrongUse."""
     return door.join(settings, str(actor), require_reason("ledger join", reason))
 
 
 def move_ledger(
     settings: LedgerSettings, to: str, reason: str | None, actor: Actor, owner_url: str | None = None
 ) -> LedgerPaths:
-    """Move a ledger from its file to a database; gives where it is now. Raises WrongUse, BatchHeld."""
+    """Move a ledger from its file to a database; return where it is now. Raises WrongUse, BatchHeld."""
     return door.move(settings, to, str(actor), require_reason("ledger move", reason), owner_url=owner_url)
 
 
@@ -99,7 +99,7 @@ def back_up(
 ) -> tuple[Path, str | None]:
     """Write a consistent copy of the ledger; in a folder, named after the time. Raises WrongUse, LedgerNotUsable.
 
-    Gives its path, and what kept the ledger from recording that it was made. `keep` removes older copies in the folder.
+    Returns its path, and what kept the ledger from recording the backup. `keep` removes older copies in the folder.
     """
     folder = target if target.is_dir() else None
     if keep is not None and folder is None:
@@ -122,7 +122,7 @@ def back_up(
 
 
 def _copies_in(folder: Path) -> list[tuple[str, int, Path]]:
-    """Find the copies named after the time, the oldest first: the second, which one of that second, where it is."""
+    """Find the copies named after the time, the oldest first: its second, its number within that second, its path."""
     found = [(_COPY.fullmatch(path.name), path) for path in folder.iterdir()]
     return sorted((copy[1], int(copy[2] or 1), path) for copy, path in found if copy)
 
@@ -135,7 +135,7 @@ def _back_up_into(folder: Path, ledger: Ledger, now: datetime) -> Path:
         try:
             ledger.backup(target)
         except LedgerNotUsable:
-            if not os.path.lexists(target):  # else another call was first
+            if not os.path.lexists(target):  # otherwise another call was first
                 raise
         else:
             break
@@ -143,7 +143,7 @@ def _back_up_into(folder: Path, ledger: Ledger, now: datetime) -> Path:
 
 
 def require_reason(option: str, reason: str | None) -> str:
-    """Give the reason that an option needs; raises WrongUse."""
+    """Return the reason that an option requires; raises WrongUse."""
     if not (reason or "").strip():
         raise WrongUse(f"{option} needs --reason TEXT, which stays in the ledger's history")
     return str(reason)

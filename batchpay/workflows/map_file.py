@@ -1,4 +1,4 @@
-"""A map for somebody else's file: proposed from names and cells, completed by a person, shown on the first rows."""
+"""A map for another system's file: proposed from names and cells, completed by a person, shown on the first rows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from batchpay.text import row_count
 from batchpay.writing.atomic import PendingFile
 
 ROWS_MAX = 100_000
-"""So many rows are looked at."""
+"""How many rows are examined."""
 _STARS = "****"
 SHOWN = 3
-"""So many rows are shown as they would be sent."""
+"""How many rows are shown as they would be sent."""
 _PLAIN = {ROUTING: "[0-9]{9}", **dict.fromkeys(MONEY, r"[0-9]{1,8}\.[0-9]{2}")}
 """Cells that are certainly what their column says."""
 
@@ -32,7 +32,7 @@ class Asker(Protocol):
     """Answers questions, or leaves them open."""
 
     def answer(self, question: Question) -> Choice | str | None:
-        """Choose, or give a text where the question is for one; None leaves it open."""
+        """Choose, or return a text if the question asks for one; None leaves it open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,41 +52,41 @@ class MapColumn:
 
     name: str
     targets: tuple[str, ...]
-    """None where it is carried into the results as it is, or left out."""
+    """Empty if it is carried into the results as is, or left out."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A map for a file, with what is open and how the first rows look through it."""
+    """A map for a file, with what is open and what it makes of the first rows."""
 
     file: str
     sheet: str | None
     rows: int
-    """How many rows were looked at."""
+    """How many rows were examined."""
     is_whole: bool
     """Whether these are all rows of the file."""
     columns: tuple[MapColumn, ...]
     draft: Draft
     preview: tuple[dict[str, str], ...]
-    """The first rows by column, account numbers masked; a fault stands in brackets."""
+    """The first rows by column, account numbers masked; a fault is in brackets."""
     written: Path | None = None
 
     @property
     def exit_code(self) -> int:
-        """8 while something must be answered before a row can be sent, else 0."""
+        """Return 8 while something must be answered before a row can be sent, else 0."""
         return 8 if self.draft.needed else 0
 
     @property
     def next_command(self) -> str:
-        """What to run with the map."""
+        """Return the command to run with the map."""
         return f"batchpay validate {shlex.quote(self.file)} --map {shlex.quote(str(self.written or 'FILE'))}"
 
 
 def propose_map(file: FileToMap, asker: Asker | None, write: Path | None) -> Proposed:
-    """Propose a map, ask what is open if there is somebody to ask, and write it where none stands yet.
+    """Propose a map, ask what is open if there is somebody to ask, and write it unless a file is there already.
 
-    Raises FileRefused where the file can't be read, WrongUse where the map would take a file's place.
+    Raises FileRefused if the file can't be read, WrongUse if the map would replace a file.
     """
     if write is not None and (write.exists() or write.is_symlink()):
         raise WrongUse(f"{write} already exists: a map is never overwritten, name another file")
@@ -102,7 +102,7 @@ def propose_map(file: FileToMap, asker: Asker | None, write: Path | None) -> Pro
 
 
 def _read(file: FileToMap) -> tuple[dict[str, pl.Series], int, bool, str, str | None]:
-    """The cells of the file's columns by their names, as far as they are looked at."""
+    """Return the cells of the file's columns by their names, as far as they are examined."""
     frames: list[pl.DataFrame] = []
     rows, is_whole = 0, True
     with _open(file, Unmapped("a map in the making")) as source:
@@ -131,7 +131,7 @@ def _open(file: FileToMap, mapping: Any) -> Any:
 
 
 def _ask(draft: Draft, asker: Asker) -> None:
-    """Ask one question after the other, with those that an answer opens; what is left open is not asked again."""
+    """Ask the questions one by one, with those that an answer raises; what is left open is not asked again."""
     left: list[Question] = []
     while asked := [question for question in draft.questions if question not in left and _can_be_answered(question)]:
         answer = asker.answer(asked[0])
@@ -160,7 +160,7 @@ def _columns(draft: Draft, names: list[str]) -> tuple[MapColumn, ...]:
 
 
 def _preview(file: FileToMap, draft: Draft) -> tuple[dict[str, str], ...]:
-    """The first rows as the map makes them, without what a stranger may not see."""
+    """Return the first rows as the map renders them, without what an outsider may not see."""
     mapping = mapping_of(draft.tables, "the map")
     with _open(file, mapping) as source:
         chunk = next(source.chunks(), None)
@@ -176,7 +176,7 @@ def _shown(name: str, row: dict[str, Any]) -> str | None:
     if name == ACCOUNT and text is not None:
         text = f"{_STARS}{text[-4:]}" if len(text) > 4 else _STARS
     elif text is not None and not re.fullmatch(_PLAIN.get(name, "(?!)"), text):
-        # Whatever else has as many digits may be an account number in the wrong column.
+        # Anything else with that many digits may be an account number in the wrong column.
         text = re.sub(r"[0-9][0-9 -]{3,}([0-9]{4})", rf"{_STARS}\1", text)
     if fault is not None:
         text = f"[{fault.partition(': ')[2] or fault}]"
@@ -184,7 +184,7 @@ def _shown(name: str, row: dict[str, Any]) -> str | None:
 
 
 def _write(path: Path, proposed: Proposed) -> None:
-    """Write the map where no file stands, not even one that came meanwhile."""
+    """Write the map only if no file is there, not even one that appeared meanwhile."""
     looked_at = f"{row_count(proposed.rows)} looked at"
     headline = [
         f"A map for {Path(proposed.file).name} ({looked_at}), made by batchpay map. Look it over.",

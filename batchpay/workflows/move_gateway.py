@@ -1,4 +1,4 @@
-"""A gateway whose address changed: its batches follow it, as a named person says and why."""
+"""A gateway whose address changed: its batches follow it, if a named person says so and why."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def move_gateway(old: str, new: str, reason: str, settings: Settings, actor: Actor) -> list[str]:
-    """Let the batches of one environment that were meant for `old` be meant for `new`; returns their names.
+    """Reassign the batches of one environment that were meant for `old` to `new`; return their names.
 
-    Raises WrongUse where the two can't be one gateway or no batch is meant for `old`, BatchHeld while one is sent.
+    Raises WrongUse if the two can't be one gateway or no batch is meant for `old`, BatchHeld while one is being sent.
     """
     before, after = check_origin(old), check_origin(new)
     if not reason.strip():
@@ -44,7 +44,7 @@ def move_gateway(old: str, new: str, reason: str, settings: Settings, actor: Act
 
 
 def note_on_address(ledger: Ledger | None, settings: Settings) -> list[str]:
-    """Say so where an environment's batches went to other addresses than the settings name."""
+    """Report if an environment's batches went to other addresses than the settings name."""
     try:
         named = check_origin(settings.gateway.base_url)
     except SettingsNotUsable:

@@ -32,11 +32,11 @@ def without_payments(
     verdict: Verdict,
     check: Callable[[ExitStack], Iterator[ChunkResult]],
 ) -> tuple[Rejects | None, bool]:
-    """Write the rejects anew where the ledger holds one of their rows as a payment; what was sent is no error.
+    """Rewrite the rejects if the ledger has one of their rows as a payment; what was sent is not an error.
 
     Rules may have changed since (a start date has passed by now): a row that may have been paid must not come back as
-    one to correct and send. `verdict` tells of each row whether it passes now, `check` asks the rules once more. Tells
-    also whether any row came back.
+    one to correct and send. `verdict` says for each row whether it passes now, `check` applies the rules once more.
+    Also returns whether any row came back.
     """
     registered = pl.Series([row.row for row in ledger.rejected(batch.batch)], dtype=pl.UInt32)
     failed = (~verdict.passed).arg_true().cast(pl.UInt32) + 1
@@ -66,10 +66,10 @@ def without_payments(
 
 
 class OwnRejects:
-    """Which rejects files of a name are those of the file that a submission has just read.
+    """Decides which rejects files of a name belong to the file that a submission has just read.
 
-    Those of which every row is a row of this very file, unchanged: then nothing is lost, each of them is among the new
-    ones, or is a payment by now. A file that somebody corrected holds other rows, and stays as well as another's.
+    Those in which every row is a row of this very file, unchanged: then nothing is lost, since each of them is among
+    the new ones, or is a payment by now. A file that somebody corrected has other rows, and stays, as does another's.
     """
 
     def __init__(self, source: Source) -> None:
@@ -77,13 +77,13 @@ class OwnRejects:
         self._left: list[Path] = []
 
     def __call__(self, path: Path, number: int) -> bool:
-        """Whether the rejects at a path are this file's own, or none."""
+        """Return whether the rejects at a path are this file's own, or there are none."""
         row = first_row(path)
         if row is None or "_row" not in row:
             return False
-        if row["_row"] is None:  # a header alone
+        if row["_row"] is None:  # only a header
             return True
-        from batchpay.validation.written_rejects import holds_only_rows_of  # what writes workbooks, too
+        from batchpay.validation.written_rejects import holds_only_rows_of  # also loads what writes workbooks
 
         is_own = holds_only_rows_of(self._source, path)
         if not is_own:
@@ -92,7 +92,7 @@ class OwnRejects:
 
     @property
     def notes(self) -> list[str]:
-        """Say which rejects stay though the batch may have written them: old ones must not be taken for the new."""
+        """Report which rejects stay though the batch may have written them: old ones must not be taken for new ones."""
         if not self._left:
             return []
         more = f" (and {len(self._left) - 1} more)" if len(self._left) > 1 else ""
@@ -103,7 +103,7 @@ class OwnRejects:
 
 
 def is_of_no_submission(path: Path, number: int) -> bool:
-    """Whether the rejects at a path are a check's, or none: then there are no results beside them."""
+    """Return whether the rejects at a path are a check's, or there are none: then no results are next to them."""
     row = first_row(path)
     if row is None or "_row" not in row:
         return False

@@ -1,4 +1,4 @@
-"""The alarm that another ledger paid a file: results at the place where ours would go, of a batch that nobody knows."""
+"""The alarm that another ledger paid a file: results where ours would go, of a batch that this ledger does not know."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from batchpay.writing.place import first_row, standing
 
 
 def refuse_paid_elsewhere(ledger: Ledger, results: Path | None, environment: Environment) -> None:
-    """Raise FileRefused where results lie that name, for this environment, a batch which this ledger does not know.
+    """Raise FileRefused if results are there that name, for this environment, a batch that this ledger does not know.
 
-    Results of an earlier version name no environment: they count for each. Those with a number count as well: a
-    rehearsal's, or last month's of the same name, may have the name without one.
+    Results of an earlier version name no environment: they count for each. Those with a number count as well: results
+    of a rehearsal, or last month's of the same name, may have the name without one.
     """
     known: set[str] | None = None
     for path in standing(results) if results is not None else ():
@@ -36,10 +36,10 @@ def refuse_paid_elsewhere(ledger: Ledger, results: Path | None, environment: Env
             )
 
 
-def is_looked_for(known: BatchSummary | None, decisions: Decisions, *, releases: bool) -> bool:
-    """Whether a submission asks who else may have paid: not where nothing is left to send, nor where a person has.
+def must_check_elsewhere(known: BatchSummary | None, decisions: Decisions, *, releases: bool) -> bool:
+    """Return whether a submission checks who else may have paid: not if nothing is left to send or a person checked.
 
-    Of a batch that this ledger knows as well: another ledger may have paid it since this one was stopped.
+    A batch that this ledger knows is checked as well: another ledger may have paid it since this one was stopped.
     """
     if decisions.paid_elsewhere_checked:
         return False
@@ -50,9 +50,9 @@ def is_looked_for(known: BatchSummary | None, decisions: Decisions, *, releases:
 
 
 def refuse_moved(path: str, read: FileIdentity | None) -> None:
-    """Raise FileRefused where the file that was read is not at its path any more.
+    """Raise FileRefused if the file that was read is no longer at its path.
 
-    A run with another ledger may have paid and archived it meanwhile, and taken its results along.
+    A run with another ledger may have paid and archived it meanwhile, and moved its results too.
     """
     if read is None:  # a stream
         return
@@ -68,12 +68,12 @@ def refuse_moved(path: str, read: FileIdentity | None) -> None:
 
 
 def refuse_other_environment(ledger: Ledger, settings: Settings) -> None:
-    """Raise SettingsNotUsable where the latest batch for this very gateway belongs to the other environment.
+    """Raise SettingsNotUsable if the latest batch for this same gateway belongs to the other environment.
 
-    What was sent there as test is no duplicate for live, nor the reverse: a mistyped `gateway.environment` would pay
+    What was sent there as test is not a duplicate for live, nor the reverse: a mistyped `gateway.environment` would pay
     everything once more.
     """
-    if not settings.gateway.base_url:  # a look at a file needs no gateway
+    if not settings.gateway.base_url:  # checking a file needs no gateway
         return
     named, environment = check_origin(settings.gateway.base_url), environment_of(settings.gateway)
     others = [origin for other in Environment if other is not environment for origin in ledger.origins(other)]

@@ -1,6 +1,6 @@
-"""What a submission of a checked file would do at this moment, and whether the people who must agree to it have.
+"""What a submission of a checked file would do now, and whether the people who must agree to it have.
 
-Dry run, plan and submission all ask here, so that a page, a plan and what is sent can't differ.
+Dry run, plan and submission all use this, so that a page, a plan and what is sent can't differ.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def propose(
     decisions: Decisions,
     batch: BatchSummary | None,
 ) -> tuple[Proposal, Schedule]:
-    """Count what would be sent now, and when it would move; `batch` is the one that would be gone on with, or None."""
+    """Count what would be sent now, and when it would move; `batch` is the one that would be continued, or None."""
     to_send, schedule = _to_send(ledger, request, checked, decisions, batch)
     summary = checked.summary(request)
     proposal = Proposal(
@@ -90,7 +90,7 @@ def _to_send(
 
 
 def _pending(ledger: Ledger, batch: BatchSummary) -> tuple[pl.Series, pl.Series]:
-    """Numbers and cents of the pending rows."""
+    """Return the numbers and cents of the pending rows."""
     rows: list[int] = []
     amounts: list[int] = []
     for columns in ledger.row_columns(batch.batch, [State.PENDING]):
@@ -104,15 +104,15 @@ class LetThrough:
     """What a submission may do."""
 
     sign_off: SignOff | None = None
-    """What the ledger records with it, where there is a plan."""
+    """What the ledger records with it, if there is a plan."""
     used_for: str | None = None
-    """The batch that the plan was used for before: it is only gone on with."""
+    """The batch that the plan was already used for: it is only continued."""
 
 
 def let_through(ledger: Ledger, plan: Plan | None, proposal: Proposal, policy: Policy, now: datetime) -> LetThrough:
-    """Compare a submission with its plan and the policy; raises FileRefused or WaitingForPerson where it may not go on.
+    """Compare a submission with its plan and the policy; raises FileRefused or WaitingForPerson if it may not proceed.
 
-    Rows that are pending already are looked at where they are sent (`approved`), by resume as well.
+    Rows that are already pending are checked where they are sent (`approved`), by resume as well.
     """
     if plan is None:
         adds = proposal.to_send.new.rows + proposal.to_send.released.rows

@@ -1,4 +1,4 @@
-"""What no output may take the place of: the ledger's files, the settings, the key that the gateway knows us by."""
+"""What no output may replace: the ledger's files, the settings, the gateway key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from batchpay.settings import Settings
 
 
 def protected_files(settings: Settings, settings_file: Path | None) -> dict[Path, str]:
-    """Name the files that a call lives on, there or not yet, by what each is."""
+    """Return the files that a call depends on, whether or not they exist yet, with what each is."""
     files = own_files(settings.ledger)
     for ledger in [path for path, what in files.items() if what == "the ledger"]:
         files[last_call_path(ledger)] = "the record of the last call"

@@ -1,4 +1,4 @@
-"""Match a batch with a gateway's or a bank's export; settle what it proves, if a named person asks for it."""
+"""Match a batch with a gateway's or a bank's export; settle what it proves, if a named person requests it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class ReconcileRequest:
     days: int = 5
     """How many days after sending a line may be dated, if only amount and account match."""
     output: str | Stream | OutputPath = field(kw_only=True)
-    """Where every row and line goes; it is asked for before anything is settled."""
+    """Where every row and line goes; it is determined before anything is settled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """A batch beside an export."""
+    """A batch compared with an export."""
 
     summary: Summary
     export: Export
@@ -82,7 +82,7 @@ def _settle(
     actor: Actor,
     decider: Decider[FoundDoubt],
 ) -> tuple[list[FoundDoubt], Matching]:
-    """Show every row in doubt that the export has, ask, and settle those whose line says what became of them."""
+    """Show every row in doubt that the export has, ask, and settle those whose line shows their outcome."""
     take_over(ledger, ledger.find(batch.batch), str(actor))
     matching = match(ledger, batch, export.lines, days)
     found = list(found_doubts(ledger, batch, matching))

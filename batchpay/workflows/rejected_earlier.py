@@ -20,7 +20,7 @@ REJECTED_BEFORE = ("row", "rejected_before")
 
 
 def how_to_release(rules: RuleOptions) -> str:
-    """Give the options that send what is right now: those of this look as well, without which it may be wrong again."""
+    """Return the options that send what is valid now: with those of this check, without which it may fail again."""
     options = ["--release"]
     if rules.allow_duplicates:
         options.append("--allow-duplicates")
@@ -37,7 +37,7 @@ def how_to_release(rules: RuleOptions) -> str:
 
 
 class RejectedEarlier:
-    """The rejected rows of a batch, as the ledger holds them."""
+    """The rejected rows of a batch, as in the ledger."""
 
     def __init__(self, ledger: Ledger, batch: BatchSummary) -> None:
         self.since = batch.registered_at
@@ -48,21 +48,21 @@ class RejectedEarlier:
 
     @property
     def rows(self) -> pl.Series:
-        """Their numbers, in file order."""
+        """Return their numbers, in file order."""
         return self._rows["_row"]
 
     def among(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Give those of these rows that were rejected, in their order."""
+        """Return those of these rows that were rejected, in their order."""
         return frame.join(self._rows.select("_row"), on="_row", how="semi", maintain_order="left")
 
     def days_until(self, now: datetime, days: int) -> int:
-        """How far back a look for earlier payments goes: to `days` before the batch was registered."""
+        """Return how far back earlier payments are looked up: to `days` before the batch was registered."""
         return days + max(0, (now - self.since).days + 1)
 
     def releasable(self, rows: pl.Series, cents: pl.Series) -> tuple[pl.Series, Totals]:
-        """Tell which of these rows, all rejected earlier and right now, could be released, and what they come to.
+        """Return which of these rows, all rejected earlier and valid now, could be released, and their totals.
 
-        A row whose amount reads otherwise than when it was rejected is another payment: it can't. Nor can one of a
+        A row whose amount differs from when it was rejected is another payment: it can't be released. Nor can one of a
         batch that was purged.
         """
         stored = pl.DataFrame({"_row": rows}).join(self._rows, on="_row", how="left", maintain_order="left")
@@ -70,7 +70,7 @@ class RejectedEarlier:
         return same, Totals(int(same.sum()), int(cents.filter(same).sum()))
 
     def failures(self, rows: pl.Series) -> dict[int, tuple[str, str, str]]:
-        """Say of rows that are not released why they are not sent: column, code and message."""
+        """Return for rows that are not released why they are not sent: column, code and message."""
         reasons = pl.DataFrame({"_row": rows}).join(self._rows, on="_row", how="left", maintain_order="left")
         return {
             row: (*REJECTED_BEFORE, f"an earlier submission rejected this row ({why}), and nobody has released it")

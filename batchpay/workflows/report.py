@@ -18,11 +18,11 @@ from batchpay.text import local_time
 from batchpay.writing.stream import Stream
 
 OutputPath = Callable[[BatchSummary], Path | Stream]
-"""Where a file about a batch goes; raises where it can't be written."""
+"""Where a file about a batch goes; raises if it can't be written."""
 
 
 def results_again(reference: str | None, output_path: OutputPath, settings: Settings) -> Summary:
-    """Write a batch's results file once more: the latest one where none is named. Gives its summary."""
+    """Write a batch's results file once more: the latest batch if none is named. Returns its summary."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         found = _with_details(ledger.find(reference))
         path = write_results(ledger, found, output_path(found))
@@ -30,7 +30,7 @@ def results_again(reference: str | None, output_path: OutputPath, settings: Sett
 
 
 def batch_page(reference: str | None, output_path: OutputPath, settings: Settings) -> tuple[Summary, Path]:
-    """Write a page about a batch: the latest one where none is named. Gives its summary, and where the page is."""
+    """Write a page about a batch: the latest one if none is named. Returns its summary, and where the page is."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         found = _with_details(ledger.find(reference))
         path = output_path(found)
@@ -39,7 +39,7 @@ def batch_page(reference: str | None, output_path: OutputPath, settings: Setting
 
 
 def _with_details(batch: BatchSummary) -> BatchSummary:
-    """Refuse a batch of which the ledger can't give names any more: the file made in time must not be replaced."""
+    """Refuse a batch whose names the ledger no longer has: the file written in time must not be replaced."""
     if batch.purged_at is not None:
         raise WrongUse(
             f"the ledger has no names, details and messages of batch {batch.batch} any more, they were purged"

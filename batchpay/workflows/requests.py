@@ -1,4 +1,4 @@
-"""What a call asks for, put together from its options and the settings: the same for every entrance."""
+"""What a call requests, built from its options and the settings: the same for every entrance."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class CheckOptions:
     """How a payment file is read and what its rows are checked against, as far as a call may choose."""
 
     as_of: datetime.date | None = None
-    """The day that counts as today; today where it is None."""
+    """The day that counts as today; today if None."""
     normalize: bool = False
     accept_suggestions: str | None = None
-    """Rules whose suggestions are accepted, `column.code,column.code`; "" are all, None is none."""
+    """Rules whose suggestions are accepted, `column.code,column.code`; "" means all, None means none."""
     warnings_as_errors: bool = False
     allow_duplicates: bool = False
     allow_open_ended: bool = False
@@ -52,13 +52,13 @@ class SendOptions:
     until: float | None = None
     """Unix time after which no further row is begun."""
     limit: int | None = None
-    """Most rows begun in all files together."""
+    """The most rows begun in all files together."""
     preflight: bool | None = None
-    """Whether the gateway is asked about itself and its accounts first."""
+    """Whether the gateway's connection and accounts are checked first."""
 
 
 def max_amount_cents(settings: Settings) -> int | None:
-    """Give the highest amount of a payment; None where there is no limit. Raises SettingsNotUsable."""
+    """Return the highest amount of a payment; None if there is no limit. Raises SettingsNotUsable."""
     if not settings.limits.max_amount:
         return None
     cents = parse_cents(settings.limits.max_amount)
@@ -68,7 +68,7 @@ def max_amount_cents(settings: Settings) -> int | None:
 
 
 def file_request(path: str, rejects: Path | None, options: CheckOptions, settings: Settings) -> FileRequest:
-    """Say how a file is read and what its rows are checked against; raises SettingsNotUsable, WrongUse."""
+    """Return how a file is read and what its rows are checked against; raises SettingsNotUsable, WrongUse."""
     from batchpay.schemas.catalogue import check_rules_off
     from batchpay.schemas.options import RuleOptions
     from batchpay.workflows.file_request import FileRequest
@@ -108,7 +108,7 @@ def file_request(path: str, rejects: Path | None, options: CheckOptions, setting
 
 
 def _accepted_rules(names: str | None) -> frozenset[str]:
-    """Name the rules whose suggestions are accepted; raises WrongUse where one makes none."""
+    """Return the rules whose suggestions are accepted; raises WrongUse if one makes no suggestions."""
     from batchpay.schemas.catalogue import suggesting_rules
 
     if names is None:
@@ -124,14 +124,14 @@ def _accepted_rules(names: str | None) -> frozenset[str]:
 
 
 def sending_settings(settings: Settings, options: SendOptions) -> Settings:
-    """Lay the options of this call over the settings."""
+    """Apply the options of this call to the settings."""
     names = ("rate", "workers", "max_in_doubt")
     chosen = {name: value for name in names if (value := getattr(options, name)) is not None}
     return dataclasses.replace(settings, submit=dataclasses.replace(settings.submit, **chosen))
 
 
 def run_request(settings: Settings, options: SendOptions, owner: ProcessOwner) -> tuple[RunRequest, Credentials]:
-    """Say how far a run may go, what it asks the gateway first, and with which key; the results' path comes later.
+    """Return how far a run may go, what it checks at the gateway first, and the key; the results' path comes later.
 
     An origin that money must not be sent to is refused before anything else is done.
     """
@@ -146,7 +146,7 @@ def run_request(settings: Settings, options: SendOptions, owner: ProcessOwner) -
 
 
 def preflight_of(settings: Settings) -> Preflight:
-    """Give what asks the gateway for all files of a call; a key in the environment can be read only once."""
+    """Return the gateway checks for all files of a call; a key in the environment can be read only once."""
     from batchpay.gateway.preflight import Preflight
 
     return Preflight(settings.gateway, _credentials(settings))
@@ -162,7 +162,7 @@ def _credentials(settings: Settings) -> Credentials:
 
 
 def targets(settings: Settings) -> list[str]:
-    """Say where payments go, how fast, and where they are recorded; raises SettingsNotUsable."""
+    """Describe where payments go, how fast, and where they are recorded; raises SettingsNotUsable."""
     from batchpay.ledger.open import location
 
     submit, gateway = settings.submit, settings.gateway
@@ -173,7 +173,7 @@ def targets(settings: Settings) -> list[str]:
 
 
 def moves_real_money(settings: Settings) -> bool:
-    """Whether the gateway is anything but this machine itself, so that a person is asked before a run."""
+    """Return whether the gateway is anything but this machine itself, so that a person is asked before a run."""
     from batchpay.gateway.origin import check_origin
 
     return not check_origin(settings.gateway.base_url).is_loopback

@@ -1,4 +1,4 @@
-"""Rows in doubt: list them, and settle what a named person decides about them, all of it or nothing."""
+"""Rows in doubt: list them, and settle what a named person decides about them, all or nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Shown = TypeVar("Shown", contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class RowDecision:
-    """What a person says of one row; `decision` is a word of DECISIONS."""
+    """What a person decides for one row; `decision` is a word of DECISIONS."""
 
     row: int
     decision: str
@@ -50,7 +50,7 @@ class Proposal:
     doubts: Mapping[int, Doubt]
     """Every row in doubt of the batch, by number."""
     effect: Mapping[State, Totals]
-    """Rows and cents by the state that follows."""
+    """Rows and cents by the resulting state."""
     blank: int = 0
     """Rows of the sheet without a decision."""
 
@@ -63,9 +63,9 @@ class Signature:
     reason: str
 
     def recorded(self, actor: Actor, doubts: Collection[Doubt]) -> str:
-        """Give who decides, with the account that acts, as the ledger records it.
+        """Return who decides, with the account that acts, as the ledger records it.
 
-        Raises WrongUse where the name or the reason holds an account number of a row in doubt.
+        Raises WrongUse if the name or the reason contains an account number of a row in doubt.
         """
         refuse_account_numbers("the reason", self.reason, doubts)
         refuse_account_numbers("the name", self.name, doubts)
@@ -76,13 +76,13 @@ class Decider(Protocol[Shown]):
     """The person who settles, wherever they sit. Whatever it raises leaves every row as it was."""
 
     def show(self, found: Shown) -> None:
-        """Show what is about to be recorded: a proposal, or a row in doubt beside its line of an export."""
+        """Show what is about to be recorded: a proposal, or a row in doubt with its line of an export."""
 
     def sign(self) -> Signature:
-        """Say who decides, and why."""
+        """Return who decides, and why."""
 
     def confirm(self, sent_again: int) -> None:
-        """Agree, or raise; so many rows will be sent once more (none by an export)."""
+        """Agree, or raise; `sent_again` rows will be sent once more (none by an export)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +94,11 @@ class InDoubt:
     run_under_way: bool = False
     """Whether another process is sending: its rows are not listed."""
     settled: dict[str, Totals] | None = None
-    """What was settled, by the word of the decision; None where nothing was to be settled."""
+    """What was settled, by the word of the decision; None if nothing was to be settled."""
 
 
 def list_in_doubt(reference: str, settings: Settings, actor: Actor, *, sheet: str | Stream | None = None) -> InDoubt:
-    """List a batch's rows in doubt, those too that a killed run left in `sending`; writes them to a sheet if asked."""
+    """List a batch's rows in doubt, including those a killed run left in `sending`; write them to a sheet if asked."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         found = ledger.find(reference)
     run_under_way = False
@@ -126,10 +126,10 @@ def settle(
     *,
     hosts_are_gone: bool = False,
 ) -> InDoubt:
-    """Settle some rows, or what the filled-in sheet at a path decides; gives what was settled and what is left.
+    """Settle some rows, or what the filled-in sheet at a path decides; return what was settled and what is left.
 
     `hosts_are_gone` is the person's word that machines which were shut out of the batch are off for good: only then, or
-    when they were heard of again, are rows sent again that they were sending.
+    once they have been heard from again, are rows that they were sending sent again.
     """
     with closing(open_ledger(settings.ledger)) as ledger:
         found = ledger.find(reference)
@@ -150,7 +150,7 @@ def settle(
 def _proposal(
     chosen: Sequence[RowDecision] | str | Stream, batch: BatchSummary, doubts: Mapping[int, Doubt]
 ) -> tuple[Proposal, Sequence[tuple[int, str]]]:
-    """Read the decisions, and the notes that stand beside them."""
+    """Read the decisions, and the notes with them."""
     if not isinstance(chosen, str | Stream):
         decisions = [decide(one.row, one.decision, one.reference, doubts) for one in chosen]
         return Proposal(batch.file, decisions, doubts, effect_of(decisions, doubts)), ()
@@ -165,7 +165,7 @@ def _refuse_known_references(
     decisions: Sequence[Decision],
     chosen: Sequence[RowDecision] | str | Stream,
 ) -> None:
-    """Refuse all decisions where one names a payment that the ledger, or another decision, knows from another row."""
+    """Refuse all decisions if one names a payment that the ledger, or another decision, has for another row."""
     named = {one.row: one.gateway_reference for one in decisions if one.gateway_reference}
     problem = refused_reference(ledger, batch, named)
     if problem and isinstance(chosen, str | Stream):

@@ -1,4 +1,4 @@
-"""Go on with a registered batch; its payment file is no longer needed."""
+"""Resume a registered batch; its payment file is no longer needed."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def resume(
     *,
     stale_reason: str | None = None,
 ) -> Summary:
-    """Send what is pending of a batch, the latest where none is named, and write its results where `output_path` says.
+    """Send what is pending of a batch, the latest if none is named, and write its results where `output_path` says.
 
-    Recurring payments whose start date has passed are held back, and payments above today's limit. `stale_reason` says
+    Recurring payments whose start date has passed and payments above today's limit are held back. `stale_reason` says
     why a batch is sent that nobody has touched for `policy.stale_days`; without it, that raises WrongUse.
     """
     with closing(open_ledger(settings.ledger)) as ledger:
@@ -53,7 +53,7 @@ def resume(
 
 
 def refuse_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> None:
-    """Refuse to send what nobody has touched for long: the payments may have been made in another way since."""
+    """Refuse to send a batch that nobody has touched for long: it may have been paid some other way since."""
     pending = batch.by_state[State.PENDING].rows
     if pending and is_stale(ledger, batch.batch, stale_days):
         days = untouched_days(ledger, batch.batch)

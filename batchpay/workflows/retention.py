@@ -1,4 +1,4 @@
-"""Retention: list what a ledger holds of people for longer than it should, and erase it on a person's word."""
+"""Retention: list the personal data that a ledger has kept longer than it should, and erase it on a person's word."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ class Retention:
     """Which old batches there are, and what was erased of them."""
 
     before: datetime
-    """Batches to which anything has happened since then are not looked at."""
+    """Batches with any event since then are left out."""
     old: list[OldBatch]
     done: Purge | None
-    """None where nothing was to be erased but only shown."""
+    """None if nothing was to be erased, only shown."""
     copies: list[str]
-    """Copies of the ledger beside it, and the latest backup: they hold what it held when they were made."""
+    """Copies of the ledger next to it, and the latest backup: they contain what it contained when they were made."""
     unfinished: bool
-    """Whether an earlier purge is still to be completed."""
+    """Whether an earlier purge still has to be completed."""
 
     @property
     def due(self) -> list[OldBatch]:
-        """The batches that a purge erases."""
+        """Return the batches that a purge erases."""
         return [one for one in self.old if one.stays is None]
 
     @property
     def exit_code(self) -> int:
-        """9 where another process held a batch, else 0."""
+        """Return 9 if another process held a batch, else 0."""
         return 9 if self.done is not None and self.done.held else 0
 
     def as_json(self) -> dict[str, Any]:
-        """Give the object of `ledger purge --json`."""
+        """Return the object of `ledger purge --json`."""
         erased = None if self.done is None else [one.batch for one in self.done.erased]
         return {
             "dry_run": self.done is None,
@@ -63,9 +63,9 @@ class Retention:
 
 
 def look(settings: Settings, older_than_days: int | None, now: datetime) -> Retention:
-    """List the batches of which a purge would erase names, details and messages, and those that stay; erases nothing.
+    """List the batches whose names, details and messages a purge would erase, and those that stay; erase nothing.
 
-    Without a number of days it is `retention.details_days`. Raises WrongUse, LedgerNotUsable.
+    Without a number of days, `retention.details_days` applies. Raises WrongUse, LedgerNotUsable.
     """
     before = _before(settings, older_than_days, now)
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
@@ -78,7 +78,7 @@ def purge(
 ) -> Retention:
     """Erase what `look` lists, from the ledger and from every byte of its files, and record who and why.
 
-    Raises WrongUse, BatchHeld while a run is under way, RunStopped and LedgerNotUsable where it was not completed.
+    Raises WrongUse, BatchHeld while a run is in progress, RunStopped and LedgerNotUsable if it was not completed.
     """
     why = require_reason("a purge", reason)
     before = _before(settings, older_than_days, now)

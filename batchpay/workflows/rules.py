@@ -1,4 +1,4 @@
-"""The table of rules, read out of the schemas: what holds for every text column stands once."""
+"""The table of rules, read from the schemas: what applies to every text column appears once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from batchpay.schemas.rule import IDENTIFIERS
 
 _EVERY_TEXT = ("characters", "whitespace", "length")
 _SINGLE = {"leading_zero": "{}", "numeric_account": "{}", MAP_FAULT: "a mapped cell"}
-"""What a rule of cells that are no text of ours holds for, where that is not any typed cell."""
+"""What a rule for cells that are not our text applies to, if that is not any typed cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +19,17 @@ class RuleLine:
     """One line of the table."""
 
     where: str
-    """A column, or what the rule holds for."""
+    """A column, or what the rule applies to."""
     fact: RuleFacts
 
 
 def all_rules() -> list[RuleFacts]:
-    """Give every rule of every column."""
+    """Return every rule of every column."""
     return catalogue.rules() + catalogue.typed_cell_rules()
 
 
 def rule_table() -> list[RuleLine]:
-    """Give the table's lines; what holds for every text column, for the row, or for typed cells stands at the end."""
+    """Return the table's lines; what applies to every text column, the row, or typed cells is at the end."""
     facts = catalogue.rules()
     own = [fact for fact in facts if not _is_for_every_text(fact) and fact.column != "row"]
     row = [fact for fact in facts if fact.column == "row"]

@@ -1,6 +1,6 @@
 """One run over a registered batch: ask the gateway, send what is pending, write the results.
 
-The right half's order of steps, used by `submit` and `resume` alike. It imports neither polars nor pandera.
+The sending half's order of steps, used by `submit` and `resume` alike. It imports neither polars nor pandera.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ from batchpay.writing.place import standing
 
 
 class Progress(Protocol):
-    """What a run tells while it goes on; the command line draws it."""
+    """What a run reports while it goes on; the command line displays it."""
 
     def begin(self, batch: BatchSummary, to_send: Totals) -> None:
-        """Sending starts: so many rows and cents of the batch."""
+        """Report that sending starts: this many rows and cents of the batch."""
 
     def update(self, tally: Tally, throttle: Throttle) -> None:
-        """Some rows went, or some time passed."""
+        """Report that some rows were sent, or some time passed."""
 
     def say(self, text: str) -> None:
-        """One line that a person should see."""
+        """Show one line that a person should see."""
 
 
 class ProcessOwner(Protocol):
     """What the owner of the process does around a run: only the owner may touch signals and processors."""
 
     def running(self, stop: StopRequest) -> AbstractContextManager[None]:
-        """Surround a run from taking over its batch to its results: signals may ask `stop`."""
+        """Wrap a run from taking over its batch to its results: signals may set `stop`."""
 
     def sending(self, workers: int) -> AbstractContextManager[None]:
-        """Surround the sending alone, which this thread and so many that it starts do."""
+        """Wrap only the sending, done by this thread and the `workers` threads that it starts."""
 
 
 class LibraryProcess:
-    """The owner of a process that is left as it is."""
+    """The owner of a process that is left as is."""
 
     def running(self, stop: StopRequest) -> AbstractContextManager[None]:
         """Do nothing."""
@@ -80,18 +80,18 @@ class RunRequest:
     results: Path | None
     limits: Limits = field(default_factory=Limits)
     preflight: Preflight | None = None
-    """What to ask the gateway before sending; None asks nothing."""
+    """What to check at the gateway before sending; None checks nothing."""
     stop: StopRequest = field(default_factory=StopRequest)
     """What stopped one file of a call stops those after it: one object for all of them."""
     owner: ProcessOwner = field(default_factory=LibraryProcess)
     approvals: int = 0
-    """How many people approved just what this run sends; what the ledger knows of the batch counts as well."""
+    """How many people approved exactly what this run sends; what the ledger knows of the batch counts as well."""
     fails: Fails | None = None
     """Which pending rows fail today's rules and are held back; None where none can."""
     day: date = field(default_factory=lambda: datetime.now().astimezone().date())
-    """The day on which this run was asked for, by this machine's clock."""
+    """The day on which this run was requested, by this machine's clock."""
     why: str | None = None
-    """Why this run was asked for, where a person had to say it."""
+    """Why this run was requested, if a person had to say it."""
     helps: bool = False
     """Whether another machine leads the batch: this one sends what is left to it, and nothing else."""
 
@@ -105,13 +105,13 @@ def run_batch(
     actor: Actor,
     progress: Progress,
 ) -> BatchSummary:
-    """Send what is pending of a batch that this process holds, and write its results; returns the batch as it is now.
+    """Send what is pending of a batch that this process holds, and write its results; return the batch as it is now.
 
     Rows that an earlier run left in `sending` become in doubt first, whether or not anything is left to send. Rows
     that fail today's rules (`request.fails`) stay pending, and are counted in the batch's `held_back`; so do recurring
-    payments whose first day passes while the run goes on, under the setting `policy.past_start`. What stops the
-    run early stands in the returned batch's `stopped`, so that the results are written all the same; so does what kept
-    them from being written. Raises LedgerNotUsable only where nothing was sent, and WaitingForPerson before anything.
+    payments whose first day passes during the run, under the setting `policy.past_start`. What stops the run early is
+    in the returned batch's `stopped`, so that the results are written anyway; so is what kept them from being written.
+    Raises LedgerNotUsable only if nothing was sent, and WaitingForPerson before anything.
     """
     _refuse_other_gateway(batch, settings)
     _refuse_a_ledger_brought_back(ledger, batch, request.results)
@@ -143,7 +143,7 @@ def run_batch(
                         progress.say(f"{row_count(missed)} held back since midnight: the first day has passed")
             else:
                 progress.say(f"batch {batch.batch}: nothing is left to send")
-            # A signal that came while the last row was under way has stopped nothing of this batch.
+            # A signal that came while the last row was in flight has stopped nothing of this batch.
             run.finish(stop.reason if _to_send(ledger, batch, held_back).rows else None, held_back.totals)
             finished = ledger.find(batch.batch)
         except RunStopped as error:
@@ -166,7 +166,7 @@ def run_batch(
 
 
 def _clock_ahead_days(ledger: Ledger, settings: Settings, progress: Progress) -> int:
-    """Tell how many days the clock is after the ledger's last event, and warn, where that is too long; else 0."""
+    """Return how many days the clock is past the ledger's last event, and warn, if that is too long; else 0."""
     days = int(ledger.opened_after_s // 86_400)
     if days <= settings.policy.clock_ahead_days:
         return 0
@@ -176,7 +176,7 @@ def _clock_ahead_days(ledger: Ledger, settings: Settings, progress: Progress) ->
 
 
 def _refuse_other_gateway(batch: BatchSummary, settings: Settings) -> None:
-    """Refuse a batch of the other environment, or of another gateway than the settings name."""
+    """Refuse a batch of the other environment, or of a gateway other than the one in the settings."""
     environment = environment_of(settings.gateway)
     if batch.environment is not environment:
         raise SettingsNotUsable(
@@ -192,15 +192,15 @@ def _refuse_other_gateway(batch: BatchSummary, settings: Settings) -> None:
 
 
 def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: Path | None) -> None:
-    """Refuse to send where the results in place tell of more accepted or declined rows than the ledger knows.
+    """Refuse to send if the existing results show more accepted or declined rows than the ledger knows.
 
-    No row ever leaves these states: ledger, key and witness were all brought back from before, so that they agree.
+    No row ever leaves these states: ledger, key and witness were all restored from an earlier time, so that they agree.
     """
     if results is None or not batch.by_state[State.PENDING].rows:
         return
     for path in standing(results):
         if not (told := states_told(path, batch.batch)):
-            continue  # of another day, mostly
+            continue  # usually of another day
         by_state = ledger.find(batch.batch).by_state  # read after the file, which another run may just have written
         for state in (State.ACCEPTED, State.DECLINED):
             if told[state] > (known := by_state[state].rows):
@@ -212,7 +212,7 @@ def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: 
 
 
 def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> None:
-    """Raise WaitingForPerson where pending rows were approved by fewer people than the policy asks for today."""
+    """Raise WaitingForPerson if pending rows were approved by fewer people than the policy requires today."""
     policy = Policy.from_settings(settings.policy)
     if policy.asks and batch.by_state[State.PENDING].rows:
         approvals = max(request.approvals, ledger.approvers(batch.batch))
@@ -220,7 +220,7 @@ def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, r
 
 
 def _held_back(ledger: Ledger, batch: BatchSummary, request: RunRequest, midnight: Midnight) -> HeldBack:
-    """Look through the pending rows for those that fail today's rules, or whose first day has passed since."""
+    """Find the pending rows that fail today's rules, or whose first day has passed since."""
     looks = [] if request.fails is None else [request.fails]
     if midnight.has_passed:
         looks.append(midnight.missed)
@@ -236,7 +236,7 @@ def _to_send(ledger: Ledger, batch: BatchSummary, held_back: HeldBack) -> Totals
 def _after_ledger_failed(
     ledger: Ledger, batch: BatchSummary, error: LedgerNotUsable, stop: StopRequest
 ) -> BatchSummary:
-    """Tell how a batch stands of which rows were sent: exit code 5 would say that none was.
+    """Return the status of a batch of which rows were sent: exit code 5 would say that none was.
 
     What the ledger could not take is in the spill file.
     """
@@ -252,7 +252,7 @@ def _log_end(ledger: Ledger, finished: BatchSummary) -> None:
     """Log how the run ended, and every row of the batch that a person must look at."""
     try:
         _log_doubts(ledger, finished)
-    except LedgerNotUsable as error:  # how the run ended stands in the summary all the same
+    except LedgerNotUsable as error:  # how the run ended is in the summary anyway
         log("rows in doubt not listed", level=logging.WARNING, batch=finished.batch, reason=once_sent(error))
     if (held := finished.held_back).rows:
         log("rows held back", level=logging.WARNING, batch=finished.batch, rows=held.rows, cents=held.cents)
@@ -269,8 +269,8 @@ def _log_doubts(ledger: Ledger, finished: BatchSummary) -> None:
 
 
 def _with_results(ledger: Ledger, finished: BatchSummary, path: Path | None) -> BatchSummary:
-    """Write the results; where that fails the payments are made all the same, and the next call writes them."""
-    if path is None or finished.purged_at is not None:  # results without names must not replace those made in time
+    """Write the results; if that fails, the payments are made anyway, and the next call writes them."""
+    if path is None or finished.purged_at is not None:  # results without names must not replace those written in time
         return finished
     try:
         written = write_results(ledger, finished, path)
@@ -292,7 +292,7 @@ def _send_pending(
     midnight: Midnight,
     progress: Progress,
 ) -> Finding | None:
-    """Send under the throttle until nothing is left or the run must stop; gives the gateway's limit, if it was met."""
+    """Send under the throttle until nothing is left or the run must stop; return the gateway's limit, if reached."""
     gateway = f"{batch.environment} {batch.origin}"
     stop, workers = request.stop, settings.submit.workers
     with contextlib.closing(PaymentsClient(settings.gateway, credentials)) as client, request.owner.sending(workers):
@@ -328,9 +328,9 @@ def _send_pending(
 def _ask_before_sending(
     ledger: Ledger, run: Run, batch: BatchSummary, preflight: Preflight, progress: Progress
 ) -> bool:
-    """Stop unless the gateway knows us; reject pending rows whose gateway account no payment can go through.
+    """Stop unless the gateway accepts our credentials; reject pending rows whose account no payment can go through.
 
-    Tells whether there were any.
+    Returns whether there were any.
     """
     preflight.check_connection()
     refused = preflight.refused(batch.options.get("gateway_ids", ()))

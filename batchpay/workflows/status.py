@@ -1,4 +1,4 @@
-"""Where batches stand: all of them, or one."""
+"""The status of batches: all of them, or one."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from batchpay.summary import Summary, summary_of_batch
 
 
 def batch_status(reference: str, settings: Settings) -> Summary:
-    """Give one batch's summary; `reference` is its name or the unique beginning of it."""
+    """Return one batch's summary; `reference` is its name or a unique beginning of it."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         return summary_of_batch(ledger.find(reference))
 
 
 def runs_of_batch(batch: str, settings: Settings) -> list[HostRun]:
-    """Give a batch's runs where several machines may work on it, the first one first."""
+    """Return a batch's runs if several machines may work on it, the first one first."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         return ledger.runs(batch)
 
 
 def in_doubt(ledger: Ledger, environment: Environment, *, but: str | None = None) -> dict[str, dict[str, Totals]]:
-    """Give what is in doubt of every batch of an environment by direction, the latest first; `but` is left out."""
+    """Return what is in doubt in every batch of an environment by direction, the latest first; `but` is left out."""
     return {
         found.batch: found.apart[State.IN_DOUBT]
         for found in ledger.batches()
@@ -37,10 +37,10 @@ def in_doubt(ledger: Ledger, environment: Environment, *, but: str | None = None
 
 
 def add_in_doubt_elsewhere(summary: Summary, ledger: Ledger, finished: BatchSummary) -> None:
-    """Add to the summary of a run what is in doubt of other batches.
+    """Add to the summary of a run what is in doubt in other batches.
 
-    A ledger that can't be asked any more is a reason in it to run the command again: exit code 5 would say that nothing
-    was sent, and what was would be told by nobody.
+    If the ledger can no longer be read, the summary gives that as a reason to run the command again: exit code 5 would
+    say that nothing was sent, and what was sent would go unreported.
     """
     try:
         summary.in_doubt_elsewhere = in_doubt(ledger, finished.environment, but=finished.batch)
@@ -50,7 +50,7 @@ def add_in_doubt_elsewhere(summary: Summary, ledger: Ledger, finished: BatchSumm
 
 
 def all_in_doubt(settings: Settings) -> dict[str, dict[str, Totals]]:
-    """Give what is in doubt in the environment of these settings; nothing where there is no ledger yet."""
+    """Return what is in doubt in the environment of these settings; nothing if there is no ledger yet."""
     try:
         ledger = open_ledger(settings.ledger, read_only=True)
     except LedgerMissing:
@@ -60,6 +60,6 @@ def all_in_doubt(settings: Settings) -> dict[str, dict[str, Totals]]:
 
 
 def all_batches(settings: Settings) -> list[Summary]:
-    """Give every batch's summary, the latest first."""
+    """Return every batch's summary, the latest first."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         return [summary_of_batch(found) for found in ledger.batches()]

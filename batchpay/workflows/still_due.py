@@ -1,4 +1,4 @@
-"""What of a batch may still be sent without its file: not where nobody touched it for long, nor what fails today."""
+"""What of a batch may still be sent without its file: not if nobody touched it for long, nor what fails today."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from batchpay.workflows.requests import max_amount_cents
 
 _DAY = timedelta(days=1)
 _COUNTED = (State.PENDING, State.SENDING, State.ACCEPTED, State.IN_DOUBT)
-"""A row in one of these states is paid, or may yet be."""
+"""A row in one of these states is paid, or may still be."""
 
 
 def untouched_days(ledger: Ledger, batch: str) -> int:
@@ -25,14 +25,14 @@ def untouched_days(ledger: Ledger, batch: str) -> int:
 
 
 def is_stale(ledger: Ledger, batch: str, stale_days: int) -> bool:
-    """Tell whether nobody has touched a batch for so long that a person must say whether it is still to be paid."""
+    """Return whether nobody has touched a batch for so long that a person must say whether it is still to be paid."""
     return untouched_days(ledger, batch) >= stale_days
 
 
 def fails_today(ledger: Ledger, batch: BatchSummary, settings: Settings) -> Fails | None:
-    """Give the rules of today that can be asked without the file: start dates, a payment's limit, what was let through.
+    """Return today's rules that can be applied without the file: start dates, a payment's limit, what was let through.
 
-    A bill that went with another file since, which a person let through as a duplicate, is not paid here as well.
+    A bill that was sent with another file since, which a person let through as a duplicate, is not paid here as well.
     """
     looks = []
     if batch.by_state[State.PENDING].rows and (repeated := _repeated(ledger, batch)) is not None:
@@ -46,9 +46,9 @@ def fails_today(ledger: Ledger, batch: BatchSummary, settings: Settings) -> Fail
 
 
 def _extremes(ledger: Ledger, batch: BatchSummary) -> tuple[date, float]:
-    """Give a day before which no row starts, and cents that none exceeds: then no row has to be looked at.
+    """Return a day before which no row starts, and cents that none exceeds: then no row has to be checked.
 
-    They were noted when the batch was registered, but not by the first versions, nor of rows that were released since.
+    They were recorded when the batch was registered, but not by the first versions, nor for rows released since.
     """
     options = batch.options
     if "largest_cents" not in options or (ledger.latest_event("released") and _releases(ledger, batch.batch)):
@@ -58,12 +58,12 @@ def _extremes(ledger: Ledger, batch: BatchSummary) -> tuple[date, float]:
 
 
 def _releases(ledger: Ledger, batch: str) -> list[dict[str, Any]]:
-    """Give what the history says of each release of a batch's rows; it has an event for each commit, so ask first."""
+    """Return what the history says of each release of a batch's rows; it has an event per commit, so check first."""
     return [json.loads(event.detail) for event in ledger.events(batch) if event.kind == "released"]
 
 
 def _repeated(ledger: Ledger, batch: BatchSummary) -> Fails | None:
-    """Tell which rows another batch repeats that were let through there, and not declined; None where none is."""
+    """Return which rows another batch repeats that were let through there, and not declined; None if there are none."""
     found: set[int] = set()
     is_cut_off = False
     released = ledger.latest_event("released")
@@ -82,5 +82,5 @@ def _repeated(ledger: Ledger, batch: BatchSummary) -> Fails | None:
             found.update(pairs[row] for row in columns.rows if row in pairs)
     if not found:
         return None
-    # Of more than are listed nobody knows which: the file does, and submitting it tells.
+    # Beyond those listed it is not known which: the file shows it, and submitting the file reports it.
     return lambda columns: [is_cut_off or row in found for row in columns.rows]

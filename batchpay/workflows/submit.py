@@ -1,6 +1,6 @@
 """The order of the steps: check, register, run. Checking is validation's, sending is sending's.
 
-Whatever ends a step early leaves the ledger in a state from which the same command goes on. Nothing is registered
+Whatever ends a step early leaves the ledger in a state from which the same command continues. Nothing is registered
 before the whole file was checked, and nothing is sent before the whole batch is registered.
 """
 
@@ -32,14 +32,14 @@ from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import row_count
 from batchpay.validation.check import all_rows, valid_rows
 from batchpay.validation.verdict import Verdict
-from batchpay.workflows.check import batch_to_go_on_with, refuse_release_of_nothing
+from batchpay.workflows.check import batch_to_continue, refuse_release_of_nothing
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.held_back import Fails
 from batchpay.workflows.move_gateway import note_on_address
 from batchpay.workflows.paid_elsewhere import (
-    is_looked_for,
+    must_check_elsewhere,
     refuse_moved,
     refuse_other_environment,
     refuse_paid_elsewhere,
@@ -56,14 +56,14 @@ _REGISTER_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class SubmitRequest:
-    """What a submission asks for beyond checking."""
+    """What a submission requests beyond checking."""
 
     run: RunRequest
     decisions: Decisions = field(default_factory=Decisions)
     plan: PlanText | None = None
     """A plan that what is sent is compared with, or None."""
     joins: bool = False
-    """Whether to help where another machine leads the batch."""
+    """Whether to help if another machine leads the batch."""
 
 
 def submit(
@@ -74,10 +74,10 @@ def submit(
     actor: Actor,
     progress: Progress,
 ) -> tuple[Summary, Verdict]:
-    """Check a file, register what is right, send what is pending, write results and rejects.
+    """Check a file, register what is valid, send what is pending, write results and rejects.
 
-    The same content is the same batch: what an earlier call did is not done again. A missing ledger is made only for a
-    test gateway on loopback.
+    The same content is the same batch: what an earlier call did is not done again. A missing ledger is created only for
+    a test gateway on loopback.
     """
     from batchpay.workflows.run import run_batch
 
@@ -104,7 +104,7 @@ def submit(
             )
             checked = check_file(request, context)
             _log_check(checked)
-            if plan is None:  # a plan that differs in this is refused with all that differs
+            if plan is None:  # a plan that differs in this is refused with all its differences
                 refuse_release_of_nothing(checked, submission.decisions)
             try:
                 with ledger.lock(checked.digest), checked.source.hold():
@@ -130,7 +130,7 @@ def submit(
                 summary.notes += _nothing_left_notes(found.batch, submission.decisions)
             summary.seal = plan.seal if plan else None
             summary.released = found.released
-            if found.released.rows:  # the batch itself tells of what was let through when it was registered
+            if found.released.rows:  # the batch itself records what was let through when it was registered
                 summary.allowed_duplicates = checked.earlier.allowed_json(submission.decisions.reason)
             add_in_doubt_elsewhere(summary, ledger, finished)
             return summary, checked.verdict
@@ -138,7 +138,7 @@ def submit(
 
 
 def _nothing_left_notes(batch: BatchSummary, decisions: Decisions) -> list[str]:
-    """Say where all of a known batch was paid before: the same wages a month later look as if they were paid anew."""
+    """Report if all of a known batch was paid before: the same wages a month later look as if they were paid again."""
     waiting = (State.PENDING, State.SENDING, State.IN_DOUBT)
     if not batch.by_state[State.ACCEPTED].rows or any(batch.by_state[state].rows for state in waiting):
         return []
@@ -159,10 +159,10 @@ def _help(
     actor: Actor,
     progress: Progress,
 ) -> Summary:
-    """Help the machine that leads the batch of this content; raises BatchHeld where this machine does so already."""
+    """Help the machine that leads the batch of this content; raises BatchHeld if this machine already does."""
     from batchpay.workflows.work import help_with
 
-    batch = batch_to_go_on_with(ledger, checked.digest, environment_of(settings.gateway), submission.decisions)
+    batch = batch_to_continue(ledger, checked.digest, environment_of(settings.gateway), submission.decisions)
     found = None
     if batch is not None:
         found = help_with(ledger, batch, submission.run, settings, credentials, actor, progress)
@@ -177,7 +177,7 @@ def _log_check(checked: FileCheck) -> None:
 
 
 def _fails_today(verdict: Verdict) -> Fails | None:
-    """Tell which pending rows of a known batch fail today's rules; None where none does."""
+    """Return which pending rows of a known batch fail today's rules; None if none does."""
     if verdict.passed.all():
         return None
     return lambda columns: verdict.rejected_mask(pl.Series(columns.rows, dtype=pl.UInt32)).to_list()
@@ -204,16 +204,16 @@ def _register(
     plan: Plan | None,
     actor: Actor,
 ) -> _Registered:
-    """Write the batch, or find it, and release what an earlier call rejected where a person asks for it."""
+    """Write the batch, or find it, and release what an earlier call rejected if a person requests it."""
     decisions, policy, allowed = submission.decisions, Policy.from_settings(settings.policy), LetThrough()
-    known = batch_to_go_on_with(ledger, checked.digest, environment_of(settings.gateway), decisions)
+    known = batch_to_continue(ledger, checked.digest, environment_of(settings.gateway), decisions)
     if plan is not None or policy.asks:
         proposal, _ = propose(ledger, request, checked, settings, decisions, known)
         try:
             allowed = let_through(ledger, plan, proposal, policy, datetime.now(UTC))
         except FileRefused as error:
             raise _with_accounts(error, checked) from None
-    if is_looked_for(known, decisions, releases=decisions.release and checked.releasable.rows > 0):
+    if must_check_elsewhere(known, decisions, releases=decisions.release and checked.releasable.rows > 0):
         refuse_moved(request.path, checked.source.identity)
         refuse_paid_elsewhere(ledger, submission.run.results, environment_of(settings.gateway))
     if allowed.used_for is not None:
@@ -232,7 +232,7 @@ def _register(
 
 
 def _with_accounts(refusal: FileRefused, checked: FileCheck) -> BatchpayError:
-    """Say what the gateway's accounts have to do with a plan's refusal: without an answer nobody knows what differs."""
+    """Add how the gateway's accounts bear on a plan's refusal: without an answer it is not known what differs."""
     if checked.accounts.problem is not None:
         return checked.accounts.problem
     if count := len(checked.accounts.failures):
@@ -298,7 +298,7 @@ def _release(
     sign_off: SignOff | None,
     actor: Actor,
 ) -> Totals:
-    """Turn to pending what an earlier call rejected and is right now: a named person asked for it, with a reason."""
+    """Make pending what an earlier call rejected and is valid now: a named person requested it, with a reason."""
     rejected = RejectedEarlier(ledger, known)
     form = request_body.request_form(settings.gateway)
 

@@ -1,4 +1,4 @@
-"""The template: an empty payment file, which never takes the place of a filled-in one unasked."""
+"""The template: an empty payment file, which never replaces a filled-in one unless requested."""
 
 from __future__ import annotations
 

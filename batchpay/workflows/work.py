@@ -1,4 +1,4 @@
-"""Help with batches that another machine leads: send what of them is left to this one."""
+"""Help with batches that another machine leads: send the rows that are left to this one."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from batchpay.workflows.run import ProcessOwner, Progress, RunRequest, run_batch
 from batchpay.workflows.status import add_in_doubt_elsewhere
 from batchpay.workflows.still_due import fails_today
 
-LOOK_EVERY_S = 5.0
-"""Whoever helps for ever looks in this distance for a batch to help with."""
+CHECK_EVERY_S = 5.0
+"""A helper that runs forever checks this often for a batch to help with."""
 
 
 class _BothStops(StopRequest):
-    """What is asked of one batch by a signal ends the whole call; what ends the batch alone does not."""
+    """A signal that stops one batch stops the whole call; what stops only the batch does not."""
 
     def __init__(self, batch: StopRequest, call: StopRequest) -> None:
         super().__init__()
         self._both = (batch, call)
 
     def ask(self, reason: str) -> None:
-        """Ask both."""
+        """Stop both."""
         for stop in self._both:
             stop.ask(reason)
 
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """See run.ProcessOwner: that of the call, for one of its batches."""
+    """See run.ProcessOwner: the call's owner, for one of its batches."""
 
     owner: ProcessOwner
     call: StopRequest
 
     def running(self, stop: StopRequest) -> AbstractContextManager[None]:
-        """Let signals end the batch and the call."""
+        """Let signals stop the batch and the call."""
         return self.owner.running(_BothStops(stop, self.call))
 
     def sending(self, workers: int) -> AbstractContextManager[None]:
-        """Surround the sending as the call's owner does."""
+        """Wrap the sending as the call's owner does."""
         return self.owner.sending(workers)
 
 
@@ -62,7 +62,7 @@ def work(
     actor: Actor,
     progress: Progress,
 ) -> list[Summary]:
-    """Help with one batch, or with every one that is worked on now; ends when nothing is left for this machine."""
+    """Help with one batch, or with every one that is being worked on; end when nothing is left for this machine."""
     with closing(open_ledger(settings.ledger)) as ledger:
         found: list[Summary] = []
         for batch in _at_work(ledger, settings) if reference is None else [ledger.find(reference)]:
@@ -84,7 +84,7 @@ def work(
 def work_forever(
     request: RunRequest, settings: Settings, credentials: Credentials, actor: Actor, progress: Progress
 ) -> Iterator[Summary]:
-    """Wait for batches to help with until a signal comes; a batch that can't be helped with is said once."""
+    """Wait for batches to help with until a signal comes; a batch that can't be helped with is reported once."""
     refused: set[str] = set()
     with request.owner.running(request.stop):
         while not request.stop:
@@ -105,16 +105,16 @@ def work_forever(
                         refused.add(batch.batch)
                     if summary is not None:
                         yield summary
-            request.stop.event.wait(LOOK_EVERY_S)
+            request.stop.event.wait(CHECK_EVERY_S)
 
 
 def _for_one(request: RunRequest) -> RunRequest:
-    """Give the request for one of the batches, which ends by itself or with the call."""
+    """Return the request for one of the batches, which ends by itself or with the call."""
     return replace(request, stop=StopRequest(), owner=_Owner(request.owner, request.stop))
 
 
 def _at_work(ledger: Ledger, settings: Settings) -> list[BatchSummary]:
-    """Give the batches of this environment and gateway that machines work on."""
+    """Return the batches of this environment and gateway that machines are working on."""
     gateway = check_origin(settings.gateway.base_url)
     found = ledger.at_work(environment_of(settings.gateway))
     return [batch for batch in found if check_origin(batch.origin) == gateway]
@@ -129,10 +129,10 @@ def help_with(
     actor: Actor,
     progress: Progress,
 ) -> Summary | None:
-    """Send what of a batch is left to this machine, until no machine has a row in hand.
+    """Send the rows of a batch that are left to this machine, until no machine has a row in progress.
 
-    The gateway was asked about itself by the machine that leads. Where that one has died, the last one that helps
-    brings the batch to its end. Gives None where another process of this machine works on it already.
+    The machine that leads has checked the gateway. If that one has died, the last helper finishes the batch. Returns
+    None if another process of this machine is already working on it.
     """
     request = replace(request, helps=True, preflight=None, fails=fails_today(ledger, batch, settings))
     try:

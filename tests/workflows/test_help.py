@@ -26,7 +26,7 @@ Help = Callable[[str, RunRequest], Any]
 def at_work(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Callable[[Help], list[str]]:
     """Let three batches be worked on for three looks, and say how each is helped with; gives those that were begun."""
     desk.submit(desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "1.00"}))
-    monkeypatch.setattr(helping, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(helping, "CHECK_EVERY_S", 0.0)
 
     def look(help_one: Help) -> list[str]:
         begun: list[str] = []
