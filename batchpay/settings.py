@@ -62,26 +62,28 @@ class GatewaySettings:
     timeout: float = _setting(
         30.0, "wall-clock seconds for one request, connect to last byte", environment="BATCHPAY_TIMEOUT", least=0.1
     )
-    connect_timeout: float = _setting(10.0, "seconds to look up, connect and agree on TLS", least=0.1)
+    connect_timeout: float = _setting(10.0, "seconds for name lookup, connection and TLS handshake", least=0.1)
     keep_alive: bool = _setting(
-        True, "one connection for many payments where the gateway keeps it; false opens one for each"
+        True, "one connection for many payments, if the gateway keeps it open; false opens one for each"
     )
-    idle_s: float = _setting(4.0, "a kept connection idle for longer is thrown away before use", least=0.0)
+    idle_s: float = _setting(4.0, "a kept connection that was idle for longer is closed and not used again", least=0.0)
     answer_bytes_max: int = _setting(65_536, "an answer longer than this leaves the row in doubt", least=256)
-    proxy: str = _setting("", "an explicit http proxy; none is ever taken from the environment")
+    proxy: str = _setting("", "an explicit HTTP proxy; none is ever taken from the environment")
     ca_bundle: str = _setting("", "a PEM file of certificate authorities instead of the built-in ones")
     payment_path: str = _setting("/v2/api/payment.json", "path of a payment (or /v2/api/payment?format=json)")
-    resend_after_429: bool = _setting(True, "a payment answered 429 is pending again")
-    resend_after_503: bool = _setting(False, "a payment answered 503 with Retry-After is pending again")
+    resend_after_429: bool = _setting(True, "a payment answered with 429 is pending again")
+    resend_after_503: bool = _setting(False, "a payment answered with 503 and Retry-After is pending again")
     stamp_invoice: bool = _setting(True, "fill a blank invoiceNumber with a short unique reference")
-    recurring_agreement: str = _setting("1", 'how a recurringAgreementFlag Y goes: "1" the number, "Y" the letter')
+    recurring_agreement: str = _setting(
+        "1", 'how recurringAgreementFlag Y is sent: "1" as the number, "Y" as the letter'
+    )
     emails_node: str = _setting("emails", "name of the node that holds several billing e-mails")
     profile: dict[str, Any] = _setting({}, "changes to the table 'What an answer means'")
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitSettings:
-    """[submit]: pace, width and brakes of a run."""
+    """[submit]: pace, concurrency and stops of a run."""
 
     rate: str = _setting("10", "most requests per second, or auto", environment="BATCHPAY_RATE")
     workers: int = _setting(
@@ -91,11 +93,11 @@ class SubmitSettings:
         least=1,
     )
     max_in_doubt: int = _setting(5, "the run stops after this many rows in doubt", least=1)
-    max_in_doubt_in_a_row: int = _setting(3, "the run stops after this many rows in doubt one after another", least=1)
+    max_in_doubt_in_a_row: int = _setting(3, "the run stops after this many rows in doubt in a row", least=1)
     attempts_max: int = _setting(
         6,
         "attempts per row, as long as each proves that nothing was applied; a row refused with 429 has at least "
-        "the time of so many waits of `submit.wait_s_max`",
+        "the time of this many waits of `submit.wait_s_max`",
         least=1,
     )
     wait_s_max: float = _setting(60.0, "longest wait between two attempts, whatever Retry-After asks", least=0.0)
@@ -111,40 +113,43 @@ class LedgerSettings:
         environment="BATCHPAY_LEDGER",
     )
     key_file: str = _setting("", "key of digests and encryption, mode 0600", environment="BATCHPAY_LEDGER_KEY_FILE")
-    witness: str = _setting("", "append-only file apart from the ledger; default beside the key")
+    witness: str = _setting("", "append-only file kept apart from the ledger; default next to the key")
     machine: str = _setting(
         "", "this machine's identity for the ledger; else `/etc/machine-id`", environment="BATCHPAY_MACHINE"
     )
     pooler: bool = _setting(
         False,
-        "`ledger.url` names a pooler that gives each transaction a server of its own (pgbouncer)",
+        "`ledger.url` names a pooler that may give each transaction another server connection (pgbouncer)",
         environment="BATCHPAY_LEDGER_POOLER",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
-    """[policy]: house rules that can be switched."""
+    """[policy]: house rules that can be changed."""
 
-    require_agreement: bool = _setting(True, "a payer who does not agree is not charged")
+    require_agreement: bool = _setting(True, "a row whose payer does not agree is rejected")
     past_start: bool = _setting(True, "a recurring payment can't start before today")
-    duplicate_days: int = _setting(5, "days in which an equal payment of another batch is held back", least=0)
-    clock_ahead_days: int = _setting(
-        60, "warn where the clock is this many days after the ledger's last event", least=1
+    duplicate_days: int = _setting(
+        5,
+        "days within which a bill is a duplicate of an earlier batch's, if it has no invoice number or another "
+        "paymentId",
+        least=0,
     )
-    stale_days: int = _setting(7, "days without any event after which `resume` asks for --stale --reason", least=1)
-    variance: bool = _setting(True, "warn of new payees, changed accounts and unusual amounts")
+    clock_ahead_days: int = _setting(60, "warn if the clock is this many days after the ledger's last event", least=1)
+    stale_days: int = _setting(7, "days without any event after which `resume` needs --stale --reason", least=1)
+    variance: bool = _setting(True, "warn about new payees, changed accounts and unusual amounts")
     approvals: int = _setting(
         0, "how many other people must approve what is sent", environment="BATCHPAY_APPROVALS", least=0, most=2
     )
     approve_above: str = _setting(
         "0.00",
-        "approval is needed from this total on, debits and credits together",
+        "approval is needed for this total or more, debits and credits together",
         environment="BATCHPAY_APPROVE_ABOVE",
     )
     second_above: str = _setting(
         "",
-        "two people must approve from this total on, whatever `policy.approvals` says; by default none",
+        "two people must approve this total or more, whatever `policy.approvals` says; none by default",
         environment="BATCHPAY_SECOND_ABOVE",
     )
     approval_days: int = _setting(
@@ -162,7 +167,7 @@ class LimitsSettings:
 
 @dataclass(frozen=True, slots=True)
 class RulesSettings:
-    """[rules]: what a house rule lets through beside what it takes by default."""
+    """[rules]: what a rule accepts beyond its default."""
 
     account_hyphens: bool = _setting(False, "an account number may have hyphens inside: some banks print them")
     check_letters: bool = _setting(False, "a check number may have letters")
@@ -170,10 +175,12 @@ class RulesSettings:
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
-    """[retention]: how long the ledger keeps what it holds of people. No setting erases anything by itself."""
+    """[retention]: how long the ledger keeps personal data. No setting erases anything by itself."""
 
     details_days: int = _setting(
-        0, "days after which names, details and messages of a finished batch are due to be purged; 0 is never", least=0
+        0,
+        "days after which names, details and messages of a finished batch are due for a purge; 0 means never",
+        least=0,
     )
 
 

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 
 KINDS = {
-    "second": "so many in any second (the default)",
-    "strict": "so many in any second, refused requests counted too",
-    "clock": "so many in each second of the clock",
+    "second": "this many in any second (the default)",
+    "strict": "this many in any second, refused requests counted too",
+    "clock": "this many in each second of the clock",
     "bucket": "a bucket that saves up one second's requests",
     "burst": "a bucket that saves up ten requests",
     "even": "a bucket that saves up nothing: requests must keep their distance",
