@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -23,11 +24,11 @@ SIGN = "held up"
 SHARED = f"{SIGN}, with 2 runs at one rate"
 
 
-class _Gate:
+class Gate:
     """Counts the requests that come by."""
 
-    def __init__(self, leave: int, hold: int) -> None:
-        self._leave, self._last = leave, leave + hold
+    def __init__(self, leave: int, hold: int, reached: Callable[[], None] = lambda: None) -> None:
+        self._leave, self._last, self._reached = leave, leave + hold, reached
         self._count = 0
         self._lock = threading.Lock()
         self.opened = threading.Event()
@@ -39,13 +40,14 @@ class _Gate:
             self._count += 1
             number = self._count
         if number == self._last:
+            self._reached()
             print(SIGN if self.sharers == 1 else f"{SIGN}, with {self.sharers} runs at one rate", file=sys.stderr)
             sys.stderr.flush()
         if number > self._leave:
             self.opened.wait()
 
 
-def main_held_up(gate: _Gate) -> None:
+def main_held_up(gate: Gate) -> None:
     """Run the command; whatever asks it to stop opens the gate."""
     ask, begin, leave = StopRequest.ask, SharedThrottle.__init__, SharedThrottle.leave
 
@@ -80,4 +82,4 @@ if __name__ == "__main__":
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored by all that a nohup starts, these tests for one
     _, leave, hold, *arguments = sys.argv
     sys.argv[1:] = arguments
-    main_held_up(_Gate(int(leave), int(hold)))
+    main_held_up(Gate(int(leave), int(hold)))
