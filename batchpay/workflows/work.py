@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from batchpay.errors import BatchHeld, BatchpayError, LedgerNotUsable, once_sent
 from batchpay.gateway.credentials import Credentials
@@ -109,8 +110,9 @@ def work_forever(
 
 
 def _for_one(request: RunRequest) -> RunRequest:
-    """Return the request for one of the batches, which ends by itself or with the call."""
-    return replace(request, stop=StopRequest(), owner=_Owner(request.owner, request.stop))
+    """Return the request for one of the batches, as of today, which ends by itself or with the call."""
+    today = datetime.now().astimezone().date()
+    return replace(request, stop=StopRequest(), owner=_Owner(request.owner, request.stop), day=today)
 
 
 def _at_work(ledger: Ledger, settings: Settings) -> list[BatchSummary]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from batchpay.payment import State, Totals
 from batchpay.summary import Summary
+from batchpay.workflows import work
+from batchpay.workflows.run import RunRequest
 from tests.support.in_process import Caller
 
 
@@ -22,3 +28,19 @@ def test_a_helper_that_ends_a_batch_tells_of_rows_held_back(
     monkeypatch.setattr("batchpay.workflows.work.work", lambda *_: [ended])
     found = call("work", "3f2a91c0d7e1")
     assert (found["exit_code"], found["batches"][0]["exit_code"]) == (exit_code, exit_code)
+
+
+def test_a_helper_that_waits_for_days_takes_the_day_anew_with_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It kept the day of its own start, and held back payments let through since with an earlier first day."""
+    request, days = RunRequest(results=None, day=date(2026, 11, 1)), list[date]()
+
+    def help_with(ledger: object, batch: object, one: RunRequest, *_: object) -> None:
+        days.append(one.day)
+        request.stop.ask("enough")
+
+    monkeypatch.setattr(work, "open_ledger", lambda _: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(work, "_at_work", lambda *_: [SimpleNamespace(batch="3f2a91c0d7e1")])
+    monkeypatch.setattr(work, "help_with", help_with)
+    nothing: Any = SimpleNamespace(ledger=None)
+    assert list(work.work_forever(request, nothing, nothing, nothing, nothing)) == []
+    assert days == [datetime.now().astimezone().date()]
