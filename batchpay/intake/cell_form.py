@@ -1,4 +1,4 @@
-"""What a typed cell is to become: the column whose rules hold, and how a map says that numbers and dates are written.
+"""What a typed cell is to become: the column whose rules apply, and how a map says that numbers and dates are written.
 
 Plain Python: the child process that parses workbooks starts without polars.
 """
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 class CellForm:
     """The form of a column's typed cells.
 
-    A number or a date has no form of its own. It is written as the texts of its column are, so that the map reads both
-    alike, and a rejects file that was written as text reads as the workbook did.
+    A number or a date has no form of its own. It is written like the texts of its column, so that the map reads both
+    the same way, and a rejects file that was written as text reads as the workbook did.
     """
 
     target: str
-    """The known column that it stands for, or the file's own name of one that is carried."""
+    """The known column that it becomes, or the file's own name of one that is carried."""
     decimal: str = "."
-    """Before the decimals of an amount."""
+    """The character before the decimals of an amount."""
     date: str | None = None
-    """How dates are written (strftime); None where only the column's own rules know."""
+    """How dates are written (strftime); None where only the column's own rules determine it."""

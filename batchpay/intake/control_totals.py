@@ -1,4 +1,4 @@
-"""Control totals: what the maker of a file says is in it, held against what was read."""
+"""Control totals: what the maker of a file says is in it, compared with what was read."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class ControlTotals:
 
     @property
     def stated(self) -> bool:
-        """Whether there is anything to hold a file against."""
+        """Whether there is anything to compare a file with."""
         return self.rows is not None or self.cents is not None
 
 
 def stated_totals(path: str, rows: int | None = None, total: str | None = None) -> ControlTotals:
-    """Take the totals of the options, else those of the sidecar `FILE.control.toml`; raises FileRefused.
+    """Return the totals of the options, else those of the sidecar `FILE.control.toml`; raises FileRefused.
 
     An option and the sidecar that contradict each other are refused too.
     """
@@ -38,7 +38,7 @@ def stated_totals(path: str, rows: int | None = None, total: str | None = None) 
     sidecar = Path(f"{path}.control.toml")
     if path == "-" or "://" in path or not sidecar.exists():
         return given
-    read = FileIdentity.of(sidecar.stat())  # before it is read: one that comes between is another one
+    read = FileIdentity.of(sidecar.stat())  # before it is read, so that one that replaces it in between is noticed
     beside = _read_sidecar(str(sidecar))
     for stated, other in ((given.rows, beside.rows), (given.cents, beside.cents)):
         if stated is not None and other is not None and stated != other:
@@ -51,9 +51,9 @@ def stated_totals(path: str, rows: int | None = None, total: str | None = None) 
 
 
 def require_whole(expected: ControlTotals, end: FileEnd, actual: Totals, name: str, line_word: str) -> None:
-    """Raise FileRefused where a file seems to be cut off, or is not what was stated: by a person or in its last row.
+    """Raise FileRefused where a file seems to be cut off, or is not as stated: by a person or in its last row.
 
-    `line_word` is what a person calls the place of a row in it.
+    `line_word` is what a row's position is called in it.
     """
     rows, total = row_count(actual.rows), format_cents(actual.cents)
     if end.total_cents not in (None, actual.cents):
@@ -100,7 +100,7 @@ def _read_sidecar(path: str) -> ControlTotals:
 
 
 def _cents(what: str, text: str) -> int:
-    """Cents of a total; raises FileRefused. Whole dollars and one decimal are as clear as two."""
+    """Return the cents of a total; raises FileRefused. Whole dollars and one decimal are as clear as two."""
     whole, point, decimals = text.partition(".")
     if not re.fullmatch("[0-9]+", whole) or (point and not re.fullmatch("[0-9]{1,2}", decimals)):
         raise FileRefused(f"{what} must be an amount such as 12345.67")

@@ -1,4 +1,4 @@
-"""What kind of payment file some bytes are, told by the first of them, whatever the name says."""
+"""What kind of payment file some bytes are, recognized by the first of them, whatever the name says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 from batchpay.errors import FileRefused
 
 HEAD_BYTES = 512
-"""So many first bytes are enough to tell."""
+"""This many first bytes are enough to recognize the kind."""
 
 
 class Kind(StrEnum):
@@ -49,7 +49,7 @@ _REFUSED_TEXT = (
     (b'{"', "JSON; batchpay reads CSV, XLSX and Parquet"),
     (b'[{"', "JSON; batchpay reads CSV, XLSX and Parquet"),
 )
-"""How texts of other kinds begin, in small letters and without blanks and line breaks."""
+"""How text files of other kinds begin, in lower case and without blanks and line breaks."""
 _SPREADSHEET_XML = {
     b"urn:oasis:names:tc:opendocument": "an OpenDocument file (.fods); save it as .xlsx",
     b"excel.sheet": "an XML spreadsheet; save it as .xlsx",
@@ -59,7 +59,7 @@ _PACKINGS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
 
 
 def kind_of(head: bytes, name: str, asked: str | None = None) -> tuple[Kind, str | None]:
-    """Tell the kind and the packing; raises FileRefused where it is none, or not the kind that was asked for."""
+    """Return the kind and the packing; raises FileRefused for any other, or one that was not requested."""
     if not head:
         raise FileRefused(f"{name}: is empty")
     for magic, what in _REFUSED_MAGIC:

@@ -1,4 +1,4 @@
-"""One reading decides: every later reading of a file must give the same cells as the first complete one."""
+"""One reading decides: every later reading of a file must yield the same cells as the first complete one."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from batchpay.errors import FileRefused
 
 
 class OneContent:
-    """What the first complete reading of a file gave: every later one must give the same, chunk by chunk.
+    """What the first complete reading of a file yielded: every later one must yield the same, chunk by chunk.
 
-    A file may change between two readings, or during one. A chunk that differs is not given: who reads on counts on the
+    A file may change between two readings, or during one. A chunk that differs is not yielded: the caller relies on the
     rows that were checked, and what was checked would not be what is registered.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.digests: list[bytes] | None = None
-        """One a chunk, each of everything so far; None until a reading came to its end."""
+        """One per chunk, each of everything so far; None until one reading is complete."""
 
     def reading(self) -> Reading:
         """Begin a reading."""
@@ -36,17 +36,17 @@ class Reading:
         self._content = content
         self._digests: list[bytes] = []
         self.is_again = content.digests is not None
-        """Whether all of it was read before: then it gives what it gave, or ends."""
+        """Whether the file was read completely before: then this reading yields the same, or is refused."""
 
     def add(self, digest: bytes) -> None:
-        """Take the digest of everything up to the end of a chunk that is about to be given; raises FileRefused."""
+        """Add the digest of everything up to the end of a chunk that is about to be yielded; raises FileRefused."""
         place, first = len(self._digests), self._content.digests
         self._digests.append(digest)
         if first is not None and first[place : place + 1] != [digest]:
             raise changed_meanwhile(self._content.name)
 
     def end(self) -> None:
-        """Say that the file came to its end; raises FileRefused where the first reading had more."""
+        """Note the end of the file; raises FileRefused where the first reading had more."""
         if self._content.digests is None:
             self._content.digests = self._digests
         elif len(self._content.digests) != len(self._digests):
@@ -54,7 +54,7 @@ class Reading:
 
 
 def one_content(name: str, chunks: Callable[[], Iterator[pl.DataFrame]]) -> Callable[[], Iterator[pl.DataFrame]]:
-    """Hold the readings of a file together by its rows: each counts with its number, its line and every cell."""
+    """Compare the readings of a file by its rows: each counts with its number, its line and every cell."""
     content, seed = OneContent(name), secrets.randbits(63)
 
     def held_together() -> Iterator[pl.DataFrame]:
@@ -65,12 +65,12 @@ def one_content(name: str, chunks: Callable[[], Iterator[pl.DataFrame]]) -> Call
                 digest.update(part.view().buffer(1))
             reading.add(digest.digest())
             yield chunk
-            del chunk  # some megabytes, while the next one is waited for
+            del chunk  # free some megabytes while waiting for the next one
         reading.end()
 
     return held_together
 
 
 def changed_meanwhile(name: str) -> FileRefused:
-    """What is said of a file that is not what it was."""
+    """Return the refusal of a file that has changed."""
     return FileRefused(f"{name} changed while it was being read; nothing was registered")

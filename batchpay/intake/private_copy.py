@@ -1,7 +1,7 @@
 """Private copies: what can be read only once, or must not change while it is read, is kept in a sealed memory file.
 
 Standard input, objects of a store and workbooks are read once into such a copy; text is compressed on the way.
-Nothing here writes to a disk: a payment file holds account numbers.
+Nothing here writes to a disk: a payment file contains account numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ZSTD_LEVEL = 1
 
 @dataclass(frozen=True, slots=True)
 class PrivateCopy:
-    """A copy that nobody can change any more."""
+    """A copy that can no longer be changed."""
 
     descriptor: int
     size: int
@@ -33,7 +33,7 @@ class PrivateCopy:
 
 
 def private_copy(blocks: Iterable[bytes], name: str, asked: str | None = None) -> PrivateCopy:
-    """Copy a payment file; text is packed with zstd. Raises FileRefused as soon as the first bytes are none of one."""
+    """Copy a payment file; text is packed with zstd. Raises FileRefused as soon as the first bytes rule one out."""
     incoming = iter(blocks)
     head = b""
     while len(head) < HEAD_BYTES and (block := next(incoming, None)) is not None:
@@ -59,7 +59,7 @@ def private_copy(blocks: Iterable[bytes], name: str, asked: str | None = None) -
 
 
 def memory_file() -> int:
-    """An anonymous file in memory; it never reaches a disk where the system offers memfd."""
+    """Create an anonymous file in memory; it never reaches a disk where the system offers memfd."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("payments", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with tempfile.TemporaryFile() as file:
@@ -67,14 +67,14 @@ def memory_file() -> int:
 
 
 def seal(descriptor: int) -> None:
-    """Let nobody change a memory file any more, whoever gets hold of its descriptor."""
+    """Seal a memory file against any change, whoever gets hold of its descriptor."""
     if hasattr(fcntl, "F_ADD_SEALS"):
         seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
 
 
 def given_blocks(descriptor: int) -> Iterator[bytes]:
-    """Read a pipe to its end. A signal is heeded while nothing comes, whichever thread the system gives it to."""
+    """Read a pipe to its end. A signal is handled while nothing comes, whichever thread the system delivers it to."""
     with _woken_by_signals() as woken:
         while True:
             ready = select.select([descriptor, *woken], [], [])[0]
@@ -90,7 +90,7 @@ def given_blocks(descriptor: int) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _woken_by_signals() -> Iterator[list[int]]:
-    """Give what becomes readable when a signal comes; only the main thread can be told of one."""
+    """Yield descriptors that become readable when a signal comes; only the main thread can be notified."""
     if threading.current_thread() is not threading.main_thread():
         yield []
         return

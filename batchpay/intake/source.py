@@ -1,4 +1,4 @@
-"""One payment file, whatever its kind, as chunks of faithful text: the door that the rest of batchpay uses."""
+"""One payment file, whatever its kind, as chunks of faithful text: the entry point for the rest of batchpay."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Source:
     """An opened payment file.
 
     A chunk has `_row` and `_line`, the known columns present, the carried ones, and only where they occur
-    `_fault.COLUMN` (the code of a cell's fault, and `: ` and words where it has its own), `_suggest.COLUMN`, `_ragged`
-    (why a row is not a row of this table), `_surplus` (the cells beyond the header's) and `_missing` (how many are not
-    there). All cells are text; a blank one is null.
+    `_fault.COLUMN` (the code of a cell's fault, and `: ` and a message where it has its own), `_suggest.COLUMN`,
+    `_ragged` (why a row does not fit the table), `_surplus` (the cells beyond the header's) and `_missing` (how many
+    are missing). All cells are text; a blank one is null.
     """
 
     name: str
@@ -44,27 +44,27 @@ class Source:
     carried: tuple[str, ...]
     """Unknown columns, in file order."""
     own_columns: tuple[str, ...]
-    """Names in a chunk of the person's own cells, in file order."""
+    """Names in a chunk of the user's own cells, in file order."""
     own_header: tuple[str, ...]
     """What the file itself calls them."""
     own_of: dict[str, str]
     """The own column, by its name in a chunk, that a known or carried column comes from (itself without a map)."""
     own_amounts: frozenset[str]
-    """The own columns, by their names in a chunk, whose amounts are written as ours are."""
+    """The own columns, by their names in a chunk, whose amounts are written like ours."""
     renamed: dict[str, str] = field(default_factory=dict)
     """Ours by the file's own names, where those differ in case, blanks or line breaks."""
     examples: Examples = field(default_factory=Examples)
-    """Rows passed over in the latest reading."""
+    """Example rows skipped in the latest reading."""
     end: FileEnd = field(default_factory=FileEnd)
     """What the latest reading found at the end of the file."""
     counting: CountingColumns | None = None
-    """What a reading showed of the columns that a map makes paymentIds of."""
+    """What a reading found about the columns that a map makes paymentIds from."""
     sheet: str | None = None
-    """The sheet that is read, of a workbook."""
+    """The sheet of a workbook that is read."""
     column_map: str | None = None
     """SHA-256 of the map that the file is read through (Mapping.digest), or None."""
     notes: tuple[str, ...] = ()
-    """What the person should be told about the reading: hidden rows, the chosen sheet, a map."""
+    """Notes for the user about the reading: hidden rows, the chosen sheet, a map."""
     separator: str = ","
     """Of a CSV; a comma for other kinds."""
     _chunks: Callable[[], Iterator[pl.DataFrame]] = field(default=lambda: iter(()), repr=False)
@@ -74,23 +74,23 @@ class Source:
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Read the file from its start, some 10,000 rows at a time; may be called again.
 
-        Raises FileRefused where the file turns out to be broken further on, or is not what it was in the first complete
-        reading: nothing may be acted on before the last chunk was given.
+        Raises FileRefused where the file turns out to be broken further on, or differs from the first complete
+        reading: nothing may be acted on before the last chunk was yielded.
         """
         return without_totals_row(self._chunks(), self.own_of, self.end)
 
     @property
     def line_word(self) -> str:
-        """What a person calls the place of a row: a CSV has lines, a sheet has rows."""
+        """What a row's position is called: a CSV has lines, a sheet has rows."""
         return "line" if self.kind is Kind.CSV else "row"
 
     @property
     def identity(self) -> FileIdentity | None:
-        """Which file of a disk was opened; None for standard input and objects of a store."""
+        """Which file on a disk was opened; None for standard input and objects of a store."""
         return None if self._file is None else self._file.identity
 
     def hold(self) -> AbstractContextManager[None]:
-        """Keep the file from other submissions of this machine, whatever ledger they have; raises BatchHeld."""
+        """Lock the file against other submissions on this machine, whatever their ledger; raises BatchHeld."""
         return nullcontext() if self._file is None else self._file.hold()
 
     def close(self) -> None:
@@ -121,8 +121,8 @@ def open_source(
 
     `name` is what a person calls it, where that is not the path.
 
-    `required` names the columns that must be there. Whether the file may be cut off, and whether its rows add up to the
-    total that it states itself, is known at its end: `Source.end` must be looked at before anything is acted on.
+    `required` names the columns that must be present. Whether the file may be cut off, and whether its rows add up to
+    the total that it states itself, is known at its end: check `Source.end` before acting on anything.
     """
     file = open_stored(path, format) if is_url(path) else OpenFile(path, asked=format, name=name)
     try:
@@ -156,7 +156,7 @@ def _open_csv(file: OpenFile, text: CsvText, mapping: Mapping | None, required: 
 
 
 def _open_parquet(file: OpenFile, mapping: Mapping | None, required: tuple[str, ...]) -> Source:
-    from batchpay.intake.cell_form import CellForm  # typed cells are few files' affair
+    from batchpay.intake.cell_form import CellForm  # few files have typed cells
     from batchpay.intake.parquet import ParquetReader
 
     reader = ParquetReader(file)
@@ -173,7 +173,7 @@ def _open_xlsx(
     from batchpay.intake.xlsx.reader import XlsxReader  # as above
 
     forms = {} if mapping is None else mapping.cell_forms(mapping.sources)
-    file.keep_copy()  # two libraries read it, each by itself
+    file.keep_copy()  # two libraries read it, independently
     reader = XlsxReader(file, sheet=sheet, include_hidden=include_hidden, known=_known_names(mapping), forms=forms)
     try:
         header, own = _headers(file.name, reader.names, mapping, required)
@@ -194,7 +194,7 @@ def _source(
     mapping: Mapping | None,
     chunks: Callable[[], Iterator[pl.DataFrame]],
 ) -> Source:
-    """Put together what is the same for every kind of file; `chunks` gives the file's own cells."""
+    """Assemble what is the same for every kind of file; `chunks` yields the file's own cells."""
     source = Source(
         name=file.name,
         kind=kind,
@@ -224,14 +224,14 @@ def _source(
 
 
 def _known_names(mapping: Mapping | None) -> tuple[str, ...]:
-    """By what names a header is found."""
+    """Return the names by which a header is recognized."""
     return COLUMNS if mapping is None else (*COLUMNS, *mapping.header_names)
 
 
 def _headers(
     name: str, names: tuple[str, ...], mapping: Mapping | None, required: tuple[str, ...]
 ) -> tuple[Header, Header]:
-    """The header as the rules see it, and as the reader gives it: the same unless there is a map."""
+    """Return the header as the rules see it, and as the reader yields it: the same unless there is a map."""
     place = f"{name}: "
     if mapping is None:
         try:

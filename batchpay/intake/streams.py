@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 UNPACKED_RATIO_MAX = 200
-"""A packed file that grows more than so many times is taken for a bomb (payments grow about ten times)."""
+"""A packed file that grows by more than this factor is taken for a bomb (payments grow about ten times)."""
 COPIED_BYTES_MAX = 1 << 30
-"""A workbook of payments has a tenth of it, however many rows."""
+"""A workbook of payments is at most a tenth of this, however many rows it has."""
 UNPACKED_BYTES_FREE = 64 << 20
-"""Below this many bytes the ratio is not looked at."""
+"""Below this many bytes the ratio is not checked."""
 
 
 def _name_of(path: str) -> str:
-    """Give a path as text that a ledger takes: bytes that are no text as hexadecimal digits."""
+    """Return a path as text that a ledger takes: bytes that are not text as hexadecimal digits."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class OpenFile:
-    """A regular file or a private copy, opened once: a file put in its place later is not seen."""
+    """A regular file or a private copy, opened once: a file that replaces it later is not seen."""
 
     def __init__(
         self, path: str, copy: PrivateCopy | None = None, *, asked: str | None = None, name: str | None = None
@@ -47,7 +47,7 @@ class OpenFile:
         self._copy = copy
         self.descriptor = _regular_file(path) if copy is None else copy.descriptor
         self.identity = FileIdentity.of(os.fstat(self.descriptor)) if copy is None else None
-        """Which file of a disk it is; None for a private copy."""
+        """Which file on a disk it is; None for a private copy."""
         self._original = self.descriptor if copy is None else None
         self._closing = [weakref.finalize(self, os.close, self.descriptor)]
 
@@ -57,7 +57,7 @@ class OpenFile:
         return self._copy.size if self._copy is not None else os.fstat(self.descriptor).st_size
 
     def keep_copy(self) -> None:
-        """Go on with a private copy: what is done to the file from now on is not seen. Raises FileRefused."""
+        """Continue with a private copy: later changes of the file are not seen. Raises FileRefused."""
         if self._copy is not None:
             return
         if self.size > COPIED_BYTES_MAX:
@@ -68,9 +68,9 @@ class OpenFile:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Keep the file, whatever its name, from all others of this machine who want to hold it; raises BatchHeld.
+        """Lock the file, whatever its name, against all others on this machine that want to hold it; raises BatchHeld.
 
-        A file system without locks keeps nobody, and a stream is nobody else's.
+        A file system without locks keeps nobody out, and a stream can't be opened by anybody else.
         """
         if self._original is not None:
             _lock(self._original, self.name)
@@ -91,11 +91,11 @@ class OpenFile:
         return io.BufferedReader(_Positioned(self.descriptor), READ_BYTES)
 
     def head(self, count: int) -> bytes:
-        """The first bytes."""
+        """Return the first bytes."""
         return os.pread(self.descriptor, count, 0)
 
     def close(self) -> None:
-        """Give the descriptors back; also done when nobody holds this object any more."""
+        """Close the descriptors; also done when this object is no longer referenced."""
         for close in self._closing:
             close()
 
@@ -137,7 +137,7 @@ def _lock(descriptor: int, name: str) -> None:
 
 
 def _regular_file(path: str) -> int:
-    """Open without waiting on a FIFO, and look at what was opened, not at what the name said before."""
+    """Open without waiting on a FIFO, and check what was opened, not what the name referred to before."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
@@ -177,7 +177,7 @@ class _Gzip:
 
 
 class _Zstandard:
-    """Frames one after another; the window is bounded, so that a header can't ask for gigabytes."""
+    """Frames one after another; the window is bounded, so that a header can't request gigabytes."""
 
     def __init__(self) -> None:
         import zstandard
@@ -226,12 +226,12 @@ def unpacked(blocks: Iterator[bytes], packing: str | None, name: str, size: int)
 
 
 def recoded(blocks: Iterator[bytes], encoding: str | None, name: str) -> Iterator[bytes]:
-    """Turn a stream in another encoding into UTF-8; raises FileRefused with the line that is none of it."""
+    """Convert a stream in another encoding to UTF-8; raises FileRefused with the line that is not in it."""
     if encoding is None:
         yield from blocks
         return
     try:
-        b"".decode(encoding)  # refuses what Python calls a codec and is not an encoding of texts, such as zip
+        b"".decode(encoding)  # refuses codecs that are not text encodings, such as zip
         decoder = codecs.getincrementaldecoder(encoding)("strict")
     except LookupError:
         raise FileRefused(f"{name}: unknown encoding {encoding!r}") from None

@@ -1,4 +1,4 @@
-"""What stands at the end of a file: a totals row, which is no payment, and a last line that may be cut off."""
+"""What is at the end of a file: a totals row, which is not a payment, and a last line that may be cut off."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ _AMOUNT = "amount"
 _LABEL = re.compile(r"\b(sub|grand)?[ -]?totals?\b|\bsum\b", re.IGNORECASE)
 _NUMBER = re.compile(r"\$? ?([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(\.[0-9]+)?")
 _ROWS_MAX = 20
-"""So many notes, and totals of parts, may stand at a file's end."""
+"""How many notes and subtotals there may be at the end of a file."""
 
 
 @dataclass
 class FileEnd:
-    """What the latest reading found at the end of the file; known once it was read whole."""
+    """What the latest reading found at the end of the file; known once all of it was read."""
 
     total_cents: int | None = None
-    """What a totals row says that the rows before it add up to."""
+    """The total that a totals row states for the rows before it."""
     total_line: int | None = None
-    """Where it stands: a CSV's line or a sheet's row."""
+    """Where that row is: a CSV's line or a sheet's row."""
     unfinished_line: int | None = None
     """The last line, where it has no line break."""
     is_cut: bool = False
-    """Whether that line has not all cells."""
+    """Whether that line lacks cells."""
 
     def total_place(self, line_word: str) -> str:
-        """Name the totals row as a person finds it; `line_word` is what the place of a row is called in the file."""
+        """Name the totals row so that a person finds it; `line_word` is what a row's position is called in the file."""
         return "the last row" if self.total_line is None else f"{line_word} {self.total_line}"
 
     def note(self, line_word: str) -> str:
-        """Say that a totals row was left out."""
+        """Note that a totals row was left out."""
         place, total = self.total_place(line_word), money(self.total_cents or 0)
         return f"{place} is the total of the rows before it, {total}, and no payment"
 
@@ -48,12 +48,12 @@ def without_totals_row(
 ) -> Iterator[pl.DataFrame]:
     """Leave out the last row if it is a total; only notes may follow it.
 
-    `own_of` names the file's own columns by ours, as chunks have them. A chunk whose last row is no candidate, as
-    nearly every one, goes on as it is.
+    `own_of` names the file's own columns by ours, as chunks have them. A chunk whose last row is not a candidate, like
+    nearly every one, is passed on unchanged.
     """
     end.total_cents = end.total_line = None
     needed = list(dict.fromkeys(own_of[name] for name in REQUIRED if name in own_of and name != _AMOUNT))
-    if not needed:  # a table of something else: any of its rows would be a total
+    if not needed:  # not a table of payments: any of its rows would be a total
         yield from chunks
         return
     rows, held = 0, None
@@ -68,7 +68,7 @@ def without_totals_row(
         if count < chunk.height:
             yield chunk.head(chunk.height - count) if count else chunk
             rows += chunk.height - count
-        del chunk  # some megabytes, while the next one is waited for
+        del chunk  # free some megabytes while waiting for the next one
     if held is None:
         return
     totals = [at for at, row in enumerate(held.iter_rows(named=True)) if _total(row, needed) is not None]
@@ -93,7 +93,7 @@ def _at_end(chunk: pl.DataFrame, needed: list[str]) -> int:
 
 
 def _total(row: Mapping[str, Any], needed: list[str]) -> int | None:
-    """Give the cents of a row that holds an amount and nothing else that a payment needs, except a word like Total."""
+    """Return the cents of a row with an amount and nothing else that a payment needs, except a word like Total."""
     match = _NUMBER.fullmatch((row.get(_AMOUNT) or "").strip())
     labels = [text for name in needed if (text := (row[name] or "").strip())]
     if match is None or len(labels) > 1 or not all(map(_LABEL.search, labels)):
@@ -105,10 +105,10 @@ def _total(row: Mapping[str, Any], needed: list[str]) -> int | None:
         return None
     cents = Decimal(match[1].replace(",", "") + (match[2] or "")) * 100
     nearest = round(cents)
-    # A spreadsheet adds in binary: what is left of that is far less than a tenth of a cent.
+    # A spreadsheet adds in binary: the remaining error is far less than a tenth of a cent.
     return nearest if abs(cents - nearest) < Decimal("0.1") else None
 
 
 def _counts(column: str, fault: str) -> bool:
-    """Whether a fault shows that a row is no total: of a map's, which asks for a payment's cells, only the amount's."""
+    """Whether a fault shows that a row is not a total: of a map's faults, which expect a payment, only the amount's."""
     return column == _AMOUNT if fault.startswith(MAP_FAULT) else column not in MONEY

@@ -1,4 +1,4 @@
-"""What the rows of a table are: payments, examples, blank ones; and rows that are no payment, told in one message."""
+"""What the rows of a table are: payments, examples, blank ones; and rows that are not payments, with one message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIRST_VISIBLE = "!"
 """A text that sorts before it begins with white space."""
 _LOOKED_AT = 3
 _NOTE_CELLS_MAX = _LOOKED_AT - 1
-"""A row with so few cells has a blank one among any columns that are looked at."""
+"""A row with this few cells has a blank one among any _LOOKED_AT columns."""
 _COLUMNS_MIN = 6
 """In a narrower table a row with few cells may well be a payment."""
 
@@ -45,8 +45,8 @@ def finish_chunk(
 ) -> pl.DataFrame:
     """Drop rows without a cell and example rows, number the rest, name the columns; ours are left out.
 
-    `file` is its name, `places` are the columns of the frame in the header's order. `first_column` is the place of the
-    first one in a sheet, from 0; None where the file is not a sheet. Raises FileRefused where another table begins.
+    `file` is its name, `places` are the columns of the frame in the header's order. `first_column` is the position of
+    the first one in a sheet, from 0; None where the file is not a sheet. Raises FileRefused where another table begins.
     """
     names = dict(zip(places, header.internal, strict=True))
     if header.note_at is not None:
@@ -55,7 +55,7 @@ def finish_chunk(
         header.examples.add(examples.height, _with_account(examples, names), first=not rows_before)
     own = [place for place, name in names.items() if name is not None]
     if not any(frame.get_column(place).null_count() == 0 for place in own):
-        # A cell whose value is not known, a formula never calculated for one, is not a blank one.
+        # A cell whose value is not known, such as a formula never calculated, is not blank.
         marks = [name for name in frame.columns if name in ROW_MARKS or name.startswith(FAULT)]
         unlike_blank = pl.any_horizontal(pl.col([*own, *marks]).is_not_null())
         frame = frame.filter(unlike_blank)
@@ -68,7 +68,7 @@ def finish_chunk(
     if stray:
         frame = frame.with_columns(pl.coalesce(stray).alias(STRAY))
     titles = {place: header.names[at] for at, place in enumerate(places) if names[place]}
-    frame, second = _with_no_payments(frame, titles)
+    frame, second = _with_non_payments(frame, titles)
     if second is not None:
         where = "" if second["_line"] is None else f"{'line' if first_column is None else 'row'} {second['_line']}: "
         raise FileRefused(f"{file}: {where}another header, in another order: submit each of the two tables by itself")
@@ -84,7 +84,7 @@ def finish_chunk(
 def with_text_formulas(frame: pl.DataFrame, own: Sequence[str]) -> pl.DataFrame:
     """Mark cells like `="00123"`, as programs write them for spreadsheets, and suggest the text, but no account number.
 
-    `own` are the person's own columns as the frame names them; those only carried are left alone.
+    `own` are the user's own columns as the frame names them; those only carried are left alone.
     """
     known = [name for name in own if name in COLUMNS or name.startswith(OWN)]
     found = frame.select(pl.col(known).str.extract(TEXT_FORMULA)) if known else frame.select()
@@ -101,28 +101,28 @@ def with_text_formulas(frame: pl.DataFrame, own: Sequence[str]) -> pl.DataFrame:
 
 
 def _with_account(rows: pl.DataFrame, names: dict[str, str | None]) -> int:
-    """Count rows whose account number is no row of zeros, as the template's example has it."""
+    """Count rows whose account number is not all zeros, as it is in the template's example."""
     places = [place for place, name in names.items() if name == ACCOUNT]
     return sum(int(rows[place].str.contains("[^0 ]").sum()) for place in places)
 
 
-def _with_no_payments(frame: pl.DataFrame, titles: dict[str, str]) -> tuple[pl.DataFrame, dict[str, Any] | None]:
-    """Mark rows that nobody can have meant as a payment: what is wrong with them is told in one message.
+def _with_non_payments(frame: pl.DataFrame, titles: dict[str, str]) -> tuple[pl.DataFrame, dict[str, Any] | None]:
+    """Mark rows that nobody can have meant as a payment: what is wrong with them is reported in one message.
 
-    A clean chunk is looked at in three columns only. `titles` names the person's own columns as the file does. Gives
-    the row as well, if there is one, that is a header of these columns in another order.
+    A clean chunk is checked in three columns only. `titles` names the user's own columns as the file does. Also return
+    the row, if there is one, that is a header of these columns in another order.
     """
     if len(titles) < _COLUMNS_MIN or not frame.height:
         return frame, None
-    looked = sorted(titles, key=lambda place: frame.get_column(place).null_count())[:_LOOKED_AT]
-    may_be_note = reduce(or_, [(frame[place] < _FIRST_VISIBLE).fill_null(value=True) for place in looked])
-    may_be_header = frame[looked[0]].is_in(list(titles.values())).fill_null(value=False)
+    checked = sorted(titles, key=lambda place: frame.get_column(place).null_count())[:_LOOKED_AT]
+    may_be_note = reduce(or_, [(frame[place] < _FIRST_VISIBLE).fill_null(value=True) for place in checked])
+    may_be_header = frame[checked[0]].is_in(list(titles.values())).fill_null(value=False)
     at = (may_be_note | may_be_header).arg_true()
     if not len(at):
         return frame, None
     rows, own = frame[at], list(titles)
     marked = [name for name in rows.columns if name in (RAGGED, QUOTATION) or name.startswith(FAULT)]
-    told = rows.select(
+    reason = rows.select(
         pl.when(pl.any_horizontal(pl.lit(value=False), *(pl.col(name).is_not_null() for name in marked)))
         .then(None)
         .when(_is_header(titles))
@@ -130,12 +130,12 @@ def _with_no_payments(frame: pl.DataFrame, titles: dict[str, str]) -> tuple[pl.D
         .when(_filled(own) <= _NOTE_CELLS_MAX)
         .then(_what_is_there(rows, own))
     ).to_series()
-    second = rows.filter(told.is_null() & rows.select(_names_columns(titles)).to_series()).head(1).to_dicts()
-    if told.null_count() == len(told):
+    second = rows.filter(reason.is_null() & rows.select(_names_columns(titles)).to_series()).head(1).to_dicts()
+    if reason.null_count() == len(reason):
         return frame, next(iter(second), None)
-    marks = pl.Series(NO_PAYMENT, [None], dtype=pl.String).new_from_index(0, frame.height).scatter(at, told)
+    marks = pl.Series(NO_PAYMENT, [None], dtype=pl.String).new_from_index(0, frame.height).scatter(at, reason)
     frame = frame.with_columns(marks)
-    if STRAY in frame.columns:  # the one message says where the cell stands
+    if STRAY in frame.columns:  # the one message says where the cell is
         frame = frame.with_columns(pl.when(pl.col(NO_PAYMENT).is_null()).then(STRAY).alias(STRAY))
     return frame, next(iter(second), None)
 
@@ -160,12 +160,12 @@ def _what_is_there(rows: pl.DataFrame, own: Sequence[str]) -> pl.Expr:
         pl.when(_filled(own) == count).then(pl.lit(words))
         for count, words in enumerate(("holds nothing but blanks", "holds one cell and no payment"))
     ]
-    told = pl.coalesce(*stray, *counted, pl.lit("holds two cells and no payment"))
-    return told + pl.lit(", delete the row, or fill it in if it is a payment")
+    reason = pl.coalesce(*stray, *counted, pl.lit("holds two cells and no payment"))
+    return reason + pl.lit(", delete the row, or fill it in if it is a payment")
 
 
 def _stray_cell(at: int, first_column: int | None) -> pl.Expr:
-    """Say where a cell stands that belongs to no column of the header."""
+    """Describe where a cell is that belongs to no column of the header."""
     if first_column is None:
         return pl.lit(f"cell {at + 1} of the row stands in a column without a name")
     return pl.format("cell {}{} stands in a column without a name", pl.lit(column_letters(first_column + at)), "_line")

@@ -78,7 +78,7 @@ def test_each_character(quoted: bool) -> None:
     ("name", "value"),
     [
         ("_with_blanks_at_borders", lambda *_: pl.Series([], dtype=pl.UInt32)),
-        ("_with_odd_characters", lambda *_: []),
+        ("_with_other_characters", lambda *_: []),
         ("_are_not_plain", lambda octets: octets == 0x7F),
         ("TEXT_BYTES_MAX", 256),
         ("BLANK", 0x1F),

@@ -1,8 +1,7 @@
-"""What the bytes of a block of CSV tell before and beside its cells: counted at the speed of memory, by polars.
+"""What the bytes of a CSV block prove, apart from its cells: counted at memory speed, by polars.
 
-A question is asked of all bytes at once, as flags of one bit each. What stands before or after a byte are the same
-flags from one place earlier or later (`head` and `slice`, which copy nothing): taking bytes out costs many times as
-much.
+Each test is applied to all bytes at the same time, as flags of one bit each. What is before or after a byte is the same
+flags shifted by one (`head` and `slice`, which copy nothing): extracting bytes costs many times as much.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Octets:
 
     @cached_property
     def control_count(self) -> int:
-        """How many control characters of ASCII there are, but for its last one: line breaks among them."""
+        """How many ASCII control characters there are, except DEL: line breaks included."""
         return int((self.all < BLANK).sum())
 
     @cached_property
@@ -63,27 +62,27 @@ class Octets:
 
     @cached_property
     def ends(self) -> pl.Series:
-        """Flags of the separators and all that ends a line: outside of quotation marks a cell ends before each."""
+        """Flags of the separators and line ends: outside of quotation marks a cell ends before each."""
         return self.borders | (self.all == RETURN) if self.return_count else self.borders
 
     def returns_end_lines(self) -> bool:
-        """Tell whether every carriage return stands before a line break."""
+        """Return whether every carriage return is followed by a line break."""
         if not self.return_count:
             return True
         return int(((self.all == RETURN).head(-1) & self.breaks.slice(1)).sum()) == self.return_count
 
     @cached_property
     def opened(self) -> pl.Series:
-        """For each quotation mark whether a separator or a line's beginning stands before it."""
+        """For each quotation mark, whether it follows a separator or the beginning of a line."""
         return self._before_marks(self.borders, at_first=True)
 
     @cached_property
     def closed(self) -> pl.Series:
-        """For each quotation mark whether a separator or a line's end follows it."""
+        """For each quotation mark, whether a separator or a line end follows it."""
         return self._after_marks(self.ends)
 
     def marks_at_borders(self) -> bool:
-        """Tell whether every mark that is not doubled stands where a cell begins or ends."""
+        """Return whether every mark that is not doubled is where a cell begins or ends."""
         if not self.mark_count:
             return True
         if self.mark_count % 2:
@@ -97,37 +96,37 @@ class Octets:
 
     @cached_property
     def has_doubled_marks(self) -> bool:
-        """Whether some mark follows another: within a quoted cell, or as an empty one."""
+        """Whether some mark follows another: within a quoted cell, or as an empty quoted cell."""
         return bool(self.mark_count) and (self.marks.head(-1) & self.marks.slice(1)).any()
 
     def may_have_text_formulas(self) -> bool:
-        """Tell whether some cell may be such as `="00123"`: one with a mark in it, and a mark that follows a `=`."""
+        """Return whether some cell may be like `="00123"`: one with a mark in it, and a mark that follows a `=`."""
         if not self.mark_count or (self.marks_at_borders() and not self.has_doubled_marks):
             return False
         return ((self.all == EQUALS).head(-1) & self.marks.slice(1)).any()
 
     def are_all_quoted(self, cells: int) -> bool:
-        """Tell whether each of so many cells is in quotation marks, all of which are known to stand at borders."""
+        """Return whether each of this many cells is in quotation marks, all of which are known to be at borders."""
         if self.mark_count < 2 * cells:
             return False
         return int((self.opened & ~_every_second(self.mark_count)).sum()) == cells
 
     def cells_are_bare(self) -> bool:
-        """Tell whether no cell holds a mark, a backslash or a control character, in a block of a line for each row."""
+        """Return whether no cell has a mark, a backslash or a control character, in a block of one line per row."""
         if self.control_count != self.break_count + self.return_count or not self.returns_end_lines():
             return False
         return not self.has_doubled_marks and self.marks_at_borders() and BACKSLASH not in self.block
 
     def _before_marks(self, flags: pl.Series, *, at_first: bool) -> pl.Series:
-        """Give each quotation mark the flag of the byte before it."""
+        """Return for each quotation mark the flag of the byte before it."""
         before = flags.head(-1).filter(self.marks.slice(1))
         return pl.concat([pl.Series([at_first]), before], rechunk=True) if self.marks.first() else before
 
     def _after_marks(self, flags: pl.Series) -> pl.Series:
-        """Give each quotation mark the flag of the byte after it; the last byte is none."""
+        """Return for each quotation mark the flag of the byte after it; the last byte is not a mark."""
         return flags.slice(1).filter(self.marks.head(-1))
 
 
 def _every_second(count: int) -> pl.Series:
-    """Make so many flags, an even number, every second of which is true: marks that close what the last one opened."""
+    """Make this many flags, an even number, every second one true: marks that close what the one before opened."""
     return pl.Series(c_array_from_buffers(bool_(), count, [None, b"\xaa" * -(-count // 8)]))

@@ -1,4 +1,4 @@
-"""What the head of a CSV file says: its encoding's mark, its separator, and where its header is."""
+"""What the head of a CSV file shows: its byte order mark, its separator, and where its header is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from batchpay.text import column_name
 SEPARATORS = (",", ";", "\t", "|")
 HEADER_BYTES_MAX = 1 << 20
 _TITLE_BYTES_MAX = 1 << 16
-"""A header under titles is looked for in so many bytes from a line on."""
+"""A header below titles is searched for in this many bytes from the start of a line."""
 _QUOTED = re.compile(rb'"(?:[^"]|"")*"')
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WIDE = {
@@ -29,7 +29,7 @@ _WIDE = {
 
 @dataclass(frozen=True)
 class Dialect:
-    """What the head of a CSV file says."""
+    """What the head of a CSV file shows."""
 
     separator: str
     names: tuple[str, ...]
@@ -38,11 +38,11 @@ class Dialect:
     data_line: int
     """Physical line of the first data row."""
     notes: tuple[str, ...] = ()
-    """What a person should be told about what stands above the header."""
+    """Notes for the user about what is above the header."""
 
 
 def refuse_wide(name: str, head: bytes) -> None:
-    """Refuse UTF-16 and UTF-32 by their marks, and what is not a text at all."""
+    """Refuse UTF-16 and UTF-32 by their byte order marks, and anything that is not text at all."""
     for mark, encoding in _WIDE.items():
         if head.startswith(mark):
             raise FileRefused(f"{name}: is {encoding.upper()}, not UTF-8 (use --encoding {encoding})")
@@ -55,8 +55,8 @@ def refuse_wide(name: str, head: bytes) -> None:
 def read_dialect(name: str, head: bytes, known: Sequence[str] = COLUMNS) -> Dialect:
     """Find the separator and the header in the first bytes of a file; raises FileRefused where there is none.
 
-    The header is the first record with enough known names; above it titles may stand, but no payments. Where no record
-    has enough, it is the first one.
+    The header is the first record with enough known names; above it there may be titles, but no payments. Where no
+    record has enough, it is the first one.
     """
     refuse_wide(name, head)
     at, line, forced = _first_text(name, head)
@@ -90,7 +90,7 @@ def read_dialect(name: str, head: bytes, known: Sequence[str] = COLUMNS) -> Dial
 
 
 def _first_text(name: str, head: bytes) -> tuple[int, int, str | None]:
-    """Pass over blank lines and a line `sep=`: where the first text begins, its line, and the separator named."""
+    """Skip blank lines and a `sep=` line; return where the first text begins, its line, and the separator named."""
     at = len(BYTE_ORDER_MARK) if head.startswith(BYTE_ORDER_MARK) else 0
     line, forced = 1, None
     while True:
@@ -111,14 +111,14 @@ class _Found(NamedTuple):
     """A record that may be the header."""
 
     known: int
-    """So many of its cells are names that are known."""
+    """How many of its cells are known names."""
     separator: str
     names: list[str]
     bytes: int
 
 
 def _choose(name: str, rest: bytes, line: int, candidates: Sequence[str], known: Sequence[str]) -> _Found | FileRefused:
-    """Take the separator that yields the most known names, else the most cells; or why none yields a record."""
+    """Return the separator that yields the most known names, else the most cells; or why none yields a record."""
     best: _Found | FileRefused | None = None
     for separator in candidates:
         try:

@@ -1,12 +1,12 @@
-"""The grammar of a CSV file, exactly: cells of a record. Slow and sure; reader.py is fast, head.py reads the header.
+"""The exact grammar of a CSV file: cells of a record. Slow but sure; reader.py is fast, dialect.py reads the header.
 
-A quotation mark opens a quoted cell as the first character of the cell, and nowhere else may one stand. A quoted cell
-ends at a mark that is not doubled, and then the separator or the line's end must follow. A record that breaks this is
-malformed: its cells are not known, and its end only where what follows proves it. One exception is a whole cell such
-as `="00123"`, which programs write so that a spreadsheet keeps the zeros: it ends before the next separator.
+A quotation mark as the first character of a cell opens a quoted cell; it may appear nowhere else. A quoted cell ends at
+a mark that is not doubled, and the separator or the line end must follow. A record that breaks this is malformed: its
+cells are not known, and its end is known only where what follows proves it. The one exception is a whole cell such as
+`="00123"`, which programs write so that a spreadsheet keeps the zeros: it ends before the next separator.
 
-The standard library's reader is no help here: it takes a mark inside an unquoted cell for a character like others, so
-`78.07"Table, round"`, whose separator is missing, comes out as two cells and every one after it is another's.
+The standard library's reader is no help here: it treats a mark inside an unquoted cell as an ordinary character, so
+`78.07"Table, round"`, whose separator is missing, becomes two cells and every cell after it is in the wrong column.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from batchpay.errors import FileRefused
 
 TEXT_FORMULA = re.compile('="[^"]*"')
-"""A cell that a spreadsheet takes for a formula whose value is the text in it."""
+"""A cell that a spreadsheet treats as a formula whose value is the text in it."""
 
 
 class OpenQuote(Exception):
-    """Where the record ends that begins at `first` (an index of a line) is not known before more was read."""
+    """The end of the record that begins at `first` (an index of a line) is not known until more was read."""
 
     def __init__(self, first: int) -> None:
         super().__init__("more of the file is needed")
@@ -29,7 +29,7 @@ class OpenQuote(Exception):
 
 
 class _Malformed(Exception):
-    """A record breaks the grammar at the line `at`; `what` says how. `is_open` tells that a cell never ends."""
+    """A record breaks the grammar at the line `at`; `what` says how. `is_open` means that a cell never ends."""
 
     def __init__(self, at: int, what: str, *, is_open: bool = False) -> None:
         super().__init__(what)
@@ -42,7 +42,7 @@ class _Malformed(Exception):
 class Records:
     """Records of a piece of a file: the physical line on which each begins, and its cells.
 
-    A malformed one has its line as a single cell, and its reason in `malformed`, by its place among the records.
+    A malformed one has its line as a single cell, and its reason in `malformed`, by its index among the records.
     """
 
     lines: list[int] = field(default_factory=list)
@@ -53,8 +53,8 @@ class Records:
 class Lines:
     """Whole lines of a piece of a file, and the records in them.
 
-    `is_last` tells that nothing follows, `is_overlong` that the first record was looked through far enough: a cell of
-    it that doesn't end here ends nowhere.
+    `is_last` means that nothing follows, `is_overlong` that enough of the first record was searched: a cell of it that
+    doesn't end here never ends.
     """
 
     def __init__(
@@ -79,19 +79,19 @@ class Lines:
         self._is_overlong = is_overlong
 
     def records(self) -> Records:
-        """Split all of them, blank lines left out; raises OpenQuote, or FileRefused with the line."""
+        """Split all records, without blank lines; raises OpenQuote, or FileRefused with the line."""
         found = Records()
         at = 0
         while at < len(self._raw):
             at = self._take_record(at, found)
         return found
 
-    def parted(self, *, trust_unquoted: bool) -> tuple[list[bytes], list[int], Records]:
-        """Part them into those that look like one plain row each, with their numbers, and the records of the rest.
+    def separated(self, *, trust_unquoted: bool) -> tuple[list[bytes], list[int], Records]:
+        """Separate lines that look like one plain row each, with their numbers, from the records of the rest.
 
-        A plain row's cells are as many as the header's, its quotation marks come in pairs, and it ends as the first
-        line does; a line without such marks may be trusted to. Whether it is what it looks like is for the caller to
-        prove. Raises as `records` does.
+        A plain row has as many cells as the header, its quotation marks come in pairs, and it ends as the first line
+        does; with `trust_unquoted` a line without such marks is assumed to. Whether it is what it looks like is for
+        the caller to prove. Raises as `records` does.
         """
         raw = self._raw
         mark = self._separator.encode()
@@ -116,7 +116,7 @@ class Lines:
         return plain, numbers, rest
 
     def _take_record(self, at: int, found: Records) -> int:
-        """Split the record that begins at a line, unless that is blank; gives the index of the line after it."""
+        """Split the record that begins at a line, unless that is blank; return the index of the line after it."""
         text = self._decode(at).removesuffix("\r")
         if not text:
             return at + 1
@@ -135,7 +135,7 @@ class Lines:
         return end
 
     def _marked_record(self, at: int) -> tuple[list[str], int]:
-        """Read a record with quotation marks; raises _Malformed where it ends with its line all the same."""
+        """Read a record with quotation marks; raises _Malformed if it is malformed but ends with its line."""
         try:
             return self._record(at)
         except _Malformed as error:
@@ -143,7 +143,7 @@ class Lines:
             raise
 
     def _record(self, at: int) -> tuple[list[str], int]:
-        """Read the record that begins at a line: its cells and the index of the line after it; raises _Malformed."""
+        """Read the record at a line; return its cells and the index of the line after it; raises _Malformed."""
         text, first, position = self._decode(at), at, 0
         cells: list[str] = []
         while True:
@@ -167,7 +167,7 @@ class Lines:
             position += len(self._separator)
 
     def _quoted_cell(self, first: int, at: int, position: int) -> tuple[str, int, int]:
-        """Read a cell after its opening mark: its text, the index of the line where it ends, and the place there."""
+        """Read a cell after its opening mark; return its text, the line index where it ends, and the position there."""
         text = self._decode(at)
         parts: list[str] = []
         while True:
@@ -189,8 +189,8 @@ class Lines:
     def _prove_end(self, at: int, error: _Malformed) -> None:
         """Prove that a malformed record is its first line and no more; raises FileRefused where that is not certain.
 
-        The next line must begin a record with the header's number of cells. Where a quoted cell went on over lines
-        before the fault was met, all of those must be such records.
+        The next line must begin a record with the header's number of cells. Where a quoted cell continued over lines
+        before the fault was found, all of those must be such records.
         """
         following = self._following(at)
         if following is None:
@@ -205,7 +205,7 @@ class Lines:
             )
 
     def _following(self, at: int) -> int | None:
-        """The index of the next line that is not blank, or None at the file's end; raises OpenQuote for more lines."""
+        """Return the index of the next line that is not blank, None at the end of the file; OpenQuote asks for more."""
         for line in range(at + 1, len(self._raw)):
             if self._raw[line].strip(b"\r"):
                 return line
@@ -214,9 +214,9 @@ class Lines:
         return None
 
     def _records_end(self, at: int, last: int) -> int | None:
-        """Where the records end that begin at these lines; None if one has not the header's number of cells.
+        """Return where the records that begin at these lines end; None if one lacks the header's number of cells.
 
-        Of a sound record over lines nobody need ask: its later lines hold an odd number of marks, rows an even one.
+        A valid record over several lines needs no check: its later lines have an odd number of marks, rows an even one.
         """
         any_record = False
         while at <= last:
@@ -233,7 +233,7 @@ class Lines:
         return at if any_record else None
 
     def _begins_record(self, at: int) -> bool:
-        """Whether a record with the header's number of cells begins at a line, malformed itself or not."""
+        """Whether a record with the header's number of cells begins at a line, even if malformed itself."""
         try:
             return len(self._record(at)[0]) == self._width
         except _Malformed as error:
@@ -250,7 +250,7 @@ class Lines:
 
 
 def first_record(name: str, block: bytes, separator: str, first_line: int) -> tuple[list[str], int]:
-    """Read the header: its cells, and how many lines it takes; raises FileRefused where it is malformed."""
+    """Read the header; return its cells, and how many lines it takes; raises FileRefused where it is malformed."""
     try:
         return Lines(name, block, separator, first_line, width=0)._record(0)
     except _Malformed as error:

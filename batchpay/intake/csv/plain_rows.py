@@ -1,8 +1,8 @@
-"""Which rows of a block hold nothing but plain text, told by their bytes: forms.PLAIN is shown of all cells at once.
+"""Which rows of a block are nothing but plain text, from their bytes: proves forms.PLAIN for all cells together.
 
-A character of a cell stands in the bytes of its row, and a cell begins and ends beside a separator, a quotation mark or
-a line's end. So a row is plain whose bytes are plain characters, without a blank at such a border. A row may be plain
-and not be told so, never the other way.
+A character of a cell is in the bytes of its row, and a cell begins and ends next to a separator, a quotation mark or a
+line end. So a row is plain if its bytes are plain characters, without a blank at such a border. A plain row may go
+unrecognized, but a row that is not plain is never flagged.
 """
 
 from __future__ import annotations
@@ -16,58 +16,58 @@ _DELETE = 0x7F
 
 
 def plain_rows(octets: Octets, lengths: pl.DataFrame) -> pl.Series:
-    """Flag the rows of a block, each of them one line, whose cells all have the form PLAIN; needs each cell's bytes."""
-    odd = [_with_blanks_at_borders(octets, lengths.height * lengths.width), *_with_odd_characters(octets)]
+    """Flag the rows of a block, one line each, whose cells all have the form PLAIN; `lengths` are bytes per cell."""
+    not_plain = [_with_blanks_at_borders(octets, lengths.height * lengths.width), *_with_other_characters(octets)]
     most = lengths.max().row(0)
     long = [column for column, count in zip(lengths.columns, most, strict=True) if (count or 0) > TEXT_BYTES_MAX]
-    odd += [(lengths[column] > TEXT_BYTES_MAX).arg_true() for column in long]
-    rows = pl.concat(odd)
+    not_plain += [(lengths[column] > TEXT_BYTES_MAX).arg_true() for column in long]
+    rows = pl.concat(not_plain)
     plain = pl.Series([True]).new_from_index(0, lengths.height)
     return plain.scatter(rows, values=False) if len(rows) else plain
 
 
 def _with_blanks_at_borders(octets: Octets, cells: int) -> pl.Series:
-    """Number the rows with a blank where a cell begins or ends; a separator within a quoted cell is no border."""
+    """Return the numbers of rows with a blank where a cell begins or ends; a quoted separator is not a border."""
     blanks = octets.all == BLANK
     at_first = pl.Series([0] if blanks.first() else [], dtype=pl.UInt32)
     blanks = blanks.slice(1).head(-1)  # the last byte is a line break
-    odd = blanks & _beside(octets.line_ends | octets.marks if octets.mark_count else octets.line_ends)
-    found = odd if octets.are_all_quoted(cells) else odd | (blanks & _beside(octets.borders))
+    not_plain = blanks & _beside(octets.line_ends | octets.marks if octets.mark_count else octets.line_ends)
+    found = not_plain if octets.are_all_quoted(cells) else not_plain | (blanks & _beside(octets.borders))
     if not found.any():
         return at_first
-    looked_at = found | octets.breaks.slice(1).head(-1)
-    if octets.mark_count and found is not odd:
-        looked_at |= octets.marks.slice(1).head(-1)
-    few = octets.all.slice(1).head(-1).filter(looked_at)
-    is_open = (few == MARK).cum_sum() % 2 == (0 if octets.marks.first() else 1)
-    odd = (few == BLANK) & (odd.filter(looked_at) | ~is_open)
-    return pl.concat([at_first, (few == BREAK).cum_sum().filter(odd).cast(pl.UInt32)])
+    relevant = found | octets.breaks.slice(1).head(-1)
+    if octets.mark_count and found is not not_plain:
+        relevant |= octets.marks.slice(1).head(-1)
+    selected = octets.all.slice(1).head(-1).filter(relevant)
+    is_open = (selected == MARK).cum_sum() % 2 == (0 if octets.marks.first() else 1)
+    not_plain = (selected == BLANK) & (not_plain.filter(relevant) | ~is_open)
+    return pl.concat([at_first, (selected == BREAK).cum_sum().filter(not_plain).cast(pl.UInt32)])
 
 
 def _beside(flags: pl.Series) -> pl.Series:
-    """Flag the bytes before or after which a flagged one stands; the first and the last one are left out."""
+    """Flag the bytes next to a flagged one; the first and the last byte are left out."""
     return flags.head(-2) | flags.slice(2)
 
 
-def _with_odd_characters(octets: Octets) -> list[pl.Series]:
-    """Number the rows with a character that is not plain; a carriage return is known to end a line."""
-    odd = []
+def _with_other_characters(octets: Octets) -> list[pl.Series]:
+    """Return the numbers of rows with a character that is not plain; a carriage return is known to end a line."""
+    not_plain = []
     if octets.control_count != octets.break_count + octets.return_count:
-        odd.append(((octets.all < BLANK) & ~octets.breaks & (octets.all != RETURN)).arg_true())
+        not_plain.append(((octets.all < BLANK) & ~octets.breaks & (octets.all != RETURN)).arg_true())
     high = octets.all >= _DELETE
     wrong = _are_not_plain(octets.all.filter(high))
     if wrong.any():
-        odd.append(high.arg_true().gather(wrong.arg_true()))
-    if not odd:
+        not_plain.append(high.arg_true().gather(wrong.arg_true()))
+    if not not_plain:
         return []
     ends = octets.breaks.arg_true()
-    return [ends.search_sorted(places) for places in odd]
+    return [ends.search_sorted(places) for places in not_plain]
 
 
 def _are_not_plain(octets: pl.Series) -> pl.Series:
-    """Flag, in UTF-8 of which the bytes of ASCII are left out, those by which a character is not one of PLAIN's.
+    """Flag, in UTF-8 without its ASCII bytes, the bytes that show a character outside PLAIN.
 
-    Plain are À-ſ but for ÂÃÄÅ, Ạ-ỹ with their neighbors, and the dashes and quotation marks from U+2010 on.
+    Plain are À-ſ except ÂÃÄÅ, Ạ-ỹ with their neighbors, and the dashes and quotation marks from U+2010 on.
     """
     second, third = octets.shift(-1, fill_value=0), octets.shift(-2, fill_value=0)
     later_byte = (octets >= 0x80) & (octets < 0xC0)

@@ -1,9 +1,9 @@
 """Reading a CSV file as chunks of text, fast, and with proof that no cell moved.
 
-The file is read in blocks that end at a line's end. polars splits a block into cells; then the bytes are counted: cells
-+ separators + line ends + quotation marks must be the block, to the byte. A short row (which polars fills up in
-silence), a blank line, a stray quotation mark make the cells come to less and never to more, so nothing can
-cancel out. Where the count is off, or polars refuses the block, grammar.py reads the block in its place.
+The file is read in blocks that end at the end of a line. polars splits a block into cells; then the bytes are counted:
+cells + separators + line ends + quotation marks must equal the block, to the byte. A short row (which polars pads
+silently), a blank line, a stray quotation mark make the sum smaller and never larger, so nothing can cancel out. Where
+the count is off, or polars refuses the block, grammar.py reads the block instead.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from batchpay.text import counted
 
 CHUNK_ROWS = 40_000
 BLOCK_BYTES = (1 << 20, 24 << 20)
-"""The least and the most bytes of a block; between them it is cut for CHUNK_ROWS rows."""
+"""The fewest and the most bytes of a block; between them it is sized for CHUNK_ROWS rows."""
 PIECE_BYTES = 2 << 20
-"""A block in which a row is odd is read anew in pieces of this size: what is split row by row takes much memory."""
+"""A block with an irregular row is reread in pieces of this size: splitting row by row takes much memory."""
 OPEN_BYTES_MAX = 4 << 20
-"""A quoted cell that is not closed within so many bytes is taken for a quotation mark without its partner."""
+"""A quoted cell that is not closed within this many bytes is taken for an unpaired quotation mark."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class CsvText:
         return recoded(plain, self.encoding, self.file.name)
 
     def head(self) -> bytes:
-        """Enough of the beginning to hold the header."""
+        """Return enough of the beginning to contain the header."""
         head = b""
         blocks = self.blocks()
         while len(head) < HEADER_BYTES_MAX and (block := next(blocks, None)) is not None:
@@ -62,7 +62,7 @@ class CsvText:
 
 
 class CsvReader:
-    """The data rows of a CSV file under a header that was read before."""
+    """The data rows of a CSV file below a header that was read before."""
 
     def __init__(self, text: CsvText, head: bytes, dialect: Dialect, header: Header) -> None:
         self._text = text
@@ -78,14 +78,14 @@ class CsvReader:
         self._block_bytes = _block_bytes(head)
         self._is_unfinished = False
         """Whether the last line has no line break."""
-        self._has_odd_rows = False
-        """Where one block has odd rows the next ones hardly are without: they are not tried whole."""
+        self._has_irregular_rows = False
+        """Where one block has irregular rows the next ones likely do too: they are not tried as a whole."""
 
     def chunks(self) -> Iterator[pl.DataFrame]:
-        """Give the rows in file order; raises FileRefused with the line where the file can't be read."""
+        """Yield the rows in file order; raises FileRefused with the line where the file can't be read."""
         reading = self._content.reading()
         yield from ahead(self._chunks(reading))
-        reading.end()  # here, and not where it is read ahead of those who may not want all of it
+        reading.end()  # here, and not in the thread that reads ahead: the caller may not want all of it
 
     def _chunks(self, reading: Reading) -> Iterator[pl.DataFrame]:
         row, line = 0, self._dialect.data_line
@@ -96,18 +96,18 @@ class CsvReader:
             line += octets.break_count - left.count(b"\n")
             if is_last and self._is_unfinished:
                 self.end.unfinished_line = line - 1
-                self.end.is_cut = _is_odd(whole.tail(1))
+                self.end.is_cut = _is_irregular(whole.tail(1))
             frame = finish_chunk(self._name, whole, self._places, self._header, row)
             if octets.may_have_text_formulas():
                 frame = with_text_formulas(frame, self._header.own)
             row += frame.height
-            del octets, whole  # nothing is kept while the next block is read
+            del octets, whole  # free the memory while the next block is read
             if frame.height:
                 yield frame
             del frame
 
     def _blocks(self, reading: Reading) -> Iterator[tuple[Octets, bool]]:
-        """Cut the stream after the header into blocks of whole lines; the flag tells the last one."""
+        """Cut the stream after the header into blocks of whole lines; the flag marks the last one."""
         digest = sha256()  # of the bytes: the same bytes are the same cells
         pieces: list[bytes] = []
         held = 0
@@ -134,7 +134,7 @@ class CsvReader:
             held -= cut
             if cut:
                 ready = [octets if cut == len(block) else Octets(block[:cut], self._separator)]
-                del octets, block, piece  # nothing is kept while the block is split
+                del octets, block, piece  # free the memory while the block is split
                 reading.add(digest.digest())
                 yield ready.pop(), False
         self._is_unfinished = not finished
@@ -144,19 +144,19 @@ class CsvReader:
         yield Octets(b"".join(pieces), self._separator), True
 
     def _split(self, octets: Octets, line: int, is_last: bool, *, is_proven: bool) -> tuple[pl.DataFrame, bytes]:
-        """Split a block into cells by place, with `_line`; what follows an open quotation mark is left.
+        """Split a block into cells by place, with `_line`; what follows an open quotation mark is left over.
 
-        `is_proven` tells that an earlier reading was given the same bytes: if no row of it was odd, none is now.
+        `is_proven` means that an earlier reading had the same bytes: if no row was irregular then, none is now.
         """
         block = octets.block
         at = block.find(b"\0")
         if at >= 0:
             line += block.count(b"\n", 0, at)
             raise FileRefused(f"{self._name}: line {line} contains a NUL byte")
-        fast = None if self._has_odd_rows else self._fast(octets, line, is_proven=is_proven)
+        fast = None if self._has_irregular_rows else self._fast(octets, line, is_proven=is_proven)
         if fast is not None:
             return fast, b""
-        self._has_odd_rows = True
+        self._has_irregular_rows = True
         frames: list[pl.DataFrame] = []
         left, rest = b"", memoryview(block)
         while rest:
@@ -171,7 +171,7 @@ class CsvReader:
         return pl.concat(frames, how="diagonal") if frames else self._empty(), left
 
     def _piece(self, piece: bytes, line: int, *, is_last: bool) -> tuple[pl.DataFrame, bytes]:
-        """Split a piece in which some row is odd; a last record that may go on is left for the next piece."""
+        """Split a piece with an irregular row; a last record that may continue is left for the next piece."""
         taken, is_overlong = piece, len(piece) > OPEN_BYTES_MAX
         while True:
             try:
@@ -188,15 +188,17 @@ class CsvReader:
                     ) from None
 
     def _mixed(self, piece: bytes, line: int, **ends: bool) -> pl.DataFrame:
-        """Let polars split the rows that look plain, and only the others one by one."""
+        """Let polars split the rows that look plain, and split only the others one by one."""
         lines = Lines(self._name, piece, self._separator, line, len(self._places), **ends)
         for trust_unquoted in (True, False):
-            plain, numbers, odd = lines.parted(trust_unquoted=trust_unquoted)
+            plain, numbers, irregular = lines.separated(trust_unquoted=trust_unquoted)
             plain.append(b"")
             fast = self._fast(Octets(b"\n".join(plain), self._separator), 0)
             if fast is not None and fast.height == len(numbers):
                 fast = fast.with_columns(pl.Series("_line", numbers, dtype=pl.UInt32))
-                return pl.concat([fast, self._slow(odd)], how="diagonal").sort("_line") if odd.cells else fast
+                return (
+                    pl.concat([fast, self._slow(irregular)], how="diagonal").sort("_line") if irregular.cells else fast
+                )
         return self._slow(lines.records())
 
     def _fast(self, octets: Octets, line: int, *, is_proven: bool = False) -> pl.DataFrame | None:
@@ -228,35 +230,35 @@ class CsvReader:
             empty = [place for place, found in zip(self._places, with_empty, strict=True) if found]
             frame = frame.with_columns(pl.when(pl.col(place) != "").then(pl.col(place)) for place in empty)
         frame = frame.with_columns(lines.alias("_line"))
-        if breaks != rows or octets.separator < BLANK:  # a character that is in no cell, and looks as if it were
+        if breaks != rows or octets.separator < BLANK:  # a tab as the separator would count as a control character
             return frame
-        if lengths is None:  # who reads again asks the rules of few rows, and makes the requests of all
-            flag = pl.repeat(True, pl.len()).alias(BARE_ROW)  # beside a literal all columns would be copied
+        if lengths is None:  # a later reading checks the rules of few rows, but builds the requests of all
+            flag = pl.repeat(True, pl.len()).alias(BARE_ROW)  # with a literal all columns would be copied
             return frame.with_columns(flag) if octets.cells_are_bare() else frame
         return frame.with_columns(plain_rows(octets, lengths).alias(PLAIN_ROW))
 
     def _is_faithful(self, octets: Octets, frame: pl.DataFrame, lengths: pl.DataFrame) -> bool:
-        """Tell whether it is proven that polars put every cell of a block where it should be."""
+        """Return whether it is proven that polars put every cell of a block where it should be."""
         rows = frame.height
         if octets.return_count and not (octets.return_count == rows and octets.returns_end_lines()):
             return False
-        # After each cell stands a separator or a line's end.
+        # Each cell is followed by a separator or a line end.
         beside = octets.mark_count + octets.return_count + len(self._places) * rows
         missing = sum(lengths.sum().row(0)) + beside - len(octets.block)
         if missing:
             may_be_doubled = octets.mark_count and octets.break_count == rows
             if not may_be_doubled or self._doubled_quotes(octets.block, frame) != missing:
                 return False
-        return octets.marks_at_borders()  # polars drops a mark inside a quoted cell without a word
+        return octets.marks_at_borders()  # polars silently drops a mark inside a quoted cell
 
     def _empty(self) -> pl.DataFrame:
         return pl.DataFrame(schema={**self._schema, "_line": pl.UInt32})
 
     def _doubled_quotes(self, block: bytes, frame: pl.DataFrame) -> int:
-        """Count the quotation marks in cells of the lines that have doubled ones; -1 where polars read one otherwise.
+        """Count the quotation marks in cells of the lines that have doubled ones; -1 where polars misread one.
 
-        Every row is one line here. Marks that this count does not find stand alone in an unquoted cell, and polars
-        takes such a one for an opening mark: it matters where a separator follows in what polars took for the cell.
+        Every row is one line here. Marks that this count does not find are single ones in an unquoted cell, and polars
+        takes such a mark for an opening one: it matters where a separator follows in what polars took for the cell.
         """
         numbers, lines = _lines_with(block, b'""')
         rows = frame[numbers]
@@ -272,9 +274,9 @@ class CsvReader:
         return int(rows.select(pl.sum_horizontal(marked.str.count_matches('"', literal=True).sum())).item())
 
     def _confirmed(self, rows: pl.DataFrame, lines: list[bytes], doubtful: pl.DataFrame) -> bool:
-        """Tell whether cells with a mark and a separator in them are those that the standard library's reader finds.
+        """Return whether cells with a mark and a separator in them are those that the standard library's reader finds.
 
-        It knows the grammar of grammar.py and refuses more; and cells that polars moved have such a one before them.
+        It knows the grammar of grammar.py and refuses more; and cells that polars moved come after such a cell.
         """
         at = doubtful.select(pl.any_horizontal(pl.all()).fill_null(value=False).arg_true()).to_series()
         try:
@@ -290,7 +292,7 @@ class CsvReader:
         return True
 
     def _slow(self, records: Records) -> pl.DataFrame:
-        """Make a frame of records that were split one by one; a row that is none of this table is marked, as it is."""
+        """Make a frame of records that were split one by one; a row that does not fit the table is marked."""
         width = len(self._places)
         ragged: list[str | None] = [None] * len(records.cells)
         surplus: list[list[str] | None] = [None] * len(records.cells)
@@ -319,13 +321,13 @@ class CsvReader:
         return frame
 
 
-def _is_odd(rows: pl.DataFrame) -> bool:
-    """Tell whether a row has more or fewer cells than the header, or is malformed."""
+def _is_irregular(rows: pl.DataFrame) -> bool:
+    """Return whether a row has more or fewer cells than the header, or is malformed."""
     return any(rows[name].null_count() < rows.height for name in (RAGGED, QUOTATION) if name in rows.columns)
 
 
 def _lines_with(block: bytes, what: bytes) -> tuple[list[int], list[bytes]]:
-    """The lines in which something stands: their numbers from 0, and they themselves."""
+    """Return the lines that contain something: their numbers from 0, and the lines."""
     numbers: list[int] = []
     lines: list[bytes] = []
     number, counted, at = 0, 0, block.find(what)
