@@ -101,7 +101,7 @@ walks: $(VENV)/.test  ## 200 random walks over what people do, against a gateway
 	@$(BIN)/python -m tests.model --walks 200 --seed $(or $(SEED),1)
 
 .PHONY: mutants
-mutants: $(VENV)/.test  ## 25 small changes a module, each of which some test must notice (M=room or module, else all: hours)
+mutants: $(VENV)/.test  ## 25 small changes a module, each of which some test must notice (M=package or module, else all: hours)
 	@$(BIN)/python -m tests.mutants $(M)
 
 .PHONY: bench

@@ -1,6 +1,6 @@
 """The ledger's only door: which database a setting names, and how it is made, opened and accepted.
 
-Whoever needs a ledger comes in here; no other room knows which database holds it (tests/test_architecture.py):
+Whoever needs a ledger comes in here; no other package knows which database holds it (tests/test_architecture.py):
 `ledger.url` is the path of an SQLite ledger, or the URL of a PostgreSQL database, whose library is loaded only then.
 """
 
