@@ -1,4 +1,4 @@
-"""The archive: move a finished payment file out of the way, the very one that was read, never over another one."""
+"""The archive: move a finished payment file out of the way, only the file that was read, and never over another."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _TRIES_MAX = 10_000
 
 
 class _AnotherFile(Exception):
-    """What stands at the path is not the file that was read."""
+    """The file at the path is not the one that was read."""
 
 
 def archive(path: str | Path, folder: str | Path, read: ReadFiles) -> Path | None:
-    """Move a file, and the control file beside it, into a folder; gives where it is now. Raises NotUsable.
+    """Move a file and its control file into a folder; return the file's new path. Raises NotUsable.
 
-    Only what was read is moved: a file that took its place since, or was changed, stays (None is given), and so does
-    another control file. Where the name is taken, `-2`, `-3` and so on goes in front of the ending. The file is there
-    with mode 0600 and durable before it is gone here. The payment file goes first: a control file left behind alone
-    does no harm.
+    Only what was read is moved: a file that has since replaced it, or was changed, stays (None is returned), and so
+    does another control file. If the name is taken, `-2`, `-3` and so on is added before the extension. The file is in
+    the folder, with mode 0600 and durable, before it is removed from here. The payment file goes first: a control file
+    left behind alone does no harm.
     """
     source, target_folder = Path(path), Path(folder)
     control = Path(f"{source}{CONTROL_SUFFIX}")
@@ -61,7 +61,7 @@ def _is(path: Path, identity: FileIdentity) -> bool:
 
 
 def _reserved(folder: Path, name: str, suffixes: list[str]) -> Path:
-    """Find a free name and take it with empty files, made exclusively: whoever comes next finds it taken."""
+    """Find a free name and reserve it with empty files, created exclusively: the next process finds it taken."""
     stem, ending = _split(name)
     for number in range(1, _TRIES_MAX):
         target = folder / (name if number == 1 else f"{stem}-{number}{ending}")
@@ -82,13 +82,13 @@ def _reserved(folder: Path, name: str, suffixes: list[str]) -> Path:
 
 
 def _release(reserved: Path) -> None:
-    """Give up a reservation; a file that stands there meanwhile stays."""
+    """Give up a reservation; a file that has meanwhile been put there stays."""
     if reserved.exists() and not reserved.stat().st_size:
         reserved.unlink()
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Part a name from its ending; `.csv.gz` is one ending."""
+    """Split a name from its extension; `.csv.gz` is one extension."""
     path = Path(name)
     ending = path.suffix
     if ending.lower() in (".gz", ".zst"):
@@ -97,7 +97,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _move(source: Path, reserved: Path, identity: FileIdentity) -> None:
-    """Put a file in the place of its reservation: by renaming, or by copying where that can't be done."""
+    """Put a file in its reserved place: by renaming, or by copying where it can't be renamed."""
     descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if FileIdentity.of(os.fstat(descriptor)) != identity:
@@ -116,7 +116,7 @@ def _move(source: Path, reserved: Path, identity: FileIdentity) -> None:
 
 
 def _renamed(descriptor: int, source: Path, reserved: Path) -> bool:
-    """Rename over the reservation; False where the folder is on another disk or the file is somebody else's."""
+    """Rename over the reservation; False if the folder is on another disk or the file belongs to someone else."""
     with contextlib.suppress(PermissionError):
         os.fchmod(descriptor, 0o600)
         os.fsync(descriptor)
@@ -134,7 +134,7 @@ def _renamed(descriptor: int, source: Path, reserved: Path) -> bool:
 
 
 def _take_away(source: Path, identity: FileIdentity) -> None:
-    """Remove a file that was copied; one that took its place meanwhile stays."""
+    """Remove a file that was copied; one that has meanwhile replaced it stays."""
     aside = source.with_name(f".{source.name}.{secrets.token_hex(6)}.part")
     source.rename(aside)
     if aside.lstat().st_ino == identity.inode:
@@ -144,9 +144,9 @@ def _take_away(source: Path, identity: FileIdentity) -> None:
 
 
 def _put_back(taken: Path, place: Path) -> None:
-    """Give back a file that came to the path in the moment between looking and moving.
+    """Put back a file that appeared at the path between the check and the move.
 
-    Where yet another one is there by now it stays where it is, and the error says so.
+    If yet another file is there by now, it stays where it is, and the error says so.
     """
     os.link(taken, place)
     taken.unlink()

@@ -1,7 +1,7 @@
-"""One look for monitoring: whether anything is in doubt, stopped, waiting, overdue or about to fail.
+"""One check for monitoring: whether anything is in doubt, stopped, waiting, overdue or about to fail.
 
-Every finding says what was checked, whether it is good, in one sentence for a person, and what exit code it makes. A
-check that can't be made is a finding that is not good: monitoring must not stay green because nobody could look.
+Every finding has what was checked, whether it is good, one sentence for a person, and its exit code. A check that
+can't be made is a finding that is not good: monitoring must not stay green because nothing could be checked.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from batchpay.text import counted, instant, local_time, money, row_count, sum_wo
 DISK_FREE_BYTES_MIN = 128 << 20
 """Below this a run may find no room for its outcomes: 500,000 rows of a ledger."""
 PURGE_LATE = timedelta(days=31)
-"""So long after it is due a purge is overdue: once a month is often enough."""
+"""A purge is overdue this long after it is due: once a month is often enough."""
 _CLOCK_BACK_S = 3600.0
-"""A time further ahead than this was written while the clock was wrong: until it comes nothing would be overdue."""
+"""A time further ahead than this was written while the clock was wrong: until that time nothing would be overdue."""
 _AHEAD = "ahead of this machine's clock"
 
 
@@ -38,23 +38,23 @@ class Finding:
     check: str
     message: str
     exit_code: int = 0
-    """0 where all is well, otherwise the exit code that this finding alone would make."""
+    """0 if all is well, otherwise the exit code that this finding alone would cause."""
     details: dict[str, Any] = field(default_factory=dict)
     warns: bool = False
-    """Whether a person should know of it all the same."""
+    """Whether a person should know of it anyway."""
 
     @property
     def word(self) -> str:
-        """Say in a word how it is."""
+        """Return the result as one word."""
         return "FAIL" if self.exit_code else "warn" if self.warns else "ok"
 
     def as_json(self) -> dict[str, Any]:
-        """Give the finding as a JSON object."""
+        """Return the finding as a JSON object."""
         return {"check": self.check, "ok": not self.exit_code, "message": self.message, **self.details}
 
 
 def doubts(state: LedgerState, now: datetime) -> Finding:
-    """Whether a row is in doubt, anywhere."""
+    """Check whether any row is in doubt, in any batch."""
     if not state.in_doubt:
         return Finding("doubts", "no row is in doubt")
     total = state.by_state[State.IN_DOUBT]
@@ -67,7 +67,7 @@ def doubts(state: LedgerState, now: datetime) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A batch with rows that wait, and what becomes of them."""
+    """A batch with rows that wait, and what `resume` would do with them."""
 
     batch: OpenBatch
     is_running: bool = False
@@ -75,11 +75,11 @@ class Waiting:
     held_back: Totals = Totals()
     """What `resume` would not send: rows that fail today's rules."""
     is_stale: bool = False
-    """Whether `resume` asks a person first, since nobody has touched it for long."""
+    """Whether `resume` asks a person first, since the batch has not been touched for a long time."""
 
 
 def waiting_batches(waiting: Sequence[Waiting], now: datetime) -> Finding:
-    """Whether a batch has rows that wait, and no run is sending them now."""
+    """Check whether a batch has rows that wait while no run is sending them."""
     stopped = [one.batch for one in waiting if not one.is_running]
     if not stopped:
         running = sorted(one.batch.batch for one in waiting)
@@ -92,7 +92,7 @@ def waiting_batches(waiting: Sequence[Waiting], now: datetime) -> Finding:
 
 
 def _ways(stopped: Sequence[Waiting]) -> Iterator[str]:
-    """Say what would send rows that wait; `resume` sends none that is held back."""
+    """Describe what would send rows that wait; `resume` sends none that is held back."""
     sent = [one for one in stopped if one.held_back.rows < one.batch.totals.rows]
     for is_stale, options in ((False, ""), (True, " --stale --reason TEXT")):
         if batches := [one.batch for one in sent if one.is_stale is is_stale]:
@@ -108,7 +108,7 @@ def _ways(stopped: Sequence[Waiting]) -> Iterator[str]:
 
 
 def inbox(folder: Path, inbox_age: timedelta, now: datetime) -> Finding:
-    """Whether a payment file lies in the inbox for longer than it should, whole or not."""
+    """Check whether a payment file, complete or not, has been in the inbox longer than it should."""
     try:
         files = waiting_files(folder, now_s=now.timestamp())
     except NotUsable as error:
@@ -128,7 +128,7 @@ def _files_wait(files: Sequence[object]) -> str:
 
 
 def last_call(last: LastCall | None, expect_every: timedelta | None, now: datetime) -> Finding:
-    """Whether a call completed within the time expected, on banking days."""
+    """Check whether a call completed within the time expected, on banking days."""
     if last is None:
         code = 6 if expect_every is not None else 0
         return Finding("last call", "no call that sends has ended yet", code, {"ended_at": None, "completed_at": None})
@@ -149,7 +149,7 @@ def last_call(last: LastCall | None, expect_every: timedelta | None, now: dateti
 
 
 def disk(folder: Path) -> Finding:
-    """Whether the ledger's disk has room."""
+    """Check whether the ledger's disk has room."""
     try:
         status = os.statvfs(folder)
     except OSError as error:
@@ -160,7 +160,7 @@ def disk(folder: Path) -> Finding:
 
 
 def backup(last: datetime | None, backup_every: timedelta | None, now: datetime) -> Finding:
-    """Whether the ledger was backed up within the time expected."""
+    """Check whether the ledger was backed up within the time expected."""
     details = {"backed_up_at": instant(last)}
     text = "the ledger was never backed up" if last is None else f"the ledger was backed up {local_time(last)}"
     if backup_every is not None and (last is None or now - last > backup_every):
@@ -169,7 +169,7 @@ def backup(last: datetime | None, backup_every: timedelta | None, now: datetime)
 
 
 def retention(old: Sequence[OldBatch], details_days: int, *, unfinished: bool, now: datetime) -> Finding:
-    """Whether names, details and messages are due to be purged; late by a month, or half done, it needs a person."""
+    """Check whether names, details and messages are due to be purged; a month late, or half done, it needs a person."""
     if unfinished:
         return Finding("retention", "a purge was begun and not completed: batchpay ledger purge", 6)
     due = [one for one in old if one.stays is None]
@@ -184,7 +184,7 @@ def retention(old: Sequence[OldBatch], details_days: int, *, unfinished: bool, n
 
 
 def banking_time(begin: datetime, end: datetime) -> timedelta:
-    """How much of a stretch of time lies on banking days of the calendar in the zone of its ends."""
+    """Return how much of a period falls on banking days, by the calendar in the time zone of its ends."""
     total = timedelta()
     for first, last in _days(begin, end):
         if is_banking_day(first.date()):
@@ -193,7 +193,7 @@ def banking_time(begin: datetime, end: datetime) -> timedelta:
 
 
 def _days(begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """Part a stretch of time at midnights."""
+    """Split a period at midnights."""
     while begin < end:
         midnight = (begin + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
         yield begin, min(midnight, end)

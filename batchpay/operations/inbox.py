@@ -1,8 +1,8 @@
-"""The inbox: which files of a folder are there whole, and may be taken.
+"""The inbox: which files of a folder are complete and may be taken.
 
-A file is taken if its maker says that it is complete, by a control file beside it (`FILE.control.toml`, whose totals
-the check holds it against), or if nothing has touched it for a while. Cut-off uploads are caught again by the rules, by
-control totals, and by the file's last line; this is the first net, not the only one.
+A file is taken if its author says that it is complete, by a control file next to it (`FILE.control.toml`, whose totals
+the check compares it with), or if nothing has touched it for a while. Cut-off uploads are caught again by the rules, by
+control totals, and by the file's last line; this is the first safeguard, not the only one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload",
 
 
 def complete_files(folder: str | Path, *, now_s: float, settle_s: float = SETTLE_S) -> list[Path]:
-    """Payment files of a folder that are complete, the oldest first, then by name; raises NotUsable.
+    """Return the complete payment files of a folder, the oldest first, then by name; raises NotUsable.
 
-    `now_s` is the Unix time. Not looked at: folders within, links, names that begin with a point or end as unfinished
-    uploads do, other kinds of files, and what is named as our own results and rejects are. Of those a person who
-    corrected one says by a control file that it is a payment file.
+    `now_s` is the Unix time. Skipped: subfolders, links, names that begin with a period or end as unfinished uploads
+    do, other kinds of files, and files named like our own results and rejects. A person who corrected one of those
+    marks it as a payment file with a control file.
     """
     names = _entries(folder)
     found = []
@@ -40,10 +40,10 @@ def complete_files(folder: str | Path, *, now_s: float, settle_s: float = SETTLE
 
 
 def is_still_complete(path: Path, *, now_s: float, settle_s: float = SETTLE_S) -> bool:
-    """Whether a file that was complete when its inbox was read is so now that its turn has come, or is gone.
+    """Return whether a file that was complete when its inbox was read is still complete at its turn, or is gone.
 
-    While the files before it are sent somebody may write it anew: paid as far as it had come, and archived under the
-    writer's hands, its other rows would never be seen.
+    While the files before it are sent, it may be written again: paid as far as it had been written, and archived while
+    it is still being written, its other rows would never be seen.
     """
     status = _status(path)
     control = _status(path.with_name(path.name + CONTROL_SUFFIX))
@@ -51,10 +51,10 @@ def is_still_complete(path: Path, *, now_s: float, settle_s: float = SETTLE_S) -
 
 
 def waiting_files(folder: str | Path, *, now_s: float) -> list[tuple[Path, float]]:
-    """Every file of an inbox that somebody may expect to be paid, with the Unix time since when it is there.
+    """Return every file of an inbox that someone may expect to be paid, each with the Unix time of its last change.
 
-    Wider than `complete_files`: an upload that never ended, a link or an unknown ending waits as well, and nobody may
-    have noticed. Raises NotUsable.
+    Wider than `complete_files`: an upload that never ended, a link or an unknown extension waits as well, and nobody
+    may have noticed. Raises NotUsable.
     """
     found = [
         (_touched_at(status, now_s), name)
@@ -85,7 +85,7 @@ def _entries(folder: str | Path) -> dict[str, os.stat_result]:
 
 
 def is_payment_name(name: str) -> bool:
-    """Whether a name may be a payment file's."""
+    """Return whether this may be a payment file's name."""
     lower = name.lower()
     if lower.startswith((".", "~", "#")) or lower.endswith(_UNFINISHED):
         return False
@@ -93,7 +93,7 @@ def is_payment_name(name: str) -> bool:
 
 
 def is_named_as_ours(name: str) -> bool:
-    """Whether a name is one of our results or rejects: such a file is paid only where a control file says so."""
+    """Return whether a name is one of our results or rejects: such a file is paid only if a control file says so."""
     return is_output_name(_unpacked(name.lower()))
 
 
@@ -104,10 +104,10 @@ def _unpacked(lower: str) -> str:
 
 
 def _is_settled(status: os.stat_result, now_s: float, settle_s: float) -> bool:
-    """Whether nothing was written, renamed or put in for a while; a copied time stamp alone proves nothing."""
+    """Return whether nothing was written, renamed or added for a while; a copied timestamp alone proves nothing."""
     return now_s - _touched_at(status, now_s) >= settle_s
 
 
 def _touched_at(status: os.stat_result, now_s: float) -> float:
-    """When a file was touched last; what a copy kept of a computer whose clock is ahead tells nothing of that."""
+    """Return when a file was last touched; a timestamp copied from a computer whose clock is ahead is ignored."""
     return status.st_ctime if status.st_mtime > now_s else max(status.st_mtime, status.st_ctime)

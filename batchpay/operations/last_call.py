@@ -1,6 +1,7 @@
-"""When unattended work last got through: a small file beside the ledger, written at the end of every call that sends.
+"""When unattended work last completed: a small file next to the ledger, written at the end of every call that sends.
 
-The ledger records runs, and a night without a file has none. `health` asks this file whether the job still runs at all.
+The ledger records runs, and a night without a file has none. `health` reads this file to see whether the job still
+runs at all.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from batchpay.text import instant
 from batchpay.writing.atomic import atomic_writer
 
 COMPLETED_CODES = (0, 3, 7)
-"""Exit codes of calls that did all their work; rows in doubt (7) are told apart, and louder."""
+"""Exit codes of calls that did all their work; rows in doubt (7) are reported separately, and more urgently."""
 _BYTES_MAX = 4096
 
 
@@ -28,7 +29,7 @@ class LastCall:
 
 
 def last_call_path(ledger: Path) -> Path:
-    """Name the file that belongs to a ledger."""
+    """Return the path of the file that belongs to a ledger."""
     return ledger.with_name(f"{ledger.name}.last-call")
 
 
@@ -42,7 +43,7 @@ def write_last_call(path: Path, ended_at: datetime, exit_code: int) -> None:
 
 
 def read_last_call(path: Path) -> LastCall | None:
-    """Read it; None where there is none, or none that can be read: then nothing is known to have run."""
+    """Read it; None if there is none, or none that can be read: then nothing is known to have run."""
     try:
         with path.open("rb") as file:
             content = json.loads(file.read(_BYTES_MAX))

@@ -1,6 +1,6 @@
-"""What the ledger holds that somebody must know of: rows and cents by state, doubts with their age, batches that wait.
+"""What in the ledger needs attention: rows and cents by state, doubts with their age, batches that wait.
 
-Read for `health`, for the metrics and for the end of every call, so that all of them tell the same.
+Read for `health`, for the metrics and for the end of every call, so that they all report the same.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class OpenBatch:
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
-    """All batches of one environment together."""
+    """All batches of one environment."""
 
     environment: Environment
     batches: int
     by_state: dict[State, Totals]
     in_doubt: Sequence[OpenBatch]
-    """Those with rows in doubt, the oldest doubt first."""
+    """Batches with rows in doubt, the oldest doubt first."""
     waiting: Sequence[OpenBatch]
-    """Those with pending rows, the one that has waited longest first."""
+    """Batches with pending rows, the one that has waited longest first."""
 
     @property
     def oldest_doubt(self) -> datetime | None:
@@ -52,7 +52,7 @@ class LedgerState:
 
 
 def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
-    """Read it off the ledger's totals; only batches with doubts are read row by row."""
+    """Read the state from the ledger's totals; only batches with doubts are read row by row."""
     by_state = dict.fromkeys(State, Totals())
     in_doubt: list[OpenBatch] = []
     waiting: list[OpenBatch] = []
@@ -72,7 +72,7 @@ def read_ledger_state(ledger: Ledger, environment: Environment) -> LedgerState:
 
 
 def _oldest_doubt(ledger: Ledger, batch: BatchSummary) -> datetime:
-    """Give when the first of a batch's doubts was sent; rows whose sending a restored ledger forgot have no time."""
+    """Return when the first of a batch's doubts was sent; rows whose sending a restored ledger forgot have no time."""
     times = [
         time
         for columns in ledger.row_columns(batch.batch, [State.IN_DOUBT])

@@ -1,7 +1,7 @@
-"""Logs: one line an event, to standard error or a file, as text or JSON, with batch and row and no personal data.
+"""Logs: one line per event, to standard error or a file, as text or JSON, with batch and row and no personal data.
 
-What is logged is chosen where it happens: an event in fixed words, and fields from the list below. As a last resort
-long runs of digits are masked. Messages of libraries are not ours to vouch for: only their origin is told.
+What is logged is chosen where it happens: an event in fixed words, and fields from the list below. As a last resort,
+long runs of digits are masked. We can't vouch for libraries' messages: only their origin is logged.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ FIELDS = (
 )  # fmt: skip
 """Fields that an event may have, in the order in which they are written; any other is left out."""
 _NAMES = ("batch", "file", "path")
-"""Fields that name something of ours and may hold digits: a batch's name, a date in a file's name."""
+"""Fields that name something in this program and may hold digits: a batch's name, a date in a file's name."""
 _DIGITS = re.compile(r"[0-9]{5,}", re.ASCII)
 _OURS = re.compile(rf"{LOGGER}(\.|$)")
 
 
 class MaskFilter(logging.Filter):
-    """Fixes an event's text, masks runs of five and more digits in it, and withholds what a library says."""
+    """Finalizes an event's text, masks runs of five or more digits in it, and withholds libraries' messages."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record so that whatever formats it can only show what may be shown."""
+        """Change the record so that no formatter can show anything it must not."""
         if _OURS.match(record.name):
             record.msg = _masked(record.getMessage())
         else:
@@ -61,16 +61,16 @@ class JsonFormatter(logging.Formatter):
     """One JSON object: time, level, event, then the fields that the event has."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write the object in ASCII, so that no terminal is steered by it."""
+        """Write the object in ASCII, so that it can't control a terminal."""
         shown = {"time": _time(record), "level": record.levelname.lower(), "event": printable(record.getMessage())}
         fields = {name: printable(v) if isinstance(v, str) else v for name, v in _fields(record).items()}
         return json.dumps(shown | fields, ensure_ascii=True, default=str)
 
 
 class LineHandler(logging.Handler):
-    """Writes each line by one call, so that lines of several processes don't mix. A log that can't be written is left.
+    """Writes each line in one call, so that lines of several processes don't mix. An unwritable log is ignored.
 
-    A full disk must not stop a payment half-way, and the way `logging` complains would quote the event.
+    A full disk must not stop a payment halfway, and `logging`'s own error output would quote the event.
     """
 
     def __init__(self, descriptor: int | None) -> None:
@@ -91,26 +91,26 @@ class LineHandler(logging.Handler):
             else:
                 data = line.encode("utf-8", "backslashreplace")
                 if (written := os.write(self._descriptor, data)) < len(data):
-                    os.write(self._descriptor, data[written:])  # says what is in the way
+                    os.write(self._descriptor, data[written:])  # raises the error that prevents writing
         except Exception as error:  # whatever it is, logging can't help it
             self.lost += 1
             self.problem = self.problem or getattr(error, "strerror", None) or type(error).__name__
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             os.close(descriptor)
         super().close()
 
 
-logging.getLogger(LOGGER).addHandler(logging.NullHandler())  # or warnings would reach standard error without a log
+logging.getLogger(LOGGER).addHandler(logging.NullHandler())  # else warnings reach standard error without a log
 
 
 def open_log(*, path: str | Path | None, as_json: bool, level: int = logging.INFO) -> LineHandler:
-    """Send the events of this process to a file, or to standard error where none is named; raises NotUsable.
+    """Send this process's events to a file, or to standard error if none is named; raises NotUsable.
 
-    Of libraries only warnings count. Closed by `close_log`.
+    From libraries, only warnings are logged. Closed by `close_log`.
     """
     handler = LineHandler(None if path is None else _open_file(Path(path)))
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
@@ -123,23 +123,23 @@ def open_log(*, path: str | Path | None, as_json: bool, level: int = logging.INF
 
 
 def close_log(handler: LineHandler) -> None:
-    """Stop logging there."""
+    """Stop logging to this handler."""
     logging.getLogger().removeHandler(handler)
     handler.close()
 
 
 def log(event: str, *, level: int = logging.INFO, **fields: Any) -> None:
-    """Log an event in fixed words with fields of the list; costs next to nothing while no log is open."""
+    """Log an event in fixed words with fields from the list; costs next to nothing while no log is open."""
     logging.getLogger(LOGGER).log(level, event, extra={k: v for k, v in fields.items() if k in FIELDS})
 
 
 def is_logging() -> bool:
-    """Whether a log is open: for what would cost something to put together."""
+    """Return whether a log is open: for what would cost something to put together."""
     return any(isinstance(handler, LineHandler) for handler in logging.getLogger().handlers)
 
 
 def _open_file(path: Path) -> int:
-    """Open for appending: a regular file of our own, never through a link, readable by its owner alone."""
+    """Open for appending: a regular file owned by this user, never through a link, readable only by its owner."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o600)

@@ -1,6 +1,6 @@
 """The metrics file for the textfile collector of Prometheus' node_exporter: what the ledger holds, what a call did.
 
-It is written at every end of a call, also of one that could do nothing: what was good yesterday is never left standing.
+It is written whenever a call ends, even one that could do nothing: yesterday's good figures are never left in place.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ def write_metrics(
 ) -> None:
     """Write the metrics of one call, atomically, readable by all; raises NotUsable.
 
-    `state` is what the ledger holds after the call; None says that it could not be read. The time of the last call that
-    completed (exit code 0, 3 or 7) is taken over from the file that was there, so that an alert can ask how long ago
-    it was.
+    `state` is what the ledger holds after the call; None means that it could not be read. The time of the last call
+    that completed (exit code 0, 3 or 7) is carried over from the previous file, so that an alert can use its age.
     """
     completed = finished_at.timestamp() if exit_code in COMPLETED_CODES else _completed_before(Path(path))
     lines = (*_ledger_lines(state), *_lines(summaries, exit_code, started_at, finished_at, completed))
@@ -47,7 +46,7 @@ def write_metrics(
 
 
 def _ledger_lines(state: LedgerState | None) -> Iterable[str]:
-    """What the whole ledger holds of the call's environment; without a ledger only that there is none to read."""
+    """What the whole ledger holds for the call's environment; without a ledger, only that there is none to read."""
     yield from _metric("ledger_readable", "Whether the ledger could be read after the call.", [("", int(bool(state)))])
     if state is None:
         return
@@ -67,7 +66,7 @@ def _ledger_lines(state: LedgerState | None) -> Iterable[str]:
 def _lines(
     summaries: Sequence[Summary], exit_code: int, started_at: datetime, finished_at: datetime, completed: float
 ) -> Iterable[str]:
-    named = list({_labels(summary): summary for summary in summaries}.items())  # a series twice spoils the whole file
+    named = list({_labels(summary): summary for summary in summaries}.items())  # a duplicate spoils the whole file
     by_state = [(f'{labels},state="{state}"', summary.of(state)) for labels, summary in named for state in State]
     by_direction = [
         (f'{labels},direction="{direction}"', totals)

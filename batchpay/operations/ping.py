@@ -1,6 +1,6 @@
-"""The ping: tell a monitor that a run began and how it ended. It never fails a run and never holds it up for long.
+"""The ping: tell a monitor that a run began and how it ended. It never fails a run and never delays it for long.
 
-The address of a ping is often its only secret, so it stands in no message.
+The address of a ping is often its only secret, so it is in no message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Ping:
     """One run's pings: `URL/start`, then `URL/EXITCODE`. GET, no body, nothing about payments."""
 
     def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
-        """Take the monitor's address; raises WrongUse for anything but https (http only to this machine)."""
+        """Store the monitor's address; raises WrongUse for anything but https (http only to this machine)."""
         self._url = _checked(url)
         self._timeout_s = timeout_s
         self._opener = _opener()
@@ -31,15 +31,15 @@ class Ping:
         return "Ping(****)"
 
     def start(self) -> str | None:
-        """Say that the run begins; gives what went wrong, or None."""
+        """Report that the run begins; return what went wrong, or None."""
         return self._get("start")
 
     def finish(self, exit_code: int) -> str | None:
-        """Say how the run ended; gives what went wrong, or None."""
+        """Report how the run ended; return what went wrong, or None."""
         return self._get(str(exit_code))
 
     def _get(self, last_part: str) -> str | None:
-        """Ask in a thread that is left behind when the time is up: a look-up of a name has no time limit of its own."""
+        """Send the request in a thread that is abandoned when time is up: a DNS lookup has no time limit of its own."""
         problems: list[str | None] = []
 
         def ask() -> None:

@@ -1,6 +1,6 @@
 """The gateway's whole interface on loopback, with its own state and its own checks, for trials without credentials.
 
-It shares no code with `batchpay.gateway` nor with the rules in `batchpay.schemas`, so that a mistake can't agree with
+It shares no code with `batchpay.gateway` or with the rules in `batchpay.schemas`, so that a mistake can't agree with
 itself. Start it with `batchpay sandbox`, or from Python:
 
     from batchpay.sandbox.options import Options

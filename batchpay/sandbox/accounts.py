@@ -26,7 +26,7 @@ _SECRETS = ("pin", "password")
 
 
 def account_api(sandbox: Sandbox) -> Blueprint:
-    """Make the routes under /demoapi."""
+    """Create the routes under /demoapi."""
     blueprint = Blueprint("accounts", __name__, url_prefix="/demoapi")
     for method, path, operation, act in (
         ("GET", "/gateways.json", "account_list", _list),
@@ -98,7 +98,7 @@ def _found(sandbox: Sandbox, number: str) -> Account:
 
 
 def _standing(sandbox: Sandbox, number: str) -> Account:
-    """Find an account that can be changed: a deleted one can't, we assume."""
+    """Find an account that can be changed: a deleted one can't be, we assume."""
     account = _found(sandbox, number)
     if account.deleted:
         raise Refused("state", Problem("id", "the gateway account is deleted"))
@@ -106,7 +106,7 @@ def _standing(sandbox: Sandbox, number: str) -> Account:
 
 
 def _submitted(sandbox: Sandbox, exchange: Exchange, *, update: bool) -> dict[str, Any]:
-    """Check the submitted node and give its attributes, secrets masked."""
+    """Check the submitted node and return its attributes, secrets masked."""
     body = exchange.json_object()
     problems = account_problems(body, update=update, lenient=sandbox.options.lenient)
     if problems:

@@ -1,4 +1,4 @@
-"""Puts the sandbox together as a Flask application."""
+"""Assembles the sandbox as a Flask application."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from batchpay.sandbox.store import Store
 
 
 def open_sandbox(options: Options) -> Sandbox:
-    """Build the state behind the application; raises WrongUse for an option that can't be followed."""
+    """Build the state behind the application; raises WrongUse for an option that can't be used."""
     if options.dialect not in DIALECTS:
         raise WrongUse(f"--dialect {options.dialect} is unknown; there are {', '.join(DIALECTS)}")
     if options.limit is not None and not options.limit > 0:
@@ -40,7 +40,7 @@ def create_app(options: Options) -> Flask:
 
 
 def build_app(sandbox: Sandbox) -> Flask:
-    """Lay the routes over a sandbox."""
+    """Add the routes for a sandbox."""
     app = Flask("batchpay.sandbox", static_folder=None)
     app.register_blueprint(payment_api(sandbox))
     app.register_blueprint(account_api(sandbox))
@@ -48,7 +48,7 @@ def build_app(sandbox: Sandbox) -> Flask:
 
     @app.errorhandler(HTTPException)
     def refuse(error: HTTPException) -> Response:
-        """Answer what no route takes, in the dialect."""
+        """Answer a request that no route accepts, in the dialect."""
         kind = {404: "not_found", 405: "method"}.get(error.code or 500, "error")
         reply = sandbox.dialect.refusal(kind, [Problem("", error.name)])
         headers = dict(reply.headers)

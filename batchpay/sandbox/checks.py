@@ -1,7 +1,7 @@
-"""The sandbox's own look at what it is sent: the gateway's field tables, strictly, in plain Python.
+"""The sandbox's own checks of what it is sent: the gateway's field tables, strictly, in plain Python.
 
-Deliberately written apart from the rules in `schemas/`: only what the gateway's interface itself says is checked here,
-not what Nacha or our own caution add.
+Deliberately written separately from the rules in `schemas/`: it checks only what the gateway's interface itself says,
+not what Nacha or our own caution adds.
 """
 
 from __future__ import annotations
@@ -29,82 +29,82 @@ _PHONES = tuple(
 )
 _ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@([A-Za-z0-9-]+\.)+[A-Za-z]{2,}")
 
-Look = Callable[[Any], "str | None"]
-"""Says what is wrong with a value, or None."""
+Check = Callable[[Any], "str | None"]
+"""Returns what is wrong with a value, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """One field of a node."""
 
-    look: Look
+    check: Check
     required: bool = False
 
 
 def text(value: Any) -> str | None:
-    """Any text of one to 255 characters."""
+    """Check for any text of 1 to 255 characters."""
     if not isinstance(value, str):
         return "must be a string"
     return None if 0 < len(value) <= TEXT_LENGTH_MAX else f"must have 1 to {TEXT_LENGTH_MAX} characters"
 
 
-def matching(pattern: str, meaning: str) -> Look:
-    """A text of a certain form."""
+def matching(pattern: str, meaning: str) -> Check:
+    """Return a check for a text of a certain form."""
     compiled = re.compile(pattern)
 
-    def look(value: Any) -> str | None:
+    def check(value: Any) -> str | None:
         return text(value) or (None if compiled.fullmatch(value) else f"must be {meaning}")
 
-    return look
+    return check
 
 
-def one_of(*choices: str) -> Look:
-    """A text out of a closed list."""
+def one_of(*choices: str) -> Check:
+    """Return a check for a text from a closed list."""
     allowed = frozenset(choices)
     meaning = f"must be one of {', '.join(choices)}" if len(choices) < 12 else "is not on the list of codes"
 
-    def look(value: Any) -> str | None:
+    def check(value: Any) -> str | None:
         return text(value) or (None if value in allowed else meaning)
 
-    return look
+    return check
 
 
-def whole(least: int, most: int | None = None) -> Look:
-    """A JSON integer; true and false are none, nor is 1.0."""
+def whole(least: int, most: int | None = None) -> Check:
+    """Return a check for a JSON integer; true and false are not integers, nor is 1.0."""
 
-    def look(value: Any) -> str | None:
+    def check(value: Any) -> str | None:
         if not isinstance(value, int) or isinstance(value, bool):
             return "must be an integer"
         if value < least or (most is not None and value > most):
             return f"must be {least} to {most}" if most is not None else f"must be at least {least}"
         return None
 
-    return look
+    return check
 
 
-def agreement(*texts: str) -> Look:
-    """1 or 0 as a number, or one of these texts: the interface calls it one digit and shows it both ways."""
+def agreement(*texts: str) -> Check:
+    """Return a check for 1 or 0 as a number, or one of these texts: the interface says one digit, shows both."""
 
-    def look(value: Any) -> str | None:
+    def check(value: Any) -> str | None:
         if isinstance(value, str):
             return None if value in texts else f"must be one of {', '.join(texts)}"
         return whole(0, 1)(value)
 
-    return look
+    return check
 
 
 def phone(value: Any) -> str | None:
-    """One of the five ways of writing a phone number."""
+    """Check for one of the five ways of writing a phone number."""
     return text(value) or (None if any(form.fullmatch(value) for form in _PHONES) else "is not a phone number")
 
 
 def email(value: Any) -> str | None:
-    """One e-mail address."""
+    """Check for one e-mail address."""
     return text(value) or (None if _ADDRESS.fullmatch(value) else "is not an e-mail address")
 
 
 def us_date(value: Any) -> str | None:
-    """A real day, written MM/DD/YYYY."""
+    """Check for a real date, written MM/DD/YYYY."""
     if problem := matching(r"[0-9]{2}/[0-9]{2}/[0-9]{4}", "MM/DD/YYYY")(value):
         return problem
     month, day, year = (int(part) for part in value.split("/"))
@@ -172,7 +172,7 @@ EMAILS_NODE = "emails"
 
 
 def payment_problems(body: Mapping[str, Any], *, lenient: bool) -> list[Problem]:
-    """Everything that is wrong with a payment."""
+    """Return everything that is wrong with a payment."""
     recurring = body.get("recurringIndicator") == "TRUE"
     wanted = {"billing", "shipping", "ach"} | ({"recurring"} if recurring else set())
     problems = _node_problems("", body, PAYMENT, allowed=set(NODES), lenient=lenient)
@@ -201,7 +201,7 @@ def _node_problems(
         if name not in node:
             if item.required:
                 problems.append(Problem(prefix + name, "is required"))
-        elif not lenient and (wrong := item.look(node[name])):
+        elif not lenient and (wrong := item.check(node[name])):
             problems.append(Problem(prefix + name, wrong))
     if not lenient:
         problems += [
@@ -213,7 +213,7 @@ def _node_problems(
 
 
 def _state_problems(name: str, node: Mapping[str, Any]) -> list[Problem]:
-    """A state is one of its country's; any text in a country whose states the interface does not list."""
+    """Check that a state is in its country; any text passes in a country whose states the interface does not list."""
     country, state = node.get(f"{name}Country"), node.get(f"{name}State")
     if country is None:
         states = US_STATES | CANADIAN_PROVINCES
@@ -256,7 +256,7 @@ UPDATED = ("processorA_cc", "processorA_ach", "processorC_cc")
 
 
 def account_problems(body: Mapping[str, Any], *, update: bool, lenient: bool) -> list[Problem]:
-    """Everything that is wrong with a gateway account to create or update."""
+    """Return everything that is wrong with a gateway account to create or update."""
     node = body.get("gateway")
     if not isinstance(node, dict):
         return [Problem("gateway", "is required" if node is None else "must be an object")]
@@ -275,7 +275,7 @@ def account_problems(body: Mapping[str, Any], *, update: bool, lenient: bool) ->
     # What one processor requires, the interface lists as optional for the others.
     fields |= {name: replace(item, required=False) for own in _OF_PROCESSOR.values() for name, item in own.items()}
     fields |= _OF_PROCESSOR.get(processor, {})
-    # The name decides what is stored and how, so it is looked at even where little else is.
+    # The name decides what is stored and how, so it is checked even where little else is.
     if lenient and node.get("gateway_name") not in names:
         return [Problem("gateway.gateway_name", "is required, one of those there are")]
     return problems + _node_problems("gateway.", node, fields, allowed=set(), lenient=lenient)

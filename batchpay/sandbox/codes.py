@@ -1,4 +1,4 @@
-"""Closed lists the sandbox checks against, written down apart from those in `schemas/tables`."""
+"""Closed lists the sandbox checks against, written separately from those in `schemas/tables`."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ CURRENCIES = _codes(
     "TMT TND TOP TRY TTD TWD TZS UAH UGX USD USN UYI UYU UYW UZS VED VES VND VUV WST XAD XAF XAG XAU XBA XBB XBC "
     "XBD XCD XCG XDR XOF XPD XPF XPT XSU XTS XUA XXX YER ZAR ZMW ZWG"
 )
-"""ISO 4217, with the codes of funds, metals and testing."""
+"""ISO 4217, with the codes for funds, metals and testing."""

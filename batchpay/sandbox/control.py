@@ -1,4 +1,4 @@
-"""/_sandbox: look at what arrived, set faults and the clock, start anew. Needs no credentials; nothing real has it."""
+"""/_sandbox: see what arrived, set faults and the clock, start over. Needs no credentials; no real gateway has it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PAGE = 1_000
 
 
 def control_api(sandbox: Sandbox) -> Blueprint:
-    """Make the routes under /_sandbox."""
+    """Create the routes under /_sandbox."""
     blueprint = Blueprint("control", __name__, url_prefix="/_sandbox")
     store = sandbox.store
 
     @blueprint.get("/journal")
     def journal() -> Response | tuple[Response, int]:
-        """Requests in order (`operation`, `after` a number, `limit`), and for each operation how often they came."""
+        """List requests in order (`operation`, `after` a number, `limit`), and how often each operation came."""
         after, limit = (request.args.get(name, default, type=int) for name, default in (("after", 0), ("limit", _PAGE)))
         if after is None or limit is None or not 0 <= limit <= _PAGE or not 0 <= after < 2**63:
             return _wrong(f"after is a number, limit at most {_PAGE}")
@@ -35,7 +35,7 @@ def control_api(sandbox: Sandbox) -> Blueprint:
 
     @blueprint.post("/faults")
     def set_faults() -> Response | tuple[Response, int]:
-        """Put the rules of the JSON list in force, in place of those before; an empty list ends all."""
+        """Put the rules of the JSON list in force, replacing the previous ones; an empty list ends all."""
         try:
             sandbox.rules.set(request.get_json(silent=True))
         except BadRule as error:
@@ -44,19 +44,19 @@ def control_api(sandbox: Sandbox) -> Blueprint:
 
     @blueprint.post("/reset")
     def reset() -> Response:
-        """Forget payments, journal, faults and clock; the first accounts stand again."""
+        """Forget payments, journal, faults and clock; restore the first accounts."""
         store.reset()
         sandbox.rules.set([])
         return jsonify({"reset": True})
 
     @blueprint.get("/clock")
     def clock() -> Response:
-        """The sandbox's time, and where each recurring payment stands at it."""
+        """Return the sandbox's time, and how far each recurring payment has come by then."""
         return jsonify(_clock(sandbox))
 
     @blueprint.post("/clock")
     def set_clock() -> Response | tuple[Response, int]:
-        """Set the time by {"now": "2026-12-31T12:00:00Z"} or let it jump by {"advance_days": 30}."""
+        """Set the time by {"now": "2026-12-31T12:00:00Z"} or advance it by {"advance_days": 30}."""
         try:
             store.set_clock(_wanted_time(sandbox, request.get_json(silent=True)))
         except (ValueError, OverflowError):
@@ -65,7 +65,7 @@ def control_api(sandbox: Sandbox) -> Blueprint:
 
     @blueprint.get("/accounts")
     def accounts() -> Response:
-        """The accounts as they are inside: which is its kind's default, which are deleted; secrets masked."""
+        """Return the accounts as stored: which is its kind's default, which are deleted; secrets masked."""
         inside = [
             {
                 "id": account.id,

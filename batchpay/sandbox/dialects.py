@@ -1,9 +1,9 @@
 """How the sandbox words what the gateway's interface leaves open.
 
-The interface documents the success envelope of the accounts API and nothing else: not the answers to a payment and to a
+The interface documents the success envelope of the accounts API and nothing else: no answers to a payment or a
 connection test, no error, no HTTP status, no Retry-After. Each dialect is one guess at all of that. `envelope`, the
-default, is our assumption: the documented envelope, carried over to payments, and its likeliest counterpart for errors.
-The client must do its work in every dialect, with the gateway profile that the dialect names.
+default, is our assumption: the documented envelope, applied to payments too, and its likeliest counterpart for errors.
+The client must work in every dialect, with the gateway profile that the dialect names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ JSON_TYPE = "application/json"
 
 
 def json_bytes(value: Any) -> bytes:
-    """A JSON value as it goes out."""
+    """Return a JSON value as it is sent."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -55,7 +55,7 @@ class Made:
 
     @property
     def reference(self) -> str:
-        """The id by which the gateway would know it."""
+        """The id by which the gateway would identify it."""
         return f"SBX{self.number:09d}"
 
 
@@ -73,7 +73,7 @@ _KINDS = {
     "error": 500,
     "unavailable": 503,
 }
-"""Why a request is refused, and the HTTP status by which the default dialect says so."""
+"""Why a request is refused, and the HTTP status that the default dialect uses for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,32 +87,32 @@ class Dialect:
     made: Callable[[Made], Any]
     declined: Callable[[str, str], Any]
     refused: Callable[[str, int, Sequence[Problem]], Any]
-    """Of the kind of refusal, the default HTTP status for it, and what is wrong."""
+    """From the kind of refusal, the default HTTP status for it, and what is wrong."""
     connected: Callable[[], Any]
     made_status: int = 200
     declined_status: int = 200
     statuses: Mapping[str, int] = field(default_factory=dict)
-    """Where a refusal's HTTP status differs from the default's."""
+    """HTTP statuses of refusals that differ from the default's."""
     retry_after: str = "seconds"
     """`seconds`, `date` or `none`."""
     limit_headers: bool = False
 
     def made_reply(self, made: Made) -> Reply:
-        """Say that a payment was made."""
+        """Report that a payment was made."""
         return Reply.of_json(self.made_status, self.made(made))
 
     def declined_reply(self, code: str, text: str, status: int | None = None) -> Reply:
-        """Say that a payment was declined."""
+        """Report that a payment was declined."""
         return Reply.of_json(status or self.declined_status, self.declined(code, text))
 
     def connected_reply(self) -> Reply:
-        """Say that the credentials are good."""
+        """Report that the credentials are good."""
         return Reply.of_json(200, self.connected())
 
     def refusal(
         self, kind: str, problems: Sequence[Problem], *, wait_s: float | None = None, retry_after: str | None = None
     ) -> Reply:
-        """Say no to a request; `wait_s` is when it may come again, `retry_after` a header to give to the letter."""
+        """Refuse a request; `wait_s` is how long it must wait, `retry_after` a header to send verbatim."""
         status = self.statuses.get(kind, _KINDS[kind])
         headers = {}
         if retry_after is None and wait_s is not None:
@@ -124,7 +124,7 @@ class Dialect:
     def _retry_after(self, wait_s: float) -> str | None:
         seconds = max(1, -int(-wait_s // 1))
         if self.retry_after == "date":
-            # A date has whole seconds: one more, so that it is not over before the wait is.
+            # A date has whole seconds: add one, so that it is not over before the wait is.
             return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds + 1), usegmt=True)
         return str(seconds) if self.retry_after == "seconds" else None
 
@@ -211,7 +211,7 @@ DIALECTS = {dialect.name: dialect for dialect in (ENVELOPE, FLAT, ALWAYS_200, RE
 
 
 def listing() -> str:
-    """Write for `--list-dialects`: name, what it does, and the profile it needs as TOML."""
+    """Write the text of `--list-dialects`: name, what it does, and the profile it needs as TOML."""
     lines = []
     for dialect in DIALECTS.values():
         profile = ", ".join(f"{name} = {json.dumps(value)}" for name, value in dialect.profile.items())

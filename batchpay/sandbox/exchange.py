@@ -22,7 +22,7 @@ from batchpay.sandbox.store import Store
 
 BODY_BYTES_MAX = 65_536
 RESET = "batchpay.sandbox.reset"
-"""Name in the WSGI environment of a function that makes the connection's close a reset (server.py)."""
+"""Name in the WSGI environment of a function that makes the connection close with a reset (server.py)."""
 _QUERY_NAMES = {"/demoapi/gateways.json": frozenset({"deleted"}), "/v2/api/payment": frozenset({"format"})}
 _MASKED = frozenset({"achaccountnumber", "pin", "password"})
 
@@ -38,7 +38,7 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Exchange:
-    """What is known of one request while it is worked on."""
+    """What is known of one request while it is processed."""
 
     request: Request
     body: bytes
@@ -48,7 +48,7 @@ class Exchange:
     made: Made | None = None
 
     def json_object(self) -> dict[str, Any]:
-        """The body as a JSON object without doubled keys; raises Refused."""
+        """Return the body as a JSON object without duplicate keys; raises Refused."""
         if self.request.mimetype != "application/json":
             raise Refused("media_type", Problem("", "Content-Type must be application/json"))
         try:
@@ -66,7 +66,7 @@ Act = Callable[[Exchange], Reply]
 
 
 def no_body(exchange: Exchange) -> None:
-    """Refuse a body where none is wanted; an empty JSON object passes for none."""
+    """Refuse a body where none is wanted; an empty JSON object counts as none."""
     if exchange.body.strip() not in (b"", b"{}"):
         raise Refused("fields", Problem("body", "must be empty"))
 
@@ -81,7 +81,7 @@ class Sandbox:
     rules: FaultRules = field(init=False)
     limiter: Limiter = field(init=False)
     stopping: threading.Event = field(default_factory=threading.Event)
-    """Set when the sandbox ends: whoever waits on purpose stops waiting."""
+    """Set when the sandbox ends: deliberate waits end."""
 
     def __post_init__(self) -> None:
         self.dialect = DIALECTS[self.options.dialect]
@@ -89,7 +89,7 @@ class Sandbox:
         self.limiter = Limiter(self.options.limit, self.options.limit_kind)
 
     def exchange(self, operation: str, headers: tuple[str, str], request: Request, act: Act) -> Response:
-        """Carry out one request of an API; `headers` are the names that its credentials go by."""
+        """Process one request of an API; `headers` are the names of its credential headers."""
         started = time.monotonic()
         body = request.get_data(cache=False)
         path = request.full_path.removesuffix("?")
@@ -109,7 +109,7 @@ class Sandbox:
         return _response(reply, fault, request)
 
     def _reply(self, exchange: Exchange, operation: str, headers: tuple[str, str], act: Act) -> Reply:
-        """Decide the answer; faults are looked for once the request has passed the limit and the credentials."""
+        """Decide the answer; faults are checked for once the request has passed the limit and the credentials."""
         dialect = self.dialect
         try:
             if wait_s := self.limiter.wait_s():
@@ -128,7 +128,7 @@ class Sandbox:
         return self._with_limit_headers(reply)
 
     def fault_reply(self, fault: Fault) -> Reply:
-        """Word a fault that comes in the place of the work."""
+        """Word a fault that replaces the work."""
         dialect = self.dialect
         if fault.name == "decline":
             return dialect.declined_reply(fault.code, fault.text or RETURN_CODES[fault.code])
@@ -162,7 +162,7 @@ class Sandbox:
 
 
 def _response(reply: Reply, fault: Fault | None, request: Request) -> Response:
-    """Turn an answer into what goes out, broken as the fault wants it."""
+    """Turn an answer into the response that is sent, broken as the fault requires."""
     name = fault.name if fault else ""
     if name == "garbage":
         return Response("<html><body>Bad Gateway</body></html>", 200, content_type="text/html")
@@ -178,15 +178,15 @@ def _response(reply: Reply, fault: Fault | None, request: Request) -> Response:
 
 
 def _with_status(reply: Reply) -> Reply:
-    """Give the account API's errors a `status`: a success has one by the interface, so we assume that an error has."""
+    """Add a `status` to the account API's errors: a success has one by the interface, so we assume errors do."""
     return replace(reply, body=json_bytes({"status": "error", **json.loads(reply.body)})) if reply.body else reply
 
 
 def _cut(part: bytes, reset: Callable[[], None] | None) -> Iterator[bytes]:
-    """Give some bytes of an answer, then end the connection.
+    """Send some bytes of an answer, then end the connection.
 
-    waitress sends the header only with the first bytes of a body, and closes a connection, without a word, when the
-    application raises ClientDisconnected.
+    waitress sends the header only with the first bytes of a body, and closes a connection silently when the application
+    raises ClientDisconnected.
     """
     if part:
         yield part
@@ -196,7 +196,7 @@ def _cut(part: bytes, reset: Callable[[], None] | None) -> Iterator[bytes]:
 
 
 def _masked_body(body: bytes) -> Any:
-    """Read a body for the journal, with what is secret in it masked; None where it can't be read."""
+    """Read a body for the journal, with secrets in it masked; None if it can't be read."""
     try:
         return _masked(json.loads(body)) if body else None
     except (ValueError, RecursionError):
@@ -210,7 +210,7 @@ def _masked(value: Any) -> Any:
 
 
 def _mask(value: Any) -> str:
-    """The last four characters of an account number long enough that they don't tell it."""
+    """Return the last four characters of an account number long enough that they don't give it away."""
     return f"****{value[-4:]}" if isinstance(value, str) and len(value) > 4 else "****"
 
 
@@ -222,7 +222,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _number(text: str) -> int | float:
-    """Read a number with a point as JSON means it: 297.0 is the integer 297."""
+    """Read a number with a decimal point as JSON means it: 297.0 is the integer 297."""
     number = float(text)
     return int(number) if number.is_integer() else number
 

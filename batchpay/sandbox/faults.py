@@ -1,9 +1,9 @@
-"""Faults on purpose: what the sandbox can do instead of answering as it should, and the rules that say when.
+"""Deliberate faults: what the sandbox can do instead of answering as it should, and the rules that say when.
 
-A rule is a JSON object: `fault` (a name below), and, as wanted, `operation` (one of those below, payment by default),
+A rule is a JSON object: `fault` (a name below) and, optionally, `operation` (one of those below, payment by default),
 `at` (the n-th request of that operation since the rule was set, from 1), `every` (each n-th), `probability` (0 to 1,
-drawn with the sandbox's seed), `times` (at most so often), `code` and `text` of a decline, `status` (HTTP status, for
-`status`), `retry_after` (the header, to the letter) and `delay_ms` (for `slow`).
+drawn with the sandbox's seed), `times` (at most this many), `code` and `text` of a decline, `status` (HTTP status, for
+`status`), `retry_after` (the header, verbatim) and `delay_ms` (for `slow`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMES = {
     "empty": "made; the answer is an empty HTTP 200",
 }
 AFTER = frozenset({"silent", "reset_after", "truncated", "slow", "garbage", "empty"})
-"""Faults that come after the payment was made; the others come in its stead."""
+"""Faults that come after the payment was made; the others replace it."""
 OPERATIONS = (
     "payment",
     "connection",
@@ -63,12 +63,12 @@ _TYPES: dict[str, Any] = {
 
 
 class BadRule(ValueError):
-    """A fault rule that can't be followed; the text names the member."""
+    """A fault rule that can't be applied; the text names the member."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault to commit now."""
+    """One fault to cause now."""
 
     name: str
     code: str = "R01"
@@ -79,7 +79,7 @@ class Fault:
 
     @property
     def after(self) -> bool:
-        """Whether the request is carried out all the same."""
+        """Whether the request is processed anyway."""
         return self.name in AFTER
 
 
@@ -95,7 +95,7 @@ class _Rule:
     fired: int = 0
 
     def fires(self, operation: str, chance: random.Random) -> bool:
-        """Count the request and decide whether it is hit."""
+        """Count the request and return whether it is hit."""
         meant = self.given.get("operation", "payment")
         if operation not in _GROUPS.get(meant, (meant,)):
             return False
@@ -127,7 +127,7 @@ class FaultRules:
         self._chance = random.Random(seed)  # noqa: S311 (which request is hit need not be unguessable)
 
     def set(self, rules: Any) -> None:
-        """Put new rules in place of the old; raises BadRule and changes nothing if one can't be followed."""
+        """Replace the old rules with new ones; raises BadRule and changes nothing if one can't be applied."""
         if not isinstance(rules, list):
             raise BadRule("fault rules are a JSON list of objects")
         checked = [_Rule(_checked(rule)) for rule in rules]
@@ -142,7 +142,7 @@ class FaultRules:
             return fired[0].fault() if fired else None
 
     def listing(self) -> Sequence[dict[str, Any]]:
-        """Give the rules with the number of requests each has seen and hit."""
+        """Return the rules with the number of requests each has seen and hit."""
         with self._lock:
             return [{**rule.given, "seen": rule.seen, "fired": rule.fired} for rule in self._rules]
 

@@ -1,4 +1,4 @@
-"""Limits that a gateway may have, and how long a refused client had better wait: what `--limit N:KIND` asks for."""
+"""Limits that a gateway may have, and how long a refused client should wait: what `--limit N:KIND` asks for."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ KINDS = {
 
 
 class BadLimit(ValueError):
-    """A limit that is written wrongly; the text says how it is written."""
+    """A limit that is written incorrectly; the text says how to write one."""
 
 
 class Limiter:
-    """Counts requests and says which are refused; None as the limit refuses nothing."""
+    """Counts requests and decides which are refused; with a limit of None, refuses nothing."""
 
     def __init__(self, limit: float | None, kind: str = "second", clock: Callable[[], float] = time.monotonic) -> None:
         self.limit = limit
@@ -36,7 +36,7 @@ class Limiter:
         self._window, self._used = -1, 0
 
     def wait_s(self) -> float:
-        """Take a place and return 0, or return the seconds until one is free."""
+        """Take a slot and return 0, or return the seconds until one is free."""
         if self.limit is None:
             return 0.0
         with self._lock:
@@ -48,7 +48,7 @@ class Limiter:
             return self._from_last_second(self.limit, now)
 
     def headers(self) -> dict[str, str]:
-        """What a dialect with limit headers tells."""
+        """Return the headers of a dialect with limit headers."""
         if self.limit is None:
             return {}
         left = max(0, int(self.limit) - len(self._times))

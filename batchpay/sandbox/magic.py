@@ -1,6 +1,6 @@
-"""Account endings that make the sandbox answer otherwise than yes.
+"""Account endings that make the sandbox answer with something other than success.
 
-An ending is the last six characters of achAccountNumber: `9900` and two digits. Samples and tests draw their ordinary
+An ending is the last six characters of achAccountNumber: `9900` and two digits. Samples and tests choose their ordinary
 accounts so that they never end in `9900NN`.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What happens to a payment whose account number ends so."""
+    """What happens to a payment whose account number has this ending."""
 
     ending: str
     fault: str
@@ -67,5 +67,5 @@ def ending_of(account_number: str) -> Ending | None:
 
 
 def listing() -> str:
-    """Write the table for `--list-magic`: an ending a line, then what it does."""
+    """Write the table for `--list-magic`: one ending per line, then what it does."""
     return "\n".join(f"{item.ending}  {item.meaning}" for item in ENDINGS)

@@ -1,4 +1,4 @@
-"""What a sandbox is started with."""
+"""The options a sandbox is started with."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ class Options:
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
-    """0 takes a free one."""
+    """0 picks a free one."""
     db: Path | None = None
     """SQLite file that keeps payments, accounts and journal; None keeps them in memory."""
     dialect: str = DEFAULT_DIALECT
     limit: float | None = None
-    """Requests answered a second; those above are refused with 429. None: no limit."""
+    """Requests answered per second; those above are refused with 429. None: no limit."""
     limit_kind: str = "second"
     """How they are counted (see limits.py)."""
     latency_ms: float = 0.0
-    """Least time from a request's last byte to its answer."""
+    """Minimum time from a request's last byte to its answer."""
     seed: int = 0
     """Decides which requests a fault with a probability hits."""
     faults: Path | None = None
     """JSON list of fault rules in force from the start (see faults.py)."""
     lenient: bool = False
-    """Check only that the required fields are there, not what stands in them; take unknown fields."""
+    """Check only that the required fields are there, not what is in them; accept unknown fields."""
     service_header: str = "SERVICE"
     """The word for SERVICE in SERVICE-API-ID and SERVICE-API-KEY."""
     api_id: str = DEFAULT_API_ID

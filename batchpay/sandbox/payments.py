@@ -14,7 +14,7 @@ from batchpay.sandbox.magic import ending_of
 
 
 def payment_api(sandbox: Sandbox) -> Blueprint:
-    """Make the routes under /v2/api."""
+    """Create the routes under /v2/api."""
     blueprint = Blueprint("payments", __name__, url_prefix="/v2/api")
     word = sandbox.options.service_header
     headers = (f"{word}-API-ID", f"{word}-API-KEY")
@@ -61,7 +61,7 @@ def _pay(sandbox: Sandbox, exchange: Exchange) -> Reply:
 
 
 def _account_problems(sandbox: Sandbox, body: dict[str, Any]) -> list[Problem]:
-    """The gateway account must be there, not deleted, and one for eChecks."""
+    """Check that the gateway account exists, is not deleted, and is one for eChecks."""
     number = body["gatewayId"]
     account = sandbox.store.account(number) if isinstance(number, int) else None
     if account is None or account.deleted:

@@ -1,7 +1,7 @@
 """When the payments of a recurring schedule fall due.
 
 The interface says which fields a schedule has, not how it is carried out. Our assumptions: the first payment is due on
-the start date; MONTHLY goes by the day of the month, in a shorter month its last day; with end of month `Y` every
+the start date; MONTHLY uses the day of the month, or the last day of a shorter month; with end of month `Y` every
 payment is due on its month's last day; DAILY is every calendar day; 0 payments means until stopped.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def due(plan: Mapping[str, Any], index: int) -> date | None:
-    """The day on which payment `index` (from 0) is due; None beyond the calendar."""
+    """Return the date on which payment `index` (from 0) is due; None beyond the calendar."""
     month, day, year = (int(part) for part in str(plan["recurringStartDate"]).split("/"))
     try:
         if plan["recurringBillingCycle"] == "DAILY":
@@ -27,7 +27,7 @@ def due(plan: Mapping[str, Any], index: int) -> date | None:
 
 
 def made_until(plan: Mapping[str, Any], today: date) -> int:
-    """How many payments were due up to and including this day."""
+    """Return how many payments were due up to and including this day."""
     wanted = int(plan["recurringNumOfPayments"])
     first = due(plan, 0)
     if first is None or first > today:
@@ -42,7 +42,7 @@ def made_until(plan: Mapping[str, Any], today: date) -> int:
 
 
 def standing(plan: Mapping[str, Any], today: date) -> dict[str, Any]:
-    """Tell how far a schedule has come: payments made, left (None: until stopped), and the next day due."""
+    """Return how far a schedule has come: payments made, left (None: until stopped), and the next due date."""
     made = made_until(plan, today)
     wanted = int(plan["recurringNumOfPayments"])
     following = due(plan, made) if not wanted or made < wanted else None

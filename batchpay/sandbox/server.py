@@ -28,7 +28,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class _Task(WSGITask):  # type: ignore[misc]
-    """Hands the application a way to reset its connection."""
+    """Gives the application a way to reset its connection."""
 
     def get_environment(self) -> dict[str, Any]:
         environment: dict[str, Any] = super().get_environment()
@@ -45,7 +45,7 @@ class Server:
     """A sandbox that listens; `run` serves until `stop` is called from anywhere."""
 
     def __init__(self, options: Options) -> None:
-        # What waitress has to say is about clients that went away and queues that grew: both are wanted here.
+        # waitress warns of clients that went away and queues that grew: both are intended here.
         for name in ("waitress", "waitress.queue"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._sandbox = open_sandbox(options)
@@ -85,12 +85,12 @@ class Server:
         """Let `run` return, if it has not; whoever waits for an answer loses the connection."""
         self._sandbox.stopping.set()
         with self._turn:
-            if self._is_open:  # else its trigger's descriptor is closed, or some other file's by now
+            if self._is_open:  # otherwise its trigger's descriptor is closed, or is some other file's by now
                 self._server.pull_trigger()
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Bind an address; raises OSError. Where waitress can't bind, it leaves its threads and its socket behind."""
+    """Bind an address; raises OSError. Where waitress can't bind, it leaves its threads and its socket open."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -117,7 +117,7 @@ def serve(options: Options, ready: Callable[[str], None]) -> None:
 
 @contextmanager
 def running(options: Options) -> Iterator[str]:
-    """Serve in a thread of this process as long as the block lasts; gives the URL. Raises WrongUse."""
+    """Serve in a thread of this process for the length of the block; yields the URL. Raises WrongUse."""
     server = Server(options)
     thread = threading.Thread(target=server.run, name="sandbox", daemon=True)
     thread.start()

@@ -1,7 +1,7 @@
 """The sandbox's memory: payments, recurring schedules, gateway accounts, and the journal of what arrived.
 
 One SQLite connection behind one lock, in memory or in a file. Account numbers, pins and passwords are masked before
-they come here; how often the very same request arrived is told by a keyed digest of it.
+they are stored here; a keyed digest of a request shows how often the very same request arrived.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FIRST_ACCOUNTS = (
     (1003, "processorA_cc", {"account_id": 70003, "user_id": "sandbox", "pin": "****", "accept_amex": 1}),
     (1004, "processorC_cc", {"accept_amex": 0}),
 )
-"""The accounts a fresh sandbox has, so that a first payment needs no preparation; 1001 and 1003 are the defaults."""
+"""The accounts a fresh sandbox has, so that a first payment needs no setup; 1001 and 1003 are the defaults."""
 _FIRST_DEFAULTS = (1001, 1003)
 _COMMON_ATTRIBUTES = {"enabled": 1, "mode": "dev", "active_level2": 0, "active_level3": 0}
 
@@ -67,7 +67,7 @@ class Account:
 
 
 class NotASandbox(Exception):
-    """The file holds something else, and stays as it is."""
+    """The file holds something else, and is left alone."""
 
 
 class Store:
@@ -88,7 +88,7 @@ class Store:
         self._clock_offset = timedelta(seconds=float(self._setting("clock_offset_s") or 0))
 
     def _require_own(self, path: Path | None) -> None:
-        """Refuse a database of somebody else, and what is none; raises NotASandbox."""
+        """Refuse another program's database, or a file that is not a database; raises NotASandbox."""
         try:
             tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         except sqlite3.Error as error:
@@ -99,12 +99,12 @@ class Store:
             raise NotASandbox(f"{path} is another program's database; name another file with --db")
 
     def close(self) -> None:
-        """Give back the file."""
+        """Close the file."""
         with self._lock:
             self._database.close()
 
     def reset(self) -> None:
-        """Forget everything and put back the first accounts."""
+        """Forget everything and restore the first accounts."""
         with self._step():
             for table in ("arrival", "payment", "account"):
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608 (names of our own)
@@ -120,11 +120,11 @@ class Store:
     # The clock
 
     def now(self) -> datetime:
-        """The sandbox's time: the machine's, shifted by what `/_sandbox/clock` was set to."""
+        """Return the sandbox's time: the machine's, shifted by what `/_sandbox/clock` was set to."""
         return datetime.now(UTC) + self._clock_offset
 
     def set_clock(self, now: datetime) -> None:
-        """Let the clock go on from this moment; raises OverflowError beyond the calendar."""
+        """Set the clock running from this time; raises OverflowError beyond the calendar."""
         with self._step():
             self._clock_offset = now - datetime.now(UTC)
             self._set("clock_offset_s", str(self._clock_offset.total_seconds()))
@@ -132,7 +132,7 @@ class Store:
     # The journal
 
     def arrive(self, operation: str, method: str, path: str, body: bytes, masked: Any) -> tuple[int, int]:
-        """Write down a request; returns its number and how often the very same one has arrived, this one included."""
+        """Record a request; returns its number and how often the very same one has arrived, this one included."""
         request = b"\0".join((method.encode(), path.encode("utf-8", "replace"), body))
         digest = hashlib.blake2b(request, key=self._key, digest_size=16).digest()
         text = None if masked is None else json.dumps(masked)
@@ -145,7 +145,7 @@ class Store:
         return int(number or 0), int(times)
 
     def answered(self, number: int, http_status: int | None, fault: str | None, made: Made | None) -> None:
-        """Write down what became of a request; `http_status` is None where no answer is given."""
+        """Record the outcome of a request; `http_status` is None if it was not answered."""
         with self._step():
             self._database.execute(
                 "UPDATE arrival SET http_status = ?, fault = ?, payment = ? WHERE number = ?",
@@ -153,7 +153,7 @@ class Store:
             )
 
     def arrivals(self, operation: str | None, after: int, limit: int) -> list[dict[str, Any]]:
-        """Requests in the order of their arrival, each with how often the very same one arrived in all."""
+        """Return requests in the order of their arrival, each with how often the very same one arrived in all."""
         rows = self._rows(
             "SELECT number, at, operation, method, path, bytes, body, http_status, fault, payment,"
             " (SELECT count(*) FROM arrival AS same WHERE same.digest = arrival.digest) AS times"
@@ -163,7 +163,7 @@ class Store:
         return [{**row, "body": json.loads(row["body"]) if row["body"] else None} for row in rows]
 
     def counts(self, operation: str) -> dict[str, int]:
-        """How many requests arrived, how many different ones, and how often the most frequent one."""
+        """Return how many requests arrived, how many distinct ones, and how often the most frequent one."""
         row = self._rows(
             "SELECT coalesce(sum(times), 0) AS arrived, count(*) AS different, coalesce(max(times), 0) AS most_often,"
             " coalesce(sum(times > 1), 0) AS repeated, coalesce(sum(made), 0) AS made,"
@@ -176,7 +176,7 @@ class Store:
     # Payments
 
     def make_payment(self, body: Mapping[str, Any], schedule: Mapping[str, Any] | None) -> Made:
-        """Keep a payment, with its schedule where it is a recurring one."""
+        """Store a payment, with its schedule if it is a recurring one."""
         invoice = body.get("invoiceNumber")
         values = (self._stamp(), body["gatewayId"], str(body["transactionType"]), str(body["amount"]), invoice)
         with self._step():
@@ -188,14 +188,14 @@ class Store:
         return Made(int(number or 0), invoice)
 
     def schedules(self) -> list[tuple[int, dict[str, Any]]]:
-        """Every recurring payment's number and schedule."""
+        """Return every recurring payment's number and schedule."""
         rows = self._rows("SELECT number, schedule FROM payment WHERE schedule IS NOT NULL ORDER BY number")
         return [(row["number"], json.loads(row["schedule"])) for row in rows]
 
     # Gateway accounts
 
     def accounts(self, deleted: bool | None = None) -> list[Account]:
-        """Accounts by id; only the deleted ones, only the others, or all."""
+        """Return accounts by id; only the deleted ones, only the others, or all."""
         rows = self._rows(
             "SELECT * FROM account WHERE ? IS NULL OR deleted = ? ORDER BY id",
             (deleted, deleted),
@@ -203,12 +203,12 @@ class Store:
         return [_account(row) for row in rows]
 
     def account(self, number: int) -> Account | None:
-        """One account, deleted or not."""
+        """Return one account, deleted or not."""
         rows = self._rows("SELECT * FROM account WHERE id = ?", (number,)) if number < 2**63 else []
         return _account(rows[0]) if rows else None
 
     def create_account(self, attributes: Mapping[str, Any]) -> int:
-        """Keep a new account and give its id."""
+        """Store a new account and return its id."""
         with self._step():
             last = self._database.execute("SELECT max(id) FROM account").fetchone()[0]
             number = int(last) + 1
@@ -216,7 +216,7 @@ class Store:
         return number
 
     def update_account(self, number: int, attributes: Mapping[str, Any]) -> None:
-        """Put the submitted attributes in place of the old; one that changes its kind is not a default any more."""
+        """Replace the old attributes with the submitted ones; one that changes its kind is no longer a default."""
         name = attributes["gateway_name"]
         with self._step():
             self._database.execute(
@@ -244,7 +244,7 @@ class Store:
 
     @contextmanager
     def _step(self) -> Iterator[None]:
-        """One transaction; steps inside a step join it."""
+        """Run one transaction; steps inside a step join it."""
         with self._lock:
             if self._database.in_transaction:
                 yield
