@@ -1,4 +1,4 @@
-"""What a results file that lies there already tells of a batch: more than the ledger, where that was brought back."""
+"""What an existing results file already shows of a batch: more than the ledger, if that was restored."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from batchpay.writing.place import first_row, rows_of, separator_of
 
 
 def states_told(path: Path, batch: str) -> Counter[str]:
-    """Count the rows of each state in a results file of this batch; none of any other file, or one that is broken."""
+    """Count the rows of each state in a results file of this batch; none for any other file, or one that is broken."""
     if (first_row(path, saved_anew=True) or {}).get("batch") != batch:
         return Counter()
     try:
         return Counter(_workbook_states(path) if path.suffix.lower() == ".xlsx" else _column(path))
-    except Exception:  # whatever a library makes of a file that was cut off or edited
+    except Exception:  # whatever a library raises for a file that was cut off or edited
         return Counter()
 
 
 def _column(path: Path) -> list[str]:
-    """Read one column alone: by whole rows a million would hold up the first payment for seconds."""
+    """Read one column alone: reading a million whole rows would delay the first payment by seconds."""
     import polars as pl  # only where there is something to read: a run starts without it
 
     if path.suffix.lower() in (".parquet", ".pq"):

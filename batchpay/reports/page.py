@@ -67,7 +67,7 @@ _CHECK_COLUMNS = (
 
 
 class Failure(Protocol):
-    """One broken rule of one row, as the check tells it; its message holds no account number."""
+    """One broken rule of one row, as the check reports it; its message holds no account number."""
 
     @property
     def row(self) -> int:
@@ -96,7 +96,7 @@ class Failure(Protocol):
 
 @dataclass(slots=True)
 class _Gathered:
-    """What one reading of a batch's rows found."""
+    """What one pass over a batch's rows found."""
 
     seconds: Counter[tuple[int, str]] = field(default_factory=Counter)
     reasons: Counter[tuple[State, str]] = field(default_factory=Counter)
@@ -170,7 +170,7 @@ def write_check_page(
     """Write the page of a check: totals, how often each rule failed, the first failures. Needs no ledger.
 
     `counts` holds failures by `column.code`; `failures` may be only the first; `repairs` counts cells by column;
-    `line_word` is what a person calls the place of a row; `accepted` counts suggestions that were accepted, by rule.
+    `line_word` is the usual word for a row's place; `accepted` counts suggestions that were accepted, by rule.
     """
     repaired, corrected = (
         ", ".join(f"{name} {cells:,}" for name, cells in (some or {}).items()) for some in (repairs, accepted)
@@ -251,7 +251,7 @@ def _gather_rejected(ledger: Ledger, batch: BatchSummary) -> tuple[list[Rejected
 
 
 def _listed(batch: BatchSummary, gathered: _Gathered, rejected: Sequence[RejectedRow]) -> Iterator[ListedRow]:
-    """Give the rows that need someone, in doubt first and credits before debits among them, up to the cap."""
+    """Yield the rows that need someone, in doubt first and credits before debits among them, up to the cap."""
     doubts = [*gathered.listed.get(State.IN_DOUBT, []), *gathered.listed.get(State.SENDING, [])]
     doubts.sort(key=lambda row: row.direction != Direction.CREDIT)
     sent = [*doubts, *gathered.listed.get(State.DECLINED, [])][:LISTED_MAX]
@@ -354,7 +354,7 @@ def _what_to_do(batch: str, row: LedgerRow) -> str:
 
 
 def _headlines(summary: Summary) -> tuple[str, list[str]]:
-    """What a reader must know first, the gravest thing first."""
+    """Return what a reader must know first, the most serious thing first."""
     doubt, declined, rejected = (summary.of(state) for state in (State.IN_DOUBT, State.DECLINED, State.REJECTED))
     waiting = summary.of(State.PENDING) + summary.of(State.SENDING)
     lines = []
@@ -399,7 +399,7 @@ def _reasons(reasons: Counter[tuple[State, str]]) -> tuple[list[Reason], int]:
 
 
 def _ranked(reasons: Counter[tuple[str, str]]) -> tuple[list[Reason], int]:
-    """Give the commonest reasons, and how many rarer ones are left out."""
+    """Return the most frequent reasons, and how many less frequent ones are left out."""
     ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     most = ranked[0][1] if ranked else 1
     chosen = [
@@ -409,7 +409,7 @@ def _ranked(reasons: Counter[tuple[str, str]]) -> tuple[list[Reason], int]:
 
 
 def _history(ledger: Ledger, batch: str) -> list[HistoryLine]:
-    """Give the last things done to the batch, the latest first."""
+    """Return the last things done to the batch, the latest first."""
     shown: list[Event] = []
     for event in ledger.events(batch):
         if event.kind not in _UNTOLD_EVENTS:

@@ -1,7 +1,7 @@
-"""The parts of a report page, and the page made of them: one HTML file that needs nothing beside it.
+"""The parts of a report page, and the page made of them: one HTML file that needs no other file.
 
-Everything shown goes through autoescaping, and characters that can't be seen or that turn the direction of a text are
-spelled out. The page's own policy lets no script, style or address through but the two that stand in it.
+Everything shown goes through autoescaping, and characters that are invisible or reverse the direction of a text are
+spelled out. The page's own policy allows no script, style or address except the two it contains.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class Column:
     label: str
     numeric: bool = False
     number: bool = False
-    """Whether it is set to the right, as amounts are."""
+    """Whether it is aligned right, as amounts are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of the list; `key` is what it is sorted by, where that is not its text."""
+    """A cell of the list; `key` is what it is sorted by, if that is not its text."""
 
     label: str
     text: str
@@ -88,7 +88,7 @@ class ListedRow:
 
 @dataclass(frozen=True, slots=True)
 class ListedPart:
-    """Some hundred rows of a long list, with what they add up to."""
+    """A few hundred rows of a long list, with their totals."""
 
     rows: Sequence[ListedRow]
     amount: str
@@ -119,19 +119,19 @@ def _made() -> str:
 
 @dataclass(slots=True)
 class Page:
-    """What a page shows, ready to be set."""
+    """What a page shows, ready to be rendered."""
 
     title: str
     file: str
     facts: Sequence[tuple[str, str]]
     mood: str
-    """`fine`, `doubt`, `attention` or `waiting`: the color of what is said first."""
+    """`fine`, `doubt`, `attention` or `waiting`: the color of the headline."""
     headlines: Sequence[str]
     total: Totals
     directions: Sequence[DirectionTotals]
     outcomes: Sequence[Share]
     sum_word: str
-    """What a sum of all rows is called."""
+    """What a total of all rows is called."""
     currency: str = ""
     timeline: Timeline | None = None
     reasons: Sequence[Reason] = ()
@@ -144,7 +144,7 @@ class Page:
     attention_kinds: Sequence[KindCount] = ()
     more_at: str = ""
     settled: Sequence[HistoryLine] = ()
-    """What persons decided about rows in doubt."""
+    """What people decided about rows in doubt."""
     accepted_columns: Sequence[Column] = ()
     accepted: Sequence[ListedPart] = ()
     accepted_left: int = 0
@@ -153,7 +153,7 @@ class Page:
 
 
 def write(page: Page, path: str | Path | Stream) -> None:
-    """Set the page and write it whole or not at all, mode 0600; raises NotUsable."""
+    """Render the page and write it whole or not at all, mode 0600; raises NotUsable."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -163,7 +163,7 @@ def write(page: Page, path: str | Path | Stream) -> None:
     environment.filters.update(shown=shown, money=money, count=counted, rows=row_count)
     html = environment.from_string(template).stream(
         page=page,
-        # The two files are the program's own, so they stand in the page as they are.
+        # The two files are the program's own, so they go into the page as is.
         style=Markup(style),  # noqa: S704
         script=Markup(script),  # noqa: S704
         style_hash=_hash(style),
@@ -175,17 +175,17 @@ def write(page: Page, path: str | Path | Stream) -> None:
 
 
 def shown(text: object) -> str:
-    """A text as a page shows it: bounded, and with unseen or direction-turning characters spelled out."""
+    """Return a text as a page shows it: bounded, and with invisible or direction-reversing characters spelled out."""
     return printable(str(text), keep=_KEPT_SPACES, characters_max=_TEXT_CHARACTERS_MAX)
 
 
 def counted(count: int) -> str:
-    """A number for people: 12,345."""
+    """Return a number for people: 12,345."""
     return f"{count:,}"
 
 
 def share_of(kind: str, label: str, totals: Totals, of_rows: int) -> Share:
-    """Rows under one heading beside their share of all; what is there at all is seen and never rounded to 0 or 100."""
+    """Return rows under one heading with their share of all; what exists is visible and never rounded to 0 or 100."""
     percent = 100 * totals.rows / of_rows if of_rows else 0.0
     width = max(percent, 0.6) if totals.rows else 0.0
     if 0 < percent < 0.1:
@@ -198,12 +198,12 @@ def share_of(kind: str, label: str, totals: Totals, of_rows: int) -> Share:
 
 
 def with_place(columns: Sequence[Column], file: str) -> tuple[Column, ...]:
-    """Call the column of places as the file's people do: lines of a CSV, rows of a sheet."""
+    """Name the column of places as the file's users do: lines of a CSV, rows of a sheet."""
     return tuple(replace(column, label=place_word(file)) if column.label == "row" else column for column in columns)
 
 
 def short_time(moment: datetime | None) -> str:
-    """A time in a list whose year stands above it, in this machine's zone, which it names."""
+    """Return a time in a list whose heading has the year, in this machine's time zone, which it names."""
     return "" if moment is None else f"{moment.astimezone():%m-%d %H:%M:%S %Z}"
 
 

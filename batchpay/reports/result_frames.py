@@ -1,4 +1,4 @@
-"""Rows of the ledger as they stand in the results file: a frame of texts, made by column."""
+"""Rows of the ledger as they appear in the results file: a frame of texts, built by column."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SHOWN = (
     "paymentId", "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "currencyCode", "name",
     "account",
 )  # fmt: skip
-"""Columns that stand in a row's details."""
+"""Columns that come from a row's details."""
 _CARRIED = "carried"
 
 
 def frame_of(rows: RowColumns, header: Sequence[str], batch: BatchSummary) -> pl.DataFrame:
-    """Give rows of a batch under the names of the results file (batchpay.reports.results.HEADER), null for no text."""
+    """Return rows of a batch under the results file's names (batchpay.reports.results.HEADER), null for no text."""
     details = _read(rows.details, len(batch.columns))
     count = len(rows.rows)
     message = pl.Series(rows.messages, dtype=pl.String)
@@ -70,6 +70,6 @@ def _amounts(amounts_cents: Sequence[int]) -> pl.Series:
 
 
 def _instants(moments: Sequence[datetime | None]) -> pl.Series:
-    """Rows of one commit share their times: each is written out once."""
+    """Rows of one commit share their times: each is formatted only once."""
     texts = {moment: instant(moment) for moment in set(moments)}
     return pl.Series([texts[moment] for moment in moments], dtype=pl.String)

@@ -36,7 +36,7 @@ KINDS = {
 def write_results(ledger: Ledger, batch: BatchSummary, path: Path | Stream) -> Path:
     """Write the results of a batch, in the format that the path's ending says, atomically, mode 0600.
 
-    Gives where they are: results of another batch are never replaced, the name gets a number.
+    Return where they are: results of another batch are never replaced; the name gets a number.
     """
     header = _header(batch.columns)
 
@@ -71,7 +71,7 @@ def is_results_of(path: Path, batch: str) -> bool:
 
 
 def _header(carried: Sequence[str]) -> list[str]:
-    """A column of the file that is named like one of ours, `state` for one, is told apart by `state (file)`."""
+    """A file's column that is named like one of ours, such as `state`, becomes `state (file)`."""
     names = list(HEADER)
     for name in carried:
         while name in names:

@@ -1,4 +1,4 @@
-"""Who did what to a batch, out of the ledger's history: for the summary that a person signs and for the report page."""
+"""Who did what to a batch, from the ledger's history: for the summary that a person signs and for the report page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Act:
     at: datetime
     why: str | None = None
     rows: str = ""
-    """Of a decision about rows in doubt: which rows became what."""
+    """For a decision about rows in doubt: which rows became what."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ def story_of(ledger: Ledger, batch: str) -> Story:
 
 
 def facts_to_sign(story: Story, batch: BatchSummary) -> list[tuple[str, str]]:
-    """Say which content it is and who had a hand in it: label and text."""
+    """Describe which content it is and who was involved: label and text."""
     sheet, accepted = batch.options.get("sheet"), batch.options.get("accepted_suggestions") or {}
     unreadable = batch.options.get("unreadable_amounts") or 0
     in_doubt = batch.by_state[State.IN_DOUBT].rows
@@ -86,7 +86,7 @@ def _acts(acts: Sequence[Act]) -> str:
 
 
 def _rows_by_state(event: Event) -> str:
-    """`accepted 3, 7-9; declined 12` of a decision about rows in doubt, nothing of other acts."""
+    """`accepted 3, 7-9; declined 12` for a decision about rows in doubt, nothing for other acts."""
     if event.kind != "resolved":
         return ""
     moved = json.loads(event.detail)

@@ -1,6 +1,6 @@
-"""The first sheet of a results workbook: what a controller signs, adding up by formulas over the sheet of results.
+"""The first sheet of a results workbook: what a controller signs, with totals by formulas over the sheet of results.
 
-Whoever changes a row sees the sum change; what the ledger says stands beside it, and the difference must be 0.
+Anyone who changes a row sees the total change; next to it are the ledger's figures, and the difference must be 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WIDTHS = (30, 14, 20, 14, 20, 14, 20)
 
 
 class RowTotals:
-    """Rows and cents by state and direction, counted while the rows go by."""
+    """Rows and cents by state and direction, counted as the rows are written."""
 
     def __init__(self) -> None:
         self.rows: Counter[tuple[str, str]] = Counter()
@@ -46,7 +46,7 @@ class RowTotals:
 def write_summary_sheet(
     workbook: Workbook, ledger: Ledger, batch: BatchSummary, header: Sequence[str], rows: int, totals: RowTotals
 ) -> None:
-    """Write the sheet behind the results, of which `rows` rows were written; it is shown in front of them."""
+    """Write the sheet after the results, of which `rows` rows were written; it is shown in front of them."""
     page = workbook.page(TITLE, _WIDTHS)
     page.line((f"Payments of {batch.file}", Style.TITLE))
     page.line()
@@ -80,7 +80,7 @@ def write_summary_sheet(
 
 
 def _add_totals(line: Callable[..., None], sums: Sequence[Totals], first: int, last: int) -> None:
-    """Add up the states, state what the file has, and take the one from the other; `sums` ends with the file's own."""
+    """Add up the states, state the file's totals, and subtract one from the other; `sums` ends with the file's own."""
     at, total = last + 2, sums[-1]
     values = [value for one in sums for value in ((str(one.rows), Style.COUNT), (format_cents(one.cents), Style.SUM))]
     cells = [

@@ -83,7 +83,7 @@ def timeline_of(seconds: Mapping[tuple[int, str], int], labels: Mapping[str, str
 
 
 def _step(first: int, last: int) -> int:
-    """The least round step that needs no more than BARS_MAX bars."""
+    """Return the smallest round step that needs no more than BARS_MAX bars."""
     span = last - first + 1
     for step in _STEPS_S:
         if span <= step * (BARS_MAX - 1):
@@ -96,7 +96,7 @@ def _pieces(column: Counter[str], labels: Mapping[str, str], most: int) -> list[
     top = 100.0
     for kind in labels:
         if column[kind]:
-            height = max(100 * column[kind] / most, 0.8)  # a single row among thousands is seen, too
+            height = max(100 * column[kind] / most, 0.8)  # a single row among thousands is visible, too
             top = max(top - height, 0.0)
             pieces.append(Piece(kind, f"{top:.2f}", f"{height:.2f}"))
     return pieces
