@@ -1,4 +1,4 @@
-"""What the valid rows of a file would send if all of them are new, counted as they pass the rules."""
+"""What the valid rows of a file would send if all of them are new; counted as they pass the rules."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class AllNew:
         self._schedule, self._count = Schedule(as_of), ToSendCount()
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Count rows that passed every rule that was asked so far."""
+        """Add rows that passed every rule evaluated so far."""
         self._schedule.add(rows)
         self._count.count(Origin.NEW, rows)
 
     def take_out(self, rows: pl.DataFrame) -> None:
-        """Count out rows that fail after all."""
+        """Subtract rows that fail after all."""
         self._schedule.add(rows, times=-1)
         self._count.count(Origin.NEW, rows, times=-1)
 
     def finish(self, numbers: pl.Series) -> tuple[ToSend, Schedule]:
-        """Give what is left, of which these are the numbers in the file; called once."""
+        """Return what is left; `numbers` are its row numbers in the file. Called once."""
         assert self._schedule.rows == len(numbers), "what failed later was taken out"
         self._count.note(Origin.NEW, numbers)
         return self._count.finish(), self._schedule

@@ -1,7 +1,7 @@
-"""A look at the ledger's history before paying: new payees, changed accounts, unusual amounts.
+"""Checks against the ledger's history before paying: new payees, changed accounts, unusual amounts.
 
-Changed bank details are the commonest payment fraud. These findings are warnings: they stop nothing by themselves and
-are switched off by the setting `policy.variance`. They are found by keyed digests alone; what a person is told names
+Changed bank details are the most common payment fraud. These findings are warnings: they stop nothing by themselves and
+are switched off by the setting `policy.variance`. They are found by keyed digests alone; the message for a person names
 payee, amount and the account's last four.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from batchpay.ledger.records import PayeeFacts
 
 UNUSUAL_TIMES = 3
-"""An amount over so many times the payee's usual one is unusual."""
+"""An amount over this many times the payee's usual one is unusual."""
 
 
 class PayeeHistory(Protocol):
@@ -62,21 +62,21 @@ CODES = {
     "changed_account": ("achAccountNumber", "a known payee with an account that the ledger has not seen for it"),
     "unusual_amount": ("amount", f"over {UNUSUAL_TIMES} times the payee's usual amount (the mean of accepted ones)"),
 }
-"""Column and meaning of every warning of this look."""
+"""Column and meaning of every warning of these checks."""
 LOUDEST = ("changed_account", "unusual_amount", "new_payee")
-"""Which are told first."""
+"""Which are reported first."""
 KEPT_MAX = 1_000
-"""So many are kept by name; sums and counts go on."""
+"""How many are kept by name; totals and counts include all."""
 SHOWN = {"changed_account": KEPT_MAX, "unusual_amount": 20, "new_payee": 0}
-"""How many of each are told one by one: a changed account always, a new payee in the sum."""
+"""How many of each are listed one by one: every changed account, new payees only in total."""
 
 
 def variances(
     history: PayeeHistory, columns: PayeeColumns, environment: Environment, *, exclude_digest: bytes | None = None
 ) -> list[Variance]:
-    """Hold rows against the history, in row order; a new payee gets that warning alone.
+    """Compare rows with the history, in row order; a new payee gets that warning alone.
 
-    Not to be asked while the ledger holds no other batch: then everybody would be new.
+    Not to be called while the ledger has no other batch: then everybody would be new.
     """
     known = history.payee_facts(list(dict.fromkeys(columns.payees)), environment, exclude_digest)
     found: list[Variance] = []
@@ -113,12 +113,12 @@ class Payment:
     direction: str
     cents: int
     account: str
-    """Masked: its last four at most."""
+    """Masked: at most its last four."""
 
 
 @dataclass(slots=True)
 class Anomalies:
-    """What was found odd in a file: all of it counted and added up, the first ones by name, changed accounts first."""
+    """What is unusual in a file: all of it counted and totaled, the first ones by name, changed accounts first."""
 
     compared: bool = False
     """Whether there were earlier payments to compare with."""
@@ -127,17 +127,17 @@ class Anomalies:
     """Rows and cents by code; debits and credits apart."""
 
     def add_up(self, code: str, flow: Flow) -> None:
-        """Count in what the rows of one warning move."""
+        """Add what the rows with one warning move."""
         merge(self.flows.setdefault(code, Flow()), flow)
 
     def to_name(self, found: Sequence[Variance]) -> list[Variance]:
-        """Give those that are told one by one: of new payees a few, all others while there is room."""
+        """Return those that are listed one by one: a few new payees, all others while there is room."""
         room = max(0, KEPT_MAX - len(self.kept))
         loud = [one for one in found if one.code != "new_payee"]
         return loud[:KEPT_MAX] + [one for one in found if one.code == "new_payee"][: max(0, room - len(loud))]
 
     def add(self, found: Sequence[Variance], payments: Mapping[int, Payment]) -> list[Variance]:
-        """Take warnings in, and give them with what a person is told; `payments` has the rows that are named."""
+        """Add warnings, and return them with their messages for people; `payments` has the rows that are named."""
         worded = [
             replace(one, message=_named(one.message, payments[one.row])) if one.row in payments else one
             for one in found
@@ -148,9 +148,9 @@ class Anomalies:
         return worded
 
     def lines(self, place: Callable[[int], str]) -> list[str]:
-        """Tell a person: changed accounts in full, some unusual amounts, new payees in one line with their sums.
+        """Return lines for people: every changed account, some unusual amounts, new payees in one line with totals.
 
-        `place` names a row as the person finds it.
+        `place` names a row so that a person finds it.
         """
         if not self.compared:
             return ["no earlier payments to compare payees, accounts and amounts with"]
@@ -159,7 +159,7 @@ class Anomalies:
         return [line for code in SHOWN for line in self.lines_of(code, place)]
 
     def lines_of(self, code: str, place: Callable[[int], str]) -> list[str]:
-        """Tell of one kind: as many one by one as are told of it, and the sum where there are more."""
+        """Return the lines of one kind: those that are listed one by one, and the total where there are more."""
         those = [one for one in self.kept if one.code == code][: SHOWN[code]]
         lines = [f"{place(one.row)}: {one.column}: {one.code}: {one.message}" for one in those]
         if code in self.flows and self.flows[code].rows > len(those):
@@ -168,7 +168,7 @@ class Anomalies:
 
 
 def _named(message: str, payment: Payment) -> str:
-    """Put what a message is about in front of it. A semicolon would end it in a rejects file."""
+    """Prefix a message with the payment it is about. A semicolon would end the message in a rejects file."""
     payee = printable(payment.payee.replace(";", ","), characters_max=60)
     return f"{payee}, {payment.direction} {money(payment.cents)}, account {payment.account}: {message}"
 

@@ -1,6 +1,6 @@
 """How many other people must approve, and whose approval counts: the one place that decides it.
 
-The command line and any page call this; `Policy.require` stands before every registration, release and run.
+The command line and any page call this; `Policy.require` comes before every registration, release and run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from batchpay.settings import PolicySettings
 from batchpay.text import local_time, money, printable
 
 APPROVALS_MAX = 2
-"""More people than that are never asked."""
+"""No more people than this are ever required."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,18 @@ class Approval:
     seal: str
     """What the person saw."""
     code: str
-    """Keyed: nobody gives an approval in another's name without the ledger's key."""
+    """Keyed: nobody can approve in another's name without the ledger's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """[policy] of the settings, as far as approvals go."""
+    """[policy] of the settings, as far as it concerns approvals."""
 
     approvals: int
     above_cents: int
     days: int
     second_above_cents: int | None = None
-    """From this total on it takes two people; None where there is no such total."""
+    """From this total on two people are required; None where there is no such total."""
 
     @classmethod
     def from_settings(cls, settings: PolicySettings) -> Policy:
@@ -63,7 +63,7 @@ class Policy:
         return bool(self.approvals) or self.second_above_cents is not None
 
     def counted(self, approvals: Iterable[Approval], prepared_by: Actor, seal: str, now: datetime) -> list[Approval]:
-        """Those that count: each person once, not the one who prepared it, for this seal, none expired or of later.
+        """Return those that count: each person once, not the preparer, for this seal, none expired or in the future.
 
         People with a login of their own are counted first: an account that they share may be any of them.
         """
@@ -77,7 +77,7 @@ class Policy:
         return counted
 
     def require_other(self, approver: Actor, approvals: Iterable[Approval], prepared_by: Actor) -> None:
-        """Raise WaitingForPerson unless this person's approval would count beside the counted ones."""
+        """Raise WaitingForPerson unless this person's approval would count in addition to the counted ones."""
         person = person_key(approver)
         if not person:
             raise WaitingForPerson("an approval needs a person's name")
@@ -108,12 +108,12 @@ class Policy:
 
 
 def person_key(actor: Actor) -> str:
-    """What two spellings of one person share, on whatever machine: case, width, blanks and domain don't matter."""
+    """Return what two spellings of one person share, on any machine: case, width, blanks and domain don't matter."""
     return _key(actor.name)
 
 
 def may_be_one(one: Actor, other: Actor) -> bool:
-    """Say whether nothing tells two actors apart: an account without a login may be anybody who acts under it."""
+    """Return whether two actors may be the same person: an account without a login may be anybody who uses it."""
     names = person_key(one), person_key(other)
     return names[0] == names[1] or names[0] == _key(other.account) or names[1] == _key(one.account)
 

@@ -1,9 +1,9 @@
 """What rows will move, when and through which gateway account.
 
-A left-half part: it counts chunks of rows that passed the rules, and keeps totals only, never a row. How the gateway
-carries a recurring payment out is not documented. Assumed: the first payment falls on recurringStartDate; MONTHLY goes
-by the day of the month, in a shorter month by its last day; with recurringEndOfMonth `Y` each falls on its month's last
-day; DAILY is every calendar day. A payment on a day without banking settles on the next banking day.
+Part of the half before the ledger: it counts chunks of rows that passed the rules, and keeps totals only, never a row.
+How the gateway executes a recurring payment is not documented. Assumed: the first payment falls on recurringStartDate;
+MONTHLY uses the day of the month, in a shorter month its last day; with recurringEndOfMonth `Y` each falls on the last
+day of its month; DAILY is every calendar day. A payment on a day that is not a banking day settles on the next one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from batchpay.schemas.columns import RECURRENCE
 from batchpay.text import totals_json
 
 MONTHS = 12
-"""How far ahead recurring payments are laid out, unless a caller says otherwise."""
-_LAST_DAY = date(9998, 12, 31)  # a year before Python's calendar ends, so that no step leaves it
+"""How far ahead recurring payments are scheduled, unless a caller says otherwise."""
+_LAST_DAY = date(9998, 12, 31)  # a year before Python's calendar ends, so that no step goes past it
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Flow:
     credit: Totals = Totals()
 
     def add(self, direction: str, totals: Totals) -> None:
-        """Count something in."""
+        """Add totals of one direction."""
         if direction == Direction.DEBIT:
             self.debit += totals
         else:
@@ -78,38 +78,38 @@ class Schedule:
     as_of: date
     """Today: single payments fall on it."""
     months: int = MONTHS
-    """Recurring payments are laid out up to this many months after `as_of`."""
+    """Recurring payments are scheduled up to this many months after `as_of`."""
     single: Flow = field(default_factory=Flow)
     """Rows that pay once."""
     first: Flow = field(default_factory=Flow)
     """First payments of the recurring rows."""
     planned: Flow = field(default_factory=Flow)
-    """All payments of the recurring rows that have an end, also those after the horizon."""
+    """All payments of the recurring rows that have an end, including those after the horizon."""
     open_ended: Flow = field(default_factory=Flow)
     """Recurring rows without an end: rows, and the cents of one payment of each."""
     beyond: Flow = field(default_factory=Flow)
-    """Payments after the horizon, of recurring rows that have an end."""
+    """Payments after the horizon, by recurring rows that have an end."""
     overdue: Flow = field(default_factory=Flow)
     """Payments that fall before `as_of` (only where the setting policy.past_start is off)."""
     _gateways: defaultdict[str, Flow] = field(default_factory=lambda: defaultdict(Flow))
     _days: defaultdict[date, Flow] = field(default_factory=lambda: defaultdict(Flow))
     _daily: defaultdict[date, Flow] = field(default_factory=lambda: defaultdict(Flow))
-    """DAILY runs as steps: what is added on a day stays until it is taken off again on a later one."""
+    """DAILY payments as steps: what is added on one day stays until it is subtracted on a later one."""
 
     @property
     def rows(self) -> int:
-        """How many rows were counted in."""
+        """How many rows were counted."""
         return self.single.rows + self.first.rows
 
     @property
     def horizon(self) -> date:
-        """The last day that is laid out."""
+        """The last day that is scheduled."""
         return min(_month_later(min(self.as_of, _LAST_DAY), self.months, end_of_month=False), _LAST_DAY)
 
     def add(self, rows: pl.DataFrame, *, times: int = 1) -> None:
         """Count rows that passed every rule, with the columns of CASH_FLOW as text, and `_cents`.
 
-        -1 times takes out rows that were counted, and fail after all.
+        `times=-1` subtracts rows that were counted and fail after all.
         """
         counted = (pl.len().cast(pl.Int64) * times).alias("rows"), (pl.col("_cents").sum() * times).alias("cents")
         is_recurring = pl.col("recurringIndicator") == "TRUE"
@@ -126,7 +126,7 @@ class Schedule:
             else:
                 self.single.add(direction, totals)
                 self._days[self.as_of].add(direction, totals)
-        # Rows that recur alike are many, and a date takes long to read: first they are grouped, as text.
+        # Many rows have the same recurrence, and parsing a date is slow: they are grouped first, as text.
         alike = rows.filter(is_recurring).group_by("transactionType", *RECURRENCE).agg(counted)
         self._add_recurring(
             alike.select(
@@ -164,7 +164,7 @@ class Schedule:
         return [one for one in flows if one.flow.rows]
 
     def as_json(self) -> dict[str, Any]:
-        """What moves when: sums of recurring rows, and payments by day up to the horizon."""
+        """What moves when: totals of recurring rows, and payments by day up to the horizon."""
         return {
             "horizon": self.horizon.isoformat(),
             **{name: getattr(self, name).as_json() for name in ("first", "planned", "open_ended", "beyond")},
@@ -175,7 +175,7 @@ class Schedule:
         }
 
     def _add_recurring(self, rows: pl.DataFrame) -> None:
-        """Count all payments of recurring rows, and lay out those up to the horizon."""
+        """Count all payments of recurring rows, and schedule those up to the horizon."""
         totals = (pl.col("rows").sum(), pl.col("cents").sum())
         for direction, count, row_count, cents in rows.group_by("transactionType", "count").agg(totals).iter_rows():
             each = Totals(row_count, cents)
@@ -187,7 +187,7 @@ class Schedule:
         start, horizon = pl.col("start"), self.horizon
         months = (horizon.year - start.dt.year()) * 12 + horizon.month - start.dt.month().cast(pl.Int32) + 1
         days = (pl.lit(horizon) - start).dt.total_days() + 1
-        # Counts that reach beyond the horizon are alike up to it, which leaves few patterns to lay out.
+        # Counts that reach beyond the horizon are the same up to it, which leaves few patterns to schedule.
         patterns = (
             rows.filter(start <= horizon)
             .with_columns(count=pl.min_horizontal("count", pl.when("monthly").then(months).otherwise(days)))
@@ -201,7 +201,7 @@ class Schedule:
                 self.beyond.add(direction, _times(each, -laid_out))
 
     def _lay_out(self, plan: _Plan, direction: str, each: Totals) -> int:
-        """Spread alike recurring rows over their days up to the horizon; gives how many payments of each that are."""
+        """Spread recurring rows of one plan over their days up to the horizon; return the payments of each by then."""
         if plan.monthly:
             laid_out = 0
             for day in plan.monthly_days(self.horizon):
@@ -229,12 +229,12 @@ class _Plan:
     count: int
 
     def daily_end(self, horizon: date) -> date:
-        """Give the day after the last due day within the horizon."""
+        """Return the day after the last due day within the horizon."""
         days = (horizon - self.start).days + 1
         return self.start + timedelta(days=min(days, self.count) if self.count else days)
 
     def monthly_days(self, horizon: date) -> Iterator[date]:
-        """Every due day within the horizon."""
+        """Yield every due day within the horizon."""
         index = 0
         while not self.count or index < self.count:
             day = _month_later(self.start, index, end_of_month=self.end_of_month)
@@ -245,14 +245,14 @@ class _Plan:
 
 
 def next_banking_day(day: date) -> date:
-    """Give the day itself if it is a banking day, else the next one."""
+    """Return the day itself if it is a banking day, else the next one."""
     while not is_banking_day(day):
         day += timedelta(days=1)
     return day
 
 
 def merge(into: Flow, other: Flow) -> None:
-    """Count another flow in."""
+    """Add another flow."""
     into.debit += other.debit
     into.credit += other.credit
 
@@ -262,7 +262,7 @@ def _times(totals: Totals, count: int) -> Totals:
 
 
 def _month_later(day: date, months: int, *, end_of_month: bool) -> date:
-    """Give the same day of the month so many months later, the last day where the month is shorter or it is asked."""
+    """Return the same day this many months later, or the last day of the month if shorter or `end_of_month`."""
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
     last = monthrange(year, month + 1)[1]
     return date(year, month + 1, last if end_of_month else min(day.day, last))

@@ -1,7 +1,7 @@
-"""A plan: a proposal written down to be approved, and compared with what is really to be sent later.
+"""A plan: a proposal written down for approval, and later compared with what is actually to be sent.
 
 The plan is a JSON file. It carries a keyed code of its own text, made with the ledger's key, and so does each approval
-in it: neither another text nor an approval that nobody gave passes. Someone who can read the ledger's key could write
+in it: neither a changed text nor an approval that nobody gave passes. Someone who can read the ledger's key could forge
 both, which is why the key has mode 0600.
 """
 
@@ -34,10 +34,10 @@ _ACTOR = ("name", "host", "authenticated_by")
 
 @dataclass(frozen=True, slots=True)
 class PlanText:
-    """A plan as it was kept, not yet held against its ledger."""
+    """A plan as it was kept, not yet checked against its ledger."""
 
     name: str
-    """What a person calls it: of a plan in a file, the path."""
+    """What a person calls it: for a plan in a file, the path."""
     text: str = field(repr=False)
 
     @classmethod
@@ -51,14 +51,14 @@ class Plan:
     """What was prepared to be sent, and who approved it so far."""
 
     id: str
-    """Random: a plan is used once, and two plans of one proposal are two."""
+    """Random: a plan is used once, and two plans of one proposal are different plans."""
     seal: str
     prepared_by: Actor
     created_at: datetime
     content: Mapping[str, Any]
-    """The proposal, as Proposal.as_json gives it."""
+    """The proposal, as Proposal.as_json returns it."""
     code: str
-    """Keyed code of all else but the approvals."""
+    """Keyed code of everything but the approvals."""
     approvals: tuple[Approval, ...] = ()
     sealed: str = ""
     """The changed accounts, encrypted with the ledger's key: a plan's file, and whoever keeps it, names no payee."""
@@ -83,7 +83,7 @@ class Plan:
         return tuple(json.loads(ledger.unseal(b64decode(self.sealed), self.place))) if self.sealed else ()
 
     def body(self) -> dict[str, Any]:
-        """What the plan's code is made of: everything but the approvals."""
+        """What the plan's code covers: everything but the approvals."""
         return {
             "plan": VERSION,
             "id": self.id,
@@ -95,7 +95,7 @@ class Plan:
         }
 
     def text(self) -> str:
-        """The plan as its file holds it."""
+        """The plan as written to its file."""
         approvals = [{**_approval_json(approval), "code": approval.code} for approval in self.approvals]
         return json.dumps({**self.body(), "code": self.code, "approvals": approvals}, indent=2) + "\n"
 
@@ -139,7 +139,7 @@ class Plan:
         return cls.parse(PlanText.read(path), ledger)
 
     def approved_by(self, approver: Actor, at: datetime, ledger: Ledger) -> Plan:
-        """Add an approval; whether it counts is approvals.Policy's affair."""
+        """Add an approval; approvals.Policy decides whether it counts."""
         approval = Approval(approver, at, self.seal, code="")
         approval = replace(approval, code=_code(approval_body(self, approval), ledger))
         return replace(self, approvals=(*self.approvals, approval))
@@ -155,7 +155,7 @@ class Plan:
             raise NotAsApproved(proposal.file, different)
 
     def verify_content(self, proposal: Proposal) -> None:
-        """Raise FileRefused unless a used plan names this content and gateway: all that it lets through is the rest."""
+        """Raise FileRefused unless a used plan names this content and gateway: it lets through only the rest."""
         found = proposal.as_json()
         for name in ("digest", "origin", "environment", "again", "reason"):
             if self.content[name] != found[name]:
@@ -192,7 +192,7 @@ class Plan:
 
 
 def approval_body(plan: Plan, approval: Approval) -> dict[str, Any]:
-    """What an approval's code is made of: the approval, and the plan that it stands in."""
+    """What an approval's code covers: the approval, and the plan that contains it."""
     return {"approval_of": plan.code, **_approval_json(approval)}
 
 

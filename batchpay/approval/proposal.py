@@ -1,7 +1,7 @@
-"""What is put before a person to approve: a file as it was read, what of it would be sent, under which rules and where.
+"""What a person is asked to approve: a file as it was read, what of it would be sent, under which rules and where.
 
-The same file in the same ledger makes the same proposal, whoever looks at it. Its seal is what maker and checker
-compare: twelve characters, keyed, over content, totals, rules and gateway.
+The same file in the same ledger makes the same proposal, whoever views it. Its seal is what maker and checker compare:
+twelve characters, keyed, over content, totals, rules and gateway.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.payment import Totals
 from batchpay.text import row_count, totals_json
 
-if TYPE_CHECKING:  # whoever reads a plan loads no rules
+if TYPE_CHECKING:  # reading a plan loads no rules
     from batchpay.schemas.options import RuleOptions
 
 SEAL_CHARACTERS = 12
@@ -26,14 +26,14 @@ SEAL_CHARACTERS = 12
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """All that is approved, and all that a submission from a plan is compared with."""
+    """Everything that is approved, and everything that a submission from a plan is compared with."""
 
     digest: bytes
     """The content's keyed digest (NewBatch.digest); empty where there is no ledger to key it."""
     file: str
-    """The name that the file had; another name of the same content is the same proposal."""
+    """The name that the file had; the same content under another name is the same proposal."""
     sheet: str | None
-    """The sheet that was read, of a workbook."""
+    """The sheet of a workbook that was read."""
     column_map: str | None
     """SHA-256 of the map that the file was read through, or None."""
     origin: str
@@ -43,10 +43,10 @@ class Proposal:
     valid: Totals
     rejected: Totals
     unreadable_amounts: int
-    """Rejected rows whose amount can't be read: they are in no sum of cents."""
+    """Rejected rows whose amount can't be read: they are in no total."""
     to_send: ToSend
     warnings: Mapping[str, int]
-    """How often, by `column.code`."""
+    """How many, by `column.code`."""
     accepted_suggestions: Mapping[str, int]
     """Cells that were corrected as suggested, by `column.code`."""
     notes: tuple[str, ...]
@@ -66,7 +66,7 @@ class Proposal:
     out in parts is still one."""
 
     def as_json(self) -> dict[str, Any]:
-        """All of it that stands in a plan file for everybody to read."""
+        """The part that a plan file has in plain text."""
         return {
             "file": self.file,
             "sheet": self.sheet,
@@ -90,7 +90,7 @@ class Proposal:
         }
 
     def seal(self, ledger: Ledger) -> str:
-        """Twelve characters that are another for any other content, totals, rules, rows or gateway."""
+        """Return twelve characters that differ for any other content, totals, rules, rows or gateway."""
         sealed = self.as_json()
         for name in ("file", "sheet", "map", "notes", "warnings"):  # names, and what follows from the content
             del sealed[name]
@@ -101,7 +101,7 @@ class Proposal:
 
 
 def rules_json(rules: RuleOptions) -> dict[str, Any]:
-    """The options of the rules as JSON values. What the day changes, it changes in the totals."""
+    """Return the options of the rules as JSON values. Whatever the date changes shows in the totals."""
     values = dataclasses.asdict(rules)
     del values["as_of"]
     for name, value in values.items():

@@ -1,4 +1,4 @@
-"""The page that a person signs: plain lines of at most 80 characters, every figure from the check."""
+"""The sign-off page: plain lines of at most 80 characters, every figure from the check."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_GATEWAY = "none is named (gateway.base_url)"
 def sign_off_lines(
     proposal: Proposal, schedule: Schedule, counts: dict[str, int], seal: str | None = None
 ) -> list[str]:
-    """Write the page that a person signs: what a submission would send at this moment, and what it would not.
+    """Write the sign-off page: what a submission would send at this moment, and what it would not.
 
     `counts` are the errors by `column.code`. A row that breaks two rules is counted in both.
     """
@@ -65,9 +65,9 @@ def sign_off_lines(
 
 
 def plan_lines(plan: Plan, changed_accounts: Sequence[str] = ()) -> list[str]:
-    """Write what a plan approves, out of the plan alone: totals, directions, accounts, warnings, seal.
+    """Write what a plan approves, from the plan alone: totals, directions, accounts, warnings, seal.
 
-    `changed_accounts` are its sealed lines; they stand in full, before any other warning.
+    `changed_accounts` are its sealed lines; they appear in full, before any other warning.
     """
     content = plan.content
     warnings, notes = content["warnings"], content["notes"]
@@ -133,14 +133,14 @@ def _decision_lines(again: bool, release: bool, reason: str | None) -> list[str]
 
 
 def _accepted_lines(accepted: Mapping[str, int]) -> list[str]:
-    """Cells that are sent otherwise than the file has them, by rule."""
+    """List, by rule, the cells that are sent with a value other than the file's."""
     ranked = sorted(accepted, key=lambda name: (-accepted[name], name))
     lines = [_rule("-"), "cells corrected as suggested (--accept-suggestions)"] if ranked else []
     return lines + [f"{accepted[name]:>11,}  {name}"[:_WIDTH] for name in ranked]
 
 
 def _warning_lines(warnings: Mapping[str, int], notes: Sequence[str]) -> list[str]:
-    """Warnings with changed accounts first: they are the commonest fraud."""
+    """Write the warnings, changed accounts first: they are the most common fraud."""
     ranked = sorted(warnings, key=lambda name: (not name.endswith(".changed_account"), -warnings[name], name))
     lines = [_rule("-"), "warnings"] if ranked else []
     lines += [f"{warnings[name]:>11,}  {name}"[:_WIDTH] for name in ranked[:_REASONS_SHOWN]]
@@ -179,7 +179,7 @@ def _recurring_lines(schedule: Schedule) -> list[str]:
 
 
 def _day_lines(schedule: Schedule) -> list[str]:
-    """Day by day at first, later days by month; a day without banking names the day on which it settles."""
+    """Write first days one by one, later ones by month; a non-banking day names the day on which it settles."""
     days = schedule.by_day()
     if not days:
         return []
@@ -229,7 +229,7 @@ def _flow_header(label: str) -> str:
 
 
 def _flow_lines(label: str, flow: Flow) -> list[str]:
-    """Both directions on one line; figures too long for their columns go to lines of their own."""
+    """Write both directions on one line; figures too long for their columns get their own lines."""
     debit = f"{flow.debit.rows:>7,}{money(flow.debit.cents):>18}"
     credit = f"{flow.credit.rows:>8,}{money(flow.credit.cents):>17}"
     label = f"  {label}"
@@ -242,5 +242,5 @@ def _flow_lines(label: str, flow: Flow) -> list[str]:
 
 
 def _wrapped(label: str, text: str) -> list[str]:
-    """Write a label and a text that may be long or hold characters that no page shows."""
+    """Write a label and a text that may be long or contain unprintable characters."""
     return wrapped(printable(text), first=f"{label:<10}", rest=" " * 10)

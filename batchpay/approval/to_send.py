@@ -1,7 +1,7 @@
 """What a submission would send at this moment: the rows and cents that a person approves.
 
-Counted over the ledger's view of a file: rows of a content that is new, rows of a known batch that are still pending
-and still right, and rejected rows that a release is to add. Page to sign, plan and seal are made of this alone.
+Counted over the ledger's view of a file: rows of new content, rows of a known batch that are still pending and still
+valid, and rejected rows that a release is to add. Sign-off page, plan and seal are made from this alone.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class Origin(StrEnum):
     """Why a row would be sent."""
 
     NEW = "new"
-    """Right, and of a content that the ledger does not hold yet."""
+    """Valid, and of content that the ledger does not have yet."""
     PENDING = "pending"
-    """Registered earlier, not sent, and still right."""
+    """Registered earlier, not sent, and still valid."""
     RELEASED = "released"
-    """Rejected earlier, right now, and asked for by `--release`."""
+    """Rejected earlier, valid now, and requested by `--release`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToSend:
-    """Rows and cents that a submission would send now. Every breakdown adds up to `total`, or making it raises."""
+    """Rows and cents that a submission would send now. Every breakdown adds up to `total`, or creating it raises."""
 
     new: Totals = Totals()
     pending: Totals = Totals()
@@ -39,11 +39,11 @@ class ToSend:
     by_direction: Mapping[str, Totals] = field(default_factory=dict)
     """DEBIT and CREDIT."""
     released_by_direction: Mapping[str, Totals] = field(default_factory=dict)
-    """The same of `released` alone; on no plan."""
+    """The same for `released` alone; not in a plan."""
     by_account: Mapping[str, Totals] = field(default_factory=dict)
     """By gateway account id, without leading zeros; a recurring row counts with one payment."""
     rows_digest: str = ""
-    """SHA-256 of which rows these are and why each is sent: equal totals of other rows are another matter."""
+    """SHA-256 of which rows these are and why each is sent: equal totals of other rows are not the same."""
 
     def __post_init__(self) -> None:
         """Refuse breakdowns that do not add up."""
@@ -57,7 +57,7 @@ class ToSend:
 
     @property
     def total(self) -> Totals:
-        """All that would be sent."""
+        """Everything that would be sent."""
         return self.new + self.pending + self.released
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Counts what would be sent, chunk by chunk, into a ToSend. Apart from it: whoever reads a plan needs no polars."""
+"""Counts what would be sent, chunk by chunk, into a ToSend. A separate module: reading a plan needs no polars."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOTED_AT_ONCE = 50_000
 
 
 def with_cents(rows: pl.DataFrame) -> pl.DataFrame:
-    """Give rows that pass every rule their `_cents`, by which ToSendCount and Schedule count."""
+    """Add `_cents` to rows that pass every rule: ToSendCount and Schedule count by it."""
     return rows.with_columns(_cents=checks.cents_of_plain(pl.col("amount")))
 
 
@@ -38,7 +38,7 @@ class ToSendCount:
         self.note(origin, rows["_row"])
 
     def count(self, origin: Origin, rows: pl.DataFrame, *, times: int = 1) -> None:
-        """Count rows whose numbers are noted later; -1 times takes out rows that were counted."""
+        """Count rows whose numbers are noted later; `times=-1` subtracts rows that were counted."""
         counted = (
             rows.group_by("gatewayId", "transactionType")
             .agg(pl.len().cast(pl.Int64) * times, pl.col("_cents").sum() * times)
@@ -53,7 +53,7 @@ class ToSendCount:
             self._accounts[gateway_id] += totals
 
     def note(self, origin: Origin, numbers: pl.Series) -> None:
-        """Take the numbers of rows that are counted, in file order, into the digest."""
+        """Add the numbers of rows that are counted, in file order, to the digest."""
         for start in range(0, len(numbers), _NOTED_AT_ONCE):
             self._rows[origin].update(array("I", numbers.slice(start, _NOTED_AT_ONCE).to_list()).tobytes())
 
@@ -62,7 +62,7 @@ class ToSendCount:
         self._held_back += totals
 
     def finish(self) -> ToSend:
-        """Give what was counted."""
+        """Return what was counted."""
         return ToSend(
             new=self._totals[Origin.NEW],
             pending=self._totals[Origin.PENDING],
@@ -76,5 +76,5 @@ class ToSendCount:
 
 
 def _not_empty(totals: Mapping[str, Totals]) -> dict[str, Totals]:
-    """Leave out what all rows were taken out of."""
+    """Drop totals from which all rows were subtracted."""
     return {name: one for name, one in totals.items() if one.rows}

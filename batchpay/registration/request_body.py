@@ -1,7 +1,7 @@
 """From checked rows to what the ledger keeps: the exact request body, keyed fingerprints, and what results show.
 
-The left half's last step. Bodies follow CONTRACT.md, 'On the wire', and are built by polars, a chunk at a time: what
-is validated here is, byte for byte, what is sent.
+The last step before the ledger. Bodies follow CONTRACT.md, 'On the wire', and are built by polars, a chunk at a time:
+what is validated here is, byte for byte, what is sent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ROW_END = "\x1e"
 _NOT_GIVEN = "\x00"
 
 _ESCAPES = {character: json.dumps(character)[1:-1] for character in map(chr, (*range(0x20), 0x22, 0x5C))}
-"""What can't stand in a JSON string as it is."""
+"""Characters that must be escaped in a JSON string."""
 
 _ROWS_AT_ONCE = 8704
 """Chunks of the ledger (512 rows) that fit the processor's cache, and a third of what is read at once."""
@@ -39,7 +39,7 @@ _SHOWN = (
     PAYMENT_ID, "invoiceNumber", "gatewayId", "transactionType", "recurringIndicator", "recurringStartDate", "amount",
     "currencyCode",
 )  # fmt: skip
-"""Columns of the payment file that the ledger keeps as they are, for results and for a later look at the rules."""
+"""Columns of the payment file that the ledger keeps as they are, for results and for a later check of the rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RequestForm:
     """What the settings say about the shape of a request."""
 
     stamp: str | None
-    """Beginning of the reference that fills a blank invoiceNumber, or None where it stays blank."""
+    """Prefix of the reference that fills a blank invoiceNumber, or None where it stays blank."""
     agreement_as_letter: bool
     emails_node: str
 
@@ -63,15 +63,15 @@ def request_form(gateway: GatewaySettings) -> RequestForm:
 
 
 class Content:
-    """A file's chunks on their way to the rules: what is read whole has a digest, by which its batch is known.
+    """A file's chunks on their way to the rules: content that was read whole has a digest, which identifies its batch.
 
-    It covers cells as they were read, before any repair: with or without --normalize, a content is one batch.
+    It covers cells as they were read, before any repair: with or without --normalize, the content is one batch.
     """
 
     def __init__(self, chunks: Callable[[], Iterator[pl.DataFrame]], ledger: Ledger) -> None:
         self._chunks, self._ledger = chunks, ledger
         self.digest = b""
-        """32 bytes, keyed; of the last reading that came to its end."""
+        """32 bytes, keyed; of the last complete reading."""
 
     def chunks(self) -> Iterator[pl.DataFrame]:
         """Read the file from its beginning."""
@@ -79,7 +79,7 @@ class Content:
         for chunk in self._chunks():
             digest.update(canonical_bytes(chunk))
             yield chunk
-            del chunk  # some megabytes, while the next one is waited for
+            del chunk  # free some megabytes while waiting for the next one
         self.digest = digest.digest()
 
 
@@ -87,7 +87,7 @@ def canonical_bytes(chunk: pl.DataFrame) -> bytes:
     """Write a chunk's rows in the one form that the batch digest covers: every known column, whatever the file's."""
     text = io.BytesIO()
     cells = [pl.col(name) if name in chunk.columns else pl.lit(None, pl.String).alias(name) for name in COLUMNS]
-    # A line is a CSV's without quotation: twice as fast as putting the cells together as columns.
+    # A line is written as CSV without quotation: twice as fast as concatenating the columns.
     chunk.select(*cells, _end=pl.lit("")).write_csv(
         text, include_header=False, separator=_FIELD_END, line_terminator=_ROW_END, null_value=_NOT_GIVEN,
         quote_style="never",
@@ -115,13 +115,13 @@ def _identity_digests(ledger: Ledger, found: pl.DataFrame) -> tuple[list[bytes],
 
 
 def payee_columns(ledger: Ledger, frame: pl.DataFrame) -> PayeeColumns:
-    """Who is paid what, under keyed digests, for the look at changed accounts."""
+    """Return who is paid what, as keyed digests, for the check for changed accounts."""
     payees, accounts = _payee_digests(ledger, frame)
     return PayeeColumns(frame["_row"].to_list(), payees, accounts, cents_of(frame))
 
 
 def payments_named(frame: pl.DataFrame, rows: Sequence[int]) -> dict[int, Payment]:
-    """What a warning about some of these rows names: payee, direction, cents and a masked account."""
+    """Return what a warning about some of these rows names: payee, direction, cents and a masked account."""
     those = _of(frame, rows).select(
         "_row", "achNameOnCheck", "transactionType", "amount", _masked(pl.col("achAccountNumber")).alias("account")
     )
@@ -131,7 +131,7 @@ def payments_named(frame: pl.DataFrame, rows: Sequence[int]) -> dict[int, Paymen
 
 
 def flow_of(frame: pl.DataFrame, rows: Sequence[int]) -> Flow:
-    """Add some of these rows up, debits and credits apart."""
+    """Add up some of these rows, debits and credits separately."""
     flow = Flow()
     cents = checks.cents(pl.col("amount")).fill_null(0).sum()
     for direction, count, total in _of(frame, rows).group_by("transactionType").agg(pl.len(), cents).iter_rows():
@@ -144,14 +144,14 @@ def _of(frame: pl.DataFrame, rows: Sequence[int]) -> pl.DataFrame:
 
 
 def cents_of(frame: pl.DataFrame) -> list[int]:
-    """Cents of each row's amount; 0 where it can't be read."""
+    """Return the cents of each row's amount; 0 where it can't be read."""
     return frame.select(checks.cents(pl.col("amount")).fill_null(0)).to_series().to_list()
 
 
 def _payee_digests(ledger: Ledger, frame: pl.DataFrame) -> tuple[list[bytes], list[bytes]]:
     internal_id = pl.col("billingInternalId")
     texts = frame.select(
-        # An id of the house's own tells two people of one name apart. A line break can stand in neither.
+        # The payer's own id distinguishes two people with one name. Neither can contain a line break.
         payee=pl.when(internal_id.is_not_null())
         .then(pl.concat_str(pl.lit("id\n"), internal_id))
         .otherwise(pl.col("achNameOnCheck").str.to_lowercase()),
@@ -166,7 +166,7 @@ def payment_columns(
 ) -> Iterator[PaymentColumns]:
     """Turn rows that passed every rule (`_row`, `_line`, all known columns as text) into what the ledger keeps.
 
-    Some thousand rows at a time: what is built of them stays in the processor's cache, and little memory is needed.
+    Some thousand rows at a time: what is built from them stays in the processor's cache, and little memory is needed.
     """
     for part in frame.iter_slices(_ROWS_AT_ONCE):
         yield _payment_columns(ledger, part, carried, form)
@@ -194,7 +194,7 @@ def _payment_columns(ledger: Ledger, frame: pl.DataFrame, carried: Sequence[str]
 
 
 def show_requests(frame: pl.DataFrame, form: RequestForm) -> list[str]:
-    """Bodies as they would be sent, account and routing number masked: for people to look at."""
+    """Return bodies as they would be sent, account and routing number masked: for people to read."""
     masked = _stamp_invoices(frame, form).with_columns(
         achAccountNumber=_masked(pl.col("achAccountNumber")), achRoutingNumber=_masked(pl.col("achRoutingNumber"))
     )
@@ -203,7 +203,7 @@ def show_requests(frame: pl.DataFrame, form: RequestForm) -> list[str]:
 
 
 def _text_of(texts: pl.Series) -> PackedTexts:
-    """PackedTexts as the ledger takes them, without a Python object for each, and without a copy of their megabytes."""
+    """Return PackedTexts for the ledger, without a Python object for each text, and without copying their megabytes."""
     lengths = texts.str.len_bytes().to_list()
     (array,) = c_array_stream(texts.str.join("").cast(pl.Binary))
     joined = memoryview(array.view().buffer(2))
@@ -216,7 +216,7 @@ def _digests(ledger: Ledger, purpose: str, texts: Sequence[str], size: int) -> l
 
 
 def _older_fingerprint_texts(frame: pl.DataFrame) -> list[str]:
-    """Give what ledgers before version 3 compared: account, routing, amount, direction, invoice, letter for letter."""
+    """Return what ledgers before version 3 compared: account, routing, amount, direction, invoice, unfolded."""
     names = ("achAccountNumber", "achRoutingNumber", "amount", "transactionType", "invoiceNumber")
     cells = [pl.col(name).fill_null(_NOT_GIVEN) for name in names]
     return frame.select(pl.concat_str(cells, separator=_FIELD_END)).to_series().to_list()
@@ -230,20 +230,20 @@ def _stamp_invoices(frame: pl.DataFrame, form: RequestForm) -> pl.DataFrame:
 
 
 def _masked(cell: pl.Expr) -> pl.Expr:
-    """Four stars and the last four characters; a text of four or fewer is not shown at all."""
+    """Return four stars and the last four characters; nothing of a text of four or fewer is shown."""
     return pl.when(cell.str.len_chars() > 4).then(pl.lit("****") + cell.str.tail(4)).otherwise(pl.lit("****"))
 
 
 def _escape(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
-    """Cells as the inside of a JSON string; columns of the chunk in which nothing is to be escaped stay as they are."""
+    """Escape cells for a JSON string; columns of the chunk in which nothing needs escaping stay as they are."""
     if BARE_ROW in frame.columns and CORRECTED not in frame.columns and frame[BARE_ROW].all(ignore_nulls=False):
-        return frame  # known by the bytes of the file
+        return frame  # known from the bytes of the file
     cells = frame.select(pl.col(list(names)).str.join("").cast(pl.Binary)).row(0, named=True)
     found = [name for name, text in cells.items() if any(character.encode() in text for character in _ESCAPES)]
     return frame.with_columns(pl.col(found).str.replace_many(_ESCAPES))
 
 
-# JSON objects, put together from constant texts and cells
+# JSON objects, assembled from constant texts and cells
 
 _IS_RECURRING = pl.col("recurringIndicator") == "TRUE"
 _HAS_SEVERAL_EMAILS = pl.col("billingEmail").str.contains(";", literal=True)
@@ -261,10 +261,10 @@ class _Member:
 
 
 _Filled = tuple[tuple[str, bool], ...]
-"""Columns of a chunk that hold something, each with whether they do in every row.
+"""Columns of a chunk that have a value, each with whether they do in every row.
 
-What is put together is asked for by this, not by the chunk: most of a file's chunks are alike, and to make the
-expressions takes as long as some hundred rows.
+Expressions are cached by this, not by the chunk: most of a file's chunks are alike, and building the expressions takes
+as long as some hundred rows.
 """
 
 
@@ -275,7 +275,7 @@ def _filled(frame: pl.DataFrame) -> _Filled:
 
 @lru_cache(16)
 def _details(chunk: _Filled, carried: tuple[str, ...]) -> pl.Expr:
-    """JSON object of what results and reports show of a row."""
+    """Return the JSON object of what results and reports show of a row."""
     filled = dict(chunk)
     members = [*_texts(filled, _SHOWN), _Member(('"name":"', pl.col("achNameOnCheck"), '"'), always=True)]
     members.append(_Member(('"account":"', _masked(pl.col("achAccountNumber")), '"'), always=True))
@@ -288,7 +288,7 @@ def _details(chunk: _Filled, carried: tuple[str, ...]) -> pl.Expr:
 
 
 def _body(frame: pl.DataFrame, form: RequestForm) -> pl.Expr:
-    """JSON text of the request. A field that is not given is left out; so is a node without fields."""
+    """Return the JSON text of the request. A field that is not given is left out; so is a node without fields."""
     recurring = frame.select("recurringIndicator", *RECURRING, "achSecCode").filter(_IS_RECURRING)
     several = frame.select(_HAS_SEVERAL_EMAILS.any()).item()
     return _body_of(_filled(frame), _filled(recurring), several, form)
@@ -314,7 +314,7 @@ def _body_of(chunk: _Filled, recurring: _Filled, has_several_emails: bool | None
 
 
 def _object(members: Sequence[_Member]) -> list[_Piece]:
-    """A JSON object. The first member that every row has needs no comma; those before it bring one at their end.
+    """Make a JSON object. The first member that every row has needs no comma; those before it end with one.
 
     There is such a member in every object: a column that is required, and the rows passed every rule.
     """
@@ -327,7 +327,7 @@ def _object(members: Sequence[_Member]) -> list[_Piece]:
 
 
 def _joined(pieces: Iterable[_Piece]) -> pl.Expr:
-    """One text of many pieces, null where one of them is: a format, since there constants cost no step for each row."""
+    """Join pieces into one text, null where any of them is: by a format, where constants cost nothing per row."""
     texts: list[str] = []
     cells: list[pl.Expr] = []
     for piece in pieces:
@@ -340,7 +340,7 @@ def _joined(pieces: Iterable[_Piece]) -> pl.Expr:
 
 
 def _texts(filled: Mapping[str, bool], names: Iterable[str]) -> Iterator[_Member]:
-    """Give the members `"name":"text"` of those columns that hold something in this chunk."""
+    """Yield the members `"name":"text"` of those columns that have a value in this chunk."""
     for name in names:
         if name in filled:
             yield _Member((f'"{name}":"', pl.col(name), '"'), always=filled[name])
@@ -357,7 +357,7 @@ def _agreement(form: RequestForm) -> pl.Expr:
 
 
 def _emails(form: RequestForm) -> _Member:
-    """Give the address, or the node of several."""
+    """Return the address, or the node of several."""
     address = pl.col("billingEmail")
     each = address.str.replace_all(";", '","', literal=True)
     several = pl.concat_str(pl.lit(f'"{form.emails_node}":{{"billingEmail":["'), each, pl.lit('"]}'))
