@@ -66,7 +66,7 @@ lint: $(VENV)/.test  ## ruff and mypy --strict
 	@$(BIN)/mypy
 
 .PHONY: samples
-samples: $(VENV)/.test  ## make the sample files anew, byte for byte
+samples: $(VENV)/.test  ## generate the sample files again, byte for byte
 	@$(BIN)/python -m tests.support.sample_files
 
 .PHONY: man
@@ -101,7 +101,7 @@ walks: $(VENV)/.test  ## 200 random walks over what people do, against a gateway
 	@$(BIN)/python -m tests.model --walks 200 --seed $(or $(SEED),1)
 
 .PHONY: mutants
-mutants: $(VENV)/.test  ## 25 small changes a module, each of which some test must notice (M=package or module, else all: hours)
+mutants: $(VENV)/.test  ## 25 small changes per module, each of which some test must notice (M=package or module, else all: hours)
 	@$(BIN)/python -m tests.mutants $(M)
 
 .PHONY: bench
@@ -113,11 +113,11 @@ bench-quick: $(VENV)/.bench  ## the same on small files: about 3 minutes
 	@$(BIN)/python -m tests.benchmarks --quick
 
 .PHONY: bench-check
-bench-check: $(VENV)/.bench  ## fail where a ratio is under its bar
+bench-check: $(VENV)/.bench  ## fail if a ratio misses its target
 	@$(BIN)/python -m tests.benchmarks --quick --check
 
 .PHONY: lock
-lock:  ## resolve the lock files anew (needs uv)
+lock:  ## resolve the lock files again (needs uv)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    --upgrade pyproject.toml --group lock-build -o requirements.lock
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
@@ -126,5 +126,5 @@ lock:  ## resolve the lock files anew (needs uv)
 	    --upgrade -c tests/requirements.lock -c requirements.lock --group bench -o tests/benchmarks/requirements.lock
 
 .PHONY: clean
-clean:  ## remove what was made
+clean:  ## remove everything that was built
 	@rm -rf build dist *.egg-info demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

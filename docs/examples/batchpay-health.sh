@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs `batchpay health`, prints what is wrong, and leaves the exit code as a metric for node_exporter.
+# Runs `batchpay health`, prints what is wrong, and writes the exit code as a metric for node_exporter.
 umask 022
 metrics=/var/lib/batchpay/metrics/batchpay-health.prom
 /opt/batchpay/bin/batchpay health --config /etc/batchpay/batchpay.toml --inbox /srv/payments/inbox --inbox-age 26h --expect-every 26h --backup-every 8d --quiet
