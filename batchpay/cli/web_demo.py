@@ -55,7 +55,7 @@ def demo(listen: str, on_stop: Callable[[Callable[[], None]], None]) -> None:
             for name, shown, _, does in _PEOPLE:
                 click.echo(f"  {name:<7} {passwords[name]}   {shown} {does}")
             click.echo(
-                f"\nAs maria, drop {FOLDER / 'payments.csv'} on the page: some rows have mistakes. Ask for approval,\n"
+                f"\nAs maria, drop {FOLDER / 'payments.csv'} on the page: some rows have mistakes. Request approval,\n"
                 "approve it as daniel, watch it run, look up the two payments that end in doubt, and compare the "
                 "batch\n"
                 f"with {FOLDER / 'bank-export.csv'}. Nothing leaves this machine; Ctrl-C ends everything."

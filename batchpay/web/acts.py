@@ -51,12 +51,12 @@ class _Act:
 
 
 ACTS = {
-    "ask": _Act("ask for approval", ("prepare",), ("checked",)),
+    "ask": _Act("request approval", ("prepare",), ("checked",)),
     "withdraw": _Act("withdraw the request", ("prepare",), ("asked",), only_makers=True),
     "approve": _Act("approve", ("approve",), ("asked",), not_makers=True, not_twice=True),
     "turn_down": _Act("turn down", ("approve",), ("asked",), not_makers=True),
     "stop": _Act("stop", ("prepare", "approve", "settle"), ("approved", "sending")),
-    "go_on": _Act("let go on", ("approve",), ("stopped", "failed", "done"), not_makers=True),
+    "go_on": _Act("continue a run", ("approve",), ("stopped", "failed", "done"), not_makers=True),
 }
 
 
@@ -64,21 +64,21 @@ def refused(act: str, person: Person, file: Columns, approvers: Collection[str] 
     """Say why a person can't do this with a file now; None where they can. `approvers` approved what is asked now."""
     asked = ACTS[act]
     if not any(person.may(role) for role in asked.roles):
-        return Refused(f"To {asked.words} takes the role {' or '.join(asked.roles)}, which you don't have.", MAY_NOT)
+        return Refused(f"To {asked.words}, you need the role {' or '.join(asked.roles)}.", MAY_NOT)
     if asked.not_makers and person.name == file["uploaded_by"]:
         return Refused("You uploaded this file, so another person must approve it.", MAY_NOT)
     if asked.not_makers and person.name == file["asked_by"]:
-        return Refused("You asked for this approval, so another person must give it.", MAY_NOT)
+        return Refused("You requested this approval, so another person must give it.", MAY_NOT)
     if asked.not_makers and person.name in makers(file):
         return Refused("You chose how this file is read, so another person must approve it.", MAY_NOT)
     if asked.only_makers and person.name not in (file["uploaded_by"], file["asked_by"]):
-        return Refused("Only whoever uploaded the file or asked can withdraw the request.", MAY_NOT)
+        return Refused("Only the person who uploaded the file or requested approval can withdraw the request.", MAY_NOT)
     if file["state"] not in asked.states:
-        return Refused("Meanwhile this file stands elsewhere. Nothing was done; look again.", NOT_NOW)
+        return Refused("The status of this file has changed in the meantime. Nothing was done; check again.", NOT_NOW)
     if asked.not_twice and person.name in approvers:
-        return Refused("You approved this already; another person must approve it as well.", MAY_NOT)
+        return Refused("You already approved this; another person must approve it as well.", MAY_NOT)
     if act == "go_on" and not approvers:
-        return Refused("Nobody approved this, so there is nothing to go on with.", NOT_NOW)
+        return Refused("Nobody approved this, so there is nothing to continue.", NOT_NOW)
     return None
 
 
@@ -91,9 +91,9 @@ def makers(file: Columns) -> set[str]:
 def refused_again(person: Person, asked_by: str, file: Columns | None, cents: int) -> Refused | None:
     """Say why a person can't agree, as the second one, that a payment is sent again; `file` is what it came from."""
     if not person.may("approve"):
-        return Refused("To agree takes the role approve, which you don't have.", MAY_NOT)
+        return Refused("To agree, you need the role approve.", MAY_NOT)
     if person.name == asked_by:
-        return Refused("You asked for this yourself: a second person must agree.", MAY_NOT)
+        return Refused("You requested this yourself: a second person must agree.", MAY_NOT)
     if file is not None and person.name in makers(file):
         return Refused("You prepared this payment, so another person must agree that it is sent again.", MAY_NOT)
     return over_limit(person, cents)
@@ -104,7 +104,7 @@ def over_limit(person: Person, cents: int) -> Refused | None:
     if person.limit_cents is None or cents <= person.limit_cents:
         return None
     return Refused(
-        f"{money(cents)} is above your limit of {money(person.limit_cents)}; somebody with a higher one must do it.",
+        f"{money(cents)} is above your limit of {money(person.limit_cents)}; someone with a higher one must do it.",
         MAY_NOT,
     )
 

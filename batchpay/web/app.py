@@ -29,12 +29,12 @@ BLUEPRINTS = tuple(
 )
 
 _SAID = {
-    400: "That can't be carried out as it was asked.",
+    400: "This request can't be carried out.",
     401: "Please sign in first.",
     403: "You may not do that.",
     404: "There is nothing here.",
-    405: "That is not how this page is asked.",
-    409: "Meanwhile it is no longer as your page showed it. Nothing was done; look again.",
+    405: "This page doesn't accept that kind of request.",
+    409: "This has changed since your page was loaded. Nothing was done; check again.",
     413: "That is too large.",
     421: "This address is not known to batchpay (web --host).",
 }

@@ -123,7 +123,7 @@ def ask(file_id: str) -> ResponseReturnValue:
     facts = facts_of(file)
     problem = refused("ask", person, file) or _not_to_ask(file, facts)
     if problem is None and facts is not None and left_out(facts)["rows"] and request.form.get("partial") != "yes":
-        problem = Refused("Say first that the rows to correct are to be left out.", 400)
+        problem = Refused("First confirm that the rows to correct are left out.", 400)
     if problem is not None:
         return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
     assert facts is not None, "a file without facts is refused above"
@@ -137,7 +137,7 @@ def ask(file_id: str) -> ResponseReturnValue:
             abort(NOT_NOW)
         total = facts["to_send"]["total"]
         sum_asked = f"{of(total['rows'], 'payment')}, {amount(total['amount'])}"
-        what = f"asked for approval of {sum_asked}, seal {seal(file['seal'])}"
+        what = f"requested approval of {sum_asked}, seal {seal(file['seal'])}"
         here.store.note(db, person.name, file_id, what, person.how)
     return redirect(url_for("approval.page", file_id=file_id), 303)
 
@@ -145,9 +145,9 @@ def ask(file_id: str) -> ResponseReturnValue:
 def _not_to_ask(file: Row, facts: dict[str, Any] | None) -> Refused | None:
     """Say why a checked file is nothing to be approved."""
     if facts is None or file["plan"] is None:
-        return Refused("Have the file checked again first.", NOT_NOW)
+        return Refused("Check the file again first.", NOT_NOW)
     if not facts["to_send"]["total"]["rows"]:
-        return Refused("There is nothing in this file that would be sent.", NOT_NOW)
+        return Refused("Nothing in this file would be sent.", NOT_NOW)
     if facts["waits_for"]:
         return Refused(f"Nothing new can be sent now: {facts['waits_for']}.", NOT_NOW)
     return None
@@ -221,7 +221,7 @@ def _turn_down(file: Row, person: Person) -> ResponseReturnValue:
         return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
     why = printable(" ".join(request.form.get("why", "").split()))[:_WORDS_MAX]
     if not why:
-        return _page(file, Refused("Say why, so that it can be put right. Nothing was done.", 400))
+        return _page(file, Refused("Say why, so that it can be corrected. Nothing was done.", 400))
     _send_back(file, person, f"turned it down: {why}", f"{person.shown} turned this down: {why}")
     return redirect(url_for("approval.waiting"), 303)
 

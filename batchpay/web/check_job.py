@@ -37,8 +37,8 @@ from batchpay.workflows.requests import preflight_of
 LARGEST = 20
 DAYS_TOLD = 31
 _UNASKED = (
-    "The gateway could not be asked about the accounts. If it does not know one of them, a run sends nothing, since "
-    "that is not what was approved: check the file again before anybody approves it."
+    "The gateway accounts could not be checked. If the gateway does not know one of them, a run sends nothing, since "
+    "that is not what was approved: check the file again before anyone approves it."
 )
 _TOTALS = ("rows", "valid", "rejected", "amount", "exit_code", "would_send")
 _GONE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.SENDING)
@@ -75,7 +75,7 @@ def _mapped(task: Task, path: str, ledger: Ledger, kept: dict[str, str | bytes |
         if is_ready:
             return _look(task.with_map(found), path, ledger, watch)
         kept["proposal"] = spool.seal_json(ledger, task.file["id"], "proposal", found)
-        raise FileRefused("Its columns are not named as ours are.") from None
+        raise FileRefused("This file has its own column names.") from None
 
 
 def _to_keep(task: Task, path: str, ledger: Ledger, preview: Preview) -> dict[str, str | bytes | None]:

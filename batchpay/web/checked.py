@@ -158,7 +158,7 @@ def again(file_id: str) -> ResponseReturnValue:
         chosen |= expected()
     except WrongUse as error:
         return render_template("said.html", sentence=f"{str(error).capitalize()}.", code=400), 400
-    return _check_again(file, REPLACEABLE, chosen, f"had it checked again{_said(chosen)}")
+    return _check_again(file, REPLACEABLE, chosen, f"checked it again{_said(chosen)}")
 
 
 @blueprint.post("/files/<file_id>/map")
@@ -169,12 +169,12 @@ def answer(file_id: str) -> ResponseReturnValue:
     chosen = json.loads(file["options"])
     if request.form.get("anew") == "yes":
         chosen |= {"answers": {}, "map_agreed": False, "map_anew": True}
-        return _check_again(file, REPLACEABLE, chosen, "asked for its columns anew", map=None)
+        return _check_again(file, REPLACEABLE, chosen, "reopened the column questions", map=None)
     mark = "answer."
     given = {name.removeprefix(mark): text for name, text in request.form.items() if name.startswith(mark) and text}
     chosen["answers"] = {**chosen.get("answers", {}), **given}
     chosen["map_agreed"] = request.form.get("agreed") == "yes"
-    return _check_again(file, ("refused",), chosen, "said what its columns are")
+    return _check_again(file, ("refused",), chosen, "answered the column questions")
 
 
 def _check_again(
@@ -203,7 +203,7 @@ def _said(chosen: dict[str, Any]) -> str:
     if chosen.get("sheet"):
         said.append(f"sheet {chosen['sheet']}")
     if chosen.get("normalize"):
-        said.append("repairing what can't be misread")
+        said.append("repairing what is unambiguous")
     if chosen.get("accept"):
         said.append(f"accepting suggestions of {', '.join(chosen['accept'])}")
     return f": {'; '.join(said)}" if said else ""

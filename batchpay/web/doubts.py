@@ -36,7 +36,7 @@ blueprint = Blueprint("doubts", __name__)
 SEND_AGAIN = "send again"
 SHOWN_MAX = 200
 """So many rows of a batch stand on the page; the sheet has all of them."""
-_OVER = "One of these requests is over, or its payment was sent again meanwhile. Nothing was done; look again."
+_OVER = "One of these requests has ended, or its payment was sent again in the meantime. Nothing was done; check again."
 _WORDS_MAX = 500
 _REFERENCE_MAX = 128
 
@@ -123,7 +123,9 @@ def _requests(here: Site, batch: str, doubts: Mapping[int, Doubt], file_id: str 
             may_not = refused_again(person, one["who"], file, doubt.amount_cents)
             waiting[doubt.row] = Request(one, doubt, may_not)
     if stale:
-        _close(here, stale, "lapsed", "batchpay", "let lapse the request, about an earlier attempt, to send again")
+        _close(
+            here, stale, "lapsed", "batchpay", "dropped the request to send again, which was about an earlier attempt"
+        )
     return waiting
 
 
@@ -147,7 +149,7 @@ def decide(batch: str) -> ResponseReturnValue:
     reason = _reason()
     problem = None
     if not chosen:
-        problem = Refused("Say of at least one payment what became of it. Nothing was done.", 400)
+        problem = Refused("Record what happened for at least one payment. Nothing was done.", 400)
     elif not reason:
         problem = Refused("Say how you know. Nothing was done.", 400)
     elif (wrong := prove_again()) is not None:
@@ -176,7 +178,7 @@ def decide_by_sheet(batch: str) -> ResponseReturnValue:
         return _page(Refused(_sentence(error), 400), batch)
     chosen = [RowDecision(one["row"], one["decision"], one["reference"]) for one in filled["decisions"]]
     if not chosen:
-        return _page(Refused("The sheet decides nothing: its column decision is blank. Nothing was done.", 400), batch)
+        return _page(Refused("The sheet has no decisions: its decision column is blank. Nothing was done.", 400), batch)
     signature = Signature(person.shown, reason_with_notes(reason, [(row, note) for row, note in filled["notes"]]))
     attempts = {one["row"]: one["attempt"] for one in filled["decisions"]}
     return _record(here, person, batch, chosen, _Signed(signature, attempts))
@@ -337,7 +339,7 @@ class _Signed:
         """Raise WrongUse unless what is in doubt is the attempt that the person saw."""
         if doubt is None or self._attempts.get(row) != doubt.attempt:
             what = "one of these payments" if doubt is None or not doubt.reference else doubt.reference
-            raise WrongUse(f"{what} is not in doubt any more, or was sent again meanwhile: look at it again")
+            raise WrongUse(f"{what} is no longer in doubt, or was sent again in the meantime: check it again")
 
     def show(self, found: Proposal) -> None:
         """They saw it on the page: hold the attempts that they saw against those in doubt, under the batch's lock."""

@@ -218,7 +218,7 @@ def expected() -> dict[str, Any]:
     if total:
         cents = typed_cents(total if "." in total else f"{total}.00")
         if cents is None:
-            raise WrongUse("the total you expect must be written like 12,345.67")
+            raise WrongUse("the total you expect must be an amount like 12,345.67")
         found["expect_cents"] = cents
     return found
 
@@ -230,20 +230,20 @@ def _before(here: Site) -> str | None:
         return None
     found = here.store.file(before)
     if found is None or found["state"] not in REPLACEABLE:
-        raise WrongUse("the file that this was to replace has gone on meanwhile, look at it again")
+        raise WrongUse("the file that this was to replace has moved on in the meantime, check it again")
     return before
 
 
 def _refuse(here: Site, name: str, size: int) -> None:
     """Raise WrongUse for what is not taken at all."""
     if not name.lower().endswith(ENDINGS):
-        raise WrongUse("only workbooks (.xlsx), CSV and Parquet files are taken")
+        raise WrongUse("only workbooks (.xlsx), CSV and Parquet files are accepted")
     if not 0 < size <= spool.FILE_BYTES_MAX:
         raise WrongUse("the file is empty" if size <= 0 else f"it has more than {spool.FILE_BYTES_MAX >> 20} MiB")
     if here.store.count("SELECT count(*) FROM file WHERE state = 'receiving'") >= spool.OPEN_MAX:
         raise WrongUse("too many uploads are under way, try again in a minute")
     if not spool.has_room(here.home, size):
-        raise WrongUse("the disk of this machine has no room for it, tell whoever looks after batchpay")
+        raise WrongUse("this machine's disk has no room for it; tell your batchpay administrator")
 
 
 def _refused(sentence: str, *, by_form: bool) -> ResponseReturnValue:

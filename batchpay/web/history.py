@@ -113,7 +113,7 @@ def check() -> ResponseReturnValue:
     """Hold the whole ledger against its own chain of codes; what came of it stands in the list."""
     here, person = site(), current_person()
     problems = papers.read_json(here, "check")
-    said = f"{len(problems)} problems, tell whoever looks after batchpay" if problems else "nothing was altered"
+    said = f"{len(problems)} problems; tell your batchpay administrator" if problems else "nothing was altered"
     with here.store.write() as db:
         here.store.note(db, person.name, None, f"{CHECKED}{said}", person.how)
     return redirect(url_for("history.audit"), 303)

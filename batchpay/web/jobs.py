@@ -24,7 +24,7 @@ STARTS_MAX = 5
 LOOK_EVERY_S = 1.0
 RUNS = ("submit", "resume")
 """Kinds that send; all others check."""
-_GAVE_UP = "This work ended without a word several times; ask whoever looks after batchpay."
+_GAVE_UP = "This job ended unexpectedly several times; ask your batchpay administrator."
 
 
 def lock_file(home: Path, number: int) -> Path:

@@ -58,7 +58,7 @@ def make(here: Site, kind: str, *arguments: str, given: bytes | None = None) -> 
             said = child.stderr.decode("utf-8", "replace").strip()
             if child.returncode not in EXIT_CODES or child.returncode == BatchpayError.exit_code:
                 log("paper failed", kind=kind, code=child.returncode)
-                said = "this file could not be made; tell whoever looks after batchpay"
+                said = "this file could not be created; tell your batchpay administrator"
             raise NotUsable(said)
     except BaseException:
         os.close(into)

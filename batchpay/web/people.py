@@ -28,10 +28,10 @@ from batchpay.web import totp
 from batchpay.web.store import Row, Store, default_home
 
 ROLES = {
-    "prepare": "uploads and checks files, and asks for approval",
-    "approve": "approves what others prepared, and lets stopped runs go on",
+    "prepare": "uploads and checks files, and requests approval",
+    "approve": "approves what others prepared, and continues stopped runs",
     "settle": "decides on payments in doubt",
-    "look": "sees everything but the account numbers in a file's own rows",
+    "look": "sees everything except the account numbers in a file's own rows",
 }
 """What a person of each role may do. Nobody edits people on the page."""
 PROVES = ("approve", "settle")
@@ -102,7 +102,7 @@ def add(
     """Add a person; raises WrongUse where there is one of that name, or the name or a role is none."""
     held = sorted(set(roles), key=list(ROLES).index)
     if not _NAME.fullmatch(name):
-        raise WrongUse("a name has small letters, digits and . _ - @, and begins with a letter")
+        raise WrongUse("a name has lowercase letters, digits and . _ - @, and begins with a letter")
     if not held:
         raise WrongUse(f"a person needs a role: --role {', --role '.join(ROLES)}")
     wants_code = with_code if with_code is not None else any(role in held for role in PROVES)
@@ -111,7 +111,7 @@ def add(
         for (known,) in db.execute("SELECT name FROM user"):
             if person_key(Actor(known, "")) == person_key(Actor(name, "")):  # an approval takes them for one
                 raise WrongUse(
-                    f"there is a person {known} already: batchpay web user reset {known} gives a new password"
+                    f"there is already a person {known}: batchpay web user reset {known} sets a new password"
                 )
         db.execute(
             "INSERT INTO user (name, shown, hash, roles, limit_cents, totp, made_at) VALUES (?, ?, ?, ?, ?, ?, ?)",

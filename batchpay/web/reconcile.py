@@ -31,7 +31,9 @@ blueprint = Blueprint("reconcile", __name__)
 ENDINGS = (".csv", ".txt", ".tsv", ".xlsx", ".xlsm")
 _WORDS_MAX = 500
 _NAME_MAX = 120
-_CHANGED = "Meanwhile this batch was compared anew: another result stands below. Nothing was done; look at it first."
+_CHANGED = (
+    "This batch was compared again in the meantime: a new result is shown below. Nothing was done; check it first."
+)
 
 
 @blueprint.get("/batches/<batch>/reconcile")

@@ -91,7 +91,9 @@ def _batch_of(plan: PlanText, task: Task, settings: Settings) -> str | None:
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         found = Plan.parse(plan, ledger)
         if makers(task.file) & {approval.who.name for approval in found.approvals}:
-            raise WaitingForPerson("who prepared this is among those who approved it; another person must")
+            raise WaitingForPerson(
+                "the person who prepared this is among those who approved it; another person must approve it"
+            )
         batch, went_as = ledger.batch_of_plan(found.id), task.file["batch"]
         if batch is None and went_as is not None:
             try:
@@ -114,7 +116,7 @@ def _is_begun(task: Task) -> bool:
 def _send_back(task: Task, error: BatchpayError) -> int:
     """What would be sent now is not what was approved: the file goes back to be checked and asked about anew."""
     with task.store.write() as db:
-        told = f"Nothing was sent: {error}. Have the file checked again."
+        told = f"Nothing was sent: {error}. Check the file again."
         task.store.move(db, task.file["id"], "sending", "checked", told=told, plan=None, seal=None)
         task.store.note(db, "batchpay", task.file["id"], f"sent nothing: {error}")
     return error.exit_code
@@ -131,7 +133,7 @@ def _end(task: Task, state: str, told: str | None, code: int, **values: str | No
     with task.store.write() as db:
         ended = task.store.clock()
         if task.store.move(db, task.file["id"], "sending", state, told=told, stop_by=None, ended_at=ended, **values):
-            said = "finished the run" if state == "done" else f"stopped: {told or 'something waits'}"
+            said = "finished the run" if state == "done" else f"stopped: {told or 'payments are waiting'}"
             task.store.note(db, "batchpay", task.file["id"], said)
     return code
 

@@ -157,7 +157,7 @@ def _go_on_refused(here: Site, person: Person, file: Row, run: Standing) -> Refu
         cents = run.waiting.cents if run.summary else plan_view(here, file).plan.batch_cents
         problem = over_limit(person, cents)
     if problem is None and not _is_left(file, run):
-        problem = Refused("Nothing of this file waits to be sent. Nothing was done.", NOT_NOW)
+        problem = Refused("Nothing in this file is waiting to be sent. Nothing was done.", NOT_NOW)
     return problem
 
 

@@ -137,18 +137,18 @@ def _give_memory_back() -> None:
 def _require_safe(listen: Listen) -> None:
     """Refuse ways in by which somebody else could be the person, or read along."""
     if listen.proxy_header and listen.socket_path is None:
-        raise WrongUse("--proxy-header needs --listen unix:PATH: over an address anybody could send that header")
+        raise WrongUse("--proxy-header needs --listen unix:PATH: on a network address anyone could send that header")
     if listen.socket_path is not None:
         if not (listen.proxy_header or listen.behind_tls):
-            raise WrongUse("--listen unix:PATH is for a proxy: say --behind-tls, or --proxy-header NAME")
+            raise WrongUse("--listen unix:PATH is for a proxy: give --behind-tls, or --proxy-header NAME")
         if not listen.hosts:
             raise WrongUse("--host NAME is needed: the name under which people reach the page")
         return
     host = _host_port(listen.address)[0]
     if not is_loopback(host) and not listen.behind_tls:
         raise WrongUse(
-            f"{host} is not this machine alone: passwords would travel in the clear. Put something before it that "
-            "speaks TLS, and say --behind-tls and --host NAME"
+            f"{host} is open to other machines: passwords would travel in the clear. Put something that speaks TLS in "
+            "front of it, and give --behind-tls and --host NAME"
         )
     if listen.behind_tls and not listen.hosts:
         raise WrongUse("--behind-tls needs --host NAME: the name under which people reach the page")
@@ -220,5 +220,5 @@ def _hold(home: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise BatchHeld(f"another batchpay web is at work in {home}") from None
+        raise BatchHeld(f"another batchpay web is running in {home}") from None
     return descriptor

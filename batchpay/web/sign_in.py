@@ -26,12 +26,12 @@ FAILURES_FROM_MAX = 40
 _SEEN_EVERY_S = 60
 _TOKEN_BYTES = 32
 _PASSWORD_MAX = 256
-TOO_MANY = "Too many attempts. Wait a quarter of an hour, or ask whoever looks after batchpay."
-WRONG = "That name, password or code is not right."
-WRONG_AGAIN = "That password or code is not right, or the code was used before. Nothing was done."
+TOO_MANY = "Too many attempts. Wait 15 minutes, or ask your batchpay administrator."
+WRONG = "That name, password or code is incorrect."
+WRONG_AGAIN = "That password or code is incorrect, or the code was already used. Nothing was done."
 NO_CODE = (
-    "An authenticator is needed for this, and you have none yet. Whoever looks after batchpay can give you one "
-    "(batchpay web user reset). Nothing was done."
+    "This needs an authenticator, and you don't have one yet. Your batchpay administrator can set one up (batchpay "
+    "web user reset). Nothing was done."
 )
 OPEN = frozenset({"sign_in.page", "sign_in.enter", "static_file", "healthz"})
 """What is answered to nobody in particular."""

@@ -58,7 +58,7 @@ def pieces(ledger: Ledger, home: Path, file_id: str, count: int) -> Iterator[byt
         try:
             sealed = (place(home, file_id) / f"{number}.piece").read_bytes()
         except OSError:
-            raise NotUsable("a part of the uploaded file is not there any more; upload it again") from None
+            raise NotUsable("a part of the uploaded file is missing; upload it again") from None
         yield ledger.unseal(sealed, _piece_place(file_id, "piece", number))
 
 

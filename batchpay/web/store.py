@@ -41,7 +41,9 @@ class Store:
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             self._migrate()
         except (OSError, sqlite3.Error):
-            raise NotUsable(f"{self._path} can't be used: it must be a file of yours on a disk with room") from None
+            raise NotUsable(
+                f"{self._path} can't be used: it must be a file that you own, on a disk with room"
+            ) from None
 
     def _migrate(self) -> None:
         scripts = sorted(Path(__file__).parent.glob("[0-9][0-9][0-9][0-9].sql"))

@@ -60,7 +60,7 @@ class Task:
             )
         try:
             if self.file["sha256"] not in (None, digest):
-                raise FileRefused("what is kept of the upload is not the file that was checked")
+                raise FileRefused("the stored upload is not the file that was checked")
             if self.file["sha256"] is None:
                 with self.store.write() as db:
                     db.execute("UPDATE file SET sha256 = ? WHERE id = ?", (digest, self.file["id"]))
@@ -93,7 +93,7 @@ class Teller:
 
 def unknown_batch(batch: str) -> str:
     """Say that a file went as a batch that the ledger does not know: what of it was paid, nobody here can tell."""
-    return f"The ledger does not know batch {batch}, as which this file went: it was brought back, or is another one"
+    return f"The ledger does not know batch {batch}, which this file was sent as: it was restored, or is another one"
 
 
 def told(folder: Path) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def test_makers_do_not_approve(house: House) -> None:
     for name in ("maria", "sam", "lee"):
         house.approve(uploaded, by=name, code=403)
     page = words_of(house.get("pia", f"/files/{uploaded}/approve"))
-    assert "You asked for this approval" in page
+    assert "You requested this approval" in page
     assert "Approve and send" not in page
 
 
@@ -64,7 +64,7 @@ def test_large_totals_take_two_people(house: House) -> None:
     assert house.file(file_id)["state"] == "asked"
     house.work()
     assert not house.arrived
-    assert "approved this already" in words_of(house.get("dora", f"/files/{file_id}/approve"))
+    assert "already approved this" in words_of(house.get("dora", f"/files/{file_id}/approve"))
     house.approve(file_id, code=403)
     house.approve(file_id, by="dora")
     house.work()
@@ -100,7 +100,7 @@ def test_a_request_ends_by_itself(house: House) -> None:
     for mark in house.store.all("SELECT mark FROM session"):
         with house.store.write() as db:
             db.execute("UPDATE session SET made_at = ?, seen_at = ? WHERE mark = ?", (*house.now, *house.now, mark[0]))
-    assert "Nothing waits for approval" in words_of(house.get("daniel", "/to-approve"))
+    assert "Nothing is waiting for approval" in words_of(house.get("daniel", "/to-approve"))
     assert "Nobody approved this within 7 days" in words_of(house.get("maria", f"/files/{file_id}/check"))
 
 
@@ -110,7 +110,7 @@ def test_rows_to_correct_are_left_out_knowingly(house: House) -> None:
     house.post("maria", f"/files/{file_id}/ask", 400)
     house.post("maria", f"/files/{file_id}/ask", partial="yes")
     page = words_of(house.get("daniel", f"/files/{file_id}/approve"))
-    assert "broke a rule and is not part of this" in page
+    assert "failed a rule and is not included" in page
     none = house.upload(WRONG, name="none.csv")
     house.post("maria", f"/files/{none}/ask", 409, partial="yes")
 

@@ -149,7 +149,7 @@ def test_whole_account_numbers_are_for_who_prepares(house: House) -> None:
     for name in ("daniel", "sam", "lee"):
         page = words_of(house.get(name, f"/files/{file_id}/check"))
         assert "amount: format 1" in page
-        assert "only who prepares files sees them" in page
+        assert "only people who prepare files see them" in page
         house.get(name, f"/files/{file_id}/rows", 403)
         house.get(name, f"/files/{file_id}/marked", 403)
     house.get("maria", f"/files/{file_id}/marked")
@@ -165,17 +165,17 @@ def test_nothing_is_called_usual_where_nothing_was_compared(house: House) -> Non
     changed = {**ROWS[0], "paymentId": "N", "invoiceNumber": "INV-N", "achAccountNumber": "55500012345"}
     page = words_of(house.get("daniel", f"/files/{send(house, csv_of(changed))}/check"))
     assert "1 payment goes to a changed bank account." in page
-    assert "****2345" in page and "by a telephone number that you already had" in page
+    assert "****2345" in page and "at a phone number that you already had" in page
     same = {**ROWS[0], "paymentId": "M", "invoiceNumber": "INV-M"}
     page = words_of(house.get("daniel", f"/files/{send(house, csv_of(same))}/check"))
-    assert "payees, accounts and amounts are as they were" in page
+    assert "payees, accounts and amounts are unchanged" in page
 
 
 def test_a_file_that_was_paid_is_known(house: House) -> None:
     """The same content under another name is the batch it was: nothing is left to send."""
     batch = house.file(house.sent(*ROWS))["batch"]
     page = words_of(house.get("maria", f"/files/{send(house, csv_of(*ROWS), 'again.csv')}/check"))
-    assert f"This very content is batch {batch} already." in page
+    assert f"This content is already batch {batch} ." in page
     assert "There is nothing left to send." in page
 
 
@@ -218,11 +218,11 @@ def test_a_new_version_says_what_it_changed(house: House) -> None:
     changed = {**ROWS[1], "achAccountNumber": "777888999"}
     second = send(house, csv_of(ROWS[0], changed, {**ROWS[2], "paymentId": "D"}), before=first)
     page = words_of(house.get("daniel", f"/files/{second}/check"))
-    assert "1 payment added, 1 gone, 1 changed." in page
+    assert "1 payment added, 1 removed, 1 changed." in page
     assert "1 account number changed. Bo Hart B ****3924 → ****8999" in page
     assert house.file(first)["state"] == "replaced"
     house.post("maria", f"/files/{first}/ask", 409)
-    assert "A newer version of this file is here." in words_of(house.get("maria", f"/files/{first}/check"))
+    assert "There is a newer version of this file." in words_of(house.get("maria", f"/files/{first}/check"))
     assert first not in house.get("maria", "/").get_data(as_text=True)
     answer = house.as_("maria").post(
         "/files", data={"name": "x.csv", "size": "5", "before": first}, headers={"Sec-Fetch-Site": "same-origin"}
@@ -235,9 +235,9 @@ def test_rows_without_an_id_are_held_against_each_other_by_place_or_content(hous
     plain = [{"amount": f"{number}.00", "achNameOnCheck": f"P{number}"} for number in range(1, 4)]
     first = house.upload(*plain)
     second = send(house, csv_of(plain[0], {**plain[1], "amount": "9.00"}, plain[2]), before=first)
-    assert "0 payments added, 0 gone, 1 changed." in words_of(house.get("maria", f"/files/{second}/check"))
+    assert "0 payments added, 0 removed, 1 changed." in words_of(house.get("maria", f"/files/{second}/check"))
     third = send(house, csv_of(plain[0], plain[2]), before=second)
-    assert "0 payments added, 1 gone, 0 changed." in words_of(house.get("maria", f"/files/{third}/check"))
+    assert "0 payments added, 1 removed, 0 changed." in words_of(house.get("maria", f"/files/{third}/check"))
 
 
 def test_a_file_that_may_be_cut_off_waits_for_its_totals(house: House) -> None:
@@ -325,7 +325,7 @@ def test_columns_of_somebody_else_are_asked_about_once(house: House) -> None:
     house.post("maria", f"/files/{file_id}/map", agreed="yes")
     house.work()
     page = words_of(house.get("daniel", f"/files/{file_id}/check"))
-    assert "60.75 3 rows" in page and "read by the map that Maria Lind agreed to" in page
+    assert "60.75 3 rows" in page and "read with the map that Maria Lind confirmed" in page
     later = send(house, foreign({**ROWS[0], "invoiceNumber": "INV-L"}), "vendors-2.csv")
     page = words_of(house.get("daniel", f"/files/{later}/check"))
     assert "10.00 1 row" in page and "for an earlier file with the same columns" in page
@@ -356,4 +356,4 @@ def test_the_check_rejects_what_a_run_would_and_says_where_it_could_not_ask(
     monkeypatch.setattr(Preflight, "refused", silent)
     file_id = send(house, csv_of(*ROWS[:1]), "unasked.csv")
     assert house.facts(file_id)["would_send"] == 1
-    assert "The gateway could not be asked about the accounts." in check_page(house, file_id)
+    assert "The gateway accounts could not be checked." in check_page(house, file_id)

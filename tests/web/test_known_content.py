@@ -43,7 +43,7 @@ def test_a_content_that_was_paid_is_not_said_to_be_ready(house: House) -> None:
     file_id = house.upload(*ROWS, name="again.csv")
     page = words_of(house.get("maria", f"/files/{file_id}/check"))
     assert "ready to pay 0.00 0 rows plus + sent earlier 60.75 3 rows plus + left out 0.00 0 rows" in page
-    assert "Nothing of this file would be sent, so there is nothing to look at." in page
+    assert "Nothing in this file would be sent, so there is nothing to check." in page
     assert "No earlier payment is known here" not in page
     assert "again.csv checked nothing left to send" in words_of(house.get("maria", "/"))
 
@@ -60,7 +60,7 @@ def test_what_was_paid_is_not_to_be_corrected_where_a_limit_was_lowered(house: H
 def test_what_was_sent_is_not_ready_to_pay_on_its_own_page(house: House) -> None:
     """What the check found is still shown after the run; it says what was right then."""
     page = words_of(house.get("maria", f"/files/{house.sent(*ROWS)}/check"))
-    assert "= right 60.75 3 rows" in page and "ready to pay" not in page
+    assert "= valid 60.75 3 rows" in page and "ready to pay" not in page
 
 
 def test_a_payment_that_waits_is_told_beside_those_in_doubt(house: House) -> None:
@@ -81,12 +81,12 @@ def test_two_versions_that_both_may_be_paid_name_each_other(house: House) -> Non
     house.post("maria", f"/files/{first}/ask")
     maria.put(f"/files/{second}/pieces/0", data=content, headers=SAME_ORIGIN)
     house.work()
-    assert "A newer version of this file is here." in words_of(house.get("daniel", f"/files/{first}/approve"))
+    assert "There is a newer version of this file." in words_of(house.get("daniel", f"/files/{first}/approve"))
     house.post("maria", f"/files/{second}/ask")
     house.approve(first)
     house.work()
     page = words_of(house.get("daniel", f"/files/{second}/approve"))
-    assert "The version before this one, pay.csv , was not replaced" in page and "and is finished." in page
+    assert "The previous version, pay.csv , was not replaced" in page and "and is finished." in page
 
 
 def test_a_file_without_what_a_payment_needs_asks_nothing(house: House) -> None:
@@ -112,13 +112,13 @@ def test_what_is_held_back_is_not_called_finished(part_sent: House) -> None:
     part_sent.post("daniel", f"/files/{file['id']}/resume", password=True)
     part_sent.work()
     page = words_of(part_sent.get("maria", f"/files/{file['id']}/run"))
-    assert "1 payment, 30.25, fails the rules of that day: held back, not sent." in page
+    assert "1 payment, 30.25, fails that day's rules: held back, not sent." in page
     assert "Finished" not in page and "Every payment was answered" not in page
     assert "pay.csv 1 payment held back" in words_of(part_sent.get("maria", "/"))
     assert "1 payment held back" in words_of(part_sent.get("maria", "/history"))
     page = words_of(part_sent.get("maria", f"/files/{part_sent.upload(*ROWS, WRONG, name='again.csv')}/check"))
     assert "sent earlier 30.50 2 rows plus + left out 30.25 2 rows" in page
-    assert "1 row of the batch, 30.25, waits and fails the rules of today: held back, not sent." in page
+    assert "1 row of the batch, 30.25, waits and fails today's rules: held back, not sent." in page
     assert "Rows left out 2" in page and "1 all rows" in page
 
 

@@ -61,7 +61,7 @@ def test_reconciled(sent: tuple[House, str, str], call: Caller) -> None:
     assert len(told) >= 4
     for name, sides in told.items():
         assert f"{name.replace('_', ' ')} {both(sides)}" in page
-    assert f"all {both(found)}" in page
+    assert f"total {both(found)}" in page
 
 
 def test_lists(sent: tuple[House, str, str], call: Caller) -> None:

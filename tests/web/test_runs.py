@@ -80,7 +80,7 @@ def test_asking_how_far_it_is_ends_with_the_run(house: House) -> None:
     file_id = house.ask()
     house.approve(file_id)
     path = f"/files/{file_id}/run/now"
-    assert "waiting for its turn" in words_of(house.get("lee", path))
+    assert "waiting in line" in words_of(house.get("lee", path))
     house.work()
     ended = house.get("lee", path, 286)
     assert ended.headers["HX-Refresh"] == "true"
@@ -92,7 +92,7 @@ def test_a_child_that_is_gone_is_said(house: House) -> None:
     file_id = house.sent()
     with house.store.write() as db:
         db.execute("UPDATE file SET state = 'sending' WHERE id = ?", (file_id,))
-    assert "ended without a word and is taken up again" in words_of(house.get("lee", f"/files/{file_id}/run/now"))
+    assert "ended unexpectedly and is being restarted" in words_of(house.get("lee", f"/files/{file_id}/run/now"))
 
 
 def test_results_are_made_when_they_are_asked_for(house: House) -> None:
@@ -126,7 +126,9 @@ def test_an_export_is_compared_and_settles_what_it_proves(house: House) -> None:
     house.post("sam", f"/batches/{batch}/settle", 401, **form, password="wrong")
     meanwhile = io.BytesIO(export().replace(b"declined", b"paid"))
     house.post("maria", path, export=(meanwhile, "other.csv"))
-    assert "compared anew" in words_of(house.post("sam", f"/batches/{batch}/settle", 409, **form, password=True))
+    assert "compared again in the meantime" in words_of(
+        house.post("sam", f"/batches/{batch}/settle", 409, **form, password=True)
+    )
     assert not house.events("resolved")
     house.post("maria", path, export=(io.BytesIO(export()), "export.csv"))
     house.post("sam", f"/batches/{batch}/settle", **form, password=True)
@@ -162,12 +164,12 @@ def test_go_on_is_offered_where_the_ledger_has_something_to_send(house: House) -
     file_id = house.sent()
     batch, run = house.file(file_id)["batch"], f"/files/{file_id}/run"
     house.answer = lambda reference: ACCEPTED
-    assert "Go on" not in words_of(house.get("daniel", run))
+    assert "Continue" not in words_of(house.get("daniel", run))
     house.post("daniel", f"/files/{file_id}/resume", 409, password=True)
     settle(batch, [RowDecision(3, "send again")], Yes(), house.site.settings, ANN)
     page = words_of(house.get("daniel", run))
     assert "1 payment, 30.25, waits to be sent" in page
-    assert "Go on with 1 payment, 30.25" in page
+    assert "Continue with 1 payment, 30.25" in page
     assert "Finished" not in page
     assert "1 payment waiting" in words_of(house.get("lee", "/"))
     house.post("daniel", f"/files/{file_id}/resume", password=True)
@@ -205,7 +207,7 @@ def test_what_a_child_can_not_make_is_said(house: House, monkeypatch: pytest.Mon
     """A child's one sentence is the page's; the person is not left with half a file."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
     batch = house.file(house.sent())["batch"]
-    assert "could not be made" in words_of(house.get("lee", f"/batches/{batch}/report", 503))
+    assert "could not be created" in words_of(house.get("lee", f"/batches/{batch}/report", 503))
 
 
 def test_each_act_must_come_from_our_own_pages(house: House) -> None:
@@ -242,7 +244,7 @@ def test_a_fault_of_a_child_tells_no_row(
 
     monkeypatch.setattr(subprocess, "run", run)
     said = words_of(house.get("lee", f"/batches/{batch}/report", 503))
-    assert "could not be made" in said
+    assert "could not be created" in said
     assert "648443924" not in said
 
 
@@ -274,7 +276,7 @@ def test_what_the_ledger_does_not_know_any_more_is_not_called_unsent(brought_bac
     batch = house.file(file_id)["batch"]
     page = words_of(house.get("daniel", f"/files/{file_id}/run"))
     assert f"The ledger does not know batch {batch}" in page
-    assert "Nothing was sent" not in page and "Go on" not in page
+    assert "Nothing was sent" not in page and "Continue" not in page
     assert "not known to the ledger" in words_of(house.get("lee", "/"))
     house.post("daniel", f"/files/{file_id}/resume", 409, password=True)
 

@@ -190,7 +190,7 @@ def test_work_that_ends_without_a_word_is_given_up(house: House, children: list[
     assert children == [1, 2] * jobs.STARTS_MAX
     states = [house.file(name)["state"] for name in ("f0", "f1")]
     assert states == ["refused", "failed"]
-    assert "ended without a word several times" in str(house.file("f1")["told"])
+    assert "ended unexpectedly several times" in str(house.file("f1")["told"])
     house.site.jobs.look()
     assert len(children) == 2 * jobs.STARTS_MAX
 

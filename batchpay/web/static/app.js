@@ -20,7 +20,7 @@ function uploads(drop) {
         if (answer.ok) return (await answer.json()).next;
         if (answer.status < 500) throw new RangeError(String(answer.status));
       } catch (error) { if (error instanceof RangeError) throw error; }
-      say.textContent = "The connection broke. Trying again.";
+      say.textContent = "The connection was lost. Trying again.";
       await wait(pause);
     }
   };
@@ -31,8 +31,8 @@ function uploads(drop) {
     for (const name of ["before", "expect_rows", "expect_total"]) if (form.elements[name]?.value) about.set(name, form.elements[name].value);
     try {
       const begun = await fetch(drop.dataset.to, { method: "POST", body: about, headers: { Accept: "application/json" } });
-      if (begun.status === 400) { const { error } = await begun.json(); return fail(`This was not taken: ${error}.`); }
-      if (!begun.ok) return fail(begun.status === 401 ? "You are signed out. Sign in again." : "This could not be taken. Nothing was kept.");
+      if (begun.status === 400) { const { error } = await begun.json(); return fail(`The file was not accepted: ${error}.`); }
+      if (!begun.ok) return fail(begun.status === 401 ? "You are signed out. Sign in again." : "The file could not be accepted. Nothing was kept.");
       const { id, piece, to } = await begun.json();
       for (let number = 0; number * piece < file.size;) {
         number = await send(`${drop.dataset.to}/${id}/pieces/${number}`, file.slice(number * piece, (number + 1) * piece));
@@ -40,7 +40,7 @@ function uploads(drop) {
         say.textContent = `${file.name}: ${megabytes(Math.min(file.size, number * piece))} of ${megabytes(file.size)} MB`;
       }
       location.assign(to);
-    } catch { fail("The upload did not come through. Nothing was sent; try again."); }
+    } catch { fail("The upload failed. Nothing was sent; try again."); }
   };
   picked.addEventListener("change", () => upload(picked.files[0]));
   form.addEventListener("submit", event => { event.preventDefault(); upload(picked.files[0]); });
