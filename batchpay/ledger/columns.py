@@ -1,4 +1,4 @@
-"""What a ledger is given and asked by column, a sequence each: rows of a batch, rows to look for in earlier ones.
+"""What a ledger takes by column, one sequence each: rows of a batch, rows to look up in earlier ones.
 
 Plain dataclasses that name no database. Amounts are cents.
 """
@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 
 @dataclass(frozen=True, slots=True)
 class PackedTexts:
-    """PackedTexts of rows, end to end: a Python object for each of a million would cost more than building them."""
+    """Texts of rows, end to end: a Python object for each of a million would cost more than building them."""
 
     joined: bytes | memoryview = field(repr=False)
     """UTF-8."""
@@ -28,12 +28,12 @@ class PackedTexts:
         return cls(b"".join(encoded), [len(text) for text in encoded])
 
     def each(self) -> list[bytes]:
-        """Take them apart again."""
+        """Split them again."""
         places = accumulate(self.lengths, initial=0)
         return [bytes(self.joined[start:end]) for start, end in pairwise(places)]
 
     def parts(self, rows: int) -> Iterator[PackedTexts]:
-        """Give so many rows at a time, without a copy."""
+        """Yield `rows` rows at a time, without a copy."""
         joined, start = memoryview(self.joined), 0
         for first in range(0, len(self.lengths), rows):
             lengths = self.lengths[first : first + rows]
@@ -54,13 +54,13 @@ class PaymentColumns:
     fingerprints: Sequence[bytes]
     """16 bytes, keyed: the bill (batchpay.schemas.identity)."""
     payment_ids: Sequence[bytes | None]
-    """16 bytes, keyed: the caller's paymentId as it is compared; None where not given."""
+    """16 bytes, keyed: the caller's paymentId as it is compared; None if not given."""
     payees: Sequence[bytes]
-    """8 bytes, keyed: the payee's name, for the look at changed accounts."""
+    """8 bytes, keyed: the payee's name, for the check of changed accounts."""
     accounts: Sequence[bytes]
-    """8 bytes, keyed: routing and account number, for the same look."""
+    """8 bytes, keyed: routing and account number, for the same check."""
     details: PackedTexts
-    """A JSON object a row: what results and reports show of it (see registration/request_body.py)."""
+    """One JSON object per row: what results and reports show of it (see registration/request_body.py)."""
     bodies: PackedTexts
     """The exact request body as JSON text."""
 
@@ -72,7 +72,7 @@ class RejectedColumns:
     rows: Sequence[int]
     lines: Sequence[int | None]
     amounts_cents: Sequence[int]
-    """0 where the amount can't be read."""
+    """0 if the amount can't be read."""
     reasons: Sequence[str]
     """`column.code` of every failed rule, separated by blanks; no text of the row."""
 
@@ -85,14 +85,14 @@ class Lookup:
     fingerprints: Sequence[bytes]
     payment_ids: Sequence[bytes | None]
     with_invoice: Sequence[bool] = ()
-    """Whether each row's bill has an invoice number; none has where this is empty."""
+    """Whether each row's bill has an invoice number; none has if this is empty."""
     older_fingerprints: Sequence[bytes] = ()
-    """The same in the form that ledgers before version 3 hold."""
+    """The fingerprints in the form that ledgers before version 3 have."""
     older_payment_ids: Sequence[bytes | None] = ()
 
 
 class SamePayment(IntEnum):
-    """How an earlier payment is a row's own; of several that hold the highest counts."""
+    """How an earlier payment matches a row; if several apply, the highest counts."""
 
     ANOTHER_ID = 1
     """The same bill under another paymentId, long ago."""
@@ -103,7 +103,7 @@ class SamePayment(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A row of this file that an earlier batch holds already."""
+    """A row of this file that an earlier batch already has."""
 
     row: int
     same: SamePayment
@@ -112,4 +112,4 @@ class Earlier:
     earlier_place: str
     """That row as a person finds it in its file: `line 5`, `row 5`."""
     at: datetime
-    """When it was registered or, if that was later, sent last."""
+    """When it was registered or, if later, last sent."""

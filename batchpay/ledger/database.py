@@ -1,7 +1,7 @@
-"""What a ledger asks of any database: the same statements by name, views of one moment, durable transactions.
+"""What a ledger requires of any database: the same statements by name, consistent views, durable transactions.
 
-What is the same wherever a ledger is kept stands once, beside this file, and knows its database by these protocols
-alone. What is done in another way in each (locks, many rows at once, shared batches) stands in sqlite/ and postgres/.
+What is the same for every database is written once, next to this file, and knows its database only by these protocols.
+What each does differently (locks, many rows at a time, shared batches) is in sqlite/ and postgres/.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 
 
 class Statements(Protocol):
-    """Those statements that run in every database (statements.py in each); values are parameters."""
+    """The statements that run in every database (statements.py in each); values are parameters."""
 
     REGISTRATION_COUNT: str
     NAMED_EVENTS: str
@@ -57,17 +57,17 @@ class Found(Protocol):
     """What a statement found."""
 
     def fetchone(self) -> Any:
-        """Give the next row, or None."""
+        """Return the next row, or None."""
 
     def fetchall(self) -> list[Any]:
-        """Give all rows that are left."""
+        """Return all remaining rows."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Give row after row."""
+        """Yield row after row."""
 
     @property
     def rowcount(self) -> int:
-        """How many rows were changed."""
+        """Return how many rows were changed."""
 
 
 class View(Protocol):
@@ -78,7 +78,7 @@ class View(Protocol):
 
 
 class Transaction(View, Protocol):
-    """A write transaction: all of it will stand, or nothing."""
+    """A write transaction: all of it is committed, or nothing."""
 
     @property
     def statements(self) -> Statements:
@@ -89,7 +89,7 @@ class Transaction(View, Protocol):
         """The ledger's keys."""
 
     def one(self, statement: str, parameters: Parameters = ...) -> tuple[Any, ...] | None:
-        """Run a statement; gives its first row."""
+        """Run a statement; return its first row."""
 
     def event(self, kind: str, batch: int | None, who: str, why: str | None, detail: dict[str, Any]) -> object:
         """Append a line to the history."""
@@ -98,11 +98,11 @@ class Transaction(View, Protocol):
         """Write changes of a batch's control totals."""
 
     def registrations(self) -> int:
-        """Count registrations and releases; until this transaction ends no other adds any, nor uses a plan."""
+        """Count registrations and releases; until this transaction ends, no other adds any or uses a plan."""
 
 
 class Store(Protocol):
-    """A ledger's database, as a program reaches it."""
+    """A ledger's database, as a program accesses it."""
 
     @property
     def keys(self) -> Keys:
@@ -116,10 +116,10 @@ class Store(Protocol):
         """Read in one consistent view, without waiting for writers; what can't be read is LedgerDamaged."""
 
     def stream(self, view: Any, statement: str, parameters: Parameters = ...) -> Iterator[tuple[Any, ...]]:
-        """Give what a statement finds in a view, however many rows it is."""
+        """Yield what a statement finds in a view, however many rows there are."""
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """One durable transaction: all of it stands when the block has been left, or nothing does."""
+        """Run one durable transaction: all of it is committed when the block has been left, or nothing is."""
 
     def close(self) -> None:
-        """Give back files, connections and locks."""
+        """Release files, connections and locks."""

@@ -16,13 +16,13 @@ LEDGER_ACCEPTED = "a ledger is accepted"
 
 
 def require_named(deed: str, who: str, why: str) -> None:
-    """Raise WrongUse where nobody is named for a deed, or no reason is given."""
+    """Raise WrongUse if nobody is named for an action, or no reason is given."""
     if not (who.strip() and why.strip()):
         raise WrongUse(f"{deed} by a named person, with a reason")
 
 
 def require_undamaged(problems: Sequence[str]) -> None:
-    """Raise LedgerDamaged where a ledger that is to be accepted has problems that no acceptance mends."""
+    """Raise LedgerDamaged if a ledger that is to be accepted has problems that acceptance can't fix."""
     if problems:
         raise LedgerDamaged(
             f"{problems[0]}; nothing was accepted, and the witness is as it was (batchpay ledger check says more)"
@@ -30,7 +30,7 @@ def require_undamaged(problems: Sequence[str]) -> None:
 
 
 def settle(mover: Mover, decisions: Sequence[Decision], who: str, why: str) -> int:
-    """Settle rows in doubt, as one event; raises WrongUse where one is not in doubt, or can't become what is said."""
+    """Settle rows in doubt, as one event; raises WrongUse if one is not in doubt, or can't get the state decided."""
     at = now_ms()
     for decision in decisions:
         state = STATE_CODES[decision.state]
@@ -53,7 +53,7 @@ def settle(mover: Mover, decisions: Sequence[Decision], who: str, why: str) -> i
 
 
 def doubt(mover: Mover) -> int:
-    """Make every row that would be sent a row in doubt; gives how many."""
+    """Make every row that would be sent a row in doubt; return how many."""
     marked_in_doubt = 0
     for state in (PENDING, SENDING):
         rows = mover.move(mover.rows_in(state), state, IN_DOUBT)

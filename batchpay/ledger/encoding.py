@@ -1,4 +1,4 @@
-"""How words of the ledger are written in tables: directions, row ids, times."""
+"""How values of the ledger are written in tables: directions, row ids, times."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def row_id(batch: int, row: int) -> int:
-    """Give the id of a batch's row."""
+    """Return the id of a batch's row."""
     return batch << ROWS_BITS | row
 
 
 def id_range(batch: int) -> tuple[int, int]:
-    """Give the ids between which (first included, last not) all rows of a batch lie."""
+    """Return the range of ids (first included, last not) that contains all rows of a batch."""
     return batch << ROWS_BITS, batch + 1 << ROWS_BITS
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970, UTC."""
+    """Return the milliseconds since 1970, UTC."""
     return time.time_ns() // 1_000_000
 
 
 def to_ms(moment: datetime) -> int:
-    """Milliseconds since 1970 of an aware moment."""
+    """Convert an aware datetime to milliseconds since 1970."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def to_datetime(milliseconds: int) -> datetime:
-    """Give the moment of a stored time."""
+    """Convert a stored time to a datetime."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def maybe_datetime(milliseconds: int | None) -> datetime | None:
-    """Give the moment of a stored time that may be missing."""
+    """Convert a stored time that may be missing to a datetime."""
     return None if milliseconds is None else to_datetime(milliseconds)

@@ -1,7 +1,7 @@
-"""The history of a ledger, free of any database: how an event is authenticated, and what its history makes of rows.
+"""The history of a ledger, independent of any database: how an event is authenticated, and what states follow from it.
 
-Each event is authenticated together with the one before it, so that none can be changed, left out or put in without the
-ledger's key. `Replay` goes through the events again and gives the state in which every row must stand.
+Each event is authenticated together with the one before it, so that none can be changed, omitted or inserted without
+the ledger's key. `Replay` goes through the events again and derives the state in which every row must be.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from batchpay.text import instant
 FIRST_MAC = bytes(32)
 """What the first event is chained to."""
 _ORIGIN, _ABOUT_BEFORE_VERSION_3 = 1, 6
-"""Where the origin stands in what an event says about its batch, and how much events said of it at first."""
+"""The origin's position in what an event says about its batch, and how many values events had for it at first."""
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _CODES_BY_WORD = {state.value: code for state, code in STATE_CODES.items()}
 
 
 def event_text(detail: dict[str, Any]) -> str:
-    """Write what an event tells, as it is stored and authenticated."""
+    """Write an event's detail, as it is stored and authenticated."""
     return _TO_JSON(detail)
 
 
@@ -38,7 +38,7 @@ def event_mac(keys: Keys, before: bytes, event: Iterable[Any]) -> bytes:
 def write_ranges(rows: Iterable[int]) -> str:
     """Write row numbers compactly: 1, 2, 3, 7 -> `1-3,7`."""
     numbers = sorted(rows)
-    if numbers and numbers == list(range(numbers[0], numbers[0] + len(numbers))):  # as mostly
+    if numbers and numbers == list(range(numbers[0], numbers[0] + len(numbers))):  # the usual case
         return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
     ends = [at for at, (row, following) in enumerate(pairwise(numbers), 1) if following != row + 1]
     parts = (numbers[first:end] for first, end in pairwise((0, *ends, len(numbers))))
@@ -53,13 +53,13 @@ def read_ranges(text: str) -> Iterator[tuple[int, int]]:
 
 
 def environment_before_version_3(origin: str) -> str:
-    """Tell the environment of a batch that was registered before there were any, by where its gateway was."""
+    """Return the environment of a batch that was registered before there were any, by where its gateway was."""
     on_loopback = ("http://", "https://localhost", "https://127.", "https://[::1]")
     return "test" if origin.lower().startswith(on_loopback) else "live"
 
 
 def plan_detail(sign_off: SignOff, adds: Totals) -> dict[str, Any]:
-    """Give what the history says of a plan that let these totals through."""
+    """Return what the history says of a plan that let these totals through."""
     return {
         "plan": sign_off.plan,
         "seal": sign_off.seal,
@@ -72,9 +72,9 @@ def plan_detail(sign_off: SignOff, adds: Totals) -> dict[str, Any]:
 
 
 def approvers_of(let_through: Iterable[tuple[str, str]]) -> int:
-    """Tell how many people approved all that is pending of a batch, by what let it through (kind and detail), in order.
+    """Return how many people approved all that is pending of a batch, by what let it through (kind, detail), in order.
 
-    The least over what was registered and released: what came without a plan takes earlier approvals away.
+    The fewest for any part that was registered or released: what came without a plan voids earlier approvals.
     """
     cleared = 0
     for kind, detail in let_through:
@@ -88,20 +88,20 @@ def approvers_of(let_through: Iterable[tuple[str, str]]) -> int:
 
 
 class Replay:
-    """The states that the history gives to the rows of every batch, and what it says of batches and runs."""
+    """The states that follow from the history for the rows of every batch, and what it says of batches and runs."""
 
     def __init__(self) -> None:
         self.states: dict[int, bytearray] = {}
-        """A byte a row: its state's code, by batch and row number."""
+        """One byte per row: its state's code, by batch and row number."""
         self.registered: dict[int, dict[str, Any]] = {}
         """What was registered, by batch."""
         self.runs: dict[int, list[Any]] = {}
         """Batch, who, start, end and reason of the end, by run."""
         self.purged: set[int] = set()
-        """Batches whose texts were erased: none of their rows may move any more."""
+        """Batches whose texts were erased: none of their rows may move again."""
 
     def apply(self, batch: int, kind: str, who: str, why: str | None, detail: dict[str, Any]) -> str | None:
-        """Apply an event; gives what is impossible about it."""
+        """Apply an event; return what is impossible about it."""
         if kind == "started":
             self.runs[detail["run"]] = [batch, who, detail["at"], None, None]
         elif kind == "finished":
@@ -120,7 +120,7 @@ class Replay:
         return self._move(batch, states, kind, detail)
 
     def _move(self, batch: int, states: bytearray, kind: str, detail: dict[str, Any]) -> str | None:
-        """Move the rows that an event names; gives what is impossible about it."""
+        """Move the rows that an event names; return what is impossible about it."""
         for word, ranges in detail.items():
             after = _CODES_BY_WORD.get(word)
             if after is None or not isinstance(ranges, str):

@@ -1,4 +1,4 @@
-"""Keyed digests by which payments are found again, as a ledger's tables hold them."""
+"""Keyed digests by which payments are found again, as stored in a ledger's tables."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ _BILL, _PAYMENT_ID = struct.Struct(">8sq?"), struct.Struct(">8sq")
 
 
 def digest_numbers(digests: Sequence[bytes]) -> list[int]:
-    """Give the first eight bytes of keyed digests of 16 bytes as signed numbers: half the space, twice the speed.
+    """Return the first eight bytes of 16-byte keyed digests as signed numbers: half the space, twice the speed.
 
-    Two different payments share a number with a chance of 1 in 2^64 a pair; one would be held back, not paid twice.
+    Two different payments share a number with a chance of 1 in 2^64 per pair; one would be held back, not paid twice.
     """
     return [number for (number,) in struct.iter_unpack(">q8x", b"".join(digests))]
 
 
 def bill_records(bills: Sequence[bytes], ids: Sequence[int], named: Sequence[bool]) -> list[bytes]:
-    """Lines of the table of bills, packed: sorting them moves whole lines, with no look-up of what belongs to which."""
+    """Return lines of the table of bills, packed: sorting moves whole lines, so nothing has to be looked up."""
     return list(starmap(_BILL.pack, zip(bills, ids, named, strict=True)))
 
 
 def payment_id_records(payment_ids: Sequence[bytes | None], ids: Sequence[int]) -> list[bytes]:
-    """Lines of the table of paymentIds, for the rows that have one, packed."""
+    """Return lines of the table of paymentIds, for the rows that have one, packed."""
     pack = _PAYMENT_ID.pack
     return [pack(digest, row) for digest, row in zip(payment_ids, ids, strict=True) if digest is not None]
 
 
 def record_values(records: Sequence[bytes], at_once: int) -> Iterator[tuple[int, ...]]:
-    """Values of packed lines of one table, so many lines at once; flags as numbers, which sqlite3 binds as they are."""
+    """Yield values of packed lines of one table, `at_once` lines each; flags as numbers, which sqlite3 binds as is."""
     line = "qqb" if records and len(records[0]) == _BILL.size else "qq"
     for start in range(0, len(records), at_once):
         some = records[start : start + at_once]
@@ -44,7 +44,7 @@ Key = tuple[int, int, bool, bool]
 
 
 def lookup_keys(lookup: Lookup, *, with_older: bool) -> tuple[list[Key], list[Key]]:
-    """Give the keys of paymentIds and of bills; `with_older` also in the form that digests had before version 3."""
+    """Return the keys of paymentIds and of bills; `with_older` also in the form that digests had before version 3."""
     named = [payment_id is not None for payment_id in lookup.payment_ids]
     invoiced = lookup.with_invoice or [False] * len(named)
     by_id: list[Key] = []

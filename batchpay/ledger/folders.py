@@ -8,7 +8,7 @@ from batchpay.errors import LedgerNotUsable
 
 
 def make_private_directory(directory: Path) -> None:
-    """Make a directory, and those above it that are missing, for the owner alone; raises LedgerNotUsable."""
+    """Create a directory, and missing ones above it, for the owner only; raises LedgerNotUsable."""
     try:
         for missing in reversed([d for d in (directory, *directory.parents) if not d.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)

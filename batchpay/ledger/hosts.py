@@ -1,4 +1,4 @@
-"""What the machines that work on one batch know of one another. Plain values that name no database."""
+"""What the machines that work on one batch know about each other. Plain values that name no database."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from batchpay.text import instant
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all runs of a batch know together, as of one's latest commit."""
+    """What all runs of a batch share, as of this run's latest commit."""
 
     stop: str | None = None
-    """Why all of them stop; None while they go on."""
+    """Why all of them stop; None while they continue."""
     in_a_row: int = 0
     """Rows in doubt one after another."""
     in_all: int = 0
@@ -33,14 +33,14 @@ class HostRun:
     """When it last committed anything, by its own clock."""
     stopped: str | None
     is_shut_out: bool
-    """It was shut out, and nothing has been heard of it since."""
+    """It was shut out, and has not been heard from since."""
     rows: int
-    """Rows that it brought to an end, or left in doubt."""
+    """Rows that it finished, or left in doubt."""
     in_doubt: int
 
     @property
     def standing(self) -> str:
-        """How the run stands, in words."""
+        """Return the run's status, in words."""
         if self.is_live:
             return "at work"
         if self.is_shut_out:
@@ -50,7 +50,7 @@ class HostRun:
         return f"stopped: {self.stopped}" if self.stopped else "ended"
 
     def as_json(self) -> dict[str, Any]:
-        """Give the run as `--json` shows it."""
+        """Return the run as `--json` shows it."""
         return {
             "host": self.host,
             "role": "leads" if self.leads else "helps",

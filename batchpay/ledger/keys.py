@@ -1,7 +1,7 @@
-"""The ledger's key and what is made of it: digests, the history's chain, encryption at rest.
+"""The ledger's key and what is derived from it: digests, the history's chain, encryption at rest.
 
-The key file holds 32 random bytes as hex digits. Every use has its own subkey (HKDF-SHA-256), so that no digest of one
-purpose tells anything about another. Losing the key makes duplicates undetectable and pending payments unreadable.
+The key file contains 32 random bytes as hex digits. Every use has its own subkey (HKDF-SHA-256), so that no digest of
+one purpose reveals anything about another. Without the key duplicates are undetectable and pending payments unreadable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from batchpay.writing.atomic import sync_directory
 
 KEY_BYTES = 32
 BESIDE = "beside the ledger: "
-"""Begins the places of what others keep: nothing of the ledger's own can be passed off as theirs, nor the reverse."""
+"""Prefix of the places of what others store: nothing of the ledger's own can pass as theirs, nor the reverse."""
 SEAL_BYTES = 16
 _NONCE_BYTES = 12
 
@@ -31,12 +31,12 @@ class Keys:
     """The ledger's key; it leaves this object only as digests and ciphertexts."""
 
     def __init__(self, key: bytes) -> None:
-        # Imported where there is a key: most checks of a file have no ledger, and answer sooner without.
+        # Imported only if there is a key: most checks of a file have no ledger, and answer sooner without it.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         self._key = key
         self._subkey = cache(self._derive)
-        self._blank_seal = cache(self._new_seal)  # a keyed hash costs more to begin than to copy
+        self._blank_seal = cache(self._new_seal)  # a keyed hash costs more to create than to copy
         self._blank_mac = cache(self._new_mac)
         self._cipher = AESGCM(self._subkey("encryption"))
 
@@ -57,11 +57,11 @@ class Keys:
 
     @property
     def key_id(self) -> str:
-        """A public name of the key, by which a ledger knows its own."""
+        """Return a public name of the key, by which a ledger recognizes its own."""
         return self._subkey("key id").hex()[:16]
 
     def digest(self, purpose: str, texts: Sequence[str | None], size: int) -> list[bytes | None]:
-        """Keyed BLAKE2b digests (twice as fast as HMAC-SHA-256 on short texts), `size` bytes each."""
+        """Return keyed BLAKE2b digests (twice as fast as HMAC-SHA-256 on short texts), `size` bytes each."""
         blank = hashlib.blake2b(key=self._subkey(f"digest {purpose}"), digest_size=size)
         digests: list[bytes | None] = []
         for text in texts:
@@ -74,28 +74,28 @@ class Keys:
         return digests
 
     def digest_stream(self, purpose: str) -> Any:
-        """Return a keyed digest to be fed."""
+        """Return a keyed digest to feed."""
         return hashlib.blake2b(key=self._subkey(f"stream {purpose}"), digest_size=32)
 
     def mac(self, purpose: str, *parts: bytes) -> bytes:
-        """HMAC-SHA-256 over parts, each preceded by its length so that no two lists of parts look alike."""
+        """Return HMAC-SHA-256 over parts, each preceded by its length so that no two lists of parts look alike."""
         mac = self._blank_mac(purpose).copy()
         mac.update(b"".join(len(part).to_bytes(8) + part for part in parts))
         return mac.digest()
 
     def machine_mark(self, machine: str) -> str:
-        """Keyed digest of a machine's identity, which systemd asks not to hand around."""
+        """Return a keyed digest of a machine's identity, which systemd asks not to expose."""
         return self.mac("machine", machine.encode()).hex()[:16]
 
     def seal_values(self, kind: str, values: tuple[int | str | None, ...]) -> bytes:
-        """Authenticate what a record holds: 16 bytes of keyed BLAKE2b."""
+        """Authenticate a record's values: 16 bytes of keyed BLAKE2b."""
         seal = self._blank_seal(kind).copy()
         seal.update(repr(values).encode())
         digest: bytes = seal.digest()
         return digest
 
     def seals(self, kind: str, records: Iterable[str]) -> bytearray:
-        """Authenticate many records, each as `repr` writes the tuple of its values; gives their seals in one piece."""
+        """Authenticate many records, each as `repr` writes the tuple of its values; return their seals in one piece."""
         blank = self._blank_seal(kind)
         seals = bytearray()
         for record in records:
@@ -105,12 +105,12 @@ class Keys:
         return seals
 
     def seal(self, plain: bytes, place: str) -> bytes:
-        """Encrypt with AES-GCM, bound to the place where it will stand."""
+        """Encrypt with AES-GCM, bound to the place where it will be stored."""
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, plain, place.encode())
 
     def unseal(self, sealed: bytes, place: str) -> bytes:
-        """Decrypt; raises LedgerDamaged where a byte was changed or the text was moved from another place."""
+        """Decrypt; raises LedgerDamaged if a byte was changed or the text was moved from another place."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -120,7 +120,7 @@ class Keys:
 
 
 def load_keys(path: Path) -> Keys:
-    """Read the key file; raises LedgerNotUsable where it is missing, open to others, a link, or no key."""
+    """Read the key file; raises LedgerNotUsable if it is missing, open to others, a link, or not a key."""
     try:
         text = read_secret_file(path, "ledger.key_file").reveal()
     except CredentialsNotUsable as error:
@@ -135,7 +135,7 @@ def load_keys(path: Path) -> Keys:
 
 
 def create_key_file(path: Path) -> None:
-    """Write a new random key, unless there is one already."""
+    """Write a new random key, unless there already is one."""
     make_private_directory(path.parent)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
@@ -145,7 +145,7 @@ def create_key_file(path: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         try:
-            # A link never replaces a name: of two processes one wins, and nobody reads half a key.
+            # A link never replaces a name: of two processes one wins, and none reads half a key.
             path.hardlink_to(temporary)
         except FileExistsError:
             pass

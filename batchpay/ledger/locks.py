@@ -1,4 +1,4 @@
-"""Locks of batches between the processes of one machine: a file each, which the kernel frees when its holder dies."""
+"""Locks on batches between the processes of one machine: a file each, whose lock ends when its holder dies."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from batchpay.ledger.folders import make_private_directory
 
 
 class BatchLocks:
-    """The locks of one ledger's batches, by the digests of their content."""
+    """The locks on one ledger's batches, by the digests of their content."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.held: set[bytes] = set()
-        """Digests that this object holds now."""
+        """Digests whose locks this object holds now."""
 
     @contextmanager
     def hold(self, digest: bytes) -> Iterator[None]:
-        """Hold a batch; raises BatchHeld at once where somebody else does."""
+        """Hold a batch; raises BatchHeld immediately if another process does."""
         path = self._path(digest)
         make_private_directory(self.folder)
         try:
@@ -34,20 +34,20 @@ class BatchLocks:
             yield
         finally:
             self.held.discard(digest)
-            # Under the lock: whoever opened this very file in between finds that its name is gone.
+            # Under the lock: a process that opened this very file in between finds that its name is gone.
             with suppress(OSError):
                 path.unlink()
             os.close(descriptor)
 
     def is_held(self, digest: bytes) -> bool:
-        """Tell whether anybody holds a batch."""
+        """Return whether any process holds a batch."""
         try:
             return _is_held(self._path(digest))
         except OSError as error:
             raise self._unusable(error) from None
 
     def any_is_held(self) -> bool:
-        """Tell whether anybody holds any batch."""
+        """Return whether any process holds any batch."""
         return any(_is_held(path) for path in self.folder.glob("*.lock"))
 
     def _path(self, digest: bytes) -> Path:
@@ -58,7 +58,7 @@ class BatchLocks:
 
 
 def _locked_file(path: Path) -> int:
-    """Open and lock a file that goes away with its lock; raises BatchHeld at once where it is locked."""
+    """Open and lock a file that is removed with its lock; raises BatchHeld immediately if it is locked."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -70,7 +70,7 @@ def _locked_file(path: Path) -> int:
             os.close(descriptor)
             if _is_held(path):
                 raise BatchHeld("another run is working on this batch") from None
-            continue  # whoever had it only looked, or has just ended
+            continue  # whoever had it was only checking, or has just ended
         except BaseException:
             os.close(descriptor)
             raise
@@ -78,7 +78,7 @@ def _locked_file(path: Path) -> int:
 
 
 def _is_held(path: Path) -> bool:
-    """Tell whether a run has locked a file; who wants to lock it while somebody looks tries again."""
+    """Return whether a run has locked a file; a process that wants the lock during this check tries again."""
     with suppress(FileNotFoundError), path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

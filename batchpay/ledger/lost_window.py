@@ -1,4 +1,4 @@
-"""What a restored ledger may not know: nothing new is registered before a person has said that it is known."""
+"""What a restored ledger may not know: nothing new is registered until a person has said that it is known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from batchpay.ledger.records import SETTLED, WITNESS_ACCEPTED, LostWindow
 def open_lost_window(view: View, statements: Statements) -> LostWindow | None:
     """Find what the ledger may not know and no person has settled yet.
 
-    An acceptance by an earlier version did not write down what was lost; it holds nothing back.
+    An acceptance by an earlier version did not record what was lost; it blocks nothing.
     """
     kinds = (WITNESS_ACCEPTED, SETTLED)
     kind, detail = view.execute(statements.LAST_OF_KINDS, kinds).fetchone() or (SETTLED, "{}")
@@ -25,7 +25,7 @@ def open_lost_window(view: View, statements: Statements) -> LostWindow | None:
 
 
 def require_settled(transaction: Transaction) -> None:
-    """Raise WaitingForPerson where a restored ledger may not know that what is to be registered was paid."""
+    """Raise WaitingForPerson if a restored ledger may not know that what is to be registered was already paid."""
     lost = open_lost_window(transaction, transaction.statements)
     if lost is not None:
         raise WaitingForPerson(

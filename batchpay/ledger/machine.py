@@ -1,6 +1,6 @@
 """Which machine this is, for the ledger, and whether its clock can be right.
 
-A copy of a ledger that wakes up on another machine must not go on by itself.
+A copy of a ledger that wakes up on another machine must not continue by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _CLOCK_BEHIND_S_MAX = 3600.0
 
 
 def machine_name(settings: LedgerSettings) -> str | None:
-    """Name this machine: `ledger.machine`, else what the system wrote into /etc/machine-id, else None.
+    """Return this machine's identity: `ledger.machine`, else the contents of /etc/machine-id, else None.
 
     With None nothing is compared: containers often have no identity, or a new one each time.
     """
@@ -29,7 +29,7 @@ def machine_name(settings: LedgerSettings) -> str | None:
 
 
 def refuse_clock_behind(opened_after_s: float) -> None:
-    """Raise LedgerNotUsable where a ledger's last event is far ahead of this machine's clock."""
+    """Raise LedgerNotUsable if a ledger's last event is far ahead of this machine's clock."""
     if opened_after_s < -_CLOCK_BEHIND_S_MAX:
         raise LedgerNotUsable(
             f"the clock of this machine is {-opened_after_s / 3600:.0f} hours before the ledger's last event; "

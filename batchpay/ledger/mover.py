@@ -1,6 +1,6 @@
 """Moving rows from state to state: compare-and-set, with their totals and their chunk's open rows.
 
-Every change of a row's state after its registration, but a group of a run in PostgreSQL, goes through a database's
+Every change of a row's state after its registration, except a run's group in PostgreSQL, goes through a database's
 `Mover`, which asserts the table of legal moves (ledger/states.py) and appends the event that records them, in one
 transaction.
 """
@@ -34,14 +34,14 @@ class Mover(ABC):
 
     @abstractmethod
     def move(self, rows: Sequence[int], before: int, after: int) -> list[int]:
-        """Move those of the rows that are in the state `before`; gives them.
+        """Move those of the rows that are in the state `before`; return them.
 
-        Raises IllegalMove where the table does not have the move.
+        Raises IllegalMove if the move is not in the table.
         """
 
     @abstractmethod
     def reject(self, rows: Sequence[int], reasons: str) -> list[int]:
-        """Reject those of the rows that are pending; gives them. Raises IllegalMove where one may have been sent."""
+        """Reject those of the rows that are pending; return them. Raises IllegalMove if one may have been sent."""
 
     def note_attempts(
         self,
@@ -52,24 +52,24 @@ class Mover(ABC):
         at: int | None,
         references: Mapping[int, str | None] | None = None,
     ) -> None:
-        """Record on rows' latest attempts what became of them other than by an answer."""
+        """Record on rows' latest attempts an outcome that did not come from an answer."""
         for row in rows:
             self._note(row, state, at, reason, (references or {}).get(row))
 
     @abstractmethod
     def _note(self, row: int, state: int, at: int | None, reason: str, reference: str | None) -> None:
-        """Record it on one row's."""
+        """Record it on one row's latest attempt."""
 
     @abstractmethod
     def rows_in(self, state: int) -> list[int]:
-        """Rows of the batch in a state, in file order."""
+        """Return the batch's rows in a state, in file order."""
 
     @abstractmethod
     def standing(self, row: int) -> tuple[int, int] | None:
-        """Give a row's state and how many attempts it has had; None where it is not there."""
+        """Return a row's state and how many attempts it has had; None if there is no such row."""
 
     def remember_payees(self) -> None:
-        """Bring what the ledger remembers of the batch's payees up to date; doing it again changes nothing."""
+        """Update what the ledger remembers of the batch's payees; doing it again changes nothing."""
         self._transaction.execute(self._transaction.statements.REMEMBER_PAYEES, (self._batch,))
 
     def _has_moved(self, row: int, before: int, after: int, direction: int, cents: int, chunk: int) -> None:
@@ -79,9 +79,9 @@ class Mover(ABC):
         self._moved[after].append(row)
 
     def finish(self, **more: Any) -> None:
-        """Write totals, erase the bodies of chunks with no open row, append the event if there is anything to tell.
+        """Write totals, erase the bodies of chunks with no open row, append the event if there is anything to record.
 
-        The event holds the rows moved, and `more` of its own.
+        The event contains the rows moved, and `more` values of its own.
         """
         transaction, statements = self._transaction, self._transaction.statements
         transaction.write_totals(self._changes, self._batch)

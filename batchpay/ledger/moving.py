@@ -1,7 +1,7 @@
-"""What one ledger hands to another when it moves: all of its tables as they stand, free of any database.
+"""What one ledger passes to another when it moves: all of its tables as is, independent of any database.
 
-Batches and runs keep their numbers, rows and events theirs, and sealed payloads their places, so the same key reads
-them. What authenticates rows and events is made anew by whoever takes them over: each database has its own form of it.
+Batches and runs keep their numbers, as do rows and events, and sealed payloads their places, so the same key reads
+them. The receiver recomputes what authenticates rows and events: each database has its own form of it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 MOVED, ARRIVED = "moved", "arrived"
-"""Kinds of the events by which a ledger ends in one place, and goes on in the other."""
+"""Kinds of events by which a ledger ends in one place, and continues in the other."""
 Rows = Callable[[], Iterator[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A whole ledger; each table may be gone through once, in the order given."""
+    """A whole ledger; each table may be read once, in the order given."""
 
     ledger_id: str
     place: str
@@ -27,7 +27,7 @@ class Contents:
     mac: bytes
     registrations: int
     has_older_digests: bool
-    """Whether payments are among it whose digests are of an earlier form."""
+    """Whether it has payments whose digests are of an earlier form."""
     events: Rows
     """number, at, batch, kind, who, why, detail."""
     batches: Rows
@@ -45,7 +45,7 @@ class Contents:
     bodies: Rows
     """batch, chunk, sealed."""
     details: Rows
-    """The same; none of batches that were purged."""
+    """The same; none for batches that were purged."""
     fingerprints: Rows
     """number, batch, row, named."""
     payment_ids: Rows

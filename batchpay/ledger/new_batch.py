@@ -1,4 +1,4 @@
-"""A batch while it is written: its name and number, what its rows come to, and what the history will say of it."""
+"""A batch while it is being written: its name and number, its rows' totals, and what the history will say of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEANWHILE = "other rows were registered or released meanwhile; look at earlier p
 
 
 class BatchInWriting:
-    """What is known of a batch so far; its rows are written by whoever adds them here."""
+    """What is known of a batch so far; the caller that adds rows here writes them."""
 
     def __init__(self, transaction: Transaction, new: NewBatch) -> None:
         for state in (PENDING, REJECTED):
@@ -58,7 +58,7 @@ class BatchInWriting:
             self._ranges[state].append(write_ranges(rows))
 
     def detail(self) -> dict[str, Any]:
-        """Give what the history says of the batch."""
+        """Return what the history says of the batch."""
         totals = self.totals.total()
         return {
             "name": self.name,

@@ -1,6 +1,6 @@
-"""The ledger's only door: which database a setting names, and how it is made, opened and accepted.
+"""The ledger's only door: which database a setting names, and how it is created, opened and accepted.
 
-Whoever needs a ledger comes in here; no other package knows which database holds it (tests/test_architecture.py):
+Whatever needs a ledger opens it here; no other package knows which database holds it (tests/test_architecture.py):
 `ledger.url` is the path of an SQLite ledger, or the URL of a PostgreSQL database, whose library is loaded only then.
 """
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from batchpay.ledger.records import AcceptedWitness
 
 _BESIDE = ("-wal", "-shm", "-journal", ".lock", ".new", ".d")
-"""Endings of what lies beside a ledger and belongs to it; the last is a folder."""
+"""Endings of the files next to a ledger that belong to it; the last is a folder."""
 _SCHEMES = ("postgresql://", "postgres://")
 
 
 def _is_postgres(settings: LedgerSettings) -> bool:
-    """Whether a database server holds the ledger; raises SettingsNotUsable for any other address."""
+    """Return whether a database server holds the ledger; raises SettingsNotUsable for any other address."""
     if settings.url.startswith(_SCHEMES):
         return True
     if "://" in settings.url:
@@ -40,7 +40,7 @@ def _is_postgres(settings: LedgerSettings) -> bool:
 
 
 def _postgres() -> ModuleType:
-    """Load what works with PostgreSQL; raises SettingsNotUsable where it is not installed."""
+    """Load what works with PostgreSQL; raises SettingsNotUsable if it is not installed."""
     if find_spec("psycopg") is None:
         raise SettingsNotUsable("ledger.url names a PostgreSQL database: pip install 'batchpay[postgres]'")
     from batchpay.ledger.postgres import opening as of_postgres
@@ -49,13 +49,13 @@ def _postgres() -> ModuleType:
 
 
 def location(settings: LedgerSettings) -> LedgerPaths:
-    """Tell where the ledger, its key and its witness are; raises SettingsNotUsable."""
+    """Return where the ledger, its key and its witness are; raises SettingsNotUsable."""
     found: LedgerPaths = _postgres().location(settings) if _is_postgres(settings) else files.location(settings)
     return found
 
 
 def weaknesses(settings: LedgerSettings) -> list[str]:
-    """Tell what a person should know of where the ledger lies, though it can be used; a sentence each."""
+    """Return what a person should know about where the ledger is, though it can be used; one sentence each."""
     if _is_postgres(settings):
         of_database: list[str] = _postgres().weaknesses(settings)
         return of_database
@@ -69,12 +69,12 @@ def weaknesses(settings: LedgerSettings) -> list[str]:
 
 
 def copies_beside(settings: LedgerSettings) -> list[Path]:
-    """Find the copies that were left beside the ledger when a later version brought it up to date."""
+    """Find the copies that were left next to the ledger when a later version upgraded it."""
     return [] if _is_postgres(settings) else files.copies_beside(location(settings))
 
 
 def own_files(settings: LedgerSettings) -> dict[Path, str]:
-    """Name the ledger's files, there or not yet, by what each is; none where the settings don't tell of a ledger."""
+    """Return the ledger's files, existing or not, with what each is; none if the settings don't name a ledger."""
     try:
         place = location(settings)
     except BatchpayError:
@@ -91,25 +91,25 @@ def own_files(settings: LedgerSettings) -> dict[Path, str]:
 def open_ledger(settings: LedgerSettings, *, create_as: str | None = None, read_only: bool = False) -> Ledger:
     """Open the ledger, or refuse it: missing, damaged, newer, older than its witness, not writable, not private.
 
-    `create_as` names who makes one where there is none (for a test gateway on loopback only; never in a database
-    server). A ledger opened `read_only` can be looked at even if it is older than its witness. Raises LedgerNotUsable.
+    `create_as` names who creates one if there is none (for a test gateway on loopback only; never in a database
+    server). A ledger opened `read_only` can be read even if it is older than its witness. Raises LedgerNotUsable.
     """
     if _is_postgres(settings):
         found: Ledger = _postgres().open_ledger(settings, read_only=read_only)
         return found
     place = files.location(settings)
     if create_as is None:
-        files.check_file(place.ledger)  # where there is none, that is told without loading SQLite
+        files.check_file(place.ledger)  # if there is none, that is reported without loading SQLite
     from batchpay.ledger.sqlite import opening
 
     return opening.open_ledger(place, machine_name(settings), create_as=create_as, read_only=read_only)
 
 
 def bring_up_to_date(settings: LedgerSettings) -> None:
-    """Bring a ledger of an older version up to date, after a backup; leaves any other as it is.
+    """Upgrade a ledger of an older version, after a backup; leave any other as is.
 
-    Opening for writing does the same; reading alone refuses an older ledger. In a database server only the owner of the
-    tables can, and no backup is made. Raises LedgerNotUsable.
+    Opening for writing does the same; opening only for reading refuses an older ledger. In a database server only the
+    owner of the tables can do it, and no backup is made. Raises LedgerNotUsable.
     """
     if _is_postgres(settings):
         _postgres().bring_up_to_date(settings)
@@ -122,11 +122,11 @@ def bring_up_to_date(settings: LedgerSettings) -> None:
 def create_ledger(
     settings: LedgerSettings, who: str, beside_another: str | None = None, *, owner_url: str | None = None
 ) -> LedgerPaths:
-    """Make a new, empty ledger, its key if there is none yet, and its witness; returns where they are.
+    """Create a new, empty ledger, its key if there is none yet, and its witness; return where they are.
 
-    Never over an existing ledger, and never where a witness remembers one with payments. Where another ledger's witness
-    lies beside the key it takes a person's reason, `beside_another`; else it raises LedgerBesideAnother before it has
-    written anything. `owner_url` is a login of the same database that may make its tables. Raises LedgerNotUsable.
+    Never over an existing ledger, and never if a witness remembers one with payments. If another ledger's witness is
+    next to the key, it takes a person's reason, `beside_another`; else it raises LedgerBesideAnother before it has
+    written anything. `owner_url` is a login of the same database that may create its tables. Raises LedgerNotUsable.
     """
     if _is_postgres(settings):
         made: LedgerPaths = _postgres().create_ledger(settings, who, beside_another, owner_url)
@@ -139,11 +139,11 @@ def create_ledger(
 
 
 def move(settings: LedgerSettings, to: str, who: str, why: str, *, owner_url: str | None = None) -> LedgerPaths:
-    """Move a ledger from its file to a PostgreSQL database, its key staying where it is; returns where it is now.
+    """Move a ledger from its file to a PostgreSQL database, its key staying where it is; return where it is now.
 
-    There are never two ledgers in force: the copy begins when the file has ended. A move that was cut short is
-    completed by the next one. `owner_url` is a login that may make the tables. Raises WrongUse, BatchHeld,
-    LedgerNotUsable.
+    There are never two ledgers in force: the copy takes effect only after the file has ended. A move that was
+    interrupted is completed by the next one. `owner_url` is a login that may create the tables. Raises WrongUse,
+    BatchHeld, LedgerNotUsable.
     """
     if _is_postgres(settings):
         raise WrongUse("a ledger in a database server is moved by the database's own means; ledger.url names no file")
@@ -164,7 +164,7 @@ def move(settings: LedgerSettings, to: str, who: str, why: str, *, owner_url: st
 
 
 def schema_text() -> str:
-    """Give the SQL by which an administrator makes the tables of a ledger in a PostgreSQL database."""
+    """Return the SQL with which an administrator creates a ledger's tables in a PostgreSQL database."""
     text: str = _postgres().print_schema()
     return text
 
@@ -178,7 +178,7 @@ def join(settings: LedgerSettings, who: str, why: str) -> LedgerPaths:
 
 
 def accept_witness(settings: LedgerSettings, who: str, why: str) -> AcceptedWitness:
-    """Accept a ledger without, or older than, its witness: rows that it would send become in doubt.
+    """Accept a ledger that has no witness, or is older than it: rows that it would send become in doubt.
 
     From then on nothing new is registered until `settle_lost_window`.
     """
@@ -191,9 +191,9 @@ def accept_witness(settings: LedgerSettings, who: str, why: str) -> AcceptedWitn
 
 
 def accept_machine(settings: LedgerSettings, who: str, why: str) -> None:
-    """Accept a ledger that lay elsewhere before, on another machine or server, with nothing lost.
+    """Accept a ledger that was elsewhere before, on another machine or server, with nothing lost.
 
-    Raises WrongUse where it did not, LedgerBehind where something is known to be lost.
+    Raises WrongUse if it was not, LedgerBehind if something is known to be lost.
     """
     if _is_postgres(settings):
         _postgres().accept_machine(settings, who, why)
@@ -204,7 +204,7 @@ def accept_machine(settings: LedgerSettings, who: str, why: str) -> None:
 
 
 def settle_lost_window(settings: LedgerSettings, who: str, why: str) -> None:
-    """Record a person's word that what a restored ledger lost is known; raises WrongUse where nothing is open."""
+    """Record a person's word that what a restored ledger lost is known; raises WrongUse if nothing is open."""
     if _is_postgres(settings):
         _postgres().settle_lost_window(settings, who, why)
         return

@@ -11,7 +11,7 @@ class LedgerPaths:
     """Where a ledger's files are."""
 
     ledger: Path
-    """The ledger; where a database server holds it, the place beside which this machine's own files of it lie."""
+    """The ledger; if a database server holds it, the path next to which this machine keeps its own files for it."""
     key: Path
     witness: Path
     url: str | None = None
@@ -19,5 +19,5 @@ class LedgerPaths:
 
     @property
     def name(self) -> str:
-        """Where the ledger is, as a person is told."""
+        """Return where the ledger is, as shown to a person."""
         return self.url or str(self.ledger)

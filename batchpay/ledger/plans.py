@@ -1,4 +1,4 @@
-"""Plans that were used: each lets one registration, release or run through, and its approvers stand in the history."""
+"""Plans that were used: each lets one registration, release or run through; its approvers are in the history."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from batchpay.payment import Totals
 
 
 def use(transaction: Transaction, batch: int, who: str, sign_off: SignOff, adds: Totals) -> None:
-    """Use a plan up, in the transaction of what it lets through; raises where that is not what was approved."""
+    """Use up a plan, in the transaction of what it lets through; raises if that is not what was approved."""
     if adds != sign_off.adds:
         raise LedgerNotUsable("what is to be recorded is not what the plan approved; nothing was recorded")
-    transaction.registrations()  # until the end no other transaction can use the same plan
+    transaction.registrations()  # from here to the end no other transaction can use the same plan
     known = _batch_of(sign_off.plan, transaction.execute(transaction.statements.PLANS_USED, (PLAN_USED,)))
     if known is not None:
         raise FileRefused(f"this plan was already used, for batch {known}")

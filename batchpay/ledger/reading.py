@@ -19,11 +19,11 @@ from batchpay.outcome import Answer
 from batchpay.payment import Direction, Environment, State, Totals
 
 ROWS_AT_ONCE = 8192
-"""Whoever works by column pays for each set of columns; so many rows take some ten megabytes."""
+"""Working by column costs something for each set of columns; this many rows take about ten megabytes."""
 _COLUMNS = tuple(field.name for field in fields(RowColumns))
 _DETAIL_CHUNKS_KEPT = 8
 _MASK = "****"
-"""What stands before the last four in a row's details."""
+"""What precedes the last four in a row's details."""
 
 
 def _summary(store: Store, view: View, found: tuple[Any, ...]) -> BatchSummary:
@@ -84,7 +84,7 @@ def find(store: Store, reference: str | None, environment: Environment | None) -
 
 
 def batch_number(store: Store, name: str) -> tuple[int, bytes]:
-    """Give a batch's number and digest by its name; raises WrongUse."""
+    """Return a batch's number and digest by its name; raises WrongUse."""
     with store.reading() as view:
         found = view.execute(store.statements.BATCH_BY_NAME, (name,)).fetchone()
     if not found:
@@ -93,13 +93,13 @@ def batch_number(store: Store, name: str) -> tuple[int, bytes]:
 
 
 def last_event_at(store: Store, batch: int) -> datetime:
-    """Look at all that seldom happens; a run's progress lies between its start and its end."""
+    """See contract.Ledger. Only rare events are read: a run's progress is between its start and its end."""
     with store.reading() as view:
         return to_datetime(view.execute(store.statements.LAST_EVENT_OF_BATCH, (batch,)).fetchone()[0])
 
 
 def rows(found: Iterable[RowColumns]) -> Iterator[LedgerRow]:
-    """Give rows one by one that were read by column."""
+    """Yield one by one rows that were read by column."""
     for columns in found:
         values = (getattr(columns, name) for name in _COLUMNS if name != "details")
         for (row, line, state, cents, direction, attempts, sent_at, finished_at, status, code, message, reference,
@@ -121,7 +121,7 @@ class Details:
         self._purged = view.execute(store.statements.PURGED_AT, (batch,)).fetchone()[0] is not None
 
     def read(self, rows: Sequence[int], chunks: Sequence[int]) -> list[bytes]:
-        """Give each row's details: a JSON object, empty where the batch was purged."""
+        """Return each row's details: a JSON object, empty if the batch was purged."""
         if self._purged:
             return [b"{}"] * len(rows)
         found: list[bytes] = []
@@ -131,7 +131,7 @@ class Details:
         return found
 
     def columns(self, found: Sequence[Sequence[Any]]) -> RowColumns:
-        """Say what stands in the tables of many rows, given by column, as the rest of batchpay says it."""
+        """Convert many rows, given by column as in the tables, to what the rest of batchpay uses."""
         (numbers, lines, codes, cents, directions, attempts, chunks, sent, finished, statuses, response_codes, messages,
          references, reasons) = found  # fmt: skip
         # Rows of one commit share their times.
@@ -156,7 +156,7 @@ class Details:
 
 
 def summed_up(paid: Iterable[tuple[bytes, bytes, int, int]]) -> dict[bytes, PayeeFacts]:
-    """Sum up by payee what was paid: payee, account, rows and cents of each."""
+    """Total by payee what was paid: payee, account, rows and cents of each."""
     counts: dict[bytes, list[int]] = {}
     accounts: dict[bytes, set[bytes]] = {}
     for payee, account, payments, cents in paid:

@@ -25,7 +25,7 @@ class LostWindow:
     """Time of its last event: what was done later is lost."""
     first_event: int
     last_event: int | None
-    """None: nobody knows how many events are lost."""
+    """None if it is not known how many events are lost."""
 
     def __str__(self) -> str:
         since = f"what was done since {instant(self.since)}"
@@ -36,7 +36,7 @@ class LostWindow:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedWitness:
-    """What came of accepting a ledger that its witness does not confirm."""
+    """The result of accepting a ledger that its witness does not confirm."""
 
     marked_in_doubt: int
     """Rows that it would have sent, which are in doubt now."""
@@ -44,21 +44,21 @@ class AcceptedWitness:
 
 
 BACKED_UP = "backed up"
-"""Kind of the event of a backup."""
+"""Kind of event for a backup."""
 PERSON_CHANGED = "person changed"
-"""Kind of the event of a change of the people who may sign in to the page."""
+"""Kind of event for a change to the people who may sign in to the page."""
 PURGED, PURGE_COMPLETED = "purged", "purge completed"
-"""Kinds of the events of a purge: one a batch when its texts are deleted, one when the files were seen to hold none."""
+"""Kinds of events of a purge: one per batch when its texts are deleted, one when the files were seen to have none."""
 MACHINE_ACCEPTED = "machine accepted"
-"""Kind of the event by which a person accepts a ledger that lies elsewhere now, with nothing lost."""
+"""Kind of event by which a person accepts a ledger that is elsewhere now, with nothing lost."""
 WITNESS_ACCEPTED, SETTLED = "witness accepted", "lost window settled"
-"""Kinds of the events by which a person accepts a restored ledger, and says that what it lost is known."""
+"""Kinds of events by which a person accepts a restored ledger, and says that what it lost is known."""
 HOSTS_GONE = "host gone"
-"""Kind of the event in which a person says that machines which were shut out are off for good."""
+"""Kind of event in which a person says that machines which were shut out are off for good."""
 RESTORED_REASON = "the ledger was accepted without its witness: payments made since may be unknown to it"
 RECOVERED_REASON = "the run ended before an answer was recorded"
 PLAN_USED = "plan used"
-"""Kind of the event in which a plan's seal, maker and approvers stand."""
+"""Kind of event that records a plan's seal, maker and approvers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,17 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class SignOff:
-    """A plan that what it lets through uses up, and the people who approved it."""
+    """A plan, used up by what it lets through, and the people who approved it."""
 
     plan: str
-    """The plan's id; a ledger takes each once."""
+    """The plan's id; a ledger accepts each once."""
     seal: str
     """What maker and approvers saw (approval/proposal.py)."""
     prepared_by: str
     approvals: tuple[Approval, ...]
     """Those that count: other people than the one who prepared it, each once, none expired."""
     adds: Totals
-    """Rows and cents that become pending by it; anything else undoes the transaction."""
+    """Rows and cents that become pending with it; anything else undoes the transaction."""
     held_back: Totals
     """Pending rows of the batch that the plan does not cover, because they fail the rules of the day."""
 
@@ -93,17 +93,17 @@ class NewBatch:
     digest: bytes
     """32 bytes, keyed, over the canonical rows."""
     file: str
-    """The name the person gave."""
+    """The name that the person gave."""
     columns: Sequence[str]
     """Names of the file's unknown columns, carried into the results."""
     rows: int
     options: dict[str, Any]
     """JSON values: the rules it was checked under, and `gateway_ids`, the accounts that its valid rows name."""
     origin: str
-    """The gateway's origin it is meant for."""
+    """The origin of the gateway that it is meant for."""
     environment: Environment
     registration_count_seen: int
-    """`Ledger.registration_count()` at the time of the look-up; if it has grown since then, the writing fails."""
+    """`Ledger.registration_count()` at the time of the lookup; if it has grown since then, the write fails."""
     again_reason: str | None = None
     """Why the same content is paid once more, or None."""
     sign_off: SignOff | None = None
@@ -115,7 +115,7 @@ class BatchSummary:
     """One batch: rows and cents by state. The states add up to `total`, or the ledger is damaged."""
 
     batch: str
-    """Its short name, shown and accepted everywhere: 12 hex digits of the digest, with `-2` and on for a repeat."""
+    """Its short name, shown and accepted everywhere: 12 hex digits of the digest, plus `-2`, `-3`, … for a repeat."""
     digest: bytes
     file: str
     origin: str
@@ -131,23 +131,23 @@ class BatchSummary:
     by_direction: dict[str, Totals]
     """Totals of the rows that passed the rules, by DEBIT and CREDIT."""
     apart: dict[State, dict[str, Totals]] = field(default_factory=dict)
-    """The same of each of their states."""
+    """The same for each of their states."""
     again_reason: str | None = None
     """Why this batch pays the same content once more; None for the first."""
     options: dict[str, Any] = field(default_factory=dict)
     """As in NewBatch."""
     held_back: Totals = Totals()
-    """Of the pending rows those that the last run did not send because they failed its rules."""
+    """The pending rows that the last run did not send because they failed its rules."""
     results: str | None = None
     """Where a run of this process wrote the results; the ledger does not keep it."""
     results_missing: bool = False
     """Whether a run of this process was to write the results and could not."""
     clock_ahead_days: int = 0
-    """How long after the ledger's last event a run of this process began, where that is a reason to warn."""
+    """How long after the ledger's last event a run of this process began, if that is a reason to warn."""
     late_answers: tuple[str, ...] = ()
-    """What answers say, other than the ledger, that a run of this process found too late."""
+    """Answers that a run of this process found too late, and that contradict the ledger, in words."""
     rate_found: float | None = None
-    """Requests a second that the gateway took, where a run of this process found its limit."""
+    """Requests a second that the gateway took, if a run of this process found its limit."""
     limit_found: str | None = None
     """The same in words."""
     purged_at: datetime | None = None
@@ -155,27 +155,27 @@ class BatchSummary:
 
     @property
     def sendable(self) -> Totals:
-        """All of the batch that was sent or may be."""
+        """Return all of the batch that was sent or may be."""
         return sum((totals for state, totals in self.by_state.items() if state is not State.REJECTED), Totals())
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Moments at which requests may leave, all else being well."""
+    """Slots in which requests may leave, if nothing else prevents it."""
 
     first_s: float
-    """Seconds from the answer to the first."""
+    """Seconds from the answer to the first slot."""
     every_s: float
     """Seconds between two."""
     slots: int
-    """How many; 0 where nobody else sends: then one's own pace holds for `every_s`."""
+    """How many; 0 if nobody else sends: then the process keeps its own pace for `every_s`."""
     sharers: int
     """How many processes share the gateway's rate now."""
 
 
 @dataclass(slots=True)
 class PendingPayment:
-    """A row to send: its body is byte for byte what was validated. Not frozen: that takes twice as long to make."""
+    """A row to send: its body is byte for byte what was validated. Not frozen: that takes twice as long to create."""
 
     row: int
     attempts: int
@@ -202,7 +202,7 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
-    """Many a LedgerRow, by column (all sequences of one length, in file order)."""
+    """Many LedgerRows, by column (all sequences of one length, in file order)."""
 
     rows: Sequence[int]
     lines: Sequence[int | None]
@@ -218,7 +218,7 @@ class RowColumns:
     gateway_references: Sequence[str | None]
     reasons: Sequence[str | None]
     details: Sequence[bytes] = field(repr=False)
-    """A JSON object each, as it was registered."""
+    """One JSON object each, as it was registered."""
 
     def read_details(self) -> list[dict[str, Any]]:
         """Read every row's details, as the function of the same name."""
@@ -226,9 +226,9 @@ class RowColumns:
 
 
 def read_details(texts: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Read some rows' details; raises LedgerDamaged where one is no JSON object."""
+    """Read some rows' details; raises LedgerDamaged if one is not a JSON object."""
     try:
-        # One array is read in half the time of its members one by one.
+        # One array is read in half the time that its members take one by one.
         found: list[dict[str, Any]] = json.loads(b"[%b]" % b",".join(texts))
     except ValueError:
         found = []
@@ -263,18 +263,18 @@ class PayeeFacts:
     usual_cents: int
     """The mean of their amounts, rounded down."""
     accounts: frozenset[bytes]
-    """Keyed digests of the accounts that they went to."""
+    """Keyed digests of the accounts that the payments went to."""
 
 
 @dataclass(frozen=True, slots=True)
 class OldBatch:
-    """A batch that nothing has happened to for long, and that holds names, details and messages."""
+    """A batch with no event for a long time that still has names, details and messages."""
 
     batch: str
     file: str
     environment: Environment
     rows: int
-    """Rows that passed the rules: those that the ledger has texts of."""
+    """Rows that passed the rules: those that the ledger has texts for."""
     last_event_at: datetime
     stays: str | None
     """Why its texts can't be erased yet, or None."""
@@ -286,9 +286,9 @@ class Purge:
 
     erased: Sequence[OldBatch]
     held: Sequence[str]
-    """Batches that another process held: they were left as they are."""
+    """Batches that another process held: they were left as is."""
     pieces_searched: int
-    """Pieces of what was erased that were looked for in the ledger's files, and not found."""
+    """Pieces of what was erased that were searched for in the ledger's files, and not found."""
     bytes_searched: int
     """Size of these files."""
 

@@ -1,4 +1,4 @@
-"""The spill file: outcomes that the ledger could not take, kept beside the witness until the next start merges them.
+"""The spill file: outcomes that the ledger could not take, kept next to the witness until the next start merges them.
 
 Its space is reserved and its descriptor held open from the start of a run, so that a full disk or a lack of descriptors
 can't keep an answer from being written down. Every line is authenticated and bound to the attempt whose outcome it is.
@@ -65,7 +65,7 @@ class Spill:
             raise LedgerNotUsable(f"the spill file {self._path} can't be written: {error.strerror}") from None
 
     def close(self) -> None:
-        """Give back the file; without a spilled outcome it is removed."""
+        """Close the file; without a spilled outcome it is removed."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -84,7 +84,7 @@ class Spill:
 
 
 def spill_path(witness: Path, batch: str, run: int) -> Path:
-    """Name the spill file of a run."""
+    """Return the path of a run's spill file."""
     return witness.with_name(f"{witness.name}.spill.{batch}.{run}")
 
 
@@ -94,7 +94,7 @@ def spill_files(witness: Path, batch: str) -> list[Path]:
 
 
 def read_spill(path: Path, keys: Keys, batch: str) -> Iterator[Spilled]:
-    """Read the whole lines of a spill file that are ours; a torn or foreign line is passed over."""
+    """Read the complete lines of a spill file that are ours; a torn or foreign line is skipped."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
@@ -105,7 +105,7 @@ def read_spill(path: Path, keys: Keys, batch: str) -> Iterator[Spilled]:
         text, _, proof = line.rpartition(b" ")
         if proof != keys.mac("spill", text).hex().encode():
             continue
-        # A line of an earlier version ends before the bytes sent, which it had looked at itself.
+        # A line of an earlier version ends before the bytes sent, which that version had checked itself.
         name, row, attempt, state, reason, status, code, message, reference, *sent = json.loads(text)
         if name == batch:
             answer = Answer(status, code, message, reference)

@@ -1,7 +1,7 @@
 """The one table of legal moves: from which state a row may go to which, by which event, needing what.
 
-Every ledger asserts it wherever it writes a row's state, the check of a ledger replays the history by it, and
-docs/states.md is held equal to it by a test. A move that does not stand here can't be written.
+Every ledger asserts it wherever it writes a row's state, the check of a ledger replays the history by it, and a test
+keeps docs/states.md equal to it. A move that is not in the table can't be written.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ OPEN = (PENDING, SENDING, IN_DOUBT)
 
 
 class IllegalMove(LedgerNotUsable):
-    """A row was to go where the table does not let it; nothing of the transaction stands."""
+    """A row was to make a move that the table does not allow; nothing of the transaction is committed."""
 
 
 class Need(StrEnum):
-    """What must be there besides the state before; the ledger looks for it where it writes the move."""
+    """What is required besides the state before; the ledger checks for it where it writes the move."""
 
     RULES = "the rules' verdict"
     RUN = "the token of the run that holds the batch"
@@ -100,7 +100,7 @@ _NEEDS = {(move.before, move.after, move.event): move.need for move in MOVES}
 
 
 def befores(event: str) -> Mapping[int, frozenset[int]]:
-    """Give, for each code that an event may move a row to, the codes that it may come from; other events move none."""
+    """Return, for each code that an event may move a row to, the codes it may come from; other events move none."""
     return _BEFORE.get(event, {})
 
 
@@ -122,6 +122,6 @@ def require_outcome(event: str, outcome: Outcome) -> None:
 
 
 def require_person(event: str, who: str, why: str | None) -> None:
-    """Raise IllegalMove where an event moves rows on a person's word, and nobody is named or no reason is given."""
+    """Raise IllegalMove if an event moves rows on a person's word, and nobody is named or no reason is given."""
     if event in _DECISIONS and not (who.strip() and (why or "").strip()):
         raise IllegalMove(f"'{event}' needs {Need.PERSON}")

@@ -1,4 +1,4 @@
-"""What a ledger does in the same way wherever it is kept; sqlite/ledger.py and postgres/ledger.py have the rest."""
+"""What every ledger does alike, whatever database holds it; sqlite/ledger.py and postgres/ledger.py have the rest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StoredLedger(ABC, Generic[_Store]):
     """A ledger over its store; see contract.Ledger."""
 
     def __init__(self, store: _Store, opened_after_s: float, beside: Path) -> None:
-        """`beside` is the file of this machine beside which the locks of batches lie."""
+        """`beside` is the file on this machine next to which the batch locks are."""
         self.opened_after_s = opened_after_s
         self.store = store
         self._locks = BatchLocks(beside.with_name(f"{beside.name}.d"))

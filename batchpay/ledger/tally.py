@@ -1,4 +1,4 @@
-"""What stands in a ledger's tables, held against its history and its control totals."""
+"""The contents of a ledger's tables, compared with its history and its control totals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def batches_out_of_totals(view: View, statements: Statements) -> list[str]:
 
 
 def rows_without_bill(view: View, statements: Statements) -> list[str]:
-    """Find payments that would be no duplicates any more: the digest of bill or paymentId is not there."""
+    """Find payments that would no longer be found as duplicates: the digest of bill or paymentId is missing."""
     missing = view.execute(statements.ROWS_WITHOUT_BILL).fetchone()[0]
     if not missing:
         return []
@@ -30,12 +30,12 @@ def rows_without_bill(view: View, statements: Statements) -> list[str]:
 
 
 def unknown_if_it_came_again(payments: int) -> str:
-    """Tell that payments would be no duplicates any more."""
+    """Report that payments would no longer be found as duplicates."""
     return f"the ledger is damaged: {counted(payments, 'payment')} would not be known if it came again"
 
 
 def _by_key(keys: Sequence[int], *columns: Sequence[int]) -> Iterator[tuple[int, Sequence[Sequence[int]]]]:
-    """Give each key with its part of the columns: all of them where there is one key, as mostly of states."""
+    """Yield each key with its part of the columns: all of them if there is one key, as is usual for states."""
     present = set(keys)
     for key in present:
         if len(present) == 1:
@@ -46,9 +46,9 @@ def _by_key(keys: Sequence[int], *columns: Sequence[int]) -> Iterator[tuple[int,
 
 
 class Tally:
-    """One batch as its rows stand.
+    """The state of one batch's rows.
 
-    Rows are added by column, some thousand at a time: a loop over single rows would cost several times as much.
+    Rows are added by column, a few thousand at a time: a loop over single rows would cost several times as much.
     """
 
     def __init__(self, replay: Replay, batch: int) -> None:
@@ -67,7 +67,7 @@ class Tally:
         directions: Sequence[int],
         codes: Sequence[int],
     ) -> tuple[int, int] | None:
-        """Count rows, in file order; gives the first that does not stand where its history says, and its state.
+        """Count rows, in file order; return the first whose state differs from its history, and that state.
 
         `line_weight` is the sum over all of them of row number times line.
         """

@@ -1,4 +1,4 @@
-"""Control totals kept beside the rows: every transaction that moves rows moves their counts and cents with them."""
+"""Control totals kept with the rows: every transaction that moves rows moves their counts and cents as well."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class TotalsDelta:
         self.add(after, direction, len(cents), total)
 
     def total(self) -> Totals:
-        """Sum over all states."""
+        """Return the total over all states."""
         return Totals(
             sum(rows for rows, _ in self._changes.values()), sum(cents for _, cents in self._changes.values())
         )
 
     def of(self, state: int) -> Totals:
-        """Sum over one state."""
+        """Return the total of one state."""
         changes = [change for (changed, _), change in self._changes.items() if changed == state]
         return Totals(sum(rows for rows, _ in changes), sum(cents for _, cents in changes))
 
     def changes(self) -> Iterator[tuple[int, int, int, int]]:
-        """Give state, direction, rows and cents of everything that changes."""
+        """Yield state, direction, rows and cents of everything that changes."""
         for (state, direction), (rows, cents) in self._changes.items():
             if rows or cents:
                 yield state, direction, rows, cents

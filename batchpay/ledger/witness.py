@@ -1,8 +1,8 @@
 """The witness: a small file apart from the ledger that remembers the last event's number and digest.
 
-A ledger brought back from a backup is older than its witness and does not know of later payments, so it sends nothing.
-Two fixed-size records are written in turn, each in a sector of its own: a torn write leaves the one before. The file is
-synced at the start and the end of a run only: a power cut can make it older than the ledger, which is harmless.
+A ledger restored from a backup is older than its witness and does not know of later payments, so it sends nothing. Two
+fixed-size records are written in turn, each in a sector of its own: a torn write leaves the previous one. The file is
+synced only at the start and the end of a run: a power cut can make it older than the ledger, which is harmless.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class WitnessRecord:
     number: int
     mac: bytes
     machine: str | None = None
-    """Where the ledger is: keyed digest of the machine that wrote it, None where that machine has no identity; of a
+    """Where the ledger is: keyed digest of the machine that wrote it, None if that machine has no identity; for a
     ledger in a database, the name by which it knows the machine that the witness belongs to."""
     epoch: int | None = None
-    """Of a ledger in a database: how many restores a person had accepted when this was written."""
+    """For a ledger in a database: how many restores a person had accepted when this was written."""
     other: WitnessRecord | None = field(default=None, compare=False)
-    """What stands in the other record, where that is whole too."""
+    """What the other record contains, if that is intact too."""
 
 
 class Witness:
@@ -47,11 +47,11 @@ class Witness:
         self._descriptor = -1
 
     def exists(self) -> bool:
-        """Whether there is a witness at all."""
+        """Return whether there is a witness at all."""
         return os.path.lexists(self.path)
 
     def read(self) -> WitnessRecord | None:
-        """Give the later of the records that are whole; None where none is (or its key is another)."""
+        """Return the later of the records that are intact; None if none is (or its key is a different one)."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -84,7 +84,7 @@ class Witness:
             raise LedgerNotUsable(f"the ledger's witness {self.path} can't be synced: {error.strerror}") from None
 
     def replace(self, testimony: WitnessRecord) -> None:
-        """Forget everything else and remember this: at creation, and when a person accepts a ledger as it stands."""
+        """Forget everything else and remember this: at creation, and when a person accepts a ledger as is."""
         self.close()
         make_private_directory(self.path.parent)
         temporary = self.path.with_name(f"{self.path.name}.new")
@@ -104,7 +104,7 @@ class Witness:
             raise LedgerNotUsable(f"the ledger's witness {self.path} can't be written: {error.strerror}") from None
 
     def close(self) -> None:
-        """Give back the file."""
+        """Close the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -131,7 +131,7 @@ class Witness:
 
 
 def witness_of(ledger_id: str, place: LedgerPaths, keys: Keys) -> Path:
-    """Find a ledger's witness where the place has none of its own: the ledger may have been at another address."""
+    """Find a ledger's witness if the place has none of its own: the ledger may have been at another address."""
     if os.path.lexists(place.witness):
         return place.witness
     found = [(Witness(path, keys).read(), path) for path in _witnesses(place)]
@@ -144,9 +144,9 @@ def witness_of(ledger_id: str, place: LedgerPaths, keys: Keys) -> Path:
 
 
 def witnesses_of_others(place: LedgerPaths, keys: Keys | None) -> list[Path]:
-    """Find, where key and witness lie, the witnesses of other ledgers that have payments.
+    """Find, where key and witness are, the witnesses of other ledgers that have payments.
 
-    Without a key, or under another one, nobody can tell what a witness remembers: it counts.
+    Without a key, or under a different one, what a witness remembers can't be known: it counts.
     """
     found: list[Path] = []
     for path in _witnesses(place):
@@ -157,7 +157,7 @@ def witnesses_of_others(place: LedgerPaths, keys: Keys | None) -> list[Path]:
 
 
 def witness_files(place: LedgerPaths) -> list[Path]:
-    """Find the witnesses that lie where key and witness do, with what runs have left beside this ledger's own."""
+    """Find the witnesses where key and witness are, with what runs have left next to this ledger's own."""
     beside = place.witness.parent.glob(f"{glob.escape(place.witness.name)}.*")
     return [*_witnesses(place), *beside]
 

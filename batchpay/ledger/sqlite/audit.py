@@ -1,4 +1,4 @@
-"""Looking over a ledger: whether what it says holds together, and whether it is the one its witness knows.
+"""Checking a ledger: whether it is consistent, and whether it is the one that its witness knows.
 
 `check` reads all of it. `check_at_opening` is what every opening for writing can afford: all of a small ledger, and of
 a large one the end of the history, the control totals and the witness.
@@ -26,8 +26,8 @@ _EVENTS_AT_OPENING = 50
 
 
 def check(store: Store, *, by_witness: bool = True) -> list[str]:
-    """Check the whole ledger, by its witness or for itself alone; a line for everything that is wrong."""
-    # The witness first: whatever is committed meanwhile makes the ledger newer than it, never older.
+    """Check the whole ledger, against its witness or by itself; return one line for each thing that is wrong."""
+    # The witness first: whatever is committed meanwhile makes the ledger newer than the witness, never older.
     testimony = store.witness.read() if by_witness else None
     problems: list[str] = []
     try:
@@ -47,7 +47,7 @@ def check(store: Store, *, by_witness: bool = True) -> list[str]:
 
 
 def check_at_opening(store: Store) -> None:
-    """Raise LedgerDamaged or LedgerBehind where a run must not build on this ledger."""
+    """Raise LedgerDamaged or LedgerBehind if a run must not rely on this ledger."""
     testimony = store.witness.read()
     with store.reading() as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
@@ -64,12 +64,12 @@ def check_at_opening(store: Store) -> None:
 
 
 def check_short(store: Store, connection: sqlite3.Connection) -> list[str]:
-    """Look at the end of the history and at the control totals: what a look of any ledger can afford."""
+    """Check the end of the history and the control totals: what a check of any ledger can afford."""
     return _check_tail(store, connection) + batches_out_of_totals(connection, sql)
 
 
 def check_witness(store: Store, connection: sqlite3.Connection, testimony: WitnessRecord | None) -> list[str]:
-    """Hold the ledger against its witness."""
+    """Compare the ledger with its witness."""
     path = store.witness.path
     way_out = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
     if testimony is None:
@@ -125,7 +125,7 @@ def _check_tail(store: Store, connection: sqlite3.Connection) -> list[str]:
 
 
 def _check_rows(store: Store, connection: sqlite3.Connection, replay: Replay) -> list[str]:
-    """Hold every row against the history, the totals against the rows, the rows against what was registered."""
+    """Compare every row with the history, the totals with the rows, and the rows with what was registered."""
     problems: list[str] = batches_out_of_totals(connection, sql)
     counts: Counter[tuple[int, int, int]] = Counter()
     cents: Counter[tuple[int, int, int]] = Counter()
@@ -160,7 +160,7 @@ def _check_rows(store: Store, connection: sqlite3.Connection, replay: Replay) ->
 
 
 def _check_runs(connection: sqlite3.Connection, replay: Replay) -> list[str]:
-    """Hold the runs against the history."""
+    """Compare the runs with the history."""
     stored = {run: values for run, *values in connection.execute(sql.ALL_RUNS)}
     return [] if stored == replay.runs else ["the ledger is damaged: its runs are not those of its history"]
 
@@ -181,7 +181,7 @@ def _check_attempts(store: Store, connection: sqlite3.Connection) -> list[str]:
 
 
 def _check_chunks(store: Store, connection: sqlite3.Connection) -> list[str]:
-    """Find payloads that can't be read, and such as are not there exactly as long as a row may still be sent."""
+    """Find payloads that can't be read, or that do not exist exactly as long as a row may still be sent."""
     problems = []
     wrong = connection.execute(sql.CHUNKS_UNLIKE_ROWS).fetchone()[0]
     if wrong:

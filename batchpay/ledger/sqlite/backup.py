@@ -1,4 +1,4 @@
-"""A consistent copy of a ledger, by SQLite's own means while others read and write."""
+"""A consistent copy of a ledger, by SQLite's own backup while others read and write."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAGES_A_STEP = 4096
 
 
 def back_up(store: Store, target: Path) -> None:
-    """Copy the ledger to a new file of mode 0600; an existing file is never written over."""
+    """Copy the ledger to a new file of mode 0600; an existing file is never overwritten."""
     reader = store.connect_reader()
     try:
         try:
@@ -39,7 +39,7 @@ def _copy(store: Store, reader: sqlite3.Connection, target: Path) -> None:
     copy = connect(target, "rw", 0)
     try:
         reader.backup(copy, pages=_PAGES_A_STEP)
-        # One file without journals beside it can be carried anywhere.
+        # A single file without journals can be moved anywhere.
         copy.execute("PRAGMA journal_mode = DELETE").fetchone()
         found = copy.execute("PRAGMA quick_check").fetchone()
         if found != ("ok",) or check_short(store, copy):

@@ -1,7 +1,7 @@
-"""Batches held against the history before anything is sent, however large the ledger is.
+"""Batches compared with the history before anything is sent, however large the ledger is.
 
-Whoever edits rows with SQLite's own means can make a row that was sent look as if it were not. So a run first replays
-what the history says of its batch, and sends only where rows, attempts and totals say the same. And whoever edits
+Anyone who edits rows with SQLite's own tools can make a row that was sent look as if it were not. So a run first
+replays what the history says of its batch, and sends only if rows, attempts and totals agree. And anyone who edits
 batches can make a content look as if it were not known: so nothing new is registered unless all of them are there.
 """
 
@@ -25,7 +25,7 @@ _VALUES_OF_DIGITS = bytes.maketrans(b"0123456789", bytes(range(10)))
 
 
 def check_batch(store: Store, batch: int) -> None:
-    """Raise LedgerDamaged where a batch is not what its history says; reads the history from its registration on."""
+    """Raise LedgerDamaged if a batch is not what its history says; reads the history from its registration on."""
     try:
         with store.reading() as connection:
             replay = _replay(store, connection, batch)
@@ -37,10 +37,10 @@ def check_batch(store: Store, batch: int) -> None:
 
 
 def check_registrations(store: Store, transaction: Transaction) -> None:
-    """Raise LedgerDamaged where what was registered is not there, or would not be found if it came again.
+    """Raise LedgerDamaged if what was registered is missing, or would not be found if it came again.
 
-    The bill of each row that was ever pending stands in a table, for good: they are counted, some ten million a second.
-    That each is its row's own is looked at by a check of the whole ledger.
+    The bill of each row that was ever pending stays in a table, for good: they are counted, about ten million a second.
+    Whether each is its row's own is checked by a check of the whole ledger.
     """
     replay = Replay()
     for name, digest, environment, mac_before, mac, *event in transaction.execute(sql.REGISTRATIONS):
@@ -56,7 +56,7 @@ def check_registrations(store: Store, transaction: Transaction) -> None:
                 raise LedgerDamaged(
                     f"the ledger is damaged: batch {told['name']} is not what was registered; {_NOTHING_SENT}"
                 )
-        else:  # not all that befell its rows is read here: one may be released once more
+        else:  # not all of its rows' history is read here: one may have been released again
             for first, last in read_ranges(told["pending"]):
                 replay.states[batch][first : last + 1] = bytes((PENDING,)) * (last + 1 - first)
     were_pending = sum(states.count(PENDING) for states in replay.states.values())
@@ -102,7 +102,7 @@ def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) ->
 
 
 def _attempts_problem(store: Store, connection: sqlite3.Connection, batch: int) -> str | None:
-    """Look at what stands behind the rows that would be sent, and those that were not to be: attempts and seals."""
+    """Check attempts and seals of the rows that would be sent, and of those that were not to be."""
     first, end = id_range(batch)
     differing = connection.execute(
         sql.ROWS_UNLIKE_ATTEMPTS_OF_BATCH,

@@ -1,4 +1,4 @@
-"""Writing a batch: all of it in one transaction, in a second thread beside the one that builds the rows."""
+"""Writing a batch: all of it in one transaction, in a second thread besides the one that builds the rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ChunkWriter:
         self._next_chunk: int = transaction.execute(sql.NEXT_CHUNK).fetchone()[0]
 
     def add(self, ids: Sequence[int], payments: PaymentColumns) -> list[int]:
-        """Write payloads and, now and then, digests; gives the chunk of each row."""
+        """Write payloads and, from time to time, digests; return the chunk of each row."""
         chunks: list[int] = []
         for chunk, rows, bodies, details in sealed_chunks(self._keys, self._batch, payments, self._next_chunk):
             self._next_chunk += 1
@@ -141,7 +141,7 @@ class SqliteRegistering:
 
 @contextmanager
 def registering(store: Store, batch: NewBatch, who: str) -> Iterator[SqliteRegistering]:
-    """Begin to write a batch; nothing of it stands unless it was finished."""
+    """Begin writing a batch; nothing of it is committed unless it was finished."""
     transaction = store.begin()
     try:
         with translated(store.place.ledger):
@@ -167,7 +167,7 @@ def release(
     sign_off: SignOff | None,
     allowed_duplicates: dict[str, Any] | None,
 ) -> int:
-    """Turn rejected rows to pending; see contract.Ledger.release."""
+    """Make rejected rows pending; see contract.Ledger.release."""
     released: list[int] = []
     require("released", REJECTED, PENDING)
     require_person("released", who, why)
@@ -195,7 +195,7 @@ def release(
 def _release_columns(
     transaction: Transaction, batch: int, payments: PaymentColumns, writer: ChunkWriter, changes: TotalsDelta
 ) -> list[int]:
-    """Release those rows of one set of columns that are rejected and carry the same amount."""
+    """Release those rows of one set of columns that are rejected and have the same amount."""
     rejected: dict[int, int] = {}
     for position, (row, amount) in enumerate(zip(payments.rows, payments.amounts_cents, strict=True)):
         found = transaction.execute(

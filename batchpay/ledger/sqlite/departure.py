@@ -1,7 +1,7 @@
-"""A ledger that moves to another database: nothing is under way, all of it is handed over, and this one has ended.
+"""A ledger that moves to another database: nothing is in progress, all of it is passed on, and this one has ended.
 
 The move is one transaction here: nothing is written meanwhile, and its only change is the event that says where the
-ledger went. Before that event is durable this ledger is in force, and afterwards it never is again.
+ledger went. Until that event is durable this ledger is in force, and afterward it never is again.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _REASON = "the ledger moves to another database"
 
 
 def moved_to(connection: sqlite3.Connection) -> str | None:
-    """Tell where a ledger has moved to; None where it is still here."""
+    """Return where a ledger has moved to; None if it is still here."""
     found = connection.execute(sql.LAST_DETAIL, (MOVED,)).fetchone()
     return str(json.loads(found[0])["to"]) if found else None
 
 
 def refuse_moved(store: Store) -> None:
-    """Raise LedgerNotUsable where the ledger is not here any more: whatever it says may have changed since."""
+    """Raise LedgerNotUsable if the ledger is no longer here: whatever it says may have changed since."""
     with store.reading() as connection:
         to = moved_to(connection)
     if to is not None:
@@ -44,7 +44,7 @@ def refuse_moved(store: Store) -> None:
 
 
 def depart(ledger: SqliteLedger, to: str, who: str, why: str, hand_over: Callable[[Contents], None]) -> None:
-    """Hand everything over, then end here; raises BatchHeld while anything is under way, LedgerNotUsable."""
+    """Pass everything on, then end here; raises BatchHeld while anything is in progress, LedgerNotUsable."""
     store = ledger.store
     with ExitStack() as held:
         for batch in {one.digest: one for one in ledger.batches()}.values():
@@ -66,7 +66,7 @@ def _was_interrupted(store: Store, batch: BatchSummary) -> bool:
 
 
 def contents(store: Store, connection: sqlite3.Connection) -> Contents:
-    """Give all of a ledger up to the event that ended it, if there is one."""
+    """Return all of a ledger up to the event that ended it, if there is one."""
     meta = dict(connection.execute(sql.META))
     number, mac = connection.execute(sql.LAST_MAC_BEFORE, (MOVED,)).fetchone()
 

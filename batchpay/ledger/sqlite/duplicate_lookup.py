@@ -1,4 +1,4 @@
-"""Finding payments again that an earlier batch holds."""
+"""Finding payments again that an earlier batch has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from batchpay.text import place_of, place_word
 _COUNTED = ", ".join(map(str, (*OPEN, ACCEPTED)))
 _NEVER_MS = 1 << 62
 _RANK_BITS = 60
-"""A row's id takes less; above it stands how far the earlier payment is the same."""
+"""A row's id takes less; the bits above it say how closely the earlier payment matches."""
 
 _FOUND = f"""
 JOIN row ON row.id = found.id AND row.state IN ({_COUNTED})
@@ -23,7 +23,7 @@ JOIN batch ON batch.id = found.id >> {ROWS_BITS} AND batch.digest <> ? AND batch
 LEFT JOIN attempt ON attempt.id = found.id
 GROUP BY wanted.row
 """
-# A payment counts from the later of its registration and its latest attempt: a batch may lie for days before it goes.
+# A payment counts from the later of its registration and its latest attempt: a batch may wait for days to be sent.
 _AT = "max(batch.registered_at, coalesce(attempt.sent_at, 0))"
 _BY_PAYMENT_ID = f"""
 SELECT wanted.row, max({SamePayment.PAYMENT_ID.value} << {_RANK_BITS} | found.id), row.line, {_AT}
@@ -57,7 +57,7 @@ def earlier(
             (by_id, _BY_PAYMENT_ID, others),
         ):
             connection.execute("DELETE FROM wanted")
-            # In the order of the keys, so that the walk through the index goes one way.
+            # In key order, so that the index is scanned in one direction.
             connection.executemany("INSERT INTO wanted VALUES (?, ?, ?, ?)", sorted(keys))
             for row, ranked, line, at in connection.execute(wanted, parameters):
                 rank, identity = ranked >> _RANK_BITS, ranked & (1 << _RANK_BITS) - 1

@@ -1,4 +1,4 @@
-"""SQLite's errors in our words.
+"""SQLite's errors translated into ours.
 
 They name paths and reasons, never data: SQLite's own texts are not passed on.
 """
@@ -13,11 +13,11 @@ from pathlib import Path
 from batchpay.errors import BatchpayError, LedgerDamaged, LedgerNotUsable
 
 FOREIGN = (sqlite3.Error, OSError, UnicodeDecodeError, MemoryError)
-"""What SQLite raises for a ledger's sake; text or sizes in a damaged file can reach us as the last two."""
+"""What SQLite may raise when using a ledger; text or sizes in a damaged file can surface as the last two."""
 
 
 def translate(error: BaseException, path: Path) -> BatchpayError:
-    """Give our error for one of FOREIGN."""
+    """Return our error for one of FOREIGN."""
     if isinstance(error, UnicodeDecodeError):
         return LedgerDamaged(f"the ledger {path} is damaged; bring back a backup, nothing was sent")
     if isinstance(error, MemoryError):

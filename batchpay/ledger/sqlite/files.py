@@ -1,6 +1,6 @@
-"""Where the ledger's files are, and when they can't be built on: a path, its directory, its disk.
+"""Where the ledger's files are, and when they can't be relied on: a path, its directory, its disk.
 
-No SQLite is loaded: a check of a payment file needs none where there is no ledger.
+SQLite is not loaded: a check of a payment file does not need it if there is no ledger.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _NETWORK = frozenset(
     ("9p", "afs", "autofs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gfs", "gfs2", "gpfs", "lustre",
      "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs")
 )  # fmt: skip
-"""File systems on which locks or syncs of another machine can't be trusted. Everything FUSE is refused as well."""
+"""File systems on which another machine's locks or syncs can't be trusted. Everything FUSE is refused as well."""
 _PASSING = frozenset(("tmpfs", "ramfs", "overlay"))
 """File systems that are empty again after a restart, or with a new container."""
 
 
 def location(settings: LedgerSettings) -> LedgerPaths:
-    """Tell where the ledger, its key and its witness are.
+    """Return where the ledger, its key and its witness are.
 
-    A ledger at a place of its own has a witness of its own, beside the key: its name carries a digest of the place.
+    A ledger at a path of its own has a witness of its own, next to the key: its name contains a digest of the path.
     """
     default = state_directory() / "ledger.db"
     ledger = Path(settings.url).expanduser().absolute() if settings.url else default
@@ -54,7 +54,7 @@ def copies_beside(place: LedgerPaths) -> list[Path]:
 
 
 def check_file(path: Path) -> Path:
-    """Give the canonical path of an existing ledger, or refuse what can't be one.
+    """Return the canonical path of an existing ledger, or refuse what can't be one.
 
     SQLite's journals are found by name: a second name for the file would hide them, so hard links are refused.
     """
@@ -81,7 +81,7 @@ def check_file(path: Path) -> Path:
 
 
 def check_owner(path: Path, owner: int) -> None:
-    """Refuse what belongs to another user, before this one leaves a file there that would lock its owner out."""
+    """Refuse what belongs to another user, before this user leaves a file there that would lock its owner out."""
     if owner != os.geteuid():
         try:
             name = pwd.getpwuid(owner).pw_name
@@ -91,7 +91,7 @@ def check_owner(path: Path, owner: int) -> None:
 
 
 def check_directory(directory: Path) -> None:
-    """Refuse a directory in which others may put files, and one on a file system that can't keep a ledger."""
+    """Refuse a directory to which others may write, and one on a file system that can't hold a ledger safely."""
     try:
         status = directory.stat()
     except OSError as error:
@@ -108,7 +108,7 @@ def check_directory(directory: Path) -> None:
 
 
 def _passing_file_system(directory: Path) -> str | None:
-    """Name a file system that does not outlive a restart: memory, or the upper layer of a container."""
+    """Return the name of a file system that does not survive a restart: memory, or a container's upper layer."""
     kind = file_system(_mounts(), directory.resolve())
     return kind if kind in _PASSING else None
 
@@ -117,11 +117,11 @@ def _mounts() -> str:
     try:
         return Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
     except OSError:
-        return ""  # no Linux: nothing to ask
+        return ""  # not Linux: nothing to read
 
 
 def file_system(mounts: str, directory: Path) -> str:
-    """Name the kind of file system that holds a directory, by the text of /proc/self/mountinfo; blank if unknown."""
+    """Return the kind of file system of a directory, from the text of /proc/self/mountinfo; blank if unknown."""
     best_length, best_kind = -1, ""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")

@@ -1,7 +1,7 @@
-"""What earlier runs found out about gateways' limits: where the next run begins, to be found out anew, never a truth.
+"""What earlier runs found out about gateways' limits: where the next run begins and checks again, never a fact.
 
-A small JSON file beside the ledger, by environment and origin. It holds no secret and nothing depends on it: one that
-can't be read is as if it were not there, and one that can't be written costs the next run a few refusals.
+A small JSON file next to the ledger, by environment and origin. It has no secret and nothing depends on it: one that
+can't be read counts as missing, and one that can't be written costs the next run a few refusals.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WINDOW_S_MOST = 31 * 86_400.0
 
 
 def known_limit(folder: Path, gateway: str) -> Finding | None:
-    """What an earlier run found for this gateway (environment and origin); None where nothing usable stands there."""
+    """Return what an earlier run found for this gateway (environment and origin); None if nothing usable is there."""
     found = _read(folder / FILE_NAME).get(gateway)
     if not isinstance(found, dict):
         return None
@@ -36,7 +36,7 @@ def known_limit(folder: Path, gateway: str) -> Finding | None:
 def remember_limit(folder: Path, gateway: str, finding: Finding) -> None:
     """Keep what this run found."""
     kept = {**_read(folder / FILE_NAME), gateway: {"rate": round(finding.rate, 3), "window_s": finding.window_s}}
-    ignored = (OSError, BatchpayError, RecursionError)  # what is nested too deeply to be written could be read
+    ignored = (OSError, BatchpayError, RecursionError)  # what is nested too deeply to be written could still be read
     with contextlib.suppress(*ignored), atomic_writer(folder / FILE_NAME) as file:
         file.write(json.dumps(kept, indent=1, sort_keys=True).encode())
 

@@ -1,4 +1,4 @@
-"""The ledger on SQLite: contract.Ledger, put together from the parts beside this file."""
+"""The ledger on SQLite: contract.Ledger, assembled from the modules next to this file."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SqliteLedger(StoredLedger[Store]):
         )
 
     def lock(self, digest: bytes, *, helps: bool = False) -> AbstractContextManager[None]:
-        """See contract.Ledger. The kernel gives the lock back when its holder dies."""
+        """See contract.Ledger. The kernel releases the lock when its holder dies."""
         _refuse_help(helps)
         self.store.check_process()
         return self._locks.hold(digest)
@@ -156,6 +156,6 @@ class SqliteLedger(StoredLedger[Store]):
         return Purge(erased, held, *searched)
 
     def _refuse_while_held(self) -> None:
-        """Raise BatchHeld while anybody holds any batch: a ledger that is being written anew keeps a run waiting."""
+        """Raise BatchHeld while any process holds any batch: a ledger that is being rewritten keeps a run waiting."""
         if self._locks.any_is_held():
             raise BatchHeld("another run is working on a batch; a purge waits until none does")

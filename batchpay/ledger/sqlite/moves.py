@@ -27,9 +27,9 @@ from batchpay.ledger.states import (
 from batchpay.outcome import Answer, Outcome
 
 _REFERENCE = Answer._fields.index("gateway_reference")
-"""The one part of an answer that differs from row to row stands last."""
+"""The one part of an answer that differs from row to row is last."""
 _ROWS_A_STATEMENT = 100
-"""Two values each are fewer than the 999 that any SQLite takes."""
+"""With two values each, this stays below the 999 that any SQLite takes."""
 
 Claimed = tuple[int, int, int, int]
 """A row that was seen to be pending: how many attempts it had, its chunk, its cents and its direction."""
@@ -38,7 +38,7 @@ BeingSent = tuple[int, int, int, int, int]
 
 
 class NotAsClaimed(LedgerDamaged):
-    """Not all rows of a group are as they were when they were claimed; a damage only if they were just looked up."""
+    """Not all rows of a group are as they were when claimed; this means damage only if they were just looked up."""
 
 
 class Mover(mover.Mover):
@@ -71,7 +71,7 @@ class Mover(mover.Mover):
         return True
 
     def grantable(self, rows: Sequence[int]) -> dict[int, Claimed]:
-        """Read what `grant` asks of those of the rows that are pending, and that no attempt says otherwise of."""
+        """Read what `grant` needs for those of the rows that are pending, and that no attempt contradicts."""
         first = row_id(self._batch, 0)
         asked = set(rows)
         found = self._transaction.execute(sql.GRANTABLE, (json.dumps([first | row for row in asked]),)).fetchall()
@@ -81,9 +81,9 @@ class Mover(mover.Mover):
         return grantable
 
     def grant(self, rows: Mapping[int, Claimed], at: int) -> dict[int, BeingSent]:
-        """Move rows from pending to sending; gives what `end` asks of them. May raise NotAsClaimed.
+        """Move rows from pending to sending; return what `end` needs for them. May raise NotAsClaimed.
 
-        That each is pending, and that no attempt says otherwise, is asked where row and attempt change.
+        That each is pending, and that no attempt contradicts it, is checked where row and attempt change.
         """
         require(self._event, PENDING, SENDING)
         if not rows:
@@ -103,9 +103,10 @@ class Mover(mover.Mover):
         return granted
 
     def end(self, outcomes: Mapping[int, Outcome], sent: Mapping[int, BeingSent], at: int) -> None:
-        """Move rows from sending to what their attempts proved; raises LedgerDamaged where one is not in sending.
+        """Move rows from sending to what their attempts proved; raises LedgerDamaged if one is not in sending.
 
-        `sent` holds what `grant` gave of them. That rows and attempts are still being sent is asked where they change.
+        `sent` is what `grant` returned for them. That rows and attempts are still being sent is checked where they
+        change.
         """
         alike: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
         for row, (state, reason, answer, bytes_sent, _, _) in outcomes.items():
@@ -116,7 +117,7 @@ class Mover(mover.Mover):
     def _end_alike(
         self, rows: Sequence[int], outcomes: Mapping[int, Outcome], sent: Mapping[int, BeingSent], at: int
     ) -> None:
-        """End rows, in file order, whose attempts differ in nothing but the gateway's reference."""
+        """End rows, in file order, whose attempts differ only in the gateway's reference."""
         outcome = outcomes[rows[0]]
         require_outcome(self._event, outcome)
         state, answer = STATE_CODES[outcome.state], outcome.answer
@@ -134,7 +135,7 @@ class Mover(mover.Mover):
             chunks.append(chunk)
             if sent_at != since:  # rows of one commit share it
                 since, before = sent_at, f"{sent_at}, {told}"
-            # To the letter what Python writes for the tuple of these values: a seal authenticates that.
+            # Exactly what Python writes for the tuple of these values: a seal authenticates that.
             records.append(f"({first | row}, {before}, {reference!r}{after}")
         seals = self._keys.seals("attempt", records)
         for direction, moved in amounts.items():
@@ -172,7 +173,7 @@ class Mover(mover.Mover):
             self._transaction.execute(statement, (*end, sealed, *values))
 
     def _ids(self, rows: Collection[int]) -> tuple[sql.Ids, tuple[Any, ...]]:
-        """Tell which rows a statement is about: a range, as rows in file order mostly are, or a list."""
+        """Return which rows a statement is about: a range, as rows in file order usually are, or a list."""
         first = row_id(self._batch, 0)
         least, last = min(rows), max(rows)
         if last - least == len(rows) - 1:
@@ -194,6 +195,6 @@ class Mover(mover.Mover):
         return None if found is None else (found[0], found[1])
 
     def _refuse_contradiction(self, identity: int) -> None:
-        """Stop where the row says pending and its attempt says otherwise: never send on one damaged byte."""
+        """Stop if the row says pending and its attempt says otherwise: one damaged byte must never send a payment."""
         if self._transaction.one(sql.ROW_IS_PENDING, (identity,)):
             raise LedgerDamaged(f"the ledger is damaged: row {identity & ROW_MASK} is pending, and its attempt is not")

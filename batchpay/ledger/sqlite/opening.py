@@ -1,4 +1,4 @@
-"""Opening and making a ledger, and every reason not to build on it."""
+"""Opening and creating a ledger, and every reason not to rely on it."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from batchpay.ledger.witness import Witness, WitnessRecord, witnesses_of_others
 from batchpay.writing.atomic import sync_directory
 
 LOOPBACK = "made by itself for a test gateway on loopback"
-"""Why a ledger for rehearsals needs nobody's word to stand beside another one."""
+"""Why a ledger for rehearsals needs no person's word to exist next to another one."""
 SQLITE_LEAST = (3, 38, 0)
 """STRICT tables, RETURNING, and JSON functions in every build."""
 
 
 class Check(Enum):
-    """What is looked at before a ledger is written to, unless a person accepts it."""
+    """What is checked before a ledger is written to, unless a person accepts it."""
 
     WITNESS = "witness"
     MACHINE = "machine"
@@ -69,7 +69,7 @@ def open_ledger(
         try:
             create_ledger(place, machine, create_as, LOOPBACK)
         except LedgerNotUsable:
-            # Another process may have made it at the same moment.
+            # Another process may have created it at the same time.
             if not os.path.lexists(place.ledger):
                 raise
     return _open(place, machine, read_only=read_only)
@@ -130,9 +130,9 @@ def settle_lost_window(place: LedgerPaths, machine: str | None, who: str, why: s
 def move(
     place: LedgerPaths, machine: str | None, to: str, who: str, why: str, hand_over: Callable[[Contents], None]
 ) -> Contents:
-    """Hand a ledger over to another database, unless it was already; gives what it was when it ended.
+    """Pass a ledger on to another database, unless that was already done; return what it was when it ended.
 
-    Of what is given the tables can't be read any more. Raises WrongUse where it went elsewhere.
+    The tables of what is returned can no longer be read. Raises WrongUse if it went elsewhere.
     """
     look = partial(_open, place, machine, read_only=True, unchecked=frozenset({Check.MOVED}))
     with closing(look()) as ledger, ledger.store.reading() as connection:
@@ -147,7 +147,7 @@ def move(
 
 
 def _look_before_creation(place: LedgerPaths, beside_another: str | None) -> Keys | None:
-    """Refuse a new ledger where another one has payments; gives the key if there is one. Writes nothing."""
+    """Refuse a new ledger if another one has payments; return the key if there is one. Write nothing."""
     if os.path.lexists(place.ledger):
         raise LedgerNotUsable(f"a ledger already exists at {place.ledger}")
     keys = load_keys(place.key) if os.path.lexists(place.key) else None
@@ -166,7 +166,7 @@ def _look_before_creation(place: LedgerPaths, beside_another: str | None) -> Key
 
 
 def _write_new(place: LedgerPaths, keys: Keys, machine: str | None, who: str, why: str | None) -> None:
-    """Write under another name and rename, the witness first: a crash leaves either no ledger or a whole one."""
+    """Write under another name and rename, the witness first: a crash leaves either no ledger or a complete one."""
     temporary = place.ledger.with_name(place.ledger.name + ".new")
     for left_over in ("", "-wal", "-shm", "-journal"):
         Path(f"{temporary}{left_over}").unlink(missing_ok=True)
@@ -232,7 +232,7 @@ def _open(
 
 
 def _check_machine(store: Store) -> None:
-    """Refuse a ledger that was last used on another machine; a machine without an identity leaves what is known."""
+    """Refuse a ledger that was last used on another machine; a machine without an identity keeps what is known."""
     record = store.witness.read()
     known = record.machine if record else None
     if store.machine is None:
@@ -245,7 +245,7 @@ def _check_machine(store: Store) -> None:
 
 
 def _check_version(store: Store, *, read_only: bool) -> None:
-    """Refuse what is not a ledger or a newer one; bring an older one up to date, after a backup."""
+    """Refuse what is not a ledger or is a newer one; upgrade an older one, after a backup."""
     path = store.place.ledger
     migrations = schema.scripts()
     with store.reading() as connection:
@@ -267,7 +267,7 @@ def _check_version(store: Store, *, read_only: bool) -> None:
 
 
 def _probe(store: Store) -> None:
-    """Write and sync for real: a full or read-only disk is met before anything is sent."""
+    """Write and sync for real: a full or read-only disk is found before anything is sent."""
     try:
         with store.transaction() as transaction:
             transaction.execute(sql.PROBE, (str(now_ms()),))

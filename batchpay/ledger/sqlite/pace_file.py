@@ -1,9 +1,9 @@
-"""One rate for all runs over this ledger that send to one gateway: a small file that they share.
+"""One rate for all runs on this ledger that send to one gateway: a small file that they share.
 
-It holds the next free moment and a line for each run: until when it counts, its rate, and until when its gateway told
-it to wait. A run that is alone keeps its own pace and looks into the file now and then; as soon as there are two, each
-leases its moments here, a few at a time, and no two get the same one. Nothing durable stands here: the file means
-nothing after a restart of the machine, and one that can't be used leaves each run to its own pace.
+It contains the next free slot and a line for each run: until when it counts, its rate, and until when its gateway told
+it to wait. A run that is alone keeps its own pace and checks the file from time to time; as soon as there are two, each
+leases its slots here, a few at a time, and no two get the same one. Nothing durable is here: the file means nothing
+after a restart of the machine, and one that can't be used leaves each run to its own pace.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from batchpay.outcome import Finding
 from batchpay.settings import RATE_LEAST, RATE_MOST
 
 LOOK_S = 0.01
-"""A run that is alone looks so often whether it still is."""
+"""A run that is alone checks this often whether it still is."""
 JOINING_S = 0.03
-"""A run that comes to others waits so long, until they have all seen it."""
+"""A run that joins others waits this long, until they have all seen it."""
 HEARD_S = 2.0
-"""A run that has not looked for so long after its last moment sends nothing, or is gone."""
+"""A run that has not checked for this long after its last slot sends nothing, or is gone."""
 LEASED_S = 0.1
-"""All runs together lease their moments at most so far ahead."""
+"""All runs together lease their slots at most this far ahead."""
 CATCH_UP_S = 0.02
-"""So much of lost time is made up for."""
+"""At most this much lost time is made up."""
 SPREAD = 1.0065
-"""Moments lie by this share farther apart than the rate asks for, since a network bunches what leaves evenly."""
+"""Slots are farther apart than the rate requires, by this factor, since a network bunches what leaves evenly."""
 FAR_S = 3600.0
-"""A moment farther ahead than this was not written by a run."""
+"""A slot farther ahead than this was not written by a run."""
 _HOLDER_WAIT_S = 0.05
 _TRIES = 5
-"""So often, with the throttle's pause between, the file is asked for where another run has it and stands still."""
+"""How many times, with the throttle's pause between, the file is tried if another run has it and is suspended."""
 _LINES = 32
-_HEAD = struct.Struct("=16sd")  # which start of the machine this belongs to, the next free moment
+_HEAD = struct.Struct("=16sd")  # which boot of the machine this belongs to, the next free slot
 _LINE = struct.Struct("=8sddd")  # whose it is, counts until, rate, paused until
 _Line = tuple[bytes, float, float, float]
 _NOBODYS: _Line = (bytes(8), -math.inf, 0.0, -math.inf)
@@ -52,7 +52,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def pace_file(folder: Path, gateway: str) -> PaceFile | None:
-    """Open the file of a gateway; None where that can't be."""
+    """Open the file of a gateway; None if that fails."""
     try:
         make_private_directory(folder)
         return PaceFile(folder / f"{hashlib.sha256(gateway.encode()).hexdigest()[:32]}.pace", gateway)
@@ -83,7 +83,7 @@ class PaceFile:
         remember_limit(self._beside, self._gateway, finding)
 
     def lease(self, rate: float, paused_s: float) -> Lease | None:
-        """See contract.SharedRate. Who can't use the file keeps to its own pace: no run may wait for it for ever."""
+        """See contract.SharedRate. A run that can't use the file keeps its own pace: none may wait for it forever."""
         try:
             if not self._lock():
                 self._tries_left -= 1
@@ -97,7 +97,7 @@ class PaceFile:
             return Lease(0.0, HEARD_S, 0, 1)
 
     def close(self) -> None:
-        """See contract.SharedRate. A pause outlives the run that was told of it."""
+        """See contract.SharedRate. A pause outlives the run that was told to wait."""
         with suppress(OSError):
             if self._lock():
                 name, _, rate, paused_until = self._read(self._clock())[1][self._line]
@@ -106,7 +106,7 @@ class PaceFile:
         os.close(self._descriptor)
 
     def _lock(self) -> bool:
-        """Have the file alone, for microseconds; False where whoever has it stands still."""
+        """Lock the file, for microseconds; return False if the process that has it is suspended."""
         deadline = self._clock() + _HOLDER_WAIT_S
         while True:
             try:
@@ -145,7 +145,7 @@ class PaceFile:
             if start == self._start_of_machine:
                 lines = [line if _can_be(line, now) else _NOBODYS for line in _LINE.iter_unpack(content[_HEAD.size :])]
                 return free_at if free_at <= now + FAR_S else -math.inf, lines
-        # It is new, or of a clock that has begun anew.
+        # It is new, or of a clock that has restarted.
         blank = _HEAD.pack(self._start_of_machine, -math.inf) + _LINE.pack(*_NOBODYS) * _LINES
         os.pwrite(self._descriptor, blank, 0)
         return -math.inf, [_NOBODYS] * _LINES
@@ -155,22 +155,22 @@ class PaceFile:
 
 
 def _can_be(line: tuple[Any, ...], now: float) -> bool:
-    """Whether a run may have written a line."""
+    """Return whether a run may have written a line."""
     return bool(RATE_LEAST <= line[2] <= RATE_MOST and line[3] <= now + FAR_S)
 
 
 def _is_heard(line: _Line, now: float) -> bool:
-    """Whether a run sends."""
+    """Return whether a run sends."""
     return now <= line[1] <= now + FAR_S
 
 
 def _is_known(line: _Line, now: float) -> bool:
-    """Whether a line still says something: of a run that sends, or of a pause that lasts."""
+    """Return whether a line still counts: for a run that sends, or a pause that lasts."""
     return _is_heard(line, now) or line[3] > now
 
 
 def _start_of_machine() -> bytes:
-    """Sixteen bytes that are others after the machine was started anew, and its clock with it."""
+    """Return sixteen bytes that differ after the machine was restarted, and its clock with it."""
     try:
         return hashlib.sha256(_BOOT_ID.read_bytes()).digest()[:16]
     except OSError:

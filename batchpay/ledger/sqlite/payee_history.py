@@ -1,6 +1,6 @@
-"""What the ledger remembers of payees: accepted payments by payee, account and batch, kept up as runs finish.
+"""What the ledger remembers of payees: accepted payments by payee, account and batch, updated as runs finish.
 
-Nothing is written while rows are being sent: an index on the rows themselves made accepting ten times as dear.
+Nothing is written while rows are being sent: an index on the rows themselves made accepting ten times as expensive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def payee_facts(
         others = connection.execute(sql.BATCHES_BUT, (environment, exclude_digest or b"")).fetchall()
         counted = {number for (number,) in others}
         connection.execute(sql.MAKE_WANTED_PAYEES)
-        # In the order of the keys, so that the walk through the table goes one way.
+        # In key order, so that the table is scanned in one direction.
         connection.executemany(sql.ADD_WANTED_PAYEE, ((payee,) for payee in sorted(set(payees))))
         return summed_up(
             (payee, account, rows, cents)

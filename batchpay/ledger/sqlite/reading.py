@@ -1,4 +1,4 @@
-"""Reading many rows, and the accounts of a few payees; all else that reports read stands in ledger/reading.py."""
+"""Reading many rows, and the accounts of a few payees; all else that reports read is in ledger/reading.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from batchpay.payment import Environment, State
 
 
 def pieces(connection: sqlite3.Connection, batch: int) -> Iterator[tuple[int, int]]:
-    """Cut the ids of a batch's rows into pieces to be read by column: first id, and the one after the last."""
+    """Split the ids of a batch's rows into ranges to be read by column: first id, and the one after the last."""
     first, end = id_range(batch)
     for start in range(first, connection.execute(sql.END_OF_ROWS, (first, end)).fetchone()[0], ROWS_AT_ONCE):
         yield start, min(end, start + ROWS_AT_ONCE)

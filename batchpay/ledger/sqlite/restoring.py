@@ -1,4 +1,4 @@
-"""A ledger that may not be the one that knows: restored from a backup, copied to another machine, brought back.
+"""A ledger that may not be the current one: restored from a backup, copied to another machine, brought back.
 
 Each such ledger sends nothing until a named person has said so, and a restored one registers nothing new until a person
 has said that what it lost is known.
@@ -23,11 +23,11 @@ from batchpay.ledger.sqlite.store import Store
 
 
 def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
-    """Accept the ledger as it stands and make its witness agree.
+    """Accept the ledger as is and make its witness agree.
 
     It may be a restored backup that does not know of payments made since: every row that it would send becomes a row in
-    doubt, for a person to look at, and what it lost is written down. The machine that the witness names stays. Raises
-    LedgerDamaged where more is wrong with it than that: what the witness knows stays known.
+    doubt, for a person to check, and what it lost is recorded. The machine that the witness names stays. Raises
+    LedgerDamaged if more is wrong with it than that: what the witness knows is kept.
     """
     require_named(LEDGER_ACCEPTED, who, why)
     require_undamaged(check(store, by_witness=False))

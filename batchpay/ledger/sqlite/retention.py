@@ -1,10 +1,10 @@
-"""Retention: erasing what a ledger holds of people, once nobody needs it: names, details, messages of final batches.
+"""Retention: erasing personal data from a ledger once nobody needs it: names, details, messages of final batches.
 
 Rows, amounts, states, references, digests, totals and history stay: they keep a payment from being made twice, and
 prove that it was made. SQLite overwrites what it deletes, but a page that was once split keeps copies in its gap, and
-the write-ahead log is a copy of all that is written. So the ledger is written anew, its log is emptied, and the files
-are searched byte by byte for pieces of what was erased. Only then the history says that the purge is completed; a crash
-before leaves a ledger that holds together, and the next purge goes on with that.
+the write-ahead log is a copy of all that is written. So the ledger is rewritten, its log is emptied, and the files are
+searched byte by byte for pieces of what was erased. Only then does the history say that the purge is completed; a crash
+before that leaves a consistent ledger, and the next purge continues from there.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from batchpay.text import row_count
 _ROWS_AT_ONCE = 4096
 _PIECE_LENGTH = 64
 _TEXT_LENGTH_LEAST = 12
-"""Shorter messages stand in many places by chance."""
+"""Shorter messages appear in many places by chance."""
 _TEXTS_KEPT_MAX = 10_000
 _PIECES_MAX = 64
-"""So many pieces of each kind are searched for, evenly chosen: each is looked for in every byte of the files."""
+"""This many pieces of each kind are searched for, evenly chosen: each is searched for in every byte of the files."""
 _BLOCK_BYTES = 1 << 20
 _OPEN = (State.PENDING, State.SENDING, State.IN_DOUBT)
 _Piece = TypeVar("_Piece", str, bytes)
@@ -70,7 +70,7 @@ class Pieces:
 
 
 def erase(store: Store, name: str, before: datetime, who: str, why: str, pieces: Pieces) -> None:
-    """Delete the texts of one batch that the caller holds, in one transaction; keeps pieces of them."""
+    """Delete the texts of one batch that the caller holds, in one transaction; keep pieces of them."""
     require_named("a batch is purged", who, why)
     number, _ = batch_number(store, name)
     with store.transaction() as transaction:
@@ -90,7 +90,7 @@ def erase(store: Store, name: str, before: datetime, who: str, why: str, pieces:
 
 
 def _parts(sealed: bytes) -> list[bytes]:
-    """Take pieces out of an encrypted payload; it lies on many pages, and one piece alone could lie across two."""
+    """Take pieces of an encrypted payload; it is on many pages, and a single piece could span two."""
     return [sealed[len(sealed) * part // 4 :][:_PIECE_LENGTH] for part in range(4)]
 
 
@@ -99,9 +99,9 @@ def _chosen(pieces: Sequence[_Piece]) -> Sequence[_Piece]:
 
 
 def _erase_messages(transaction: Transaction, batch: int) -> tuple[set[str], int]:
-    """Take the gateway's and our own words off the attempts, which are authenticated anew; gives them, and how many.
+    """Remove the gateway's and our own texts from the attempts, and reauthenticate those; return them, and how many.
 
-    What a person decided stands in the history still.
+    What a person decided is still in the history.
     """
     texts: set[str] = set()
     erased = 0
@@ -129,9 +129,9 @@ def unfinished(store: Store) -> bool:
 
 
 def complete(store: Store, pieces: Pieces, who: str) -> tuple[int, int]:
-    """Write the ledger anew, search its files for what was erased, and record it; gives pieces and bytes searched.
+    """Rewrite the ledger, search its files for what was erased, and record it; return pieces and bytes searched.
 
-    Raises RunStopped where somebody reads from the ledger all the time, LedgerNotUsable where a piece is found.
+    Raises RunStopped if another process reads from the ledger all the time, LedgerNotUsable if a piece is found.
     """
     if not store.write_anew():
         raise RunStopped(
@@ -155,7 +155,7 @@ def complete(store: Store, pieces: Pieces, who: str) -> tuple[int, int]:
 
 
 def _search(path: Path, wanted: Sequence[bytes]) -> int:
-    """Read a whole file; gives its size. Raises LedgerNotUsable where a piece stands in it."""
+    """Search a whole file; return its size. Raises LedgerNotUsable if a piece is in it."""
     size, before = 0, b""
     with path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):

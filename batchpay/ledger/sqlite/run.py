@@ -28,7 +28,7 @@ from batchpay.payment import Totals
 
 _CHUNKS_KEPT = 4
 _CLAIMED_MAX = 4096
-"""So many rows' facts are kept: rows that are held back are claimed, and never sent."""
+"""Facts are kept for at most this many rows: rows that are held back are claimed, and never sent."""
 
 
 class SqliteRun:
@@ -45,7 +45,7 @@ class SqliteRun:
         self._token = os.urandom(16)
         self._dead: str | None = None
         self._claimed: dict[int, Claimed] = {}
-        """What was read of rows when they were claimed, until they are sent. What is not here is looked up."""
+        """What was read of rows when they were claimed, until they are sent. What is missing here is looked up."""
         self._sent: dict[int, BeingSent] = {}
         self._bodies: dict[int, dict[int, bytes]] = {}
         self._claimed_to, _ = id_range(batch)
@@ -63,7 +63,7 @@ class SqliteRun:
             raise
 
     def _start(self, transaction: Transaction, name: str, spilled_files: Sequence[Path]) -> tuple[int, int]:
-        """Merge what was spilled, put what is still in sending in doubt, take the batch over: one transaction."""
+        """Merge what was spilled, mark what is still in sending in doubt, take over the batch: one transaction."""
         at = now_ms()
         merging = Mover(transaction, self._batch, "merged", self._who)
         late = LateAnswers()
@@ -94,18 +94,18 @@ class SqliteRun:
         try:
             merging.end({spilled.row: spilled.outcome}, sent, at)
         except IllegalMove:
-            return False  # what proves nothing is not merged: the row is in doubt like any other found in sending
+            return False  # what proves nothing is not merged: the row becomes in doubt like any other found in sending
         return True
 
     def _remove(self, spilled_files: Sequence[Path]) -> None:
-        # What a crash leaves of them, or a power cut brings back, is merged again, to no effect: the rows are not in
-        # sending any more.
+        # What a crash leaves of them, or a power cut brings back, is merged again, to no effect: the rows are no longer
+        # in sending.
         for path in spilled_files:
             with suppress(OSError):
                 path.unlink()
 
     def claim(self, limit: int) -> list[PendingPayment]:
-        """See contract.Run. A batch has one run at a time here, so the last row claimed tells all."""
+        """See contract.Run. A batch has one run at a time here, so the last row claimed is all it needs to know."""
         self._store.check_process()
         _, end = id_range(self._batch)
         with self._read_turn, translated(self._store.place.ledger):
@@ -130,7 +130,7 @@ class SqliteRun:
         return bodies
 
     def _bodies_of(self, chunk: int) -> dict[int, bytes]:
-        """Give a chunk's bodies by row: none where the ledger has none."""
+        """Return a chunk's bodies by row: none if the ledger has none."""
         bodies = self._bodies.get(chunk)
         if bodies is None:
             found = self._reader.execute(sql.BODY, (chunk,)).fetchone()
@@ -146,11 +146,11 @@ class SqliteRun:
         try:
             try:
                 granted = self._commit(intents, outcomes, claimed if len(claimed) == len(intents) else None)
-            except NotAsClaimed:  # nothing of it stands: once more, with those alone that are
+            except NotAsClaimed:  # nothing of it was committed: try again, with only the rows that are as claimed
                 granted = self._commit(intents, outcomes, None)
         except BaseException:
-            # Outcomes of this group go to the spill file. A later commit could let a row be sent anew, and a spilled
-            # outcome of its earlier attempt must never be held against that one: so there is no later commit.
+            # Outcomes of this group go to the spill file. A later commit could let a row be sent again, and a spilled
+            # outcome of its earlier attempt must never be applied to the new one: so there is no later commit.
             self._dead = "a commit of this run failed; nothing more is sent by it"
             raise
         for row, _ in outcomes:
@@ -161,7 +161,7 @@ class SqliteRun:
     def _commit(
         self, intents: Sequence[int], outcomes: Sequence[tuple[int, Outcome]], claimed: Mapping[int, Claimed] | None
     ) -> dict[int, BeingSent]:
-        """Commit a group; its intents are looked up where it is not known what they were claimed as."""
+        """Commit a group; its intents are looked up if it is not known what they were claimed as."""
         at = now_ms()
         with self._store.transaction() as transaction:
             self._check_token(transaction)
@@ -209,7 +209,7 @@ class SqliteRun:
             self.close()
 
     def close(self) -> None:
-        """Give back the spill file and the reading connection; a run that was not finished can do no more."""
+        """Release the spill file and the reading connection; a run that was not finished can do nothing more."""
         self._dead = self._dead or "this run has ended"
         self._spill.close()
         with self._read_turn, suppress(sqlite3.Error):

@@ -1,6 +1,6 @@
-"""The schema's versions: numbered .sql files beside this one, applied forward only, each in one transaction.
+"""The schema's versions: numbered .sql files next to this one, applied forward only, each in one transaction.
 
-A new ledger goes through all of them, so there is one description of the schema and nothing to keep in step with it.
+A new ledger goes through all of them, so there is one description of the schema and nothing to keep in sync with it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 APPLICATION_ID = 0x62706179
-"""`bpay`: tells a ledger from another program's SQLite file."""
+"""`bpay`: distinguishes a ledger from another program's SQLite file."""
 
 
 def scripts() -> list[str]:
-    """Give the texts of all migrations in order; the schema's version is their number."""
+    """Return the texts of all migrations in order; the schema's version is their number."""
     sources = [source for source in files("batchpay.ledger.sqlite").iterdir() if source.name.endswith(".sql")]
     return [source.read_text("utf-8") for source in sorted(sources, key=lambda source: source.name)]
 

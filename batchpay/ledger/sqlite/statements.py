@@ -1,8 +1,8 @@
-# ruff: noqa: S608 - what stands in braces are codes of states and names of tables, our own words
-"""Every statement that the SQLite ledger runs, by name, one group of tables after the other.
+# ruff: noqa: S608 - what is in braces are state codes and table names, our own words
+"""Every statement that the SQLite ledger runs, by name, grouped by table.
 
-All but what makes the schema (the numbered .sql files beside this one) and the search for duplicates, whose two long
-statements stand where they are explained (duplicate_lookup.py). Values are always parameters.
+All except what creates the schema (the numbered .sql files next to this one) and the search for duplicates, whose two
+long statements are where they are explained (duplicate_lookup.py). Values are always parameters.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LAST_OF_KINDS = (
 LAST_EVENT_OF_BATCH = "SELECT max(at) FROM event WHERE batch = ? AND kind <> 'progress'"
 _IS_DEED = (
     "kind <> 'progress' AND kind NOT IN ('gateway moved', 'purged')"
-    # Start and end of a run that had nothing to do follow each other: a file that is submitted each night grows old.
+    # Start and end of a run that had nothing to do are adjacent: a file that is submitted each night still grows stale.
     " AND NOT (kind = 'started' AND EXISTS (SELECT 1 FROM event AS next WHERE next.number = event.number + 1"
     " AND next.kind = 'finished' AND next.batch = event.batch))"
     " AND NOT (kind = 'finished' AND EXISTS (SELECT 1 FROM event AS before WHERE before.number = event.number - 1"
@@ -140,7 +140,7 @@ PENDING_ROWS = (
     " (SELECT id, attempts, chunk, amount_cents, direction FROM row"
     f" WHERE id > ? AND id < ? AND state = {PENDING} ORDER BY id LIMIT ?)"
 )
-"""One JSON array a column: Python reads many values out of one text in less time than it takes to fetch them."""
+"""One JSON array per column: Python reads many values from one text in less time than it takes to fetch them."""
 ROW_IS_PENDING = f"SELECT 1 FROM row WHERE id = ? AND state = {PENDING}"
 ROW_IN_ATTEMPT = (
     "SELECT attempts, sent_at, chunk, amount_cents, direction FROM row LEFT JOIN attempt ON attempt.id = row.id"
@@ -152,8 +152,8 @@ MOVE_ROW = (
     " RETURNING amount_cents, direction, chunk"
 )
 
-# Groups of rows on their way. Each row fetched, and each statement, frees Python's lock, which a thread that sends may
-# then keep: so a whole group is written by few statements. Its rows are a range of ids, or a list.
+# Groups of rows in flight. Each row fetched, and each statement, releases Python's lock, which a thread that sends may
+# then keep: so a whole group is written with few statements. Its rows are a range of ids, or a list.
 
 Ids = Literal["range", "list"]
 _WHICH: Mapping[Ids, str] = {"range": "BETWEEN ? AND ?", "list": _IDS}
@@ -181,18 +181,18 @@ END_SENDING = {
     f" WHERE id {which} AND state = {SENDING}"
     for ids, which in _WHICH.items()
 }
-"""The index on rows in sending would cost more to go by than these rows: it is changed on the way."""
+"""Using the index on rows in sending would cost more than reading these rows: the statement changes that index."""
 END_RANGE_OF_ATTEMPTS = (
     "UPDATE attempt SET state = ?1, finished_at = ?2, http_status = ?3, response_code = ?4, message = ?5, reason = ?6,"
     f" seal = substr(?7, {SEAL_BYTES} * (id - ?9) + 1, {SEAL_BYTES}), gateway_reference = ?8"
     f" WHERE id BETWEEN ?9 AND ?10 AND state = {SENDING}"
 )
-"""Of attempts that differ in nothing but their seals, which are one piece."""
+"""For attempts that differ only in their seals, which are in one piece."""
 
 
 @cache
 def end_attempts(rows: int, with_references: bool) -> str:
-    """End attempts that differ in nothing but seal and reference: seals as above, then ids, or ids and references.
+    """End attempts that differ only in seal and reference: seals as above, then ids, or ids and references.
 
     Each was just counted as being sent, so nothing new is inserted; an UPDATE from values takes half as long again.
     """
@@ -289,15 +289,15 @@ LAST_PAID_IN = (
     " AND payee IN (SELECT payee FROM wanted) GROUP BY payee"
 )
 
-# One batch held against its history
+# One batch compared with its history
 
 ROWS_OF_BATCH = (
     "SELECT coalesce(sum(line), 0), coalesce(sum((id - ?1) * line), 0), json_group_array(id & 4294967295),"
     " json_group_array(amount_cents), group_concat(direction, ''), group_concat(state, '') FROM row"
     " WHERE id >= ?1 AND id < ?2"
 )
-"""A few thousand rows. The sum of their lines, and of lines times rows counted from the first, which no sum overflows;
-columns as PENDING_ROWS has them, or of what has one digit the digits alone."""
+"""A few thousand rows. The sum of their lines, and of lines times rows counted from the first, so that no sum
+overflows; columns as in PENDING_ROWS, or for what has one digit only the digits."""
 BATCH_AS_REGISTERED = (
     "SELECT name, digest, row_count, cents, file, origin, columns, options, registered_at, again_reason,"
     " environment FROM batch WHERE id = ?"
@@ -381,9 +381,9 @@ END_OF_ROWS = "SELECT ifnull(max(id), 0) + 1 FROM row WHERE id >= ? AND id < ?"
 
 
 def rows_in(states: int) -> str:
-    """Rows of a range of ids with their latest attempts, in so many states: one JSON array a column.
+    """Return the statement for rows of a range of ids with their latest attempts, in `states` states, as JSON arrays.
 
-    Python reads many values out of one text in less time than it takes to fetch them one by one.
+    One array per column: Python reads many values from one text in less time than it takes to fetch them one by one.
     """
     columns = (
         "row.id & 4294967295, line, row.state, amount_cents, direction, attempts, chunk, sent_at,"
@@ -397,10 +397,10 @@ def rows_in(states: int) -> str:
 
 
 def rows_in_state(state: int) -> str:
-    """Rows of a batch in one state; the literal lets SQLite use the partial index on rows in sending."""
+    """Return the statement for rows in one state; the literal lets SQLite use the partial index on rows in sending."""
     return f"SELECT id & 4294967295 FROM row WHERE id >= ? AND id < ? AND state = {int(state)} ORDER BY id"
 
 
 def payloads(table: str) -> str:
-    """All payloads of a kind: `body` or `detail`; their batch and chunk first."""
+    """Return the statement for all payloads of a kind, `body` or `detail`; their batch and chunk first."""
     return f"SELECT chunk.batch, chunk.id, {table}.sealed FROM {table} JOIN chunk ON chunk.id = {table}.chunk"

@@ -1,9 +1,9 @@
 """Connections and transactions of the SQLite ledger: one writer at a time, durable commits, the chained history.
 
 SQLite before 3.51.3 can corrupt a write-ahead log when two connections write or checkpoint at the same instant. So
-every write transaction, every checkpoint and the closing of the writing connection happen under a lock of our own on
-the file `<ledger>.lock`; SQLite's automatic checkpoints are off, and reading connections are opened read-only, which
-cannot checkpoint. The ledger's file itself is never opened outside SQLite: closing it would drop SQLite's own locks.
+every write transaction, every checkpoint and the closing of the writing connection happen under our own lock on the
+file `<ledger>.lock`; SQLite's automatic checkpoints are off, and reading connections are opened read-only, which cannot
+checkpoint. The ledger's file itself is never opened outside SQLite: closing it would drop SQLite's own locks.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from batchpay.ledger.totals import TotalsDelta
 from batchpay.ledger.witness import Witness, WitnessRecord
 
 LOCK_WAIT_S = 30.0
-"""How long a transaction waits for another one: registering a million rows takes some ten seconds."""
+"""How long a transaction waits for another one: registering a million rows takes about ten seconds."""
 _POLL_S_MAX = 0.02
 _COMMITS_A_CHECKPOINT = 200
-"""A log that starts anew is written over, which syncs in half the time that a growing one takes."""
+"""A log that restarts is overwritten, which syncs in half the time that a growing one takes."""
 _CACHE_KIB = 65_536
 ROWS_A_STATEMENT = 128
-"""Seven values each are fewer than the 999 that any SQLite takes."""
+"""With seven values each, this stays below the 999 that any SQLite takes."""
 
 
 @lru_cache(16)
 def _of_rows(into: str, row: str, count: int) -> str:
-    """Write the statement that inserts so many rows; it is some kilobytes long."""
+    """Write the statement that inserts `count` rows; it is a few kilobytes long."""
     return f"{into} {', '.join(repeat(row, count))}"
 
 
 def lock_path(place: LedgerPaths) -> Path:
-    """Name the file on which writers lock each other out."""
+    """Return the path of the file with which writers lock each other out."""
     return place.ledger.with_name(place.ledger.name + ".lock")
 
 
@@ -73,7 +73,7 @@ def connect(path: Path, mode: str, wait_s: float) -> sqlite3.Connection:
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
-    """Tell which file lies there: SQLite goes on writing into one that was moved away, where nobody would find it."""
+    """Return which file is there: SQLite keeps writing to one that was moved away, where nobody would find it."""
     with suppress(FileNotFoundError):
         found = path.stat()
         return found.st_dev, found.st_ino
@@ -103,11 +103,11 @@ class FileLock:
                 pause_s = min(2 * pause_s, _POLL_S_MAX)
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Give back the file, and the lock with it."""
+        """Close the file, and release the lock with it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -125,7 +125,7 @@ class Store:
         self.wait_s = wait_s
         self.ledger_id = ""
         self.machine: str | None = None
-        """What the witness remembers of the machine: this one's identity, or the last known where it has none."""
+        """What the witness remembers of the machine: this one's identity, or the last known if it has none."""
         self._process = os.getpid()
         self._turn = threading.Lock()
         self._broken: str | None = None
@@ -168,12 +168,12 @@ class Store:
         return connection
 
     def check_process(self) -> None:
-        """Refuse use after a fork: SQLite's locks don't survive it."""
+        """Refuse use after a fork: SQLite's locks don't survive one."""
         if os.getpid() != self._process:
             raise LedgerNotUsable("the ledger was opened by another process; open it again after a fork")
 
     def begin(self) -> Transaction:
-        """Begin a write transaction; nobody else writes until it ends."""
+        """Begin a write transaction; no other process writes until it ends."""
         self.check_process()
         if self._connection is None or self._lock is None:
             raise LedgerNotUsable(f"the ledger {self.place.ledger} is open for reading only, or closed")
@@ -198,7 +198,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """One durable transaction: all of it stands when the block has been left, or nothing does."""
+        """Run one durable transaction: all of it is committed when the block has been left, or nothing is."""
         transaction = self.begin()
         try:
             with translated(self.place.ledger):
@@ -209,10 +209,10 @@ class Store:
         transaction.commit()
 
     def ended(self, *, error: BaseException | None = None) -> None:
-        """Take note that a transaction ended; an error while committing makes this ledger unusable from then on."""
+        """Record that a transaction ended; an error while committing makes this ledger unusable from then on."""
         assert self._lock is not None
         if error is not None:
-            # After a failed sync nobody knows what stands on the disk; only a new start, which reads it again, does.
+            # After a failed sync it is not known what is on the disk; only a new start, which rereads it, shows that.
             self._broken = f"the ledger {self.place.ledger} failed in a commit; nothing more is written to it"
         try:
             self._lock.release()
@@ -220,7 +220,7 @@ class Store:
             self._turn.release()
 
     def committed(self, connection: sqlite3.Connection, last: WitnessRecord | None, replaces_witness: bool) -> None:
-        """After a commit, still under the lock: tell the witness, and checkpoint now and then."""
+        """After a commit, still under the lock: update the witness, and checkpoint from time to time."""
         if last is not None and replaces_witness:
             self.witness.replace(last)
         elif last is not None:
@@ -230,7 +230,7 @@ class Store:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def checkpoint(self) -> None:
-        """Bring the write-ahead log into the ledger and shorten it, unless somebody reads from it."""
+        """Merge the write-ahead log into the ledger and shorten it, unless a process is reading from it."""
         if self._connection is None or self._broken:
             return
         with self._alone() as connection:
@@ -242,7 +242,7 @@ class Store:
 
     @contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
-        """Hold the ledger outside a transaction; nobody else writes meanwhile."""
+        """Hold the ledger outside a transaction; no other process writes meanwhile."""
         self.check_process()
         if self._connection is None or self._lock is None or self._broken:
             raise LedgerNotUsable(self._broken or f"the ledger {self.place.ledger} is open for reading only, or closed")
@@ -254,12 +254,12 @@ class Store:
                 self._lock.release()
 
     def write_anew(self) -> bool:
-        """Write the ledger anew without what was deleted, and empty its log; False where a reader kept it from that.
+        """Rewrite the ledger without what was deleted, and empty its log; return False if a reader prevented that.
 
         Needs room for two more copies of the ledger: one in the log, one in the system's folder for temporary files.
         """
         with self._alone() as connection:
-            connection.execute("PRAGMA temp_store = FILE")  # the memory of a large ledger's copy is not ours to take
+            connection.execute("PRAGMA temp_store = FILE")  # a large ledger's copy must not take that much memory
             try:
                 connection.execute("VACUUM")
             finally:
@@ -268,7 +268,7 @@ class Store:
 
     @contextmanager
     def files_alone(self) -> Iterator[list[Path]]:
-        """Give the ledger's files to be read outside SQLite, which has to let go of them for that long.
+        """Yield the ledger's files to be read outside SQLite, which has to close them for that time.
 
         This process may have no other connection to them: closing a file drops the locks of all that have it open.
         """
@@ -296,7 +296,7 @@ class Store:
                 connection.execute("BEGIN")
                 yield connection
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-            # What a record holds does not fit what is ever written into it.
+            # A record's contents do not fit what is ever written to it.
             raise LedgerDamaged(f"the ledger {self.place.ledger} contains what batchpay did not write") from None
         finally:
             connection.close()
@@ -304,7 +304,7 @@ class Store:
     def stream(
         self, connection: sqlite3.Connection, statement: str, parameters: Parameters = ()
     ) -> Iterator[tuple[Any, ...]]:
-        """Give what a statement finds, row after row."""
+        """Yield what a statement finds, row after row."""
         return connection.execute(statement, parameters)
 
     def close(self) -> None:
@@ -339,7 +339,7 @@ class Transaction:
         self.keys = store.keys
         self.connection = connection
         self.replaces_witness = False
-        """Whether the witness forgets what it knew: a person accepted the ledger as it stands."""
+        """Whether the witness forgets what it knew: a person accepted the ledger as is."""
         self._last: WitnessRecord | None = None
         connection.execute("BEGIN IMMEDIATE")
 
@@ -348,7 +348,7 @@ class Transaction:
         return self.connection.execute(statement, parameters)
 
     def one(self, statement: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
-        """Run a statement to its end; gives its first row."""
+        """Run a statement to its end; return its first row."""
         found = self.execute(statement, parameters).fetchall()
         return found[0] if found else None
 
@@ -357,10 +357,10 @@ class Transaction:
         return int(self.execute(sql.REGISTRATION_COUNT).fetchone()[0])
 
     def insert(self, into: str, row: str, values: Sequence[Any]) -> None:
-        """Insert many rows, their values one after the other, a hundred rows a statement.
+        """Insert many rows, their values one after another, a hundred rows per statement.
 
-        `row` is one row's `(?, ?)`. executemany frees Python's lock for every row. For each None, bytes and bool,
-        but not for a bytearray, sqlite3 looks for an adapter, which takes longer than to bind it: have few.
+        `row` is one row's `(?, ?)`. executemany releases Python's lock for every row. For each None, bytes and bool,
+        but not for a bytearray, sqlite3 looks for an adapter, which takes longer than binding it: use few.
         """
         width = row.count("?")
         step = ROWS_A_STATEMENT * width
@@ -369,7 +369,7 @@ class Transaction:
             self.connection.execute(_of_rows(into, row, len(some) // width), some)
 
     def write_totals(self, changes: TotalsDelta, batch: int) -> None:
-        """Write changes of totals; a count below zero is refused by the table and undoes the transaction."""
+        """Write changes of totals; the table refuses a count below zero, which undoes the transaction."""
         for state, direction, rows, cents in changes.changes():
             updated = self.execute(
                 sql.ADD_TO_TOTAL,
@@ -390,7 +390,7 @@ class Transaction:
         self._last = WitnessRecord(self._store.ledger_id, number + 1, mac, self._store.machine)
 
     def commit(self) -> None:
-        """Make it durable, then tell the witness; on an error nothing more may be written by this ledger object."""
+        """Make it durable, then update the witness; after an error this ledger object may write nothing more."""
         failure: BaseException | None = None
         try:
             self.connection.execute("COMMIT")
@@ -406,12 +406,12 @@ class Transaction:
             self._end(failure)
 
     def rollback(self) -> None:
-        """Undo all of it; does nothing if it has ended."""
+        """Undo all of it; do nothing if it has ended."""
         if not self._is_open:
             return
         with suppress(sqlite3.Error):
             self.connection.execute("ROLLBACK")
-        # A transaction that can't be undone keeps its lock in SQLite: the object is of no further use then.
+        # A transaction that can't be undone keeps its lock in SQLite: the object is then unusable.
         failure = RuntimeError("rollback failed") if self.connection.in_transaction else None
         self._end(failure)
 
