@@ -19,6 +19,7 @@
     │   ├── GatewayUnreachable
     │   └── CredentialsRefused
     ├── WaitingForPerson             8  a person must approve or decide first; nothing new was registered or sent
+    │   └── LossNotSettled               what a restored ledger may not know: no file can be registered
     └── BatchHeld                    9  another run holds the batch
 
 Bad rows and the gateway's answers are values, never exceptions. A message is one line for a person, in their words; it
@@ -145,6 +146,10 @@ class WaitingForPerson(BatchpayError):
     """Nothing new goes out before a person has approved it, or has said what a restored ledger lost."""
 
     exit_code = 8
+
+
+class LossNotSettled(WaitingForPerson):
+    """A restored ledger may not know of payments, and no person has settled what it lost."""
 
 
 class BatchHeld(BatchpayError):

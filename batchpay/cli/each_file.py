@@ -17,7 +17,9 @@ from batchpay.errors import (
     BatchpayError,
     FileRefused,
     LedgerNotUsable,
+    LossNotSettled,
     RunStopped,
+    WaitingForPerson,
     WrongUse,
     once_sent,
     place_of,
@@ -30,6 +32,9 @@ _Doubts = Mapping[str, Mapping[str, Totals]]
 
 _AFTER_SENDING = (0, 3, 6, 7)
 """Exit codes of files of which something may have been sent."""
+
+_OF_ONE_FILE = (FileRefused, BatchHeld, WrongUse, WaitingForPerson)
+"""Errors after which the next file is begun all the same."""
 
 Work = Callable[[str], tuple[int, dict[str, Any]]]
 """What is done with one file -> its exit code, and what --json tells of it."""
@@ -66,11 +71,10 @@ def work_through(
             try:
                 interrupt_on_signals()
                 code, one = work(path)
-            except (FileRefused, BatchHeld, WrongUse) as error:
-                code, one = error.exit_code, _refused(path, str(error), error.exit_code, error.lines)
             except BatchpayError as error:
-                reason = str(error)
-                code, one = error.exit_code, _refused(path, reason, error.exit_code)
+                code, one = error.exit_code, _refused(path, str(error), error.exit_code, error.lines)
+                if not isinstance(error, _OF_ONE_FILE) or isinstance(error, LossNotSettled):
+                    reason = str(error)
             except KeyboardInterrupt:
                 reason = "stopped by a signal"
                 code, one = 6, _refused(path, f"{reason}; safe to run again", 6)

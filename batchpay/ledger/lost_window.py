@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from batchpay.errors import WaitingForPerson, WrongUse
+from batchpay.errors import LossNotSettled, WrongUse
 from batchpay.ledger.database import Statements, Store, Transaction, View
 from batchpay.ledger.decisions import LEDGER_ACCEPTED, require_named
 from batchpay.ledger.encoding import to_datetime
@@ -25,10 +25,10 @@ def open_lost_window(view: View, statements: Statements) -> LostWindow | None:
 
 
 def require_settled(transaction: Transaction) -> None:
-    """Raise WaitingForPerson if a restored ledger may not know that what is to be registered was already paid."""
+    """Raise LossNotSettled if a restored ledger may not know that what is to be registered was already paid."""
     lost = open_lost_window(transaction, transaction.statements)
     if lost is not None:
-        raise WaitingForPerson(
+        raise LossNotSettled(
             f"the ledger was restored: {lost}; nothing new is registered before a person has looked what was paid: "
             'batchpay ledger check --lost-window-settled --reason "…"'
         )

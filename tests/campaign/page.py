@@ -33,7 +33,7 @@ from tests.campaign.kills import Point, chosen, errors_of, points_of
 from tests.campaign.trial import Bench, Findings, finish_and_check
 from tests.support.command import Home
 
-_FOLDER, _SETTINGS = "page", "settings.json"
+_FOLDER, _SETTINGS, _TROUBLE = "page", "settings.json", "stderr"
 _SUBMIT = 2
 """The job that sends; the first one checked the file."""
 _STARTS_MAX = 6
@@ -67,6 +67,8 @@ class Pages:
         """Hit a child at a point, and take it up again as the server does."""
         home, since = self.home(), self._made.oracle.log.stat().st_size
         done = child(home, point.prefix())
+        refused = (home.path / _TROUBLE).read_text()
+        assert "strace: " not in refused, refused
         found = self._finish(home, since, f"the page's child, {point}")
         found.fired = int(done.returncode in (-9, 137) if point.error is None else done.returncode != 0)
         return found
@@ -106,14 +108,14 @@ def kills_and_errors(made: Bench, kills: int | None, errors: int | None, seed: i
 
 def begin(home: Home, prefix: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start the child as the server does: the settings come over standard input."""
-    with (home.path / _SETTINGS).open("rb") as settings:
+    with (home.path / _SETTINGS).open("rb") as settings, (home.path / _TROUBLE).open("wb") as trouble:
         return subprocess.Popen(
             [*prefix, sys.executable, "-m", "batchpay.web.job", str(home.path / _FOLDER), str(_latest(home))],
             env=home.environment,
             cwd=home.path,
             stdin=settings,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=trouble,
         )
 
 

@@ -10,7 +10,7 @@ import pytest
 from batchpay.cli.context import Context
 from batchpay.cli.each_file import work_through
 from batchpay.cli.output import exit_code_of
-from batchpay.errors import FileRefused, LedgerNotUsable
+from batchpay.errors import BatchpayError, FileRefused, LedgerNotUsable, LossNotSettled, WaitingForPerson
 from batchpay.payment import Totals
 
 DOUBTS = {"3f2a91c0d7e1": {"DEBIT": Totals(), "CREDIT": Totals(2, 50_000)}}
@@ -56,6 +56,34 @@ def test_a_ledger_that_is_lost_after_rows_were_sent_ends_with_no_5(capsys: pytes
     said = capsys.readouterr().err
     assert "nobody answers at that address" in said
     assert "nothing was sent" not in said
+
+
+@pytest.mark.parametrize(
+    ("error", "sent"),
+    [
+        (WaitingForPerson("a.csv: 900.00 in all needs approval by another person"), ["b.csv"]),
+        (LossNotSettled("the ledger was restored"), []),
+    ],
+)
+def test_a_file_that_waits_for_approval_does_not_hold_up_the_next(
+    error: BatchpayError, sent: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One file above policy.approve_above ended the nightly call, and no file after it was paid, night after night.
+
+    A restored ledger is another matter: it says the same of every new file.
+    """
+    worked: list[str] = []
+
+    def work(path: str) -> tuple[int, dict[str, Any]]:
+        if path == "a.csv":
+            raise error
+        worked.append(path)
+        return 0, {"file": path}
+
+    codes: list[int] = []
+    work_through(Context(), ("a.csv", "b.csv"), work, codes)
+    assert (worked, exit_code_of(codes)) == (sent, 8)
+    assert ("not started: 1 file" in capsys.readouterr().err) is not bool(sent)
 
 
 def test_a_fault_of_the_program_stands_among_the_files(capsys: pytest.CaptureFixture[str]) -> None:
