@@ -12,7 +12,7 @@ import click
 from batchpay.cli.context import Context
 from batchpay.payment import Direction, State, Totals, added_up
 from batchpay.summary import Summary
-from batchpay.text import money, printable, row_count, sum_word, totals_apart, wrapped
+from batchpay.text import counted, money, printable, row_count, sum_word, totals_apart, wrapped
 
 _ORDER = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING, State.REJECTED)
 _COLORS = {State.ACCEPTED: "green", State.DECLINED: "yellow", State.IN_DOUBT: "red", State.REJECTED: "yellow"}
@@ -108,7 +108,7 @@ def grand_total(summaries: Sequence[Summary]) -> Summary:
     by_state = {state: sum((one.of(state) for one in summaries), Totals()) for state in State}
     total = sum((one.total for one in summaries), Totals())
     return Summary(
-        f"{files} files in all{same}",
+        f"{counted(files, 'file')} in all{same}",
         total,
         by_state,
         by_direction=added_up(one.by_direction for one in summaries),
