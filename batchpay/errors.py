@@ -23,7 +23,7 @@
     └── BatchHeld                    9  another run holds the batch
 
 Bad rows and the gateway's answers are values, never exceptions. A message is one line for a person, in their words; it
-never holds an account number or a key, and it never quotes the text of a foreign exception that may hold them.
+never contains an account number or a key, and never quotes the text of a foreign exception that may contain them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class BatchpayError(Exception):
 
     exit_code = 1
     lines: tuple[str, ...] = ()
-    """The same on several lines, where one would be long."""
+    """The same on several lines, where one line would be long."""
 
 
 class WrongUse(BatchpayError):
@@ -63,16 +63,16 @@ class WrongUse(BatchpayError):
 
 
 class FileRefused(BatchpayError):
-    """A payment file (or a map, a control file, a plan) was refused whole; nothing of it was sent."""
+    """A payment file (or a map, a control file, a plan) was refused whole; nothing from it was sent."""
 
     exit_code = 4
 
 
 class NotAsApproved(FileRefused):
-    """What would be sent is not what a plan approved; `lines` names each difference on a line of its own."""
+    """What would be sent is not what a plan approved; `lines` names each difference on its own line."""
 
     def __init__(self, name: str, different: Iterable[str]) -> None:
-        """Name the file, and in what it differs."""
+        """Name the file, and what differs."""
         found, said = list(different), f"{name} is not what the plan approved:"
         super().__init__(f"{said} {', '.join(found)}")
         self.lines = (said, *(f"  {one}" for one in found))
@@ -83,7 +83,7 @@ class ForeignColumns(FileRefused):
 
 
 class NotUsable(BatchpayError):
-    """What a run stands on can't be used; nothing was sent."""
+    """Something that a run needs can't be used; nothing was sent."""
 
     exit_code = 5
 
@@ -97,7 +97,7 @@ class CredentialsNotUsable(NotUsable):
 
 
 class LedgerNotUsable(NotUsable):
-    """The ledger is locked, not writable, on a disk it can't trust, or otherwise not to be built on."""
+    """The ledger is locked, not writable, on a disk it can't trust, or otherwise not reliable."""
 
 
 class LedgerMissing(LedgerNotUsable):
@@ -109,7 +109,7 @@ class LedgerDamaged(LedgerNotUsable):
 
 
 class LedgerOlder(LedgerNotUsable):
-    """The ledger is of an older version of batchpay, and was opened for reading only."""
+    """The ledger was written by an older version of batchpay, and was opened for reading only."""
 
 
 class LedgerNewer(LedgerNotUsable):
@@ -125,7 +125,7 @@ class LedgerOnAnotherMachine(LedgerNotUsable):
 
 
 class LedgerBesideAnother(LedgerNotUsable):
-    """A new ledger was to be made where another one has payments: it would not know of them."""
+    """A new ledger was to be created where another one has payments: it would not know of them."""
 
 
 class RunStopped(BatchpayError):
@@ -135,7 +135,7 @@ class RunStopped(BatchpayError):
 
 
 class GatewayUnreachable(RunStopped):
-    """No connection to the gateway came about; nothing was sent."""
+    """No connection to the gateway could be made; nothing was sent."""
 
 
 class CredentialsRefused(RunStopped):
@@ -166,18 +166,18 @@ _NOTHING_WAS_SENT = re.compile(r"[;,] nothing was sent( now)?")
 
 
 def once_sent(error: BatchpayError) -> str:
-    """Give an error's words where it came up after rows were sent, of which it does not know."""
+    """Return the message of an error raised after rows were sent, which the error does not know about."""
     return _NOTHING_WAS_SENT.sub("", str(error))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """End a message about an unknown word with the known one that is closest, or with nothing."""
+    """Return the end of a message about an unknown word: the closest known one, or nothing."""
     close = difflib.get_close_matches(word, [name for name in known if name], n=1)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
 def place_of(error: BaseException) -> str:
-    """Name an error's class and our own line where it came up, without its text."""
+    """Return an error's class and our own line where it was raised, without its text."""
     where = ""
     place = error.__traceback__
     while place is not None:

@@ -1,6 +1,6 @@
-"""What an attempt proved: its outcome, the gateway's answer, and what the answer says of the gateway's pace.
+"""What an attempt proved: its outcome, the gateway's answer, and what the answer says about the gateway's pace.
 
-Words of the half that sends; a check does not load them.
+Types of the half that sends; a check does not load them.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class Pace:
     window_s: float | None = None
     remaining: int | None = None
     reset_s: float | None = None
-    """Seconds until the window starts anew."""
+    """Seconds until the window restarts."""
     refused: bool = False
     """The gateway refused this request because too many came (429, or 503 with Retry-After)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is known of a gateway's limit, to be shown and to begin with the next time."""
+    """What is known about a gateway's limit, to be shown and used as the start next time."""
 
     rate: float
-    """Requests a second that it takes."""
+    """Requests per second that it accepts."""
     window_s: float | None = None
-    """Where it is a quota: seconds of its window."""
+    """For a quota, the seconds of its window."""
 
     def __str__(self) -> str:
         if self.window_s is None:
@@ -56,8 +56,8 @@ class Outcome(NamedTuple):
     """What one attempt proved (CONTRACT.md, 'What an answer means').
 
     `state` is PENDING, ACCEPTED, DECLINED or IN_DOUBT. `reason` is a short text for logs and the ledger, free of any
-    personal data. `bytes_sent` tells how many bytes of the request were handed to the operating system: 0 is the proof
-    behind a PENDING that needs no answer. `stop` names why the run must not go on, or is None.
+    personal data. `bytes_sent` is how many bytes of the request were passed to the operating system: 0 is the proof
+    behind a PENDING that needs no answer. `stop` says why the run must not continue, or is None.
     """
 
     state: State
@@ -69,5 +69,5 @@ class Outcome(NamedTuple):
 
     @property
     def recognized(self) -> bool:
-        """Whether the gateway gave an answer that the profile knows: it opens the canary, resets the breaker."""
+        """Whether the gateway's answer is one that the profile knows: it opens the canary, resets the breaker."""
         return self.state in _RECOGNIZED

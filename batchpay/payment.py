@@ -15,21 +15,21 @@ _AMOUNT = re.compile(r"([0-9]+)\.([0-9]{2})", re.ASCII)
 
 
 class State(StrEnum):
-    """Where a row stands, and what a crash leaves of it.
+    """The state of a row, and what a crash leaves of it.
 
-    What is asked of every row keeps the states it needs: before Python 3.12 `State.PENDING` is looked up slowly.
+    Code that runs for every row keeps the states it needs: before Python 3.12 the lookup of `State.PENDING` is slow.
     """
 
-    __hash__ = str.__hash__  # an Enum's own is plain Python, and every row is looked up by its state some ten times
+    __hash__ = str.__hash__  # Enum's own is plain Python, and some ten lookups are made per row by its state
 
     REJECTED = "rejected"
     """Failed a rule; never sent. A crash changes nothing."""
     PENDING = "pending"
     """Valid, not sent. The next run sends it."""
     SENDING = "sending"
-    """Durably recorded before the first byte leaves. A run that finds it so makes it in doubt, never sends it again."""
+    """Durably recorded before the first byte leaves. A run that finds it so puts it in doubt, never sends it again."""
     ACCEPTED = "accepted"
-    """The gateway answered yes, completely and recognisably. Final."""
+    """The gateway answered yes, completely and recognizably. Final."""
     DECLINED = "declined"
     """The gateway answered no. Final."""
     IN_DOUBT = "in_doubt"
@@ -48,13 +48,13 @@ _RUNNING_AS = "login, running as "
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts: recorded with all that is decided, registered or sent."""
+    """Who acts: recorded with everything that is decided, registered or sent."""
 
     name: str
     host: str
     """The machine that the request came from."""
     authenticated_by: str = ""
-    """How we know who it is; blank where the operating system says so."""
+    """How the identity is known; blank where the operating system provides it."""
 
     @classmethod
     def by_login(cls, name: str, host: str, account: str) -> Actor:
@@ -63,7 +63,7 @@ class Actor:
 
     @property
     def account(self) -> str:
-        """The account that the command ran under: of a person without another login, their own name."""
+        """The account that the command ran under: for a person without another login, their own name."""
         return self.authenticated_by.removeprefix(_RUNNING_AS) if self.is_by_login else self.name
 
     @property
@@ -78,7 +78,7 @@ class Actor:
 
 
 class Environment(StrEnum):
-    """The two worlds that a batch, its duplicates and its gateway belong to, and that never mix."""
+    """The two environments that a batch, its duplicates and its gateway belong to, and that never mix."""
 
     LIVE = "live"
     TEST = "test"
@@ -105,17 +105,17 @@ def added_up(parts: Iterable[Mapping[str, Totals]]) -> dict[str, Totals]:
 
 
 def parse_cents(text: str) -> int | None:
-    """Cents of an amount written as RULES.md wants it (`12.50`), or None where it is written otherwise."""
+    """Return the cents of an amount written as RULES.md requires (`12.50`), None for any other."""
     match = _AMOUNT.fullmatch(text)
     return int(match[1]) * 100 + int(match[2]) if match else None
 
 
 def typed_cents(text: str) -> int | None:
-    """Cents of an amount that a person types: `12345.67`, or with every thousands comma in its place `12,345.67`."""
+    """Return the cents of an amount that a person types: `12345.67`, or with all thousands commas `12,345.67`."""
     return parse_cents(text.replace(",", "") if _GROUPED.fullmatch(text) else text)
 
 
 def format_cents(cents: int) -> str:
-    """An amount as it stands on the wire: 1250 -> `12.50`."""
+    """Return an amount as it is written on the wire: 1250 -> `12.50`."""
     sign = "-" if cents < 0 else ""
     return f"{sign}{abs(cents) // 100}.{abs(cents) % 100:02d}"

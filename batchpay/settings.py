@@ -1,8 +1,8 @@
-"""Settings: one frozen object, built once from `batchpay.toml` and the environment, handed down in parts.
+"""Settings: one frozen object, built once from `batchpay.toml` and the environment, passed down in parts.
 
-An option beats the environment, the environment beats the file. Every setting is declared once below: its key in the
-file is `table.name`, its environment variable stands beside it. Unknown keys are refused, since a mistyped limit is no
-limit. Keys are not settings: gateway/credentials.py and the ledger read theirs, with `read_secret_file`, when needed.
+An option overrides the environment, the environment overrides the file. Every setting is declared once below: its key
+in the file is `table.name`, its environment variable is next to it. Unknown keys are refused, since a mistyped limit is
+no limit. Keys are not settings: gateway/credentials.py and the ledger read theirs with `read_secret_file` when needed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any, get_args, get_origin, get_type_hints
 from batchpay.errors import CredentialsNotUsable, SettingsNotUsable, did_you_mean
 
 AUTO = "auto"
-"""The value of submit.rate that finds the pace on the way."""
+"""The value of submit.rate that finds the pace during the run."""
 RATE_LEAST, RATE_MOST = 0.1, 20_000.0
-"""Bounds of submit.rate, in requests a second."""
+"""Bounds of submit.rate, in requests per second."""
 
 _GUARDS = ("policy", "limits", "rules")
-"""Tables of what keeps a payment from being made: one that only seems to be set is noticed too late."""
+"""Tables of settings that prevent payments: one that only seems to be set is noticed too late."""
 _BOOLEAN_WORDS = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
     **dict.fromkeys(("false", "0", "no", "off"), False),
@@ -38,7 +38,7 @@ def _setting(
     least: float | None = None,
     most: float | None = None,
 ) -> Any:
-    """Declare a setting: its default, its meaning for the docs, its variable, its least and its greatest value."""
+    """Declare a setting: its default, its meaning for the docs, its variable, its minimum and maximum value."""
     metadata = {"help": help_text, "environment": environment, "least": least, "most": most}
     if isinstance(default, (list, dict)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
@@ -219,12 +219,12 @@ class Secret:
 
 
 def state_directory() -> Path:
-    """Where the ledger lives unless a setting says otherwise (XDG_STATE_HOME)."""
+    """Return where the ledger is unless a setting says otherwise (XDG_STATE_HOME)."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "batchpay"
 
 
 def config_directory() -> Path:
-    """Where the settings file, the ledger's key and its witness live (XDG_CONFIG_HOME): not beside the ledger."""
+    """Return where the settings file, the ledger's key and its witness are (XDG_CONFIG_HOME): apart from the ledger."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "batchpay"
 
 
@@ -236,7 +236,7 @@ def load_settings(tables: dict[str, Any], environment: dict[str, str] | None = N
 
 
 def readable_environment() -> dict[str, str]:
-    """Give this program's variables without those that no setting can be made of."""
+    """Return this program's variables without those that can't become a setting."""
     readable: dict[str, str] = {}
     for name, value in os.environ.items():
         if name.startswith("BATCHPAY_"):
@@ -299,7 +299,7 @@ def _load_part(table: str, cls: Any, values: dict[str, Any], environment: dict[s
 
 
 def _refuse_variables(key: str, environment: dict[str, str]) -> None:
-    """Refuse a variable that looks as if it set what only the file sets: whoever set it believes in a limit."""
+    """Refuse a variable that seems to set what only the file can set: whoever set it relies on a limit."""
     words = key.upper().split(".")
     for variable in ("_".join(("BATCHPAY", *words)), f"BATCHPAY_{words[1]}"):
         if environment.get(variable):
@@ -307,7 +307,7 @@ def _refuse_variables(key: str, environment: dict[str, str]) -> None:
 
 
 def _convert(key: str, kind: Any, value: Any) -> Any:
-    """Turn a TOML or environment value into the setting's type, or refuse it by its key."""
+    """Convert a TOML or environment value to the setting's type, or refuse it by its key."""
     if kind is bool:
         value = _BOOLEAN_WORDS.get(value.lower()) if isinstance(value, str) else value
         if isinstance(value, bool):
@@ -339,7 +339,7 @@ def _convert(key: str, kind: Any, value: Any) -> Any:
 
 
 def read_secret_file(path: Path, name: str) -> Secret:
-    """Read a secret from a regular file that nobody else may read; raises CredentialsNotUsable."""
+    """Read a secret from a regular file that nobody else can read; raises CredentialsNotUsable."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -357,7 +357,7 @@ def read_secret_file(path: Path, name: str) -> Secret:
 
 
 def _open_to_others(path: Path, status: os.stat_result) -> int:
-    """Mode bits that a secret's file must not have. systemd hands credentials over by group, read-only, from root."""
+    """Return mode bits that a secret's file must not have. systemd passes credentials by group, read-only, as root."""
     credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     by_systemd = bool(credentials) and status.st_uid == 0 and path.parent == Path(str(credentials))
     return 0o037 if by_systemd else 0o077

@@ -1,4 +1,4 @@
-"""The summary that ends every command on a batch: rows and cents by state, that add up or raise.
+"""The summary that ends every command on a batch: rows and cents by state, which add up or raise.
 
 Read from the ledger (submit, resume, status) or from the check alone (validate, dry run). Plain Python.
 """
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from batchpay.ledger.records import BatchSummary
 
 SENDABLE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.PENDING, State.SENDING)
-"""States of the rows that passed the rules, in the order in which a person asks for them."""
+"""States of the rows that passed the rules, in the order in which a person wants to see them."""
 
 
 @dataclass(slots=True)
 class Summary:
-    """What one command did to one file, or found of one batch."""
+    """What one command did with one file, or found about one batch."""
 
     file: str
     total: Totals
@@ -34,7 +34,7 @@ class Summary:
     results: str | None = None
     rejects: str | None = None
     results_missing: bool = False
-    """Whether results were to be written and could not: the same command, run again, writes them."""
+    """Whether results were to be written but could not be: the same command, run again, writes them."""
     stopped: str | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -45,22 +45,22 @@ class Summary:
     allowed_duplicates: dict[str, Any] = field(default_factory=lambda: {"rows": 0, "amount": "0.00", "list": []})
     """Bills that --allow-duplicates let through: rows, amount, and the first of them with what they repeat."""
     rate_found: float | None = None
-    """Requests a second that the gateway took, where this call found its limit."""
+    """Requests per second that the gateway accepted, where this call found its limit."""
     seal: str | None = None
-    """What maker and checker compare (approval/proposal.py), where a plan or a dry run says what is sent."""
+    """What maker and checker compare (approval/proposal.py), where a plan or a dry run determines what is sent."""
     held_back: Totals = Totals()
-    """Of the pending rows those that fail today's rules: they stay pending and are not sent."""
+    """Pending rows that fail today's rules: they stay pending and are not sent."""
     released: Totals = Totals()
     """Rows rejected earlier that this call let through."""
     in_doubt_elsewhere: dict[str, dict[str, Totals]] = field(default_factory=dict)
-    """Other batches with rows in doubt, by name, each by DEBIT and CREDIT: a person must look at them."""
+    """Other batches with rows in doubt, by name, each by DEBIT and CREDIT: a person must review them."""
     read: ReadFiles | None = None
     """Which files were read; None for standard input, objects of a store, and where none was."""
     checked_only: bool = False
     """Whether nothing was to be sent: then rows that wait are no reason for exit code 6."""
 
     def __post_init__(self) -> None:
-        """Hold promise 2: the states account for every row and every cent."""
+        """Enforce promise 2: the states account for every row and every cent."""
         added = sum((self.of(state) for state in State), Totals())
         if added != self.total:
             raise LedgerDamaged(
@@ -69,11 +69,11 @@ class Summary:
             )
 
     def of(self, state: State) -> Totals:
-        """Rows and cents in one state."""
+        """Return the rows and cents in one state."""
         return self.by_state.get(state, Totals())
 
     def amount_in(self, *states: State) -> str:
-        """Write what rows in these states come to, for people: debits and credits apart where there are both."""
+        """Return what rows in these states total, for people: debits and credits apart where there are both."""
         return totals_apart(self.apart.get(state, {}) for state in states)
 
     @property
@@ -95,7 +95,7 @@ class Summary:
 
     @property
     def exit_code(self) -> int:
-        """CONTRACT's exit code: of several that hold, the first of 7, 6, 3."""
+        """CONTRACT's exit code: where several apply, the first of 7, 6, 3."""
         if self.of(State.IN_DOUBT).rows or self.in_doubt_elsewhere:
             return 7
         if self.stopped or (self.waiting and not self.checked_only):
@@ -103,7 +103,7 @@ class Summary:
         return 3 if self.of(State.REJECTED).rows + self.of(State.DECLINED).rows + self.held_back.rows else 0
 
     def as_json(self) -> dict[str, Any]:
-        """Give the JSON object of CONTRACT.md; the same keys for every command that handles a batch."""
+        """Return the JSON object of CONTRACT.md; the same keys for every command that handles a batch."""
         amounts = {"total": self.total, "valid": self.valid} | {str(state): self.of(state) for state in State}
         return {
             "batch": self.batch,
@@ -136,7 +136,7 @@ class Summary:
 
 
 def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
-    """Read a batch's summary off the ledger."""
+    """Read a batch's summary from the ledger."""
     pending = batch.by_state[State.PENDING]
     days = batch.clock_ahead_days
     ahead = [f"the clock was {days} days after the ledger's last event: is the date right?"] if days else []
@@ -162,5 +162,5 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         rate_found=batch.rate_found,
         notes=[*batch.late_answers, *ahead, *limit, *([purged] if batch.purged_at else [])],
         **({"allowed_duplicates": allowed} if (allowed := batch.options.get("allowed_duplicates")) else {}),
-        held_back=batch.held_back if batch.held_back.rows <= pending.rows else pending,  # some are in doubt since
+        held_back=batch.held_back if batch.held_back.rows <= pending.rows else pending,  # some are now in doubt
     )

@@ -1,7 +1,7 @@
 """Values as people, spreadsheets and JSON show them: printable text, amounts, times, totals, guarded cells.
 
 A leaf of plain Python. Wherever batchpay shows a value it goes through here, so that a control character, a formula or
-a rounded amount can't slip in at one place of many.
+a rounded amount can't slip in somewhere.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from batchpay.payment import Totals, format_cents
 
 PAGE_WIDTH = 80
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
+"""What a spreadsheet takes as the beginning of a formula."""
 
 
 def printable(text: str, *, keep: str = "", characters_max: int | None = None) -> str:
-    """Escape characters that could steer a terminal, forge a line or turn the reading direction; cut a long text.
+    """Escape characters that could control a terminal, forge a line or reverse the reading direction; cut a long text.
 
     Characters in `keep` stay as they are. The cut text ends with an ellipsis and has `characters_max` characters.
     """
@@ -33,9 +33,9 @@ def printable(text: str, *, keep: str = "", characters_max: int | None = None) -
 
 
 def wrapped(text: str, *, first: str = "", rest: str = "", width: int = PAGE_WIDTH) -> list[str]:
-    """Lay a printable text out in lines that end at words; only a word longer than a line is cut.
+    """Wrap a printable text at words; only a word longer than a line is cut.
 
-    `first` stands before the first line, `rest` before the others; there is always one line.
+    `first` precedes the first line, `rest` the others; there is always one line.
     """
     return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [
         first.rstrip()
@@ -43,12 +43,12 @@ def wrapped(text: str, *, first: str = "", rest: str = "", width: int = PAGE_WID
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """`1 batch`, `1,204 batches`: a number of things, where `many` is not `one` with an s behind it."""
+    """Return `1 batch`, `1,204 batches`: a number of things; `many` is given where it is not `one` plus an s."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def row_count(count: int) -> str:
-    """`1 row`, `1,204 rows`."""
+    """Return `1 row`, `1,204 rows`."""
     return counted(count, "row")
 
 
@@ -56,17 +56,17 @@ _SHEETS = (".xlsx", ".xlsm", ".ods", ".fods", ".parquet")
 
 
 def place_word(file: str) -> str:
-    """What a person calls the place of a row in a file of this name: a CSV has lines, a sheet has rows."""
+    """Return what a row's position is called in a file of this name: a CSV has lines, a sheet has rows."""
     return "row" if file.lower().endswith(_SHEETS) else "line"
 
 
 def place_of(word: str, row: int, line: int | None) -> str:
-    """Name a row as a person finds it in its file: `line 5`, `row 5`. `word` is the file's own (`place_word`)."""
+    """Return where a person finds a row in its file: `line 5`, `row 5`. `word` is the file's own (`place_word`)."""
     return f"row {row}" if line is None else f"{word} {line}"
 
 
 def amounts_apart(amounts: Iterable[tuple[str, int]]) -> str:
-    """Write what payments of these directions and cents come to: debits and credits apart where there are both."""
+    """Return what payments of these directions and cents total: debits and credits apart where there are both."""
     sides: dict[str, int] = {}
     for direction, cents in amounts:
         sides[direction] = sides.get(direction, 0) + cents
@@ -76,43 +76,43 @@ def amounts_apart(amounts: Iterable[tuple[str, int]]) -> str:
 
 
 def totals_apart(parts: Iterable[Mapping[str, Totals]]) -> str:
-    """Write what rows come to that are counted by direction: debits and credits apart where there are both."""
+    """Return the totals of rows counted by direction: debits and credits apart where there are both."""
     return amounts_apart((name, totals.cents) for part in parts for name, totals in part.items() if totals.rows)
 
 
 def sum_word(word: str, *parts: Mapping[str, Totals]) -> str:
-    """Name the sum of rows counted by direction: `control total` where there are both, for it is no money moved."""
+    """Return `control total` where there are both directions: their sum is not money moved; otherwise `word`."""
     return "control total" if len({name for part in parts for name, one in part.items() if one.rows}) > 1 else word
 
 
 def column_name(text: str) -> str:
-    """A name out of a file, fit for one line of a message."""
+    """Return a name from a file, fit for one line of a message."""
     return printable(text, characters_max=40)
 
 
 def guarded(cell: str | None) -> str | None:
-    """A cell that no spreadsheet runs as a formula: an apostrophe goes in front of one that it would run."""
+    """Return a cell that no spreadsheet runs as a formula: one that it would run gets a leading apostrophe."""
     return f"'{cell}" if cell is not None and cell.startswith(FORMULA_STARTS) else cell
 
 
 def money(cents: int) -> str:
-    """An amount for people: 1,234.56."""
+    """Return an amount for people: 1,234.56."""
     sign = "-" if cents < 0 else ""
     return f"{sign}{abs(cents) // 100:,}.{abs(cents) % 100:02d}"
 
 
 def totals_json(totals: Totals) -> dict[str, Any]:
-    """Rows and cents as JSON shows them."""
+    """Return rows and cents as JSON shows them."""
     return {"rows": totals.rows, "amount": format_cents(totals.cents)}
 
 
 def instant(moment: datetime | None) -> str | None:
-    """A time as files and JSON show it: UTC, ISO 8601, to the millisecond."""
+    """Return a time as files and JSON show it: UTC, ISO 8601, to the millisecond."""
     if moment is None:
         return None
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def local_time(moment: datetime | None) -> str:
-    """A time for people, in this machine's zone, which is named; `never` for none."""
+    """Return a time for people, in this machine's zone, which is named; `never` for None."""
     return "never" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"

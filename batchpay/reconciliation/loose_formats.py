@@ -1,4 +1,4 @@
-"""Amounts, dates and account endings as gateways, banks and spreadsheets write them, read without guessing at money."""
+"""Amounts, dates and account endings as gateways, banks and spreadsheets write them, read without guessing amounts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _DIGITS_MAX = 18
 
 
 def foreign_cents(text: str) -> int | None:
-    """Cents of an amount as others write it, None where it is none or has parts of a cent.
+    """Return the cents of an amount as others write it, None where it is not one or has fractions of a cent.
 
     Reads a currency's sign or code, separators of thousands (`,` `.` `'` or a blank), a decimal comma, and a negative
-    amount as `-5.00`, `5.00-`, `(5.00)`, `5.00 DR`. A lone comma or point before three digits separates thousands when
-    it is a comma and decimals when it is a point, so `1.234` has parts of a cent and is not read.
+    amount as `-5.00`, `5.00-`, `(5.00)`, `5.00 DR`. Before three digits a single comma separates thousands and a single
+    point separates decimals, so `1.234` has fractions of a cent and is not read.
     """
     number = text.translate(_SPACES).strip()
     negative = False
@@ -56,7 +56,7 @@ def _without_currency(number: str) -> str:
 
 
 def _plain_number(number: str) -> str | None:
-    """Digits with a point before the decimals, or None."""
+    """Return digits with a point before the decimals, or None."""
     whole, decimals = number, ""
     at = max(number.rfind("."), number.rfind(","))
     mark = number[at] if at >= 0 else ""
@@ -75,9 +75,9 @@ def _plain_number(number: str) -> str | None:
 
 
 def last_four_of(text: str) -> str:
-    """The last four characters of an account as others show it (`xxxx-1234`), blank where it shows fewer.
+    """Return the last four characters of an account as others show it (`xxxx-1234`), blank where it shows fewer.
 
-    A spreadsheet that took the four digits for a number has dropped zeros in front: they are put back.
+    A spreadsheet that took the four digits for a number has dropped leading zeros: they are restored.
     """
     shown = "".join(character for character in text if character.isalnum())
     if shown.isdecimal() and 0 < len(shown) < 4:
@@ -87,7 +87,7 @@ def last_four_of(text: str) -> str:
 
 
 def day_comes_first(texts: Iterable[str]) -> bool:
-    """Whether a column writes 31/12/2026 rather than 12/31/2026: a first part is not a month, no second one is."""
+    """Whether a column has 31/12/2026 rather than 12/31/2026: some first part can't be a month, every second can."""
     found = [match for match in map(_SLASHED.fullmatch, texts) if match]
     if any("." in match[0][:6] for match in found):
         return True
@@ -95,7 +95,7 @@ def day_comes_first(texts: Iterable[str]) -> bool:
 
 
 def foreign_date(text: str, *, day_first: bool = False, pattern: str | None = None) -> date | None:
-    """Read a date as others write it, None where it is none. `pattern` (strptime's) is the only one tried if given."""
+    """Read a date as others write it, None where it is not one. If given, only `pattern` (strptime's) is tried."""
     text = text.strip()
     patterns: tuple[str, ...] = (pattern,) if pattern else ()
     if not pattern:

@@ -1,7 +1,7 @@
 """Rows whose reference the ledger had to mask: which lines of an export may be theirs.
 
-Digits of an account stood in the gateway's own reference, so no line has the reference that the ledger kept. The row
-was paid all the same: called missing, somebody would pay it again.
+The gateway's own reference contained digits of an account, so no line has the reference that the ledger kept. The row
+was paid nevertheless: reported as missing, somebody would pay it again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from batchpay.reconciliation.statement import ExportLine
 from batchpay.reconciliation.windows import DAYS_BEFORE, day_of, in_window
 
 BY_MASK = "part of the reference, amount and date"
-"""How a line was found whose reference fits what is left of its row's."""
+"""How a line was matched whose reference fits what is left of its row's."""
 _SENT = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.SENDING)
 
 
@@ -37,7 +37,7 @@ class MaskedRows:
     def __init__(
         self, ledger: Ledger, batch: BatchSummary, masked_in: Iterable[str], lines: Sequence[ExportLine]
     ) -> None:
-        """Look into the batches `masked_in` for rows whose masked reference and amount fit lines."""
+        """Search the batches `masked_in` for rows whose masked reference and amount fit lines."""
         self._batch = batch.batch
         self._of: defaultdict[int, list[_MaskedRow]] = defaultdict(list)
         by_cents: defaultdict[int, list[ExportLine]] = defaultdict(list)
@@ -62,10 +62,10 @@ class MaskedRows:
         )
 
     def match(self, lines: Iterable[ExportLine], days: int, kinds: Collection[str]) -> set[int]:
-        """Match where one line and one row fit each other; gives the rows for which several would do.
+        """Match where one line and one row fit each other; return the rows that several would fit.
 
-        Lines that may be such rows' are marked, so that they are nobody else's. `kinds` are the kinds of number by
-        which lines were matched: where invoice numbers are known, another one is another payment.
+        Lines that may belong to such rows are marked, so that no other row gets them. `kinds` are the kinds of number
+        by which lines were matched: where invoice numbers are known, a different one is a different payment.
         """
         lines = list(lines)
         taken = {line.row for line in lines}

@@ -1,8 +1,8 @@
 """Which line of an export is which row of a batch: by reference, by invoice number, by amount, account and date.
 
-The export is held in memory, the ledger is streamed. Where two rows or two lines would do, none is taken: an unmatched
-row is looked at by a person, a wrong match is not. A number that rows and lines share (one invoice, several payments)
-pairs them by their amounts, and only if there are as many lines as rows.
+The export is held in memory, the ledger is streamed. Where two rows or two lines would fit, none is taken: a person
+reviews an unmatched row, but not a wrong match. Where several rows and lines share a number (one invoice, several
+payments), they are paired by their amounts, and only if there are as many lines as rows.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from batchpay.reconciliation.statement import ExportLine, ReportedStatus
 from batchpay.reconciliation.windows import DAYS_AHEAD, DAYS_BEFORE, day_of, in_window
 
 OTHER_BATCH_DAYS = 31
-"""Batches registered so many days away from an export's dates are not looked at for its lines."""
+"""Batches registered more than this many days away from an export's dates are not searched for its lines."""
 BY_AMOUNT = "amount, account and date"
-"""How a line was found that has no number in common with its row."""
+"""How a line was matched that has no number in common with its row."""
 _COULD_BE_THERE = (State.ACCEPTED, State.IN_DOUBT, State.SENDING)
 
 _Key = tuple[int, str]
@@ -39,7 +39,7 @@ class _Candidate:
 
 @dataclass(slots=True)
 class Matching:
-    """Lines by row. Within a row the best line comes first: accepted there, and of the same amount."""
+    """Lines by row. For each row the best line comes first: accepted there, and with the same amount."""
 
     lines: list[ExportLine]
     by_row: dict[int, list[ExportLine]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Matching:
     """Rows with a masked reference that several lines fit, or whose line fits several rows."""
 
     def best(self, row: int) -> ExportLine | None:
-        """The line that speaks for a row, if any."""
+        """Return the line that decides about a row, if any."""
         found = self.by_row.get(row)
         return found[0] if found else None
 
@@ -57,8 +57,8 @@ def match(
 ) -> Matching:
     """Find for every line its row of the batch, or the other batch that it belongs to.
 
-    `days` is how long after sending a line may be dated when only amount and account speak for it; `today` is the day
-    in UTC, the clock's own by default.
+    `days` is how long after sending a line may be dated when only amount and account match; `today` is the day in UTC,
+    by default the clock's.
     """
     readable = [line for line in lines if line.cents is not None]
     last_day = (today or datetime.now(UTC).date()) + timedelta(days=DAYS_AHEAD)
@@ -80,7 +80,7 @@ def match(
         for row in ledger.rows(batch.batch):
             if row.row in several:
                 found = matching.by_row[row.row]
-                # Of lines with both signs one undoes the other; a single one only proves nothing about a row in doubt.
+                # With lines of both signs one undoes the other; a single one just proves nothing about a row in doubt.
                 if len({(line.cents or 0) < 0 for line in found}) == 2 or (both_signs and row.state is State.IN_DOUBT):
                     for line in found:
                         line.came_back = line.came_back or not _same_direction(line, row)
@@ -90,10 +90,10 @@ def match(
 
 
 def _note_unclear_signs(ledger: Ledger, batch: BatchSummary, matching: Matching) -> None:
-    """Mark lines of rows in doubt whose sign says the other direction, in an export of one sign alone.
+    """Mark lines of rows in doubt whose sign says the other direction, in an export with only one sign.
 
-    Money that came back looks the same as a payment in an export that writes debits with a minus. Which of the two it
-    is, an accepted row of the same direction shows; without one a person says.
+    Money that came back looks the same as a payment in an export that writes debits with a minus. An accepted row of
+    the same direction shows which of the two it is; without one a person decides.
     """
     if not any(line.row is not None and line.states_direction for line in matching.lines):
         return
@@ -113,7 +113,7 @@ def _note_unclear_signs(ledger: Ledger, batch: BatchSummary, matching: Matching)
 
 
 def amount_key(cents: int, last_four: str) -> _Key:
-    """What speaks for a payment without a number: the amount, whatever its sign, and the account's last four."""
+    """Return what identifies a payment without a number: the amount, whatever its sign, and the account's last four."""
     return abs(cents), last_four
 
 
@@ -123,11 +123,11 @@ def _rank(line: ExportLine, cents: int) -> tuple[bool, bool, bool, int]:
 
 
 def _note_owners(ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine]) -> set[str]:
-    """Mark lines whose reference the ledger knows from a row: they are that row's, and never another one's.
+    """Mark lines whose reference the ledger knows from a row: they belong to that row, and never to another.
 
-    Gives the batches with rows whose reference is masked.
+    Return the batches with rows whose reference is masked.
 
-    Where a gateway gave one reference to rows of two batches, the line is held against the batch that is asked about.
+    Where a gateway gave one reference to rows of two batches, the line is compared with the batch being reconciled.
     """
     wanted = _index(lines, "reference")
     own: set[int] = set()
@@ -173,7 +173,7 @@ def _by_numbers(
 
     A row in doubt is proven by an invoice number only if the line's date fits and no other batch has the same invoice
     number and amount: last month's payment of the same bill proves nothing. Nor does a reference of two batches, or a
-    line whose reference may be another row's that is masked.
+    line whose reference may be the masked one of another row.
     """
     wanted = {"reference": _index(lines, "reference"), "invoice": _index(lines, "invoice")}
     rows: dict[str, defaultdict[str, list[_Candidate]]] = {kind: defaultdict(list) for kind in wanted}
@@ -215,7 +215,7 @@ def _proves(kind: str, line: ExportLine, doubt: _Candidate, is_elsewhere: bool) 
 def _invoices_of_other_batches(
     ledger: Ledger, batch: BatchSummary, wanted: set[tuple[str, int]]
 ) -> set[tuple[str, int]]:
-    """Give those invoice numbers with their amounts that another batch of the environment has too."""
+    """Return those invoice numbers, with amounts, that another batch of the environment also has."""
     found: set[tuple[str, int]] = set()
     others = [one for one in ledger.batches() if one.environment is batch.environment and one.batch != batch.batch]
     for other in others if wanted else ():
@@ -246,9 +246,9 @@ def _index(lines: Iterable[ExportLine], kind: str) -> dict[str, list[ExportLine]
 def _pair(
     lines: Sequence[ExportLine], candidates: Sequence[_Candidate], taken: set[int]
 ) -> list[tuple[ExportLine, _Candidate]]:
-    """Pair the lines and rows of one number. All lines of a single row are its own, several of them too.
+    """Pair the lines and rows of one number. A single row gets all its lines, even several.
 
-    Where rows that look the same are in doubt, lines that say different things are nobody's.
+    Where rows that look the same are in doubt, lines that contradict each other belong to none.
     """
     if len(candidates) == 1:
         return [(line, candidates[0]) for line in lines]
@@ -266,7 +266,7 @@ def _pair(
 def _of_other_batches(
     ledger: Ledger, batch: BatchSummary, lines: Sequence[ExportLine], days: int
 ) -> dict[_Key, list[date | None]]:
-    """Mark lines that another batch accounts for; gives the days of its rows that look like a line left over."""
+    """Mark lines that another batch accounts for; return the days of its rows that look like a line left over."""
     free = [line for line in lines if line.free]
     invoices = _index(free, "invoice")
     keys = {amount_key(line.cents or 0, line.last_four) for line in free if line.last_four}
@@ -303,14 +303,14 @@ def _by_amount(
     purged: _PurgedRows,
     days: int,
 ) -> None:
-    """Match by amount, last four and date what has no number in common, where one row and one line fit each other."""
+    """Match rows and lines with no number in common by amount, last four and date, where exactly one fits one."""
     free: defaultdict[_Key, list[ExportLine]] = defaultdict(list)
     for line in lines:
         if line.free and line.last_four and line.on:
             free[amount_key(line.cents or 0, line.last_four)].append(line)
     if not free:
         return
-    # Where the export knows our numbers at all, a line with another number is another payment.
+    # Where the export has our numbers at all, a line with a different number is a different payment.
     shared = {line.found_by for line in lines} & {"reference", "invoice"}
     signs = len({(line.cents or 0) < 0 for line in lines}) == 2
     taken = {line.row for line in lines}
@@ -340,5 +340,5 @@ def _fits(line: ExportLine, row: LedgerRow, days: int, shared: set[str]) -> bool
 
 
 def _same_direction(line: ExportLine, row: LedgerRow) -> bool:
-    """Where an export has both signs, what is negative left us: a credit to the payee."""
+    """Whether the directions agree: where an export has both signs, negative left us, a credit to the payee."""
     return ((line.cents or 0) < 0) == (row.direction == Direction.CREDIT)

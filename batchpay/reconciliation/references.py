@@ -1,7 +1,7 @@
-"""The gateway's references: whether two are one, and whether the ledger knows one from another row.
+"""The gateway's references: whether two are the same, and whether the ledger knows one from another row.
 
-The ledger keeps a reference masked where five or more digits of the row's account stood in it (`SBX****01`): what is
-left of it says which references it may have been, and proves none.
+The ledger keeps a reference masked where it contained five or more digits of the row's account (`SBX****01`): what is
+left shows which references it may have been, and proves none.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
 
 MASK = "****"
-"""Stands in a reference for what the ledger must not keep."""
+"""Replaces the part of a reference that the ledger must not keep."""
 
 
 def key_of(number: str | None) -> str:
-    """A reference or invoice number for comparing: letter case and zeros in front are lost in spreadsheets."""
+    """Normalize a reference or invoice number for comparison: spreadsheets lose letter case and leading zeros."""
     return (number or "").strip().casefold().lstrip("0")
 
 
@@ -27,7 +27,7 @@ def is_masked(reference: str | None) -> bool:
 
 
 def may_be(one: str, other: str) -> bool:
-    """Whether two keys may be one reference: they are equal, or what is left of a masked one fits the other."""
+    """Whether two keys may be the same reference: they are equal, or what is left of a masked one fits the other."""
     if not (is_masked(one) or is_masked(other)):
         return one == other
     if not is_masked(one):
@@ -40,9 +40,9 @@ def may_be(one: str, other: str) -> bool:
 
 
 def refused_reference(ledger: Ledger, batch: BatchSummary, references: Mapping[int, str]) -> str | None:
-    """Say why the references that a person names for rows of a batch can't all be theirs; None where nothing is known.
+    """Return why the references that a person gives for rows of a batch can't all be theirs; None if nothing is known.
 
-    One payment of the gateway proves one row: its reference is no other row's, of whatever batch of the environment.
+    One payment at the gateway proves one row: its reference belongs to no other row in any batch of the environment.
     """
     wanted: defaultdict[str, list[int]] = defaultdict(list)
     for row, reference in references.items():

@@ -1,4 +1,4 @@
-"""Rows in doubt, for the person who settles them: what to look for, the sheet to fill in, what a decision will do."""
+"""Rows in doubt, for the person who resolves them: what to look for, the sheet to fill in, what a decision will do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from batchpay.writing.stream import Stream
 from batchpay.writing.table import write_table
 
 DECISIONS = {"accepted": State.ACCEPTED, "declined": State.DECLINED, "send again": State.PENDING}
-"""What a person can decide of a row in doubt, and the state that follows."""
+"""What a person can decide about a row in doubt, and the state that follows."""
 HEADER = (
     "batch", "row", "line", "invoiceNumber", "amount", "currencyCode", "direction", "name", "account",
     "sent_from_utc", "sent_until_utc", "sent_from_local", "sent_until_local", "why_in_doubt",
@@ -39,7 +39,7 @@ _REFERENCE_CHARACTERS_MAX = 128
 _NOTE_CHARACTERS_MAX = 200
 _ACCOUNT_DIGITS_LEAST = 6
 _BATCH_MARK = "batch "
-"""Stands before the batch's name in a cell: a name like 12e456789012 alone would be taken for a number."""
+"""Precedes the batch's name in a cell: a name like 12e456789012 alone would be taken for a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Doubt:
     row: int
     line: int | None
     reference: str | None
-    """invoiceNumber as it was sent."""
+    """invoiceNumber as sent."""
     amount_cents: int
     currency: str | None
     direction: str
@@ -65,16 +65,16 @@ class Doubt:
 
     @property
     def attempt(self) -> str:
-        """Tell the attempt in doubt from every earlier and later one of the row."""
+        """Identify the attempt in doubt among all earlier and later ones of the row."""
         return f"{self.attempts} {instant(self.sent_from) or '-'}"
 
     @property
     def money_leaves(self) -> bool:
-        """Whether a second payment would be money given away: look at such a row first."""
+        """Whether a second payment would be money given away: check such a row first."""
         return self.direction == Direction.CREDIT
 
     def as_json(self) -> dict[str, object]:
-        """Give the row as `--json` shows it."""
+        """Return the row as `--json` shows it."""
         return {
             "row": self.row,
             "line": self.line,
@@ -100,7 +100,7 @@ class FilledSheet:
 
 
 def rows_in_doubt(ledger: Ledger, batch: str, timeout_s: float) -> list[Doubt]:
-    """Give a batch's rows in doubt, credits first, then in file order.
+    """Return a batch's rows in doubt, credits first, then in file order.
 
     `timeout_s` bounds an attempt whose end was not recorded because its run was killed.
     """
@@ -109,7 +109,7 @@ def rows_in_doubt(ledger: Ledger, batch: str, timeout_s: float) -> list[Doubt]:
 
 
 def take_over(ledger: Ledger, batch: BatchSummary, who: str) -> None:
-    """Make rows in doubt of those that a killed run left in `sending`; the caller holds the batch."""
+    """Put rows that a killed run left in `sending` in doubt; the caller holds the batch."""
     if batch.by_state[State.SENDING].rows:
         run = ledger.start(batch.batch, who)
         run.finish("an earlier run was killed" if batch.by_state[State.PENDING].rows else None)
@@ -125,7 +125,7 @@ def effect_of(decisions: Sequence[Decision], doubts: Mapping[int, Doubt]) -> dic
 
 
 def decide(row: int, decision: str, reference: str | None, doubts: Mapping[int, Doubt]) -> Decision:
-    """Make the decision on one row; raises WrongUse where the row is not in doubt or the reference is none."""
+    """Make the decision on one row; raises WrongUse where the row is not in doubt or the reference is not valid."""
     if row not in doubts:
         raise WrongUse(f"row {row} is not in doubt; nothing was changed")
     problem = _reference_problem(reference, DECISIONS[decision], doubts[row])
@@ -135,7 +135,7 @@ def decide(row: int, decision: str, reference: str | None, doubts: Mapping[int, 
 
 
 def refuse_account_numbers(what: str, text: str, doubts: Iterable[Doubt]) -> None:
-    """Refuse a text that seems to hold a whole account number, which the ledger must not: raises WrongUse."""
+    """Refuse a text that seems to contain a whole account number, which the ledger must not: raises WrongUse."""
     row = _account_in(text, doubts)
     if row is not None:
         raise WrongUse(f"{what} seems to contain the account number of row {row}; write its last four digits only")
@@ -168,7 +168,7 @@ def read_decisions(path: str | Path | Stream, batch: str, doubts: Mapping[int, D
 
 
 def reason_with_notes(reason: str, notes: Sequence[tuple[int, str]]) -> str:
-    """Join the reason with what the person noted beside single rows, as the ledger records it."""
+    """Join the reason with the person's notes on single rows, as the ledger records it."""
     return "; ".join([reason, *(f"row {row}: {note}" for row, note in notes)])
 
 
@@ -225,7 +225,7 @@ def _read_line(
     line: int,
     into: FilledSheet,
 ) -> str | None:
-    """Take one line of the sheet; returns what is wrong with it, if anything."""
+    """Read one line of the sheet; return what is wrong with it, if anything."""
     if texts["batch"].removeprefix(_BATCH_MARK) != batch:
         return f"it is not about batch {batch}"
     if not re.fullmatch(r"[0-9]{1,10}(\.0+)?", texts["row"], re.ASCII):
@@ -260,7 +260,7 @@ def _read_line(
 
 
 def _attempt_problem(text: str, doubt: Doubt) -> str | None:
-    """Say what is wrong where a sheet's line is about an attempt before the one in doubt now, or may be."""
+    """Return what is wrong where a sheet's line is, or may be, about an attempt before the one in doubt now."""
     try:
         sent = datetime.fromisoformat(text)
     except ValueError:
@@ -274,7 +274,7 @@ def _attempt_problem(text: str, doubt: Doubt) -> str | None:
 
 
 def _account_in(text: str, doubts: Iterable[Doubt]) -> int | None:
-    """The first row on whose account a run of digits in the text ends, or None. Blanks and hyphens may be between."""
+    """Return the first row whose last four account digits end a run of digits (with blanks or hyphens) in the text."""
     runs = [re.sub(r"[^0-9]", "", run) for run in re.findall(r"[0-9](?:[ -]?[0-9])+", text, re.ASCII)]
     endings = {run[-4:] for run in runs if len(run) >= _ACCOUNT_DIGITS_LEAST}
     return next((doubt.row for doubt in doubts if doubt.account[-4:] in endings), None)

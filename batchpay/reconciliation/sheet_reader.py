@@ -1,4 +1,4 @@
-"""Reading a sheet that a person or another program filled in: CSV or XLSX, a line of texts at a time, bounded.
+"""Reading a sheet that a person or another program filled in: CSV or XLSX, one line of texts at a time, bounded.
 
 Not for payment files (batchpay.intake reads those, with their rules): only what `resolve` and `reconcile` read back.
 """
@@ -26,7 +26,7 @@ UNPACKED_BYTES_MAX = 1 << 30
 ROWS_MAX = 1_000_000
 COLUMNS_MAX = 500
 LOST_DIGITS = "#####"
-"""Stands for a number that a spreadsheet can't hold: of more than 15 digits it keeps the first 15."""
+"""Replaces a number that a spreadsheet can't hold: of more than 15 digits it keeps the first 15."""
 _SEPARATORS = (",", ";", "\t", "|")
 _WORKBOOKS = (".xlsx", ".xlsm")
 _LINES_PROBED = 20
@@ -35,17 +35,17 @@ _SCIENTIFIC = re.compile(r"[0-9](?:[.,][0-9]+)?E\+?[0-9]+", re.ASCII)
 
 
 def read_sheet(path: str | Path | Stream, sheet: str | None = None) -> Generator[tuple[int, list[str]], None, None]:
-    """Give the lines of a sheet as (line, cells), blank lines left out; raises FileRefused.
+    """Yield the lines of a sheet as (line, cells), without blank lines; raises FileRefused.
 
     Cells are texts without white space at their ends. Numbers and dates of a workbook become plain digits and ISO 8601.
-    Of a workbook it is the first one that can be seen, or the one that `sheet` names.
+    In a workbook it is the first visible sheet, or the one that `sheet` names.
     """
     with _opened(path) as file:
         yield from _lines(path, file, sheet)
 
 
 def sheet_names(path: str | Path | Stream) -> list[str]:
-    """Name the sheets of a workbook that can be seen; none where the file is no workbook; raises FileRefused."""
+    """Name the visible sheets of a workbook; none where the file is not a workbook; raises FileRefused."""
     if Path(str(path)).suffix.lower() not in _WORKBOOKS:
         return []
     with _opened(path) as file, _workbook(path, file) as sheets:
@@ -61,7 +61,7 @@ def _opened(path: str | Path | Stream) -> Iterator[BinaryIO]:
     try:
         if not Path(path).is_file() and Path(path).stat():
             raise FileRefused(f"{path} is not a file")
-        file = Path(path).open("rb")  # noqa: SIM115 - closed below; an error while reading is another one
+        file = Path(path).open("rb")  # noqa: SIM115 - closed below; an error while reading is a different one
     except OSError as error:
         raise FileRefused(f"{path} can't be read: {error.strerror}") from None
     with file:
@@ -70,7 +70,7 @@ def _opened(path: str | Path | Stream) -> Iterator[BinaryIO]:
 
 
 def _require_bounded(path: str | Path | Stream, file: BinaryIO) -> None:
-    """Refuse a file without a byte, or with more than an export has, before any of it is read."""
+    """Refuse an empty file, or one larger than any export, before any of it is read."""
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     if size == 0:
@@ -88,7 +88,7 @@ def _lines(path: str | Path | Stream, file: BinaryIO, sheet: str | None) -> Iter
     else:
         raise FileRefused(f"{path}: a sheet must be .csv or .xlsx")
     count = 0
-    with closing(lines):  # before the file is
+    with closing(lines):  # before the file is closed
         for line, cells in lines:
             if not any(cells):
                 continue
@@ -117,14 +117,14 @@ def _csv_lines(path: str | Path | Stream, file: BinaryIO) -> Generator[tuple[int
 
 
 def _separator(text: TextIO) -> str:
-    """The separator that cuts one of the first lines into the most cells."""
+    """Return the separator that splits one of the first lines into the most cells."""
     lines = [text.readline(1 << 16) for _ in range(_LINES_PROBED)]
     text.seek(0)
     return max(_SEPARATORS, key=lambda separator: max(line.count(separator) for line in lines))
 
 
 def _plain(cell: str) -> str:
-    """A CSV cell as it was meant: without the apostrophe that keeps a spreadsheet from running it."""
+    """Return a CSV cell as intended: without the apostrophe that keeps a spreadsheet from running it."""
     if _SCIENTIFIC.fullmatch(cell):
         return LOST_DIGITS
     return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell
@@ -135,14 +135,14 @@ def _workbook_lines(
 ) -> Generator[tuple[int, list[str]], None, None]:
     with _workbook(path, file) as sheets:
         sheet = next(one for one in sheets if name in (None, one.title))
-        sheet.reset_dimensions()  # what the file says of its size may be wrong
+        sheet.reset_dimensions()  # what the file says about its size may be wrong
         for line, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
             yield line, [_cell_text(cell) for cell in cells[:COLUMNS_MAX]]
 
 
 @contextmanager
 def _workbook(path: str | Path | Stream, file: BinaryIO) -> Iterator[list[Any]]:
-    """Open a workbook and give the sheets that can be seen, one at least; what breaks meanwhile is its fault."""
+    """Open a workbook and yield its visible sheets, at least one; whatever fails meanwhile counts as a broken file."""
     refused = FileRefused(f"{path} is not a workbook that can be read")
     try:
         with zipfile.ZipFile(file) as packed:
@@ -165,7 +165,7 @@ def _workbook(path: str | Path | Stream, file: BinaryIO) -> Iterator[list[Any]]:
                 book.close()
     except FileRefused:
         raise
-    except Exception:  # a broken workbook raises anything, and the text may hold its cells
+    except Exception:  # a broken workbook raises anything, and the text may contain its cells
         raise refused from None
 
 

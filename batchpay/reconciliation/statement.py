@@ -1,4 +1,4 @@
-"""A gateway's or a bank's export: which of its columns mean what, and its lines, read whole and bounded.
+"""A gateway's or a bank's export: what its columns mean, and its lines, read whole and bounded.
 
 Columns are named by a map (TOML) or known by their usual headers:
 
@@ -55,7 +55,7 @@ USUAL_HEADERS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Headers as others write them, in lower case without anything between letters and digits; the first one found wins."""
 _ADDRESS = frozenset({"city", "zip", "zipcode", "postalcode"})
-"""Beside one of these a column `state` is New York's, and no status."""
+"""Next to one of these, a column `state` is part of an address (New York), not a status."""
 ACCEPTED_WORDS = frozenset({
     "accepted", "approved", "success", "successful", "succeeded", "settled", "posted", "completed", "complete",
     "cleared", "paid", "originated", "processed", "funded", "captured", "ok",
@@ -72,22 +72,22 @@ UNDER_WAY_WORDS = frozenset({
 })  # fmt: skip
 """Neither paid nor refused yet, as an accepted payment is for a day or two; they settle nothing."""
 _RETURN = re.compile(r"\b(r\d\d|return(s|ed)?|revers(al|ed)|void(ed)?|charge[ -]?backs?|charged back|sent back)\b")
-"""What says within longer words that the money came back: `Returned - R01`, `R03 no account`."""
+"""What shows within longer texts that the money came back: `Returned - R01`, `R03 no account`."""
 _PLUS = re.compile(r"\+|CR\s*$", re.IGNORECASE)
 _TOTAL = re.compile(r"((sub|grand)[ -]?)?totals?:?", re.IGNORECASE)
 _RESULTS = frozenset({"state", "http_status", "response_code", "gateway_reference", "attempts", "environment"})
-"""Columns that together stand in our own results alone."""
+"""Columns that only our own results have together."""
 _HEADER_LINES = 20
 _TEXT_CHARACTERS_MAX = 128
 
 
 class ReportedStatus(StrEnum):
-    """What the other side says of a payment."""
+    """What the other side says about a payment."""
 
     ACCEPTED = "accepted"
     DECLINED = "declined"
     OTHER = "other"
-    """A word that is neither, or no word at all."""
+    """A word that means neither, or no word at all."""
 
 
 @dataclass(slots=True)
@@ -113,11 +113,11 @@ class ExportLine:
     is_shared: bool = False
     """Whether rows of this batch and of another one have the line's reference: no proof for a row in doubt."""
     is_perhaps: bool = False
-    """Whether the line may be about a row whose reference is masked, and others would do as well."""
+    """Whether the line may be about a row whose reference is masked, and others would fit as well."""
     came_back: bool = False
     """Whether the line says that the money came back."""
     states_direction: bool = False
-    """Whether the amount has a sign, or a column for one direction; without, it says nothing of the direction."""
+    """Whether the amount has a sign, or a column for one direction; otherwise it says nothing about the direction."""
     is_sign_unclear: bool = False
     """Whether the direction is not the row's, and no other row shows how this export writes signs."""
     is_ahead: bool = False
@@ -125,7 +125,7 @@ class ExportLine:
 
     @property
     def is_word_unknown(self) -> bool:
-        """Whether it has a status that nobody knows: it may say that the payment failed."""
+        """Whether it has an unknown status: it may say that the payment failed."""
         word = _folded(self.status_text)
         return bool(word) and self.standing is ReportedStatus.OTHER and word not in UNDER_WAY_WORDS
 
@@ -156,7 +156,7 @@ class ExportMap:
         return ReportedStatus.DECLINED if folded in self.declined else ReportedStatus.OTHER
 
     def says_it_came_back(self, word: str) -> bool:
-        """Whether a status says that the money came back; longer words only where nobody said what they mean."""
+        """Whether a status says that the money came back; longer texts only where the map does not define them."""
         folded = _folded(word)
         return folded in RETURNED_WORDS or (
             self.standing_of(word) is ReportedStatus.OTHER and _RETURN.search(folded) is not None
@@ -165,18 +165,18 @@ class ExportMap:
 
 @dataclass(slots=True)
 class Export:
-    """An export as it was read."""
+    """An export as read."""
 
     name: str
     columns: dict[str, str]
-    """What each kind of column is called there."""
+    """What each kind of column is called in the export."""
     lines: list[ExportLine]
     skipped: int
-    """Lines that name no payment: an amount alone, as totals have it."""
+    """Lines that name no payment: an amount alone, as in totals."""
 
 
 def load_export_map(path: str | Path) -> ExportMap:
-    """Read a map; raises FileRefused that names what it does not know."""
+    """Read a map; raises FileRefused that names whatever is unknown in it."""
     tables = read_toml(str(path), "map of an export")
     known = {
         "columns": tuple(USUAL_HEADERS),
@@ -227,7 +227,7 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
 
 
 def _only_sheet(path: str | Path | Stream, mapping: ExportMap) -> str | None:
-    """Name the sheet with the payments; raises FileRefused where several are, for returns may have their own."""
+    """Name the sheet with the payments; raises FileRefused if several have some, as returns may have their own."""
     names = sheet_names(path)
     if len(names) < 2:
         return None
@@ -266,7 +266,7 @@ def _find_header(
 
 
 def _refuse_our_own(path: str | Path | Stream, cells: Sequence[str], at: dict[str, int]) -> None:
-    """Raise FileRefused for what agrees with the ledger in any case: the payment file, or what was written from it."""
+    """Raise FileRefused for what always agrees with the ledger: the payment file, or what was written from it."""
     if _RESULTS.issubset(cells):
         raise FileRefused(f"{path} is a results file of batchpay, and no export of the gateway or the bank")
     if "status" not in at and set(REQUIRED).issubset(cells):
@@ -274,7 +274,7 @@ def _refuse_our_own(path: str | Path | Stream, cells: Sequence[str], at: dict[st
 
 
 def _columns_of(cells: Sequence[str], mapping: ExportMap) -> dict[str, int] | None:
-    """Where each kind of column stands, or None where this line is not a header."""
+    """Return the position of each kind of column, or None where this line is not a header."""
     if any(name not in cells for name in mapping.columns.values()):
         return None
     at = {kind: cells.index(name) for kind, name in mapping.columns.items()}
@@ -324,7 +324,7 @@ def _payment(line: int, cells: Sequence[str], at: dict[str, int], mapping: Expor
 
 
 def _two_columns(debit: str, credit: str) -> int | None:
-    """Cents of an export with one column for money out and one for money in, of which one is blank or zero."""
+    """Return the cents of a line with one column for money out and one for money in, one of them blank or zero."""
     out, into = (foreign_cents(text) if text else 0 for text in (debit, credit))
     if out is None or into is None or bool(out) == bool(into):
         return None

@@ -1,4 +1,4 @@
-"""A batch held against an export: a verdict for every row and every line, totals that add up, a file of all of it."""
+"""A batch compared with an export: a verdict for every row and every line, totals that add up, a file of all of it."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _KINDS = {
 
 
 class MatchStatus(StrEnum):
-    """What came of a row or of a line of the export."""
+    """The result for a row or for a line of the export."""
 
     MATCHED = "matched"
     AMOUNT_DIFFERS = "amount differs"
     STATUS_DIFFERS = "status differs"
-    """Paid on one side and not on the other, or with a word there that nobody knows."""
+    """Paid on one side and not on the other, or with an unknown status there."""
     MISSING_THERE = "missing there"
     """Accepted here, and not in the export."""
     PERHAPS_THERE = "perhaps there"
-    """A row whose reference is masked, or a line that fits one: more than one of the other side would do."""
+    """A row whose reference is masked, or a line that fits one: more than one on the other side would fit."""
     DOUBT_FOUND = "in doubt, found"
     DOUBT_NOT_FOUND = "in doubt, not found"
     NOT_EXPECTED = "not sent or declined"
     """Not in the export, as it should be."""
     AGAIN_THERE = "there again"
-    """A further line for a row that has one: a second payment, or its return."""
+    """Another line for a row that already has one: a second payment, or its return."""
     UNKNOWN_HERE = "unknown here"
     OTHER_BATCH = "of another batch"
     UNREADABLE = "unreadable"
@@ -68,11 +68,11 @@ _PAID_OR_NOT = {State.ACCEPTED: ReportedStatus.ACCEPTED, State.DECLINED: Reporte
 
 @dataclass(frozen=True, slots=True)
 class FoundDoubt:
-    """A row in doubt that the export has, and what follows from it; no decision where that is for a person."""
+    """A row in doubt that the export has, and what follows from it; no decision where a person must make it."""
 
     row: LedgerRow
     place: str
-    """The row as a person finds it in its file: `line 5`, `row 5`."""
+    """Where a person finds the row in its file: `line 5`, `row 5`."""
     line: ExportLine
     decision: Decision | None
     why: str
@@ -86,7 +86,7 @@ class Reconciliation:
     there: dict[MatchStatus, Totals] = field(default_factory=dict)
     """In cents as the export signs them."""
     pending_there: Totals = Totals()
-    """Rows that wait to be sent, and that the export says are paid: the next run would pay them again."""
+    """Rows that wait to be sent but that the export says are paid: the next run would pay them again."""
 
     @property
     def statuses(self) -> list[MatchStatus]:
@@ -116,7 +116,7 @@ class Reconciliation:
         return 3 if any(verdict in side for verdict in DIFFERENCES for side in (self.here, self.there)) else 0
 
     def as_json(self) -> dict[str, object]:
-        """Give counts and amounts of every verdict, and the totals that they add up to."""
+        """Return counts and amounts of every verdict, and the totals that they add up to."""
         verdicts = {
             str(verdict): {"here": _json(self.here.get(verdict)), "there": _json(self.there.get(verdict))}
             for verdict in MatchStatus
@@ -130,7 +130,7 @@ class Reconciliation:
 
 
 def found_doubts(ledger: Ledger, batch: BatchSummary, matching: Matching) -> Iterator[FoundDoubt]:
-    """Give the rows in doubt that the export has, in file order, with the decision that it supports."""
+    """Yield the rows in doubt that the export has, in file order, with the decision that it supports."""
     for row in ledger.rows(batch.batch, [State.IN_DOUBT]):
         line = matching.best(row.row)
         if line is not None:
@@ -183,7 +183,7 @@ def _lines(
 
 
 def _verdict(row: LedgerRow, lines: Sequence[ExportLine], is_perhaps: bool) -> tuple[MatchStatus, str | None]:
-    """What a row and its lines, the best first, say together; and where they disagree."""
+    """Return what a row and its lines, the best first, say together; and where they disagree."""
     if row.state in (State.IN_DOUBT, State.SENDING):
         return (MatchStatus.DOUBT_FOUND, _conclusion(row, lines)[1]) if lines else (MatchStatus.DOUBT_NOT_FOUND, None)
     if not lines:
@@ -215,10 +215,10 @@ def _verdict_of_stranger(line: ExportLine) -> MatchStatus:
 
 
 def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | None, str]:
-    """The state that the export proves for a row in doubt, or None where a person decides; and the reason in words.
+    """Return the state that the export proves for a row in doubt, or None where a person decides; and the reason.
 
-    What was paid and came back, and what went the other way, is a person's to decide; so is a line that has no number
-    in common with the row, and one of a day that is still to come.
+    A person decides about a payment that came back or went the other way; also about a line that has no number in
+    common with the row, and about one dated in the future.
     """
     line = lines[0]
     if line.is_ahead:

@@ -1,4 +1,4 @@
-"""Writing a file so that it is there whole or not at all: beside, synced, renamed, mode 0600 whatever the umask."""
+"""Writing a file so that it appears whole or not at all: temporary, synced, renamed, mode 0600 whatever the umask."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _PROBE_BYTES = 65_536
 
 @contextmanager
 def atomic_writer(path: str | Path | Stream) -> Iterator[BinaryIO]:
-    """Give a binary file that takes the place of `path` when the block ends well, and vanishes when it does not.
+    """Yield a binary file that replaces `path` when the block succeeds, and is removed when it fails.
 
-    A stream is its owner's affair: it is given as it is.
+    A stream is its owner's responsibility: it is yielded as is.
 
-    The temporary file lies in the same directory, is created exclusively and is readable by its owner alone. Raises
+    The temporary file is in the same directory, is created exclusively and is readable by its owner alone. Raises
     NotUsable where the directory can't be written, or the disk is full.
     """
     if isinstance(path, Stream):
@@ -36,7 +36,7 @@ def atomic_writer(path: str | Path | Stream) -> Iterator[BinaryIO]:
 
 
 class PendingFile:
-    """A file under way: `file` is written, then `commit()` puts it in its place or `abandon()` removes it."""
+    """A file being written: `file` is written, then `commit()` puts it in its place or `abandon()` removes it."""
 
     def __init__(self, target: str | Path) -> None:
         self.target = Path(target)
@@ -77,7 +77,7 @@ class PendingFile:
         sync_directory(self.target.parent)
 
     def commit_new(self) -> bool:
-        """Put the file in its place only if that is free; False where it is not any more."""
+        """Put the file in its place only if that is free; return False where it no longer is."""
         try:
             self._sync()
             os.link(self._temporary, self.target)
@@ -91,7 +91,7 @@ class PendingFile:
         return True
 
     def is_same_or_empty(self) -> bool:
-        """Whether what stands at the place holds the same bytes, or none; raises NotUsable where the disk is full."""
+        """Whether the existing file has the same bytes, or none; raises NotUsable where the disk is full."""
         with self.abandoned_on_error():
             self.file.flush()
         try:
@@ -105,9 +105,9 @@ class PendingFile:
         os.fsync(self.file.fileno())
 
     def _refused_by_disk(self, error: Exception) -> OSError | None:
-        """Tell what the disk refused, if that is what went wrong.
+        """Return what the disk refused, if that is what went wrong.
 
-        Libraries have errors of their own for it, some without the reason: the disk is asked for one more write.
+        Libraries have their own errors for it, some without the reason: one more write to the disk shows it.
         """
         if isinstance(error, BatchpayError) or (isinstance(error, OSError) and error.strerror):
             return error if isinstance(error, OSError) else None
@@ -123,14 +123,14 @@ class PendingFile:
         return NotUsable(f"{self.target} can't be written: {error.strerror or type(error).__name__}")
 
     def abandon(self) -> None:
-        """Remove the temporary file; what stood at the place before stays."""
-        with contextlib.suppress(OSError):  # a full disk: the content is thrown away anyway
+        """Remove the temporary file; the file that it would have replaced stays."""
+        with contextlib.suppress(OSError):  # a full disk: the content is discarded anyway
             self.file.close()
         self._temporary.unlink(missing_ok=True)
 
 
 def check_no_device(path: Path) -> None:
-    """Raise NotUsable for a device, pipe or socket: the rename would take /dev/null itself away from the machine."""
+    """Raise NotUsable for a device, pipe or socket: the rename would replace the machine's /dev/null itself."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise NotUsable(f"{path} can't be written: it is a device or a pipe, and only a file can be replaced")
 

@@ -1,4 +1,4 @@
-"""What a column of a written table holds: a workbook shows it so, CSV and Parquet have the text alone."""
+"""What a column of a written table holds: a workbook formats it accordingly, CSV and Parquet have only the text."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from enum import Enum, auto
 
 
 class Kind(Enum):
-    """How the cells of a column look in a workbook; a text that is not of the kind stays a text."""
+    """How the cells of a column look in a workbook; a text that is not of the kind stays text."""
 
     TEXT = auto()
     """Text, whatever it looks like: identifiers, accounts, names."""
     AMOUNT = auto()
     DIFFERENCE = auto()
-    """An amount that may be less than nothing."""
+    """An amount that may be negative."""
     INTEGER = auto()
     INSTANT = auto()
     """A time in UTC, given as ISO 8601."""
     STATE = auto()
     WRAP = auto()
-    """A long text, in lines."""
+    """A long text, wrapped."""
     INPUT = auto()
     """A cell that a person fills in."""
 
@@ -35,5 +35,5 @@ class Column:
 
 
 def columns(header: Iterable[str], kinds: Mapping[str, Kind]) -> list[Column]:
-    """Columns by name; those without a kind are text."""
+    """Return columns by name; those without a kind are text."""
     return [Column(name, kinds.get(name, Kind.TEXT)) for name in header]

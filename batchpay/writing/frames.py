@@ -1,4 +1,4 @@
-"""Writing a table of very many rows, given as frames of text columns: what `write_table` writes, by polars."""
+"""Writing a table with very many rows, given as frames of text columns: what `write_table` writes, by polars."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_frames(
     may_replace: MayReplace,
     front: Front | None = None,
 ) -> Path:
-    """Write frames whose columns are those of the header, all text; else as `write_table`, to the byte."""
+    """Write frames whose columns are those of the header, all text; otherwise like `write_table`, to the byte."""
     table_format(path)
     ending = Path(str(path)).suffix.lower()
     if ending == ".xlsx":
@@ -45,14 +45,14 @@ def write_frames(
 
 
 def csv_bytes(frame: pl.DataFrame) -> bytes:
-    """Lines of CSV, each cell guarded as `batchpay.text.guarded` does."""
+    """Return lines of CSV, each cell guarded as `batchpay.text.guarded` does."""
     least, most = (frame.select(end).row(0) for end in (pl.all().min(), pl.all().max()))
     ends = [ends for ends in zip(frame.columns, least, most, strict=True) if ends[1] is not None]
-    # A search of each cell costs more than the rest: only where a formula could begin between the least and the most.
+    # Searching each cell costs more than the rest: only where a formula could sort between the minimum and maximum.
     near = [name for name, low, high in ends if any(low[:1] <= start <= high[:1] for start in FORMULA_STARTS)]
     runs = [name for name in near if frame[name].str.contains(_RUNS).any()]
     frame = frame.with_columns(pl.col(runs).str.replace(_RUNS, "'${1}"))
-    # polars would tell an empty text from a blank cell by quotation marks.
+    # polars would distinguish an empty text from a blank cell by quotation marks.
     frame = frame.with_columns(pl.col([name for name, low, _ in ends if not low]).replace("", None))
     text = io.BytesIO()
     frame.write_csv(text, include_header=False)

@@ -1,4 +1,4 @@
-"""Which file an opened descriptor is: kept from the reading, and compared before a path is moved or replaced."""
+"""Which file an opened descriptor is: recorded when read, and compared before a path is moved or replaced."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 
 class FileIdentity(NamedTuple):
-    """A file as it was at one moment; the same name may lead to another file, or to another content, later."""
+    """A file as it was at one moment; later the same name may refer to another file, or to other content."""
 
     device: int
     inode: int
@@ -16,12 +16,12 @@ class FileIdentity(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> Self:
-        """Take it from what `os.stat` or `os.fstat` gives."""
+        """Make it from the result of `os.stat` or `os.fstat`."""
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class ReadFiles(NamedTuple):
-    """The files of a disk that a command read: the payments, and the control file beside them."""
+    """The files on a disk that a command read: the payments, and the control file next to them."""
 
     payments: FileIdentity
     control: FileIdentity | None = None

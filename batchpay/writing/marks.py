@@ -1,6 +1,6 @@
 """How a file shows that this program wrote it: metrics, plan, report and reconciliation replace only their own kind.
 
-Results and rejects are looked at where they are written (writing/place.py): theirs gets a number.
+Results and rejects are checked where they are written (writing/place.py): they get a number instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOG_TIME = rb"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z"
 
 
 def _begins(pattern: bytes) -> Callable[[Path], bool]:
-    """Look at the first bytes of a file."""
+    """Make a check of a file's first bytes."""
 
     def look(path: Path) -> bool:
         with path.open("rb") as file:
@@ -45,9 +45,9 @@ MARKS: dict[str, Callable[[Path], bool]] = {
 
 
 def may_be_written(path: Path, kind: str) -> bool:
-    """Whether an output of a kind may be written at a path: none is there, an empty one, or one of that kind.
+    """Whether an output of a kind may be written at a path: no file is there, an empty one, or one of that kind.
 
-    What is no regular file is left to whoever writes it.
+    What is not a regular file is left to the writer.
     """
     if not path.is_file():
         return True

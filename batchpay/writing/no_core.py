@@ -11,10 +11,10 @@ _PR_SET_DUMPABLE = 4
 
 
 def keep_memory_private() -> None:
-    """Leave no core behind and let no other process of the user look in.
+    """Leave no core file and let no other process of the user read the memory.
 
-    The limit alone is not enough: where cores are piped to a program it is not heeded.
+    The limit alone is not enough: it is ignored where cores are piped to a program.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(AttributeError, OSError):  # another system than Linux
+    with contextlib.suppress(AttributeError, OSError):  # a system other than Linux
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -1,8 +1,8 @@
-"""A look at the footer and at the page headers of a Parquet file before polars decodes it.
+"""Checks the footer and the page headers of a Parquet file before polars decodes it.
 
-polars believes what a page says of itself: a count below zero makes it ask for 2^61 bytes, and Rust then ends the
-process, with no word of ours. Whatever could make it ask for memory that the file can't fill is refused here. Nothing
-is decoded: of a million rows some thousand headers are read, each a few bytes (Thrift's compact protocol).
+polars trusts what a page says about itself: a negative count makes it allocate 2^61 bytes, and Rust then aborts the
+process, without any message of ours. Whatever could make it allocate memory that the file can't fill is refused here.
+Nothing is decoded: for a million rows some thousand headers are read, each a few bytes (Thrift's compact protocol).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ _MAGIC_BYTES = 4
 _TAIL_BYTES = 8
 """The footer's length and the magic number, at the end of the file."""
 _HEADER_BYTES = 512
-"""So much is read for a page's header at first: few have longer statistics."""
+"""How much is read for a page header at first: few have longer statistics."""
 _VARINT_BYTES_MAX = 10
 
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT, _UUID = 1, 2, 3, 7, 8, 9, 10, 11, 12, 13
 _NUMBERS = (4, 5, 6)
 _FIXED = {_TRUE: 0, _FALSE: 0, _BYTE: 1, _DOUBLE: 8, _UUID: 16}
-"""Bytes of the values of such types as fields; in a list a truth value takes one."""
+"""Bytes of values of these types as fields; in a list a Boolean takes one."""
 
-# Numbers of the fields, as Parquet's own definition of its metadata has them.
+# Field numbers from Parquet's own definition of its metadata.
 _FILE_ROWS, _FILE_GROUPS = 3, 4
 _GROUP_COLUMNS, _GROUP_ROWS = 1, 3
 _COLUMN_META = 3
@@ -36,11 +36,11 @@ Struct = dict[int, Any]
 
 
 class BrokenPages(Exception):
-    """The file says of itself what can't be."""
+    """The file makes impossible statements about itself."""
 
 
 def check_pages(descriptor: int) -> None:
-    """Look at every page's header; raises BrokenPages where one can't be read, or promises what its file can't hold."""
+    """Check every page header; raises BrokenPages where one can't be read, or claims what its file can't contain."""
     size = os.fstat(descriptor).st_size
     length = int.from_bytes(os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))[:4], "little")
     footer_at = size - _TAIL_BYTES - length
@@ -58,10 +58,10 @@ def check_pages(descriptor: int) -> None:
 
 
 def _check_column(descriptor: int, meta: Struct, footer_at: int) -> None:
-    """Look at the pages of one column of a row group, as polars goes from one to the next."""
+    """Check the pages of one column of a row group in the order in which polars reads them."""
     values = meta[_META_VALUES]
     if values == 0:
-        return  # no page is read, and some writers say that it begins nowhere
+        return  # no page is read, and some writers give no valid start
     at = meta.get(_META_DICTIONARY) or meta[_META_DATA]
     end = at + meta[_META_PACKED]
     _hold(_MAGIC_BYTES <= at <= end <= footer_at)
@@ -83,7 +83,7 @@ def _check_column(descriptor: int, meta: Struct, footer_at: int) -> None:
 
 
 def _page_header(descriptor: int, at: int, end: int) -> tuple[Struct, int]:
-    """Give a page's header and its length."""
+    """Return a page header and its length."""
     most = _HEADER_BYTES
     while True:
         data = os.pread(descriptor, min(most, end - at), at)
@@ -101,7 +101,7 @@ def _hold(is_so: bool) -> None:
 
 
 def _struct(data: bytes, at: int) -> tuple[Struct, int]:
-    """Give the struct that begins at a byte, and where it ends; raises IndexError where the data end before."""
+    """Return the struct that begins at a byte, and where it ends; raises IndexError where the data end before that."""
     fields: Struct = {}
     number = 0
     while head := data[at]:
@@ -112,7 +112,7 @@ def _struct(data: bytes, at: int) -> tuple[Struct, int]:
         else:
             number, at = _number(data, at)
         if kind in _NUMBERS:
-            byte = data[at]  # _number at its commonest, without the call
+            byte = data[at]  # the most common case of _number, without the call
             if byte < 128:
                 fields[number], at = (byte >> 1) ^ -(byte & 1), at + 1
             else:
@@ -131,7 +131,7 @@ def _struct(data: bytes, at: int) -> tuple[Struct, int]:
 
 
 def _list(data: bytes, at: int) -> tuple[list[Struct] | None, int]:
-    """Give a list of structs; of another list only where it ends."""
+    """Return a list of structs; for any other list only where it ends."""
     head = data[at]
     at += 1
     count, kind = head >> 4, head & 15
@@ -158,7 +158,7 @@ def _after_map(data: bytes, at: int) -> int:
 
 
 def _after(data: bytes, at: int, kind: int) -> int:
-    """Tell where an element of a list or a map ends."""
+    """Return where an element of a list or a map ends."""
     if kind in _NUMBERS:
         at = _varint(data, at)[1]
     elif kind == _BINARY:

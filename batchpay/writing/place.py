@@ -1,4 +1,4 @@
-"""Where an output goes: never over one that another batch wrote, so the name gets a number instead."""
+"""Where an output goes: it never replaces one of another batch; its name gets a number instead."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from batchpay.writing.parquet_pages import check_pages
 CSV_ENDINGS = (".csv", ".txt", ".tsv")
 _PARQUET_ROWS = 1_000
 MayReplace = Callable[[Path, int], bool]
-"""Whether the file that stands at a path, the one with this number, may be replaced."""
+"""Whether the existing file at a path, the one with this number, may be replaced."""
 
 
 def anything(path: Path, number: int) -> bool:
-    """Replace whatever stands at the path."""
+    """Replace whatever is at the path."""
     return True
 
 
 def is_output_name(name: str) -> bool:
-    """Whether a name is one of our results or rejects files', with or without a number."""
+    """Whether a name is that of one of our results or rejects files, with or without a number."""
     return re.search(r"\.(results|rejects)(-[0-9]+)?\.[a-z]+$", name.lower()) is not None
 
 
 def numbered(path: Path, number: int) -> Path:
-    """Give the path for the first, second and so on of a name: `pay.results.csv`, `pay.results-2.csv`."""
+    """Return the path for the first, second and so on of a name: `pay.results.csv`, `pay.results-2.csv`."""
     return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
 
 
 def standing(wanted: Path) -> list[Path]:
-    """Give what stands under a name, with or without a number, in order; nothing where the folder can't be read."""
+    """Return the files of a name, with or without a number, in order; nothing where the folder can't be read."""
     try:
         return [numbered(wanted, number) for number in _taken(wanted)]
     except OSError:
@@ -42,10 +42,10 @@ def standing(wanted: Path) -> list[Path]:
 
 
 def place(pending: PendingFile, may_replace: MayReplace, *, only_over: bool = False) -> Path | None:
-    """Put a file over the first of its names that may be replaced, or else at the first free one; gives where it is.
+    """Put a file over the first of its names that may be replaced, else at the first free one; return where it is.
 
-    What holds the same bytes, or nothing, may always be replaced. With `only_over` nothing is written where there is
-    nothing to replace, and None is given.
+    A file with the same bytes, or none, may always be replaced. With `only_over` nothing is written where there is
+    nothing to replace, and None is returned.
     """
     wanted = pending.target
     with pending.abandoned_on_error():
@@ -65,22 +65,22 @@ def place(pending: PendingFile, may_replace: MayReplace, *, only_over: bool = Fa
 
 
 def _taken(wanted: Path) -> list[int]:
-    """Give the numbers of a name under which something stands, in order: there may be gaps where one was moved away."""
+    """Return the numbers under which a name exists, in order: there may be gaps where one was moved away."""
     name = re.compile(f"{re.escape(wanted.stem)}(?:-([1-9][0-9]*))?{re.escape(wanted.suffix)}", re.ASCII)
     found = (name.fullmatch(one.name) for one in wanted.parent.iterdir())
     return sorted(int(one[1] or 1) for one in found if one is not None and one[1] != "1")
 
 
 def first_row(path: Path, *, saved_anew: bool = False) -> dict[str, str | None] | None:
-    """Read the first row of a CSV, Parquet or XLSX by its header's names; all None where there is a header alone.
+    """Read the first row of a CSV, Parquet or XLSX by its header's names; all None where there is only a header.
 
     None where the file is none of these, or can't be read. `saved_anew` also reads a CSV that a spreadsheet has saved
-    in its own encoding: whatever no UTF-8 has, our own words are the same in each.
+    in its own encoding: whatever is not UTF-8 there, our own words are the same in each.
     """
     try:
-        # Most that are asked for are not there, and a workbook's reader alone takes a third of a second to load.
+        # Most requested files do not exist, and just loading the workbook reader takes a third of a second.
         rows = list(islice(rows_of(path, saved_anew=saved_anew), 2)) if path.exists() else []
-    except Exception:  # whatever a library makes of a file that is none of ours
+    except Exception:  # whatever a library raises for a file that is not ours
         return None
     if not rows:
         return None
@@ -89,9 +89,9 @@ def first_row(path: Path, *, saved_anew: bool = False) -> dict[str, str | None] 
 
 
 def rows_of(path: Path, separator: str | None = None, *, saved_anew: bool = False) -> Iterator[Sequence[object]]:
-    """Read the header and the rows of a CSV, Parquet or XLSX that we wrote; none where the ending is another.
+    """Read the header and the rows of a CSV, Parquet or XLSX that we wrote; none for any other extension.
 
-    Without a separator, a CSV's is the likeliest. Raises whatever a library makes of a file that is none of ours.
+    Without a separator, the likeliest is used for a CSV. Raises whatever a library raises for a file that is not ours.
     """
     ending = path.suffix.lower()
     if ending in CSV_ENDINGS:
@@ -102,7 +102,7 @@ def rows_of(path: Path, separator: str | None = None, *, saved_anew: bool = Fals
 
 
 def separator_of(header: str) -> str:
-    """Tell what parts the cells of a CSV's header: a spreadsheet saves it with that of its own country."""
+    """Return what separates the cells of a CSV's header: a spreadsheet uses the separator of its own country."""
     return max(",;\t|", key=header.count)
 
 
@@ -128,7 +128,7 @@ def _parquet_rows(path: Path) -> Iterator[Sequence[object]]:
 
 
 def _xlsx_rows(path: Path) -> Iterator[Sequence[object]]:
-    """Read the sheet that holds our rows: a sheet before it may sum them up."""
+    """Read the sheet that contains our rows: a sheet before it may summarize them."""
     from openpyxl import load_workbook
 
     with closing(load_workbook(path, read_only=True)) as book:

@@ -1,4 +1,4 @@
-"""A file that somebody else has opened, where a path could stand: what is read or written then never meets a disk."""
+"""A file that the caller has opened, in place of a path: what is read or written then never touches a disk."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import BinaryIO
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An open file, at its start, that its owner closes. The name tells the format, and is what a person is told."""
+    """An open file, at its start, that its owner closes. The name determines the format, and is shown to the user."""
 
     name: str
     file: BinaryIO
 
     def __str__(self) -> str:
-        """Give the name, as a path does."""
+        """Return the name, as a path does."""
         return self.name

@@ -1,7 +1,7 @@
-"""Writing a table of results: CSV, Parquet or XLSX by the path's ending, whole or not at all, mode 0600.
+"""Writing a table of results: CSV, Parquet or XLSX by the path's extension, whole or not at all, mode 0600.
 
-The CSV branch imports nothing heavy and holds some hundred rows at a time. Where there may be a million rows, they come
-as frames of columns (writing/frames.py).
+The CSV branch imports nothing heavy and holds some hundred rows at a time. Where there may be a million rows, they are
+passed as frames of columns (writing/frames.py).
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def write_table(
     may_replace: MayReplace = anything,
     front: Front | None = None,
 ) -> Path:
-    """Write rows of texts (None is a blank cell); raises WrongUse for an ending that is none of ours.
+    """Write rows of texts (None is a blank cell); raises WrongUse for an extension that is not ours.
 
-    Gives where the table is: the name gets a number where what stands there may not be replaced.
+    Return where the table is: the name gets a number where an existing file may not be replaced.
 
-    In CSV a cell that a spreadsheet would run as a formula gets an apostrophe in front; the other formats have typed
-    cells, where a text stays one. `front` writes a workbook's first sheet, once the rows are written.
+    In CSV a cell that a spreadsheet would run as a formula gets a leading apostrophe; the other formats have typed
+    cells, where text stays text. `front` writes a workbook's first sheet, once the rows are written.
     """
     write = table_format(path)
     table = [Column(one) if isinstance(one, str) else one for one in header]
@@ -68,7 +68,7 @@ def put_in_place(path: str | Path | Stream, write: Callable[[BinaryIO], None], m
 
 
 def table_format(path: str | Path | Stream) -> _Write:
-    """The writer for a path's ending; raises WrongUse. Call it early: before anything is sent."""
+    """Return the writer for a path's extension; raises WrongUse. Call it early: before anything is sent."""
     writers = dict(zip(TABLE_ENDINGS, (_write_csv, _write_parquet, _write_parquet, _write_xlsx), strict=True))
     ending = Path(str(path)).suffix.lower()
     if ending not in writers:
@@ -86,7 +86,7 @@ def _write_csv(file: BinaryIO, header: Sequence[Column], rows: Iterable[Row], fr
 
 
 def csv_lines(rows: Sequence[Sequence[object]], separator: str = ",") -> str:
-    """Write lines of CSV; one with a carriage return is quoted whole, which the standard library does not."""
+    """Write lines of CSV; one with a carriage return is quoted whole, which the standard library does not do."""
     text = io.StringIO(newline="")
     plain = csv.writer(text, delimiter=separator, lineterminator="\n")
     plain.writerows(rows)
@@ -115,7 +115,7 @@ def _write_parquet(file: BinaryIO, header: Sequence[Column], rows: Iterable[Row]
 
 
 def sink_parquet(file: BinaryIO, header: Sequence[Column], frames: Iterator[pl.DataFrame]) -> None:
-    """Write frames of text columns, in the header's order, as they are made: a million rows never stand in memory."""
+    """Write frames of text columns, in the header's order, as they come: a million rows are never in memory."""
     import polars as pl
     from polars.io.plugins import register_io_source
 

@@ -1,8 +1,8 @@
 """Writing a workbook row by row, straight into its file, as a finance person would have made it.
 
-openpyxl would put every row into a temporary file on the disk first, and rows hold account numbers. Identifiers are
-text cells in the text format, so that no spreadsheet takes leading zeros away or runs a formula; amounts are numbers,
-times are dates, the header is frozen and filtered, and widths fit.
+openpyxl would put every row into a temporary file on the disk first, and rows contain account numbers. Identifiers are
+text cells in the text format, so that no spreadsheet drops leading zeros or runs a formula; amounts are numbers, times
+are dates, the header is frozen and filtered, and widths fit.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from batchpay.writing.xlsx_parts import Style, column_letters, escaped
 
 ROWS_MAX = 1_048_576
 COMMENTS_MAX = 5_000
-"""Spreadsheet programs grow slow with more; the cells are red all the same."""
+"""Spreadsheet programs become slow with more; further cells are only red."""
 _ROWS_MEASURED = 200
 """Widths fit the first rows; a column can't be made wider once its rows are written."""
 _WIDTH_MIN, _WIDTH_MAX, _WIDTH_WRAPPED = 8, 48, 60
 _AMOUNT = re.compile(r"(?:0|[1-9][0-9]{0,11})\.[0-9]{2}", re.ASCII)
-"""An amount that a number shows exactly as it is written; any other stays a text."""
+"""An amount that a number shows exactly as written; any other stays text."""
 _DIFFERENCE = re.compile(f"-?{_AMOUNT.pattern}", re.ASCII)
 _INTEGER = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)
 _EPOCH = datetime(1899, 12, 30, tzinfo=UTC)
@@ -39,7 +39,7 @@ _STYLES = {
     Kind.WRAP: Style.WRAP, Kind.INPUT: Style.INPUT,
 }  # fmt: skip
 _NUMBERS = {Kind.AMOUNT: _AMOUNT, Kind.DIFFERENCE: _DIFFERENCE, Kind.INTEGER: _INTEGER}
-"""Texts that a number shows exactly as they are written."""
+"""Texts that a number shows exactly as written."""
 _STATES = {
     "accepted": Style.GOOD, "matched": Style.GOOD, "declined": Style.BAD, "rejected": Style.BAD,
     "in_doubt": Style.DOUBT, "in doubt": Style.DOUBT, "pending": Style.WAITING, "sending": Style.DOUBT,
@@ -52,7 +52,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula with the value that it has now, for programs that don't calculate."""
+    """A formula with its current value, for programs that don't calculate."""
 
     text: str
     value: str
@@ -63,7 +63,7 @@ Cell = str | Formula | None
 
 
 class Workbook:
-    """A workbook under way: its sheets are written one after the other, and it is whole at the end of a `with`."""
+    """A workbook being written: its sheets are written one after the other, and it is complete after the `with`."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._archive = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
@@ -91,18 +91,18 @@ class Workbook:
             if kind is None:
                 self._finish()
         finally:
-            # Closed whatever could not be written, or it complains on its own when it is taken away.
+            # Closed even if writing failed, or the archive itself complains when it is garbage-collected.
             try:
                 self._sheets[-1].abandon()
             finally:
                 self._archive.close()
 
     def _finish(self) -> None:
-        """Write all that follows the last row."""
+        """Write everything that follows the last row."""
         self._sheets[-1].finish()
         for sheet in self._sheets:
             sheet.write_comments()
-        # A page that sums a table up is written behind it and stands in front of it.
+        # A page that summarizes a table is written after it but placed before it.
         shown = sorted(self._sheets, key=lambda sheet: bool(sheet.columns))
         names = "".join(
             f'<sheet name="{escaped(sheet.title)}" sheetId="{sheet.number}" r:id="rId{sheet.number}"/>'
@@ -203,7 +203,7 @@ class Sheet:
         self._part.close()
 
     def abandon(self) -> None:
-        """Give the sheet up half-way."""
+        """Give up on the sheet halfway."""
         self._part.close()
 
     def write_comments(self) -> None:
@@ -256,7 +256,7 @@ class Sheet:
 
 
 def _typed(at: int, row: int, cell: str | None, kind: Kind) -> str:
-    """A cell of a column of this kind; a text that is not of the kind stays a text, exactly as it is."""
+    """Write a cell of a column of this kind; a text that is not of the kind stays text, exactly as it is."""
     if cell is None:
         return _cell(at, row, None, Style.INPUT if kind is Kind.INPUT else Style.TEXT)
     if kind is Kind.STATE:
@@ -280,7 +280,7 @@ def _cell(at: int, row: int, cell: Cell, style: Style) -> str:
 
 
 def _days(text: str) -> str | None:
-    """Days since the spreadsheet's epoch of a time in UTC, or None for another text."""
+    """Return the days from the spreadsheet's epoch to a time in UTC, or None for any other text."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -11,7 +11,7 @@ MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 DOCUMENT = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 XML = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 TEXT_MAX = 32_767
-"""Characters that a cell of a spreadsheet can hold; what is longer is cut."""
+"""Characters that a spreadsheet cell can hold; anything longer is cut."""
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 _ZIP_DATE = (2026, 1, 1, 0, 0, 0)
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
@@ -45,7 +45,7 @@ _FONTS = (
     '<font><b/><sz val="16"/><name val="Calibri"/></font>',
 )
 _FILLS = ("", "", "FFFFC7CE", "FFE7E9ED", "FFE2F0D9", "FFFFF2CC", "FFDDEBF7", "FFFFFBE6")
-"""The first two are the format's own; then red, grey, green, amber, blue, and the yellow of a cell to fill in."""
+"""The first two are the format's own; then red, gray, green, amber, blue, and the yellow of a cell to fill in."""
 _FORMATS: dict[Style, tuple[int, int, int, str]] = {
     Style.DEFAULT: (0, 0, 0, ""),
     Style.TEXT: (49, 0, 0, ""),
@@ -69,7 +69,7 @@ _FORMATS: dict[Style, tuple[int, int, int, str]] = {
 
 
 def styles() -> str:
-    """The cell formats, in the order of Style."""
+    """Return the cell formats, in the order of Style."""
     fills = '<fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill>' + "".join(
         f'<fill><patternFill patternType="solid"><fgColor rgb="{color}"/><bgColor indexed="64"/></patternFill></fill>'
         for color in _FILLS[2:]
@@ -91,13 +91,13 @@ def styles() -> str:
 
 
 def escaped(text: str) -> str:
-    """A text as XML, with `_x0001_` for what XML can't hold, as spreadsheets write it."""
+    """Return a text as XML, with `_x0001_` for what XML can't hold, as spreadsheets write it."""
     text = _UNSAFE.sub(lambda match: f"_x{ord(match[0]):04X}_", text[:TEXT_MAX])
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
 
 
 def column_letters(at: int) -> str:
-    """The letters of a column counted from 0: `A`, `Z`, `AA`."""
+    """Return the letters of a column counted from 0: `A`, `Z`, `AA`."""
     letters = ""
     at += 1
     while at:
@@ -107,7 +107,7 @@ def column_letters(at: int) -> str:
 
 
 def entry(name: str) -> zipfile.ZipInfo:
-    """An entry of the archive that is the same at every writing."""
+    """Return an archive entry that is identical every time it is written."""
     info = zipfile.ZipInfo(name, _ZIP_DATE)
     info.compress_type = zipfile.ZIP_DEFLATED
     info.external_attr = 0o600 << 16
@@ -115,7 +115,7 @@ def entry(name: str) -> zipfile.ZipInfo:
 
 
 def relations(*targets: tuple[str, str]) -> str:
-    """Relations rId1 and on, each a kind and what it leads to."""
+    """Return relations rId1 and so on, each a kind and its target."""
     each = "".join(
         f'<Relationship Id="rId{number}" Type="{DOCUMENT}/{kind}" Target="{target}"/>'
         for number, (kind, target) in enumerate(targets, 1)
@@ -124,7 +124,7 @@ def relations(*targets: tuple[str, str]) -> str:
 
 
 def content_types(sheets: int, commented: Sequence[int]) -> str:
-    """What kind each part is of; `commented` are the numbers of the sheets with comments."""
+    """Return the kind of each part; `commented` are the numbers of the sheets with comments."""
     kind = "application/vnd.openxmlformats-officedocument.spreadsheetml"
     overrides = {"/xl/workbook.xml": "sheet.main", "/xl/styles.xml": "styles"}
     overrides |= {f"/xl/worksheets/sheet{number}.xml": "worksheet" for number in range(1, sheets + 1)}
@@ -140,7 +140,7 @@ def content_types(sheets: int, commented: Sequence[int]) -> str:
 
 
 def comments_part(comments: Sequence[tuple[int, int, str]]) -> str:
-    """Comments on cells: row from 1, column from 0, text."""
+    """Return comments on cells: row from 1, column from 0, text."""
     each = "".join(
         f'<comment ref="{column_letters(column)}{row}" authorId="0"><text><t xml:space="preserve">{escaped(text)}'
         "</t></text></comment>"
@@ -153,7 +153,7 @@ def comments_part(comments: Sequence[tuple[int, int, str]]) -> str:
 
 
 def drawing_part(comments: Sequence[tuple[int, int, str]]) -> str:
-    """The notes in which a spreadsheet shows the comments."""
+    """Return the notes in which a spreadsheet shows the comments."""
     shapes = "".join(
         f'<v:shape id="c{at}" type="#note" style="position:absolute;width:180pt;height:60pt;visibility:hidden" '
         'fillcolor="#ffffe1" o:insetmode="auto"><v:fill color2="#ffffe1"/><v:textbox/>'
