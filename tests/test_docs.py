@@ -20,6 +20,7 @@ from batchpay.cli.main import cli
 from batchpay.errors import EXIT_CODES
 from batchpay.gateway.credentials import API_KEY_FILE_VARIABLE, API_KEY_VARIABLE
 from batchpay.gateway.profile import Profile
+from batchpay.intake.maps.map_file import load_mapping
 from batchpay.operations.inbox import CONTROL_SUFFIX
 from batchpay.settings import Settings, check_tables, load_settings
 from tests.support.docs_settings import PAGE, written_page
@@ -178,6 +179,14 @@ def test_settings_blocks_are_accepted() -> None:
     (profile,) = blocks(DOCS / "gateway-profile.md", "toml")
     tables = tomllib.loads(profile)
     assert Profile.load(load_settings(tables, {}).gateway).accepted == {"APPROVED"}
+
+
+def test_the_example_of_a_map_is_accepted(tmp_path: Path) -> None:
+    """The map in docs/maps.md is read as is: it set the direction in two ways, and was refused."""
+    (example,) = blocks(DOCS / "maps.md", "toml")
+    path = tmp_path / "map.toml"
+    path.write_text(example, "utf-8")
+    assert load_mapping(str(path)).fixed["transactionType"] == "CREDIT"
 
 
 def test_the_settings_page_is_up_to_date() -> None:
