@@ -1,7 +1,8 @@
-"""Who may do what with a file, and in which state: the one table that every page, form and child asks.
+"""Who may do what with a file, and in which state: the one table that every page, form and child checks.
 
-A role never beats identity: whoever uploaded or asked, chose how the file is read, or approved before, does not
-approve, whatever their roles are. Nor does anybody let go on, or be sent again, what is above their limit.
+A role never overrides identity: whoever uploaded the file or asked for approval, chose how the file is read, or
+approved before, does not approve, whatever their roles are. Nor may anyone resume, or agree to send again, what is
+above their limit.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ MAY_NOT, NOT_NOW = 403, 409
 
 
 class Columns(Protocol):
-    """A file's row of web.db: by the name of a column its value."""
+    """A file's row of web.db: values by column name."""
 
     def __getitem__(self, name: str, /) -> Any:
-        """Give a value."""
+        """Return a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why something can't be done: by this person (MAY_NOT), or as the file stands (NOT_NOW)."""
+    """Why something can't be done: by this person (MAY_NOT), or in the file's present state (NOT_NOW)."""
 
     sentence: str
     code: int
@@ -44,10 +45,10 @@ class _Act:
     roles: tuple[str, ...]
     states: tuple[str, ...]
     not_makers: bool = False
-    """Whether another person than all who made the file what it is, and whoever asked, must do it."""
+    """Whether it takes a person other than everyone who made the file what it is and whoever asked."""
     only_makers: bool = False
     not_twice: bool = False
-    """Whether one person does it once."""
+    """Whether a person may do it only once."""
 
 
 ACTS = {
@@ -61,7 +62,7 @@ ACTS = {
 
 
 def refused(act: str, person: Person, file: Columns, approvers: Collection[str] = ()) -> Refused | None:
-    """Say why a person can't do this with a file now; None where they can. `approvers` approved what is asked now."""
+    """Return why a person can't do this with a file now; None if they can. `approvers` approved the present request."""
     asked = ACTS[act]
     if not any(person.may(role) for role in asked.roles):
         return Refused(f"To {asked.words}, you need the role {' or '.join(asked.roles)}.", MAY_NOT)
@@ -83,13 +84,13 @@ def refused(act: str, person: Person, file: Columns, approvers: Collection[str] 
 
 
 def makers(file: Columns) -> set[str]:
-    """Name all who made a file what it is: who uploaded it, chose how it is read or made its map, and who asked."""
+    """Return all who made a file what it is: who uploaded it, chose how it is read or made its map, and who asked."""
     mapped_by = json.loads(file["map"])["made_by"] if file["map"] else None
     return {file["uploaded_by"], *json.loads(file["edited_by"]), mapped_by, file["asked_by"]} - {None}
 
 
 def refused_again(person: Person, asked_by: str, file: Columns | None, cents: int) -> Refused | None:
-    """Say why a person can't agree, as the second one, that a payment is sent again; `file` is what it came from."""
+    """Return why a person can't be the second to agree to send a payment again; `file` is the one it came from."""
     if not person.may("approve"):
         return Refused("To agree, you need the role approve.", MAY_NOT)
     if person.name == asked_by:
@@ -100,7 +101,7 @@ def refused_again(person: Person, asked_by: str, file: Columns | None, cents: in
 
 
 def over_limit(person: Person, cents: int) -> Refused | None:
-    """Say that a total is above what a person may approve."""
+    """Refuse a total above what a person may approve."""
     if person.limit_cents is None or cents <= person.limit_cents:
         return None
     return Refused(
@@ -110,7 +111,7 @@ def over_limit(person: Person, cents: int) -> Refused | None:
 
 
 def page_settings(settings: Settings) -> Settings:
-    """Give the settings by which the page approves and sends: one other person always, two where the policy says so."""
+    """Return the settings the page approves and sends by: always one other person, two where the policy says so."""
     policy = Policy.from_settings(settings.policy)
     twice = [cents for cents in (policy.second_above_cents,) if cents is not None]
     if policy.approvals > 1:

@@ -1,4 +1,4 @@
-"""Puts the page together as a Flask application. Light on purpose: what is heavy is a child's (job.py)."""
+"""Assembles the page as a Flask application. Light on purpose: heavy work is done by a child (job.py)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from batchpay.web.task import unknown_batch
 
 _STATIC = Path(__file__).parent / "static"
 FORM_BYTES_MAX = 8 << 20
-"""The largest file that is uploaded by a plain form."""
+"""The largest file that can be uploaded by a plain form."""
 BLUEPRINTS = tuple(
     part.blueprint for part in (sign_in, files, checked, approval, runs, doubts, reconcile, history, guides)
 )
@@ -41,7 +41,7 @@ _SAID = {
 
 
 class _Upload(Request):
-    """A request whose files stay in memory: werkzeug would write larger ones to a disk, in the clear."""
+    """A request whose files stay in memory: werkzeug would write larger ones to disk unencrypted."""
 
     def _get_file_stream(self, *_: Any, **__: Any) -> IO[bytes]:
         return io.BytesIO()
@@ -52,15 +52,15 @@ class _Page(Flask):
 
 
 def create_app(here: Site) -> Flask:
-    """Lay the pages over a site."""
+    """Add the pages for a site."""
     app = _Page("batchpay.web", static_folder=None, template_folder=str(Path(__file__).parent / "templates"))
     app.config["MAX_CONTENT_LENGTH"] = max(PIECE_BYTES, FORM_BYTES_MAX) + 65_536
     app.config["MAX_FORM_MEMORY_SIZE"] = FORM_BYTES_MAX + 65_536
     app.extensions[EXTENSION] = here
-    for before in (guard.known_host, guard.own_pages_only, sign_in.know_person):
+    for before in (guard.known_host, guard.own_pages_only, sign_in.identify_person):
         app.before_request(before)
     app.after_request(guard.say_headers)
-    app.context_processor(_around)
+    app.context_processor(_shared_context)
     app.jinja_env.filters.update(words.FILTERS, unknown_batch=unknown_batch)
     app.jinja_env.globals.update(static=static_url, states=words.STATES)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
@@ -76,19 +76,19 @@ def create_app(here: Site) -> Flask:
 
 @dataclass(frozen=True, slots=True)
 class MenuItem:
-    """A way to a page, with how much waits there."""
+    """A link to a page, with how much waits there."""
 
     name: str
     endpoint: str
     blueprints: tuple[str, ...]
     count: int = 0
     word: str = ""
-    """What the count is of, for those who hear the page."""
+    """What the count is of, for people who use a screen reader."""
     tone: str = ""
 
 
 def _menu(here: Site, person: Person) -> list[MenuItem]:
-    """The ways that stand above every page."""
+    """The links at the top of every page."""
     items = [MenuItem("Files", "files.home", ("files", "checked", "runs"))]
     try:
         waiting, doubtful = len(approval.waiting_for(here, person)), doubts.rows_in_doubt(here)
@@ -100,8 +100,8 @@ def _menu(here: Site, person: Person) -> list[MenuItem]:
     return items
 
 
-def _around() -> dict[str, Any]:
-    """What every page shows around itself."""
+def _shared_context() -> dict[str, Any]:
+    """Return what every page shows around its content."""
     here, person = site(), g.get("person")
     return {
         "menu": lambda: _menu(here, person) if person else [],  # a fragment has none
@@ -115,7 +115,7 @@ def _around() -> dict[str, Any]:
 
 @cache
 def _static_files() -> dict[str, tuple[str, bytes]]:
-    """Everything a page may load, with its kind: few and small."""
+    """Everything a page may load, with its type: few and small."""
     names = {"app.css": "text/css", "app.js": "text/javascript", "mark.svg": "image/svg+xml"}
     names["htmx.min.js"] = names["app.js"]
     return {name: (kind, (_STATIC / name).read_bytes()) for name, kind in names.items()}
@@ -127,7 +127,7 @@ def _mark(name: str) -> str:
 
 
 def static_url(name: str) -> str:
-    """Name a static file with a mark of its content: it never changes under its name."""
+    """Return a static file's address with a mark of its content: what is at an address never changes."""
     return url_for("static_file", mark=_mark(name), name=name)
 
 
@@ -146,12 +146,12 @@ def _refuse(error: HTTPException) -> ResponseReturnValue:
 
 
 def _stopped(error: BatchpayError) -> ResponseReturnValue:
-    """Say what stands in the way: the ledger, a setting, another run."""
+    """Say what prevents the page: the ledger, a setting, another run."""
     return _say(str(error), 409 if error.exit_code in (2, 4, 8, 9) else 503)
 
 
 def _fault(error: Exception) -> ResponseReturnValue:
-    """Say nothing of an error whose text may hold a row; its kind and place are logged."""
+    """Show nothing of an error whose text may hold a row; its kind and place are logged."""
     log("page failed", reason=place_of(error), path=request.path)
     return _say("Something went wrong on this page. Nothing was done.", 500)
 

@@ -1,7 +1,7 @@
-"""Asking and approving: one person puts a checked file before others, who see its seal and sign with their password.
+"""Requesting and giving approval: one person submits a checked file to others, who see its seal and sign by password.
 
 Whether an approval counts is decided by acts.py for the page and by approval/ for every entrance; the child that sends
-holds the plan against the file once more.
+compares the plan with the file once more.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DAY_S = 86_400
 
 
 def lapse(here: Site) -> None:
-    """Let requests go back that nobody answered within `policy.approval_days`."""
+    """Return requests that nobody answered within `policy.approval_days` to their files' preparers."""
     days = here.settings.policy.approval_days
     before = here.clock() - days * _DAY_S
     for file in here.store.all("SELECT id FROM file WHERE state = 'asked' AND asked_at < ?", before):
@@ -42,7 +42,7 @@ def lapse(here: Site) -> None:
 
 
 def approvers_of(here: Site, file: Row) -> list[str]:
-    """Name those who approved what is asked now, or what was sent, in the order in which they did."""
+    """Return those who approved the present request, or what was sent, in the order in which they did."""
     found = here.store.all(
         "SELECT who FROM decision WHERE file = ? AND what = 'approved' AND at >= ? AND seal = ? ORDER BY at",
         file["id"], file["asked_at"] or 0, file["seal"] or "",
@@ -51,7 +51,7 @@ def approvers_of(here: Site, file: Row) -> list[str]:
 
 
 def waiting_for(here: Site, person: Person) -> list[Row]:
-    """Give the files that this person could approve or turn down now."""
+    """Return the files that this person could approve or turn down now."""
     asked = here.store.all("SELECT * FROM file WHERE state = 'asked' ORDER BY asked_at")
     return [file for file in asked if refused("approve", person, file, approvers_of(here, file)) is None]
 
@@ -76,7 +76,7 @@ def waiting() -> ResponseReturnValue:
 
 @blueprint.get("/files/<file_id>/approve")
 def page(file_id: str) -> ResponseReturnValue:
-    """Show what is asked to be approved."""
+    """Show what is to be approved."""
     lapse(site())
     file = file_or_404(file_id)
     if file["state"] != "asked":
@@ -88,7 +88,7 @@ def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:
     here, person = site(), current_person()
     approvers = approvers_of(here, file)
     view = plan_view(here, file)
-    # What the button says is read from the plan, which carries a keyed code: no other total can be put there.
+    # The button's total is read from the plan, which carries a keyed code: no other total can be put there.
     may_not = refused("approve", person, file, approvers) or over_limit(person, view.plan.batch_cents) or _spent(view)
     context: dict[str, Any] = page_context(file, facts_of(file))
     return (
@@ -109,7 +109,7 @@ def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:
 
 
 def _spent(view: PlanView) -> Refused | None:
-    """Say that what is asked was done since: a password typed for it would be refused."""
+    """Report that the requested payments were sent since: a password typed for them would be refused."""
     if view.spent is None:
         return None
     return Refused(f"{view.spent[:1].upper()}{view.spent[1:]}. Turn it down or withdraw it.", NOT_NOW)
@@ -118,7 +118,7 @@ def _spent(view: PlanView) -> Refused | None:
 @blueprint.post("/files/<file_id>/ask")
 @needs("prepare")
 def ask(file_id: str) -> ResponseReturnValue:
-    """Put a checked file before those who approve."""
+    """Submit a checked file for approval."""
     here, person, file = site(), current_person(), file_or_404(file_id)
     facts = facts_of(file)
     problem = refused("ask", person, file) or _not_to_ask(file, facts)
@@ -127,7 +127,7 @@ def ask(file_id: str) -> ResponseReturnValue:
     if problem is not None:
         return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
     assert facts is not None, "a file without facts is refused above"
-    plan = dataclasses.replace(plan_view(here, file).plan, approvals=())  # those of an earlier request count no more
+    plan = dataclasses.replace(plan_view(here, file).plan, approvals=())  # those of an earlier request no longer count
     note = printable(" ".join(request.form.get("note", "").split()))[:_WORDS_MAX]
     with here.store.write() as db:
         if not here.store.move(
@@ -143,7 +143,7 @@ def ask(file_id: str) -> ResponseReturnValue:
 
 
 def _not_to_ask(file: Row, facts: dict[str, Any] | None) -> Refused | None:
-    """Say why a checked file is nothing to be approved."""
+    """Return why a checked file can't be submitted for approval."""
     if facts is None or file["plan"] is None:
         return Refused("Check the file again first.", NOT_NOW)
     if not facts["to_send"]["total"]["rows"]:
@@ -156,7 +156,7 @@ def _not_to_ask(file: Row, facts: dict[str, Any] | None) -> Refused | None:
 @blueprint.post("/files/<file_id>/withdraw")
 @needs("prepare")
 def withdraw(file_id: str) -> ResponseReturnValue:
-    """Take a request back."""
+    """Withdraw a request."""
     person, file = current_person(), file_or_404(file_id)
     problem = refused("withdraw", person, file)
     if problem is not None:
@@ -198,7 +198,7 @@ def decide(file_id: str) -> ResponseReturnValue:
 
 
 def _record(here: Site, file: Row, person: Person, plan: Plan, *, is_enough: bool) -> None:
-    """Keep an approval, and with the last one ask for the run; all of it or nothing."""
+    """Record an approval, and with the last one request the run; all of it or nothing."""
     with here.store.write() as db:
         (stands,) = db.execute("SELECT plan FROM file WHERE id = ?", (file["id"],)).fetchone()
         after = "approved" if is_enough else "asked"
@@ -235,5 +235,5 @@ def _send_back(file: Row, person: Person, what: str, told: str | None) -> None:
 
 
 def plan_view(here: Site, file: Row) -> PlanView:
-    """Read a file's plan, and which approvals count; raises FileRefused where it was changed."""
+    """Read a file's plan, and which approvals count; raises FileRefused if it was changed."""
     return view_plan(PlanText(file["name"], file["plan"]), here.ledger(), page_settings(here.settings))

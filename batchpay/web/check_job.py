@@ -46,7 +46,7 @@ _GONE = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.SENDING)
 
 
 def check(task: Task) -> int:
-    """Check a file: what is wrong goes into a grid and a sealed file, what would move into the file's row."""
+    """Check a file: problems go into a grid and a sealed file, what would be sent into the file's row."""
     name, kept = task.file["name"], dict[str, str | bytes | None](sheets=None, proposal=None)
     try:
         with task.upload() as path, closing(open_ledger(task.settings.ledger, read_only=True)) as ledger:
@@ -61,25 +61,25 @@ def check(task: Task) -> int:
 
 
 def _mapped(task: Task, path: str, ledger: Ledger, kept: dict[str, str | bytes | None]) -> Preview:
-    """Check the file, through a map where its columns are not ours; raises FileRefused while the map is open."""
-    teller = task.teller()
-    teller.tell(now=True, step="reading")
+    """Check the file, through a map if its columns are not ours; raises FileRefused while the map is open."""
+    writer = task.progress_writer()
+    writer.write(now=True, step="reading")
 
     def watch(rows: int) -> None:
-        teller.tell(step="reading", rows=rows)
+        writer.write(step="reading", rows=rows)
 
     try:
-        return _look(task, path, ledger, watch)
+        return _dry_run(task, path, ledger, watch)
     except ForeignColumns:
         found, is_ready = find_map(task, path)
         if is_ready:
-            return _look(task.with_map(found), path, ledger, watch)
+            return _dry_run(task.with_map(found), path, ledger, watch)
         kept["proposal"] = spool.seal_json(ledger, task.file["id"], "proposal", found)
         raise FileRefused("This file has its own column names.") from None
 
 
 def _to_keep(task: Task, path: str, ledger: Ledger, preview: Preview) -> dict[str, str | bytes | None]:
-    """Give what the file's row keeps of a check: the parts that name payees are sealed."""
+    """Return what the file's row keeps of a check: the parts that name payees are sealed."""
     file_id, facts, changed = task.file["id"], facts_of(preview), _difference(task, path, ledger)
     return {
         "facts": spool.seal_json(ledger, file_id, "facts", facts),
@@ -91,8 +91,8 @@ def _to_keep(task: Task, path: str, ledger: Ledger, preview: Preview) -> dict[st
     }
 
 
-def _look(task: Task, path: str, ledger: Ledger, watch: Callable[[int], None]) -> Preview:
-    """Check the file as the command line would, with takers of its wrong rows that seal them."""
+def _dry_run(task: Task, path: str, ledger: Ledger, watch: Callable[[int], None]) -> Preview:
+    """Check the file as the command line would, sealing its rejected rows."""
     file = task.file
     task.folder.joinpath(f"{MARKED}.0").unlink(missing_ok=True)
 
@@ -121,7 +121,7 @@ def _look(task: Task, path: str, ledger: Ledger, watch: Callable[[int], None]) -
 
 
 def _preflight(settings: Settings) -> Preflight | None:
-    """Ask the gateway about the accounts, so that a run finds what the check found; None without its key."""
+    """Query the gateway about the accounts, so that a run finds what the check found; None without its key."""
     try:
         return preflight_of(settings)
     except NotUsable:
@@ -129,7 +129,7 @@ def _preflight(settings: Settings) -> Preflight | None:
 
 
 def _sheets(path: str) -> list[str]:
-    """Name the sheets of a workbook that a person may choose from; none where there is no choice."""
+    """Return the sheets of a workbook that a person may choose from; none where there is no choice."""
     try:
         with open(path, "rb") as file, open_archive(file) as archive:  # noqa: PTH123 - a descriptor's path
             names = [sheet.name for sheet in list_sheets(archive) if sheet.path and sheet.state == "visible"]
@@ -139,7 +139,7 @@ def _sheets(path: str) -> list[str]:
 
 
 def _difference(task: Task, path: str, ledger: Ledger) -> dict[str, Any] | None:
-    """Hold a new version against the one that it replaces; None where there is none, or it is not kept any more."""
+    """Compare a new version with the one that it replaces; None if there is none, or it is no longer kept."""
     before = task.store.file(task.file["before"]) if task.file["before"] else None
     if before is None or not before["totals"]:
         return None
@@ -158,7 +158,7 @@ def _difference(task: Task, path: str, ledger: Ledger) -> dict[str, Any] | None:
 
 
 def facts_of(preview: Preview) -> dict[str, Any]:
-    """Give what a page shows of a check: the command line's own JSON, and what it prints beside it."""
+    """Return what a page shows of a check: the command line's own JSON, and what it prints as well."""
     found = preview.as_the_ledger_has_it().as_json()
     del found["errors"]  # the grid has them all
     told = {f"{one['column']}.{one['code']}": one["message"] for one in reversed(found.pop("warning_list"))}
@@ -181,7 +181,7 @@ def facts_of(preview: Preview) -> dict[str, Any]:
 
 
 def _known(preview: Preview) -> dict[str, Any] | None:
-    """Give what of a content that is registered went earlier, and what a run would leave out; None of a new one."""
+    """Return how much of a registered content was sent earlier, and what a run would leave out; None for a new one."""
     if preview.known is None:
         return None
     summary = preview.as_the_ledger_has_it().summary
@@ -192,7 +192,7 @@ def _known(preview: Preview) -> dict[str, Any] | None:
 
 
 def _plainly(sentence: str, name: str) -> str:
-    """A page names the file above the sentence, and has a choice where the command line has an option."""
+    """Reword a sentence: a page names the file above it, and has a choice where the command line has an option."""
     sentence = re.sub("^/proc/self/fd/[0-9]+:? ", "", sentence)
     sentence = sentence.removeprefix(f"{name}: ").removeprefix(f"{name} ")
     sentence = re.sub("^(is|has|can't|changed|contains|must|states) ", r"it \1 ", sentence)
@@ -202,7 +202,7 @@ def _plainly(sentence: str, name: str) -> str:
 
 
 def _end(task: Task, state: str, code: int, **values: Any) -> int:
-    """Move the file on; where it was moved meanwhile, what was found is thrown away."""
+    """Move the file to its next state; if it was moved meanwhile, what was found is discarded."""
     if state == "refused":
         grid_path(task.folder).unlink(missing_ok=True)
         values |= {"facts": None, "totals": None, "plan": None, "seal": None}

@@ -1,4 +1,4 @@
-"""Checked: what a file comes to, what would move, what is worth a look, and every row to correct in its own columns."""
+"""Checked: a file's totals, what would be sent, what deserves a check, and every row to correct in its own columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENCODINGS = {
 }
 """Character encodings that a person may choose for a file that is not UTF-8."""
 _IDENTITY = ("paymentId", "achNameOnCheck", "amount")
-"""Columns by which a person knows a row."""
+"""Columns by which a person recognizes a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class Sheet:
     rule: str
     is_wide: bool
     part: int
-    """Which ten thousand rows."""
+    """Which block of ten thousand rows."""
     columns: list[tuple[int, str]]
-    """Shown columns: place and the file's own name."""
+    """Shown columns: position and the file's own name."""
     columns_all: int
     count: int
     starts: list[int]
@@ -77,7 +77,7 @@ def page(file_id: str) -> ResponseReturnValue:
 
 
 def page_context(file: Row, facts: dict[str, Any] | None) -> dict[str, Any]:
-    """Give what every page about one file shows."""
+    """Return what every page about one file shows."""
     here = site()
     older = here.store.file(file["before"]) if file["before"] else None
     newer = here.store.one("SELECT id FROM file WHERE before = ? AND state != 'receiving'", file["id"])
@@ -102,7 +102,7 @@ def page_context(file: Row, facts: dict[str, Any] | None) -> dict[str, Any]:
 @blueprint.get("/files/<file_id>/rows")
 @needs("prepare")
 def rows(file_id: str) -> ResponseReturnValue:
-    """Give a hundred rows of the sheet."""
+    """Return a hundred rows of the sheet."""
     with _grid(file_or_404(file_id)) as grid:
         if grid is None:
             abort(404)
@@ -113,11 +113,11 @@ def rows(file_id: str) -> ResponseReturnValue:
 
 @blueprint.app_template_filter("cells")
 def cells(row: GridRow, columns: list[tuple[int, str]]) -> Markup:
-    """Write a row's own cells: escaped together, since one by one they are half of what a block costs."""
+    """Render a row's own cells: escaped together, since one by one they are half of what a block costs."""
     marks = row.marks()
     texts = html.escape("\n".join(row.cells[place] or "" for place, _ in columns)).split(
         "\n"
-    )  # no cell shown has a break
+    )  # no cell shown has a line break
     written = []
     for (place, _), text in zip(columns, texts, strict=True):
         mark = marks.get(place)
@@ -129,7 +129,7 @@ def cells(row: GridRow, columns: list[tuple[int, str]]) -> Markup:
 @blueprint.get("/files/<file_id>/marked")
 @needs("prepare")
 def marked(file_id: str) -> ResponseReturnValue:
-    """Hand out the rows to correct: corrected, they are a payment file."""
+    """Download the rows to correct: corrected, they are a payment file."""
     here, person, file = site(), current_person(), file_or_404(file_id)
     content = spool.kept(here.ledger(), here.home, file_id, MARKED)
     if content is None:
@@ -144,7 +144,7 @@ def marked(file_id: str) -> ResponseReturnValue:
 @blueprint.post("/files/<file_id>/check")
 @needs("prepare")
 def again(file_id: str) -> ResponseReturnValue:
-    """Check a file again: as before, or as its person chooses now, by another sheet, encoding, or what is corrected."""
+    """Check a file again: as before, or as its person chooses now, with another sheet, encoding, or corrections."""
     file = file_or_404(file_id)
     chosen = json.loads(file["options"])
     if request.form.get("corrections") == "chosen":
@@ -164,7 +164,7 @@ def again(file_id: str) -> ResponseReturnValue:
 @blueprint.post("/files/<file_id>/map")
 @needs("prepare")
 def answer(file_id: str) -> ResponseReturnValue:
-    """Take answers to what a map leaves open, and the word that it is right; or begin anew."""
+    """Accept answers to a map's open questions, and the confirmation that it is right; or start over."""
     file = file_or_404(file_id)
     chosen = json.loads(file["options"])
     if request.form.get("anew") == "yes":
@@ -180,7 +180,7 @@ def answer(file_id: str) -> ResponseReturnValue:
 def _check_again(
     file: Row, states: tuple[str, ...], chosen: dict[str, Any], said: str, **values: Any
 ) -> ResponseReturnValue:
-    """Begin a check; whoever changes how the file is read is one of its makers from then on."""
+    """Start a check; whoever changes how the file is read is one of its makers from then on."""
     here, person, options = site(), current_person(), json.dumps(chosen)
     if chosen != json.loads(file["options"]):
         values["edited_by"] = json.dumps(sorted({*json.loads(file["edited_by"]), person.name}))
@@ -196,7 +196,7 @@ def _check_again(
 
 
 def _said(chosen: dict[str, Any]) -> str:
-    """Tell for the history how a check differs from a plain one."""
+    """Describe, for the history, how a check differs from a plain one."""
     said = []
     if chosen.get("encoding"):
         said.append(f"read as {chosen['encoding']}")
@@ -211,7 +211,7 @@ def _said(chosen: dict[str, Any]) -> str:
 
 @contextmanager
 def _grid(file: Row) -> Iterator[Grid | None]:
-    """Open a file's grid; None where it has none, or for people who may not see other people's rows."""
+    """Open a file's grid; None if it has none, or for people who may not see other people's rows."""
     here = site()
     if not current_person().may("prepare"):
         yield None
@@ -248,7 +248,7 @@ def _sheet(grid: Grid) -> Sheet | None:
 
 
 def _columns(grid: Grid, rule: str, *, is_wide: bool) -> list[tuple[int, str]]:
-    """Choose columns: those by which a row is known, then those with mistakes; or all."""
+    """Choose columns: those by which a row is recognized, then those with mistakes; or all."""
     if is_wide:
         return list(enumerate(grid.columns))
     column = rule.partition(".")[0]

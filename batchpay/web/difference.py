@@ -18,10 +18,10 @@ _KNOWN_BY = (PAYMENT_ID, "invoiceNumber")
 
 
 def difference(before: tuple[Row, str], after: tuple[Row, str]) -> dict[str, Any]:
-    """Hold two versions, each with the path of its content, against each other.
+    """Compare two versions, each with the path of its content.
 
-    A row is the same payment by a paymentId that no other row has, else by such an invoiceNumber, else where nothing in
-    it differs. Where no row has either and the versions are as long as each other, rows are the same by their place.
+    Rows are the same payment if they share a paymentId that no other row has, else such an invoiceNumber, else all
+    their cells. If no row has either and both versions have as many rows, rows are matched by position.
     """
     old, new = _read(*before), _read(*after)
     columns = [name for name in COLUMNS if name in old.columns or name in new.columns]
@@ -46,7 +46,7 @@ def difference(before: tuple[Row, str], after: tuple[Row, str]) -> dict[str, Any
 
 
 def _keyed(old: pl.DataFrame, new: pl.DataFrame, columns: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Give each row what it is known by in both versions."""
+    """Give each row the key that identifies it in both versions."""
     names = [name for name in _KNOWN_BY if name in columns]
     if old.height == new.height and all(frame[name].is_null().all() for frame in (old, new) for name in names):
         key = pl.format("row {}", pl.int_range(pl.len()) + 1)
@@ -80,13 +80,13 @@ def _known(source: Source, chunk: pl.DataFrame) -> list[str]:
 
 
 def _filled(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """A column that one version lacks is blank there."""
+    """Add the columns that one version lacks, blank."""
     missing = [pl.lit(None, pl.String).alias(name) for name in columns if name not in frame.columns]
     return frame.with_columns(missing).select(columns)
 
 
 def _accounts(both: pl.DataFrame) -> list[dict[str, str]]:
-    """Name the payments whose account changed, by their last four."""
+    """Return the payments whose account changed, with the last four characters."""
     changed = both.filter(pl.col(ACCOUNT).ne_missing(pl.col(f"{ACCOUNT}_new"))).head(_SHOWN)
     name = "achNameOnCheck" if "achNameOnCheck" in both.columns else _KEY
     return [

@@ -1,7 +1,7 @@
-"""In doubt: what was sent and not answered, credits first; a person looks each one up and says what became of it.
+"""In doubt: what was sent and not answered, credits first; a person looks each one up and records what became of it.
 
-Accepted and declined take one person; to send a row again takes a second one, since that alone can pay twice. What
-anybody decides, asks or agrees to is about one attempt of a row: sent again meanwhile, it is refused.
+Accepted and declined take one person; to send a row again takes a second one, since only that can pay twice. Every
+decision, request and agreement is about one attempt of a row: if it was sent again meanwhile, it is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ blueprint = Blueprint("doubts", __name__)
 
 SEND_AGAIN = "send again"
 SHOWN_MAX = 200
-"""So many rows of a batch stand on the page; the sheet has all of them."""
+"""The page lists this many rows of a batch; the sheet has all of them."""
 _OVER = "One of these requests has ended, or its payment was sent again in the meantime. Nothing was done; check again."
 _WORDS_MAX = 500
 _REFERENCE_MAX = 128
@@ -43,17 +43,17 @@ _REFERENCE_MAX = 128
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Somebody wants a row in doubt to be sent again; a second person must agree."""
+    """A request to send a row in doubt again; a second person must agree."""
 
     asked: Row
     doubt: Doubt
     may_not: Refused | None
-    """Why whoever looks can't be that second person."""
+    """Why the person viewing it can't be that second person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch with rows in doubt, and who wants which of them to be sent again."""
+    """A batch with rows in doubt, and who wants which of them sent again."""
 
     found: BatchSummary
     file: str | None
@@ -63,12 +63,12 @@ class Batch:
 
     @property
     def credits(self) -> int:
-        """How many of them would be money given away, if they were paid twice."""
+        """How many of them would be money given away if they were paid twice."""
         return sum(doubt.money_leaves for doubt in self.doubts)
 
 
 def rows_in_doubt(here: Site) -> int:
-    """Count what is in doubt in this environment; 0 where the ledger can't be read, which other pages say."""
+    """Count what is in doubt in this environment; 0 if the ledger can't be read, which other pages report."""
     with suppress(LedgerNotUsable):
         return sum(found.by_state[State.IN_DOUBT].rows for found in _batches(here))
     return 0
@@ -112,7 +112,7 @@ def _doubts(here: Site, batch: str) -> dict[int, Doubt]:
 
 
 def _requests(here: Site, batch: str, doubts: Mapping[int, Doubt], file_id: str | None) -> dict[int, Request]:
-    """Give the requests about attempts that are in doubt now; those about an earlier attempt of a row lapse."""
+    """Return the requests about attempts that are in doubt now; those about an earlier attempt of a row lapse."""
     waiting, stale, person = {}, [], current_person()
     file = here.store.file(file_id) if file_id else None
     for one in here.store.all("SELECT * FROM again WHERE batch = ? AND state = 'asked' ORDER BY row", batch):
@@ -132,11 +132,11 @@ def _requests(here: Site, batch: str, doubts: Mapping[int, Doubt], file_id: str 
 @blueprint.get("/doubts/<batch>/sheet")
 @needs("settle")
 def sheet(batch: str) -> ResponseReturnValue:
-    """Hand out a batch's rows in doubt as a workbook, to look them up with."""
+    """Download a batch's rows in doubt as a workbook for looking them up."""
     here = site()
     found = here.ledger().find(batch)
     name = f"{found.batch}.doubts.xlsx"
-    return papers.hand_out(papers.make(here, "doubts", found.batch, name), name)
+    return papers.download(papers.make(here, "doubts", found.batch, name), name)
 
 
 @blueprint.post("/doubts/<batch>")
@@ -187,7 +187,7 @@ def decide_by_sheet(batch: str) -> ResponseReturnValue:
 def _record(
     here: Site, person: Person, batch: str, chosen: Sequence[RowDecision], signed: _Signed
 ) -> ResponseReturnValue:
-    """Settle what one person may, and ask a second one for the rest; all of it, or nothing where a row is refused."""
+    """Settle what one person may, and ask a second one for the rest; all of it, or nothing if a row is refused."""
     now = [one for one in chosen if one.decision != SEND_AGAIN]
     later = [one.row for one in chosen if one.decision == SEND_AGAIN]
     try:
@@ -209,7 +209,7 @@ def _record(
 @blueprint.post("/doubts/<batch>/second")
 @needs("approve")
 def second(batch: str) -> ResponseReturnValue:
-    """Agree, as a second person, that rows are sent again; or don't. The form names requests, each about an attempt."""
+    """Agree, as a second person, to send rows again, or refuse. The form names requests, each about one attempt."""
     here, person = site(), current_person()
     batch = here.ledger().find(batch).batch
     ticked = {int(text) for text in request.form.getlist("request") if text.isdecimal()}
@@ -240,7 +240,7 @@ def second(batch: str) -> ResponseReturnValue:
         did = f"agreed that {', '.join(one['place'] for one in asked)} is sent again"
         _settle(here, batch, [RowDecision(one["row"], SEND_AGAIN) for one in asked], signed, person, did)
     except (WrongUse, BatchHeld) as error:
-        with here.store.write() as db:  # it waits again, unless it was asked for anew
+        with here.store.write() as db:  # it waits again, unless there was a new request meanwhile
             db.executemany("UPDATE OR IGNORE again SET state = 'asked' WHERE id = ?", [(one["id"],) for one in asked])
         return _page(Refused(f"{_sentence(error)} Nothing was done.", NOT_NOW), batch)
     return redirect(url_for("history.batch", batch=batch), 303)
@@ -268,13 +268,13 @@ def _attempts() -> dict[int, str]:
 
 
 def _places(here: Site, batch: str, doubts: Mapping[int, Doubt]) -> dict[int, str]:
-    """Name rows as their file has them, `line 5`."""
+    """Return rows by their place in the file, `line 5`."""
     word = place_word(here.ledger().find(batch).file)
     return {row: place_of(word, row, doubt.line) for row, doubt in doubts.items()}
 
 
 def _settle(here: Site, batch: str, chosen: Sequence[RowDecision], signed: _Signed, person: Person, did: str) -> None:
-    """Record decisions, all or none; a request to send one of these rows again is answered by it."""
+    """Record decisions, all or none; this answers any request to send one of these rows again."""
     settle(batch, chosen, signed, here.settings, person.actor())
     with here.store.write() as db:
         what = f"{did}: {signed.signature.reason}"
@@ -288,7 +288,7 @@ def _settle(here: Site, batch: str, chosen: Sequence[RowDecision], signed: _Sign
 def _ask_to_send_again(
     here: Site, batch: str, doubts: Sequence[Doubt], reason: str, person: Person, places: Mapping[int, str]
 ) -> None:
-    """Ask a second person; whoever asked first about an attempt stays the one who asked."""
+    """Ask a second person; whoever asked first about an attempt remains the one who asked."""
     with here.store.write() as db:
         for doubt in doubts:
             db.execute(
@@ -305,13 +305,13 @@ def _ask_to_send_again(
 
 
 def _close(here: Site, asked: Sequence[Row], state: str, who: str = "", what: str = "", how: str = "") -> bool:
-    """End requests that wait, all or none; False where one of them was ended meanwhile."""
-    with suppress(_Over), here.store.write() as db:
+    """End requests that wait, all or none; False if one of them was ended meanwhile."""
+    with suppress(_AlreadyEnded), here.store.write() as db:
         for one in asked:
             if not db.execute(
                 "UPDATE again SET state = ? WHERE id = ? AND state = 'asked'", (state, one["id"])
             ).rowcount:
-                raise _Over
+                raise _AlreadyEnded
         if what:
             batch, places = asked[0]["batch"], ", ".join(one["place"] for one in asked)
             here.store.note(db, who, file_of(here, batch), f"{what} {places} of {batch}", how)
@@ -319,8 +319,8 @@ def _close(here: Site, asked: Sequence[Row], state: str, who: str = "", what: st
     return False
 
 
-class _Over(Exception):
-    """A request ended while somebody was about to end it."""
+class _AlreadyEnded(Exception):
+    """A request had already been ended by someone else."""
 
 
 def _sentence(error: Any) -> str:
@@ -329,7 +329,7 @@ def _sentence(error: Any) -> str:
 
 
 class _Signed:
-    """See workflows.resolve.Decider: the person saw each row, signed, and proved who they are."""
+    """See workflows.resolve.Decider: the person saw each row, signed, and proved their identity."""
 
     def __init__(self, signature: Signature, attempts: Mapping[int, str]) -> None:
         self.signature = signature
@@ -342,13 +342,13 @@ class _Signed:
             raise WrongUse(f"{what} is no longer in doubt, or was sent again in the meantime: check it again")
 
     def show(self, found: Proposal) -> None:
-        """They saw it on the page: hold the attempts that they saw against those in doubt, under the batch's lock."""
+        """They saw it on the page: compare the attempts they saw with those in doubt, under the batch's lock."""
         for decision in found.decisions:
             self.require_same(decision.row, found.doubts[decision.row])
 
     def sign(self) -> Signature:
-        """Who decides, and how they know."""
+        """Return who decides, and how they know."""
         return self.signature
 
     def confirm(self, sent_again: int) -> None:
-        """They pressed the button; a second person did, where rows are sent again."""
+        """They pressed the button; a second person did, if rows are sent again."""

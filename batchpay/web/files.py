@@ -1,4 +1,4 @@
-"""Files: the list, and how a payment file comes in, in pieces by the page's script or whole by a plain form."""
+"""Files: the list, and how a payment file is uploaded, in pieces by the page's script or whole by a plain form."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _FILTERS = {
     "waiting": "state = 'asked'",
 }
 REPLACEABLE = ("checked", "refused")
-"""States in which a new version of a file may take its place."""
+"""States in which a new version of a file may replace it."""
 SENT = ("approved", "sending", "stopped", "failed", "done")
-"""States of a file that was approved: its batch is the one that it was sent as, and not one that it only repeats."""
+"""States of a file that was approved: its batch is the one it was sent as, and not one that it only repeats."""
 RECONCILED = "found every payment in the export, and nothing else"
 """What the history says of a batch that agrees with its export."""
 WENT_ON = "let it go on"
@@ -50,23 +50,23 @@ def file_or_404(file_id: str) -> Row:
 
 
 def facts_of(file: Row) -> dict[str, Any] | None:
-    """What a file's check found; None before it was checked."""
+    """Return what a file's check found; None before it was checked."""
     found: dict[str, Any] | None = spool.unseal_json(site().ledger(), file["id"], "facts", file["facts"])
     return found
 
 
 def totals_of(file: Row) -> dict[str, Any] | None:
-    """Rows and amounts of a file's check, for lists: they are not sealed."""
+    """Return rows and amounts of a file's check, for lists: they are not sealed."""
     return json.loads(file["totals"]) if file["totals"] else None
 
 
 def people_by_name(here: Site) -> dict[str, str]:
-    """Give the names that people are shown by."""
+    """Return the names that people are shown by."""
     return {found["name"]: found["shown"] for found in here.store.all("SELECT name, shown FROM user")}
 
 
 def is_reconciled(here: Site, file: Row) -> bool:
-    """Whether the latest comparison with an export found no difference, and nothing was sent since."""
+    """Return whether the latest comparison with an export found no difference, and nothing was sent since."""
     latest = here.store.one(
         "SELECT what FROM event WHERE file = ? AND (what IN (?, ?) OR what LIKE 'compared %')"
         " ORDER BY number DESC LIMIT 1",
@@ -95,7 +95,7 @@ def home() -> ResponseReturnValue:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What of a file that was sent somebody must still look after, in payments."""
+    """What still needs attention in a file that was sent, in payments."""
 
     doubts: int = 0
     waiting: int = 0
@@ -105,12 +105,12 @@ class Left:
 
 
 def left_of(here: Site, file: Row) -> Left:
-    """Count what is left of a file; nothing of one that was not sent."""
+    """Count what is left of a file; nothing for one that was not sent."""
     if not file["batch"] or file["state"] not in SENT:
         return Left()
     try:
         found = summary_of_batch(here.ledger().find(file["batch"]))
-    except WrongUse:  # another ledger by now
+    except WrongUse:  # a different ledger by now
         return Left(is_unknown=True)
     held = found.held_back.rows
     return Left(found.of(State.IN_DOUBT).rows, found.of(State.PENDING).rows - held, held)
@@ -119,7 +119,7 @@ def left_of(here: Site, file: Row) -> Left:
 @blueprint.post("/files")
 @needs("prepare")
 def begin() -> ResponseReturnValue:
-    """Take a file: its name and size, for pieces to follow, or all of it from a plain form."""
+    """Start an upload: its name and size, for pieces to follow, or all of it from a plain form."""
     here, whole = site(), request.files.get("file")
     data = whole.read() if whole is not None else b""
     name = (whole.filename if whole is not None else request.form.get("name")) or ""
@@ -148,7 +148,7 @@ def begin() -> ResponseReturnValue:
 @blueprint.put("/files/<file_id>/pieces/<int:number>")
 @needs("prepare")
 def piece(file_id: str, number: int) -> ResponseReturnValue:
-    """Take a piece; a piece that is here already is told so, and the upload goes on from where it is."""
+    """Accept a piece; if it is already here, the answer says so, and the upload continues from where it is."""
     here, person, file = site(), current_person(), file_or_404(file_id)
     if file["uploaded_by"] != person.name:
         abort(403)
@@ -164,7 +164,7 @@ def piece(file_id: str, number: int) -> ResponseReturnValue:
 
 @blueprint.get("/files/<file_id>")
 def file(file_id: str) -> ResponseReturnValue:
-    """Show a file where it stands: its upload, its check, or what became of it."""
+    """Show a file in its present state: its upload, its check, or what became of it."""
     found = file_or_404(file_id)
     if found["state"] in ("receiving", "checking"):
         return render_template("checking.html", file=found, told=_progress(found))
@@ -175,7 +175,7 @@ def file(file_id: str) -> ResponseReturnValue:
 
 @blueprint.get("/files/<file_id>/progress")
 def progress(file_id: str) -> ResponseReturnValue:
-    """Tell how far the check is; when it ended, send the page there."""
+    """Report how far the check is; when it has ended, send the page there."""
     found = file_or_404(file_id)
     if found["state"] in ("receiving", "checking"):
         return render_template("_checking.html", file=found, told=_progress(found))
@@ -183,9 +183,9 @@ def progress(file_id: str) -> ResponseReturnValue:
 
 
 def _progress(found: Row) -> dict[str, Any]:
-    from batchpay.web.task import told
+    from batchpay.web.task import read_progress
 
-    return told(spool.place(site().home, found["id"]))
+    return read_progress(spool.place(site().home, found["id"]))
 
 
 def _take(here: Site, person: Person, found: Row, number: int, data: bytes) -> None:
@@ -235,7 +235,7 @@ def _before(here: Site) -> str | None:
 
 
 def _refuse(here: Site, name: str, size: int) -> None:
-    """Raise WrongUse for what is not taken at all."""
+    """Raise WrongUse for a file that is not accepted at all."""
     if not name.lower().endswith(ENDINGS):
         raise WrongUse("only workbooks (.xlsx), CSV and Parquet files are accepted")
     if not 0 < size <= spool.FILE_BYTES_MAX:

@@ -1,6 +1,6 @@
-"""The rows that need someone, laid out for paging: written once by a check, read by pages a hundred rows at a time.
+"""The rows that need someone, stored for paging: written once by a check, read by pages a hundred rows at a time.
 
-A small SQLite file beside the upload. A row's own cells are sealed; what is wrong with it (column, code, message) is
+A small SQLite file next to the upload. A row's own cells are sealed; what is wrong with it (column, code, message) is
 not: messages never hold an account number. The rows of one rule are found without opening any cell.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # pages read a grid, and never load what checks a file
     from batchpay.writing.place import MayReplace
 
 BLOCK = 100
-"""So many rows are fetched at once."""
+"""Rows are fetched this many at a time."""
 _TABLES = """
     CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
     CREATE TABLE row (n INTEGER PRIMARY KEY, line INTEGER, wrong TEXT NOT NULL, sealed BLOB NOT NULL) STRICT;
@@ -51,7 +51,7 @@ class Wrong:
     """One thing that is wrong with a row."""
 
     place: int
-    """Which of the person's own columns; -1 where it is the row as a whole."""
+    """Which of the person's own columns; -1 for the row as a whole."""
     column: str
     code: str
     message: str
@@ -75,18 +75,18 @@ class GridRow:
     """The person's own, in their own order, as they can be shown."""
 
     def marks(self) -> dict[int, str]:
-        """Which cells are wrong, by place: `error`, or `warning`."""
+        """Return which cells are wrong, by position: `error`, or `warning`."""
         found = {one.place: "warning" for one in self.wrong if not one.is_error}
         return found | {one.place: "error" for one in self.wrong if one.is_error}
 
 
 def grid_path(folder: Path) -> Path:
-    """Name the grid of a file."""
+    """Return the path of a file's grid."""
     return folder / "grid.db"
 
 
 class GridWriter:
-    """Takes rejected rows as validation.rejects.Rejects does, and writes a grid."""
+    """Accepts rejected rows as validation.rejects.Rejects does, and writes a grid."""
 
     def __init__(self, folder: Path, file_id: str, ledger: Ledger, source: Source) -> None:
         self._path = grid_path(folder)
@@ -107,11 +107,11 @@ class GridWriter:
         self._db.execute("BEGIN")
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Take rows of a chunk."""
+        """Add rows of a chunk."""
         self._put(frame)
 
     def late(self, frame: pl.DataFrame) -> None:
-        """Take rows found wrong at the end; such a row replaces what was said of it before."""
+        """Add rows found wrong at the end; such a row replaces what was recorded of it before."""
         self._db.executemany("DELETE FROM hit WHERE n = ?", [(number,) for number in frame["_row"]])
         self._put(frame)
 
@@ -169,11 +169,11 @@ class Grid:
         self.columns: list[str] = meta["columns"]
         """What the file itself calls its columns."""
         self.places: dict[str, int] = meta["places"]
-        """Where the columns that the program knows stand among them."""
+        """Positions of the columns that the program knows among them."""
         self.suggested: dict[str, int] = meta["suggested"]
         """How many cells of each rule have a certain suggestion."""
         self.used: list[int] = meta["used"]
-        """Places of the columns in which something is wrong."""
+        """Positions of the columns in which something is wrong."""
         self.told: dict[str, str] = meta["told"]
         """A message of each rule."""
         self.line_word: str = meta["line_word"]
@@ -183,19 +183,19 @@ class Grid:
         self._db.close()
 
     def count(self, rule: str = "") -> int:
-        """How many rows there are, or how many break a rule."""
+        """Return how many rows there are, or how many break a rule."""
         found = self._db.execute("SELECT rows FROM total WHERE rule = ?", (rule,)).fetchone()
         return int(found[0]) if found else 0
 
     def starts(self, rule: str = "", first: int = 0, most: int = 1 << 31) -> list[int]:
-        """Give the first row number of blocks: they are found by key, not by counting."""
+        """Return the first row number of blocks: they are found by key, not by counting."""
         found = self._db.execute(
             "SELECT n FROM block WHERE rule = ? AND at >= ? ORDER BY at LIMIT ?", (rule, first, most)
         )
         return [number for (number,) in found]
 
     def block(self, rule: str, start: int) -> Iterator[GridRow]:
-        """Give up to a hundred rows from a row number on."""
+        """Yield up to a hundred rows from a row number on."""
         columns = "n, line, wrong, sealed"
         statement = (
             f"SELECT {columns} FROM hit JOIN row USING (n) WHERE rule = :rule AND n >= :start"  # noqa: S608
@@ -214,7 +214,7 @@ def _row_place(file_id: str, number: int) -> str:
 
 
 def _parts(text: str | None) -> Iterable[tuple[str, str]]:
-    """Take `column: …; column: …` apart."""
+    """Split `column: …; column: …`."""
     for entry in (text or "").split("; "):
         column, found, rest = entry.partition(": ")
         if found:

@@ -1,7 +1,7 @@
-"""What is refused before any page is asked, and what every answer says to the browser.
+"""What is refused before any page handles it, and the headers that every answer sends to the browser.
 
-No token stands in any form: a request that changes something must come from our own pages, by Sec-Fetch-Site or, where
-a browser does not send it, by Origin; and the session's cookie is SameSite=Strict.
+No form contains a token: a request that changes something must come from our own pages, by Sec-Fetch-Site or, if a
+browser does not send it, by Origin; and the session's cookie is SameSite=Strict.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HARMLESS = ("GET", "HEAD", "OPTIONS")
 
 
 def known_host() -> None:
-    """Refuse a Host that is not ours: another name that leads here may belong to somebody else's page."""
+    """Refuse a Host that is not ours: another name that leads here may belong to someone else's page."""
     if request.host.lower() not in site().access.hosts:
         abort(421)
 
@@ -44,7 +44,7 @@ def own_pages_only() -> None:
 
 
 def say_headers(answer: Response) -> Response:
-    """Tell the browser what it may do with an answer: nothing is kept, framed or run from elsewhere."""
+    """Tell the browser what it may do with an answer: nothing is cached, framed or run from elsewhere."""
     for name, value in _HEADERS.items():
         answer.headers[name] = value
     if site().access.behind_tls:

@@ -1,4 +1,4 @@
-"""What helps whoever fills in a payment file: an empty one with drop-downs, and what every cell must hold."""
+"""Help for people who fill in a payment file: an empty one with drop-downs, and what every cell must contain."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ blueprint = Blueprint("guides", __name__)
 
 @blueprint.get("/template.xlsx")
 def template() -> ResponseReturnValue:
-    """Hand out an empty payment file."""
-    return papers.hand_out(papers.make(site(), "template"), "payments-template.xlsx")
+    """Download an empty payment file."""
+    return papers.download(papers.make(site(), "template"), "payments-template.xlsx")
 
 
 @blueprint.get("/rules")
@@ -33,7 +33,7 @@ def rules() -> ResponseReturnValue:
 
 @cache
 def _rules() -> list[dict[str, Any]]:
-    """Have the rules read out of the schemas, once: the server itself does not load them."""
+    """Have a child read the rules from the schemas, once: the server itself does not load them."""
     descriptor = papers.make(site(), "rules")
     try:
         found: list[dict[str, Any]] = json.loads(b"".join(papers.in_blocks(descriptor)))

@@ -72,7 +72,7 @@ def batch(batch: str) -> ResponseReturnValue:
 
 @blueprint.get("/audit")
 def audit() -> ResponseReturnValue:
-    """List what was done, the latest first; of one person where that is asked."""
+    """List what was done, the latest first; by one person if that is requested."""
     here, who = site(), request.args.get("who", "").strip()
     kept = deque(_acts(here, who), maxlen=LISTED)
     checked = here.store.one(
@@ -91,7 +91,7 @@ def audit() -> ResponseReturnValue:
 
 @blueprint.get("/audit.csv")
 def audit_csv() -> ResponseReturnValue:
-    """Hand out all of it, the oldest first."""
+    """Download all of it, the oldest first."""
     acts = _acts(site(), request.args.get("who", "").strip())
 
     def blocks() -> Iterator[bytes]:
@@ -110,7 +110,7 @@ def audit_csv() -> ResponseReturnValue:
 @blueprint.post("/audit/check")
 @needs("look", "settle", "approve")
 def check() -> ResponseReturnValue:
-    """Hold the whole ledger against its own chain of codes; what came of it stands in the list."""
+    """Verify the whole ledger against its own chain of codes; the result is in the list."""
     here, person = site(), current_person()
     problems = papers.read_json(here, "check")
     said = f"{len(problems)} problems; tell your batchpay administrator" if problems else "nothing was altered"
@@ -120,7 +120,7 @@ def check() -> ResponseReturnValue:
 
 
 def _acts(here: Site, who: str) -> Iterator[Act]:
-    """Give the events of ledger and page, the oldest first."""
+    """Yield the events of ledger and page, the oldest first."""
     wanted = who.casefold()
     for act in heapq.merge(_of_ledger(here), _of_page(here), key=lambda one: one.at):
         if not wanted or wanted in act.who.casefold():

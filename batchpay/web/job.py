@@ -1,7 +1,7 @@
-"""The child: one job of web.db, in a process of its own that holds the job's lock all its life.
+"""The child: one job of web.db, in a process of its own that holds the job's lock as long as it lives.
 
 Started by jobs.py, or again by another server after this one died. The settings come over standard input; nothing is
-printed. A fault ends the process without a word: the supervisor takes the job up again, and gives up after a while.
+printed. A fault ends the process silently: the supervisor starts the job again, and gives up after several tries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from batchpay.web.task import Task
 from batchpay.writing.no_core import keep_memory_private
 
 KINDS: dict[str, Callable[[Task], int]] = {"check": check_job.check, "submit": run_job.send, "resume": run_job.send}
-"""What a child can do; each gives an exit code as the command line would."""
+"""What a child can do; each returns an exit code as the command line would."""
 _DATA_BYTES_MIN = 4 << 30
 """A check of a million rows takes a tenth of it."""
 _CHECK_S_MAX = 1800
@@ -34,7 +34,7 @@ _LOCK_TRIES, _LOCK_WAIT_S = 20, 0.05
 
 
 def main() -> None:
-    """Do one job, unless somebody else is doing it."""
+    """Do one job, unless another process is doing it."""
     os.umask(0o077)
     keep_memory_private()
     home, number = Path(sys.argv[1]), int(sys.argv[2])
@@ -49,16 +49,16 @@ def main() -> None:
 
 
 def _bound_memory() -> None:
-    """Let a file that asks for all the memory there is end this process, and not the machine."""
+    """Let a file that uses up all memory end this process, and not the machine."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     most = max(_DATA_BYTES_MIN, physical // 4 * 3)
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def _take_lock(path: Path) -> bool:
-    """Take the job's lock for all this process' life; False where another child has it."""
+    """Take the job's lock for the life of this process; False if another child has it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    for _ in range(_LOCK_TRIES):  # a look at the lock takes it for a moment
+    for _ in range(_LOCK_TRIES):  # a check of the lock takes it for a moment
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,7 +1,7 @@
-"""What should be running and what is: jobs stand in web.db, life is a lock that the kernel frees.
+"""What should be running and what is: jobs are in web.db; a running job is known by a lock that the kernel frees.
 
-The supervisor starts a child for every wanted job whose lock nobody holds. It does so at its own start as well: what a
-restarted server finds running it leaves alone, what it finds dead it starts again. One check and one run at a time.
+The supervisor starts a child for every wanted job whose lock nobody holds. It does so when it starts, too: a restarted
+server leaves alone what it finds running, and starts again what it finds dead. One check and one run at a time.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from batchpay.settings import Settings
 from batchpay.web.store import Row, Store
 
 STARTS_MAX = 5
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 RUNS = ("submit", "resume")
 """Kinds that send; all others check."""
 _GAVE_UP = "This job ended unexpectedly several times; ask your batchpay administrator."
 
 
 def lock_file(home: Path, number: int) -> Path:
-    """Name the file that a job's child holds all its life."""
+    """Return the path of the lock file that a job's child holds as long as it lives."""
     return home / "jobs" / f"{number}.lock"
 
 
 def is_alive(home: Path, number: int) -> bool:
-    """Whether a job's child lives: whether somebody holds its lock."""
+    """Return whether a job's child lives: whether anyone holds its lock."""
     try:
         descriptor = os.open(lock_file(home, number), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # two who look do not take each other for a child
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # so two checkers don't take each other for a child
     except BlockingIOError:
         return True
     finally:
@@ -60,42 +60,42 @@ class Supervisor:
         (store.home / "jobs").mkdir(exist_ok=True, mode=0o700)
 
     def want(self, db: sqlite3.Connection, file_id: str, kind: str, who: str) -> None:
-        """Ask for a job, in the transaction that moves its file; `wake` afterwards."""
+        """Request a job, in the transaction that moves its file; call `wake` afterwards."""
         db.execute(
             "INSERT INTO job (file, kind, made_by, made_at) VALUES (?, ?, ?, ?)",
             (file_id, kind, who, self._store.clock()),
         )
 
     def wake(self) -> None:
-        """Look now and not in a second."""
+        """Check for work now instead of in a second."""
         self._awake.set()
 
     def start(self) -> None:
-        """Begin to look after the jobs."""
+        """Start supervising the jobs."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more. Children go on: they belong to nobody."""
+        """Stop supervising. Children continue: they belong to nobody."""
         self._stopping.set()
         self._awake.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def latest(self, file_id: str) -> tuple[Row | None, bool]:
-        """Give a file's latest job, and whether its child lives."""
+        """Return a file's latest job, and whether its child lives."""
         job = self._store.one("SELECT * FROM job WHERE file = ? ORDER BY id DESC LIMIT 1", file_id)
         return job, job is not None and is_alive(self._store.home, job["id"])
 
     def _work(self) -> None:
         while not self._stopping.is_set():
-            with suppress(sqlite3.Error, OSError):  # a full disk, a database that is busy: looked at again
-                self.look()
-            self._awake.wait(LOOK_EVERY_S)
+            with suppress(sqlite3.Error, OSError):  # a full disk, a busy database: checked again
+                self.start_wanted()
+            self._awake.wait(CHECK_EVERY_S)
             self._awake.clear()
         self._store.close()
 
-    def look(self) -> None:
-        """Start what is wanted and dead."""
+    def start_wanted(self) -> None:
+        """Start the jobs that are wanted and not running."""
         self._children = {number: child for number, child in self._children.items() if child.poll() is None}
         busy: set[bool] = set()
         for job in self._store.all("SELECT * FROM job WHERE wanted = 1 ORDER BY id"):

@@ -26,14 +26,14 @@ class Answers:
 
 
 def key_of(question: Question) -> str:
-    """Name a question, so that its answer is found again."""
+    """Return a question's key, by which its answer is found again."""
     return f"{question.about}: {question.text}"
 
 
 def find_map(task: Task, path: str) -> tuple[dict[str, Any], bool]:
-    """Find or propose a map; gives what the file's row keeps of it, and whether the file can be read by it now.
+    """Find or propose a map; return what the file's row keeps of it, and whether the file can be read by it now.
 
-    A map is used when its person has said so, for this file or for one with the same header before.
+    A map is used once its person has confirmed it, for this file or for an earlier one with the same header.
     """
     options = options_of(task.file)
     file = FileToMap(

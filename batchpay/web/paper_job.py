@@ -1,7 +1,7 @@
-"""The child that makes a file about a batch: the use cases of the command line, written into the parent's memory.
+"""The child that creates a file about a batch: the command line's use cases, written into the parent's memory.
 
-Settings and arguments come over standard input, so that no list of processes shows a name or a reason; the file goes to
-standard output. What goes wrong is one sentence on standard error, as the command line says it.
+Settings and arguments come over standard input, so that no process list shows a name or a reason; the file goes to
+standard output. An error is one sentence on standard error, in the command line's words.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LOOKER = Actor("batchpay", "page", "the page")
 
 
 def main() -> int:
-    """Make one file; gives the exit code."""
+    """Create one file; return the exit code."""
     os.umask(0o077)
     keep_memory_private()
     kind, given = sys.argv[1:]
@@ -92,15 +92,15 @@ def _reconcile(settings: Settings, into: Any, source: int | None, batch: str, na
 
 
 def _compare(settings: Settings, into: Any, source: int | None, batch: str, export: str) -> None:
-    """Give what a match comes to, as the command line's JSON, and the rows in doubt that the export has."""
+    """Write a match's result, as the command line's JSON, and the rows in doubt that the export has."""
     assert source is not None, "an export is given"
     with Path(os.devnull).open("w+b") as nowhere, os.fdopen(os.dup(source), "rb") as against:
         request = ReconcileRequest(Stream(export, against), output=Stream("none.csv", nowhere))
         done = reconcile(batch, request, settings, _LOOKER)
-        looked = _Looker()
+        looked = _Viewer()
         if done.summary.by_state:
             against.seek(0)
-            with suppress(_OnlyLooked):
+            with suppress(_ViewOnly):
                 reconcile(batch, request, settings, _LOOKER, looked)
     found = {
         **done.summary.as_json(),
@@ -136,26 +136,26 @@ def _settle(
     into.write(json.dumps({"settled": [one.row.row for one in done.settled]}).encode())
 
 
-class _OnlyLooked(Exception):
+class _ViewOnly(Exception):
     """Nothing is to be settled: the page only shows what would be."""
 
 
-class _Looker:
+class _Viewer:
     """See workflows.resolve.Decider: remembers what is shown, and signs nothing."""
 
     def __init__(self) -> None:
         self.found: list[FoundDoubt] = []
 
     def show(self, found: FoundDoubt) -> None:
-        """Remember a row in doubt beside its line."""
+        """Remember a row in doubt with its line."""
         self.found.append(found)
 
     def sign(self) -> Signature:
         """Leave everything as it is."""
-        raise _OnlyLooked
+        raise _ViewOnly
 
     def confirm(self, sent_again: int) -> None:
-        """Never asked."""
+        """Never called."""
 
 
 class _Signed:
@@ -166,12 +166,12 @@ class _Signed:
         self._shown = shown
 
     def show(self, found: FoundDoubt) -> None:
-        """They saw just this on the page; raises WrongUse where it was another row, attempt or line."""
+        """They saw exactly this on the page; raises WrongUse if it was another row, attempt or line."""
         if _found_json(found) not in self._shown:
             raise WrongUse(f"{found.place} is not as the page showed it; compare the export again")
 
     def sign(self) -> Signature:
-        """Who decides, and why."""
+        """Return who decides, and why."""
         return self._signature
 
     def confirm(self, sent_again: int) -> None:
@@ -205,13 +205,13 @@ def _find(settings: Settings, into: Any, source: int | None, payment_id: str) ->
 
 
 def _check_ledger(settings: Settings, into: Any, source: int | None) -> None:
-    """Check the whole ledger; a line for everything that is wrong."""
+    """Check the whole ledger; one line for each problem."""
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         into.write(json.dumps(ledger.check()).encode())
 
 
 def _template(settings: Settings, into: Any, source: int | None) -> None:
-    """Give an empty payment file."""
+    """Write an empty payment file."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "template.xlsx"
         make_template(path, replace=False)
@@ -219,7 +219,7 @@ def _template(settings: Settings, into: Any, source: int | None) -> None:
 
 
 def _rules(settings: Settings, into: Any, source: int | None) -> None:
-    """Give every rule: what it holds for, how severe it is, what a row is told."""
+    """Write every rule: what it applies to, how severe it is, what it says of a row."""
     lines = [
         {"where": line.where, "severity": line.fact.severity, "message": line.fact.message} for line in rule_table()
     ]

@@ -1,6 +1,6 @@
-"""Files about a batch, made by a child when they are asked for, in memory: results, report, sheets, reconciliations.
+"""Files about a batch, created by a child on request, in memory: results, report, sheets, reconciliations.
 
-The server loads nothing of what makes them, and nothing of them lies on a disk in the clear.
+The server loads nothing of what creates them, and none of them is on a disk unencrypted.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _TYPES = {
 
 
 def make(here: Site, kind: str, *arguments: str, given: bytes | None = None) -> int:
-    """Have a paper made; gives the descriptor of a file in memory, which the caller closes.
+    """Have a file created; return the descriptor of a file in memory, which the caller closes.
 
-    `given` is what the child reads, an uploaded export. Raises NotUsable with the child's sentence where it fails.
+    `given` is what the child reads, an uploaded export. Raises NotUsable with the child's sentence if it fails.
     """
     into = os.memfd_create(kind, os.MFD_CLOEXEC)
     source = os.memfd_create("given", os.MFD_CLOEXEC) if given is not None else None
@@ -70,7 +70,7 @@ def make(here: Site, kind: str, *arguments: str, given: bytes | None = None) -> 
 
 
 def read_json(here: Site, kind: str, *arguments: str, given: bytes | None = None) -> Any:
-    """Have a child look at something, and give what it says."""
+    """Have a child do something, and return its JSON answer."""
     descriptor = make(here, kind, *arguments, given=given)
     try:
         return json.loads(b"".join(in_blocks(descriptor)))
@@ -79,14 +79,14 @@ def read_json(here: Site, kind: str, *arguments: str, given: bytes | None = None
 
 
 def in_blocks(descriptor: int) -> Iterator[bytes]:
-    """Read a file in memory from its start, some at a time."""
+    """Read a file in memory from its start, a block at a time."""
     at = 0
     while block := os.pread(descriptor, _BLOCK_BYTES, at):
         yield block
         at += len(block)
 
 
-def hand_out(descriptor: int, name: str) -> Response:
+def download(descriptor: int, name: str) -> Response:
     """Answer with a file in memory, as a download under a name."""
 
     def blocks() -> Iterator[bytes]:

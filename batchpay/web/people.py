@@ -1,6 +1,6 @@
 """Who may sign in, and what they may do. The command line alone adds and changes people; each change is in the ledger.
 
-A role never beats identity: whoever uploaded, asked or approved is another person than whoever approves next.
+A role never overrides identity: whoever uploaded, asked or approved must be a different person from the next approver.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _HASH = "scrypt:32768:8:3"
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 _TOTP_PLACE = "web user {} code"
 _scrypt = Lock()
-"""One password at a time: a hash takes 32 MiB and half a second, and eight guesses at once would take the machine."""
+"""One password at a time: a hash takes 32 MiB and half a second, and eight at once would overload the machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Whoever is signed in."""
+    """The person who is signed in."""
 
     name: str
     shown: str
     roles: frozenset[str]
     limit_cents: int | None
-    """The highest total that they may approve; None where there is no limit."""
+    """The highest total that they may approve; None if there is no limit."""
     has_code: bool
     """Whether they have an authenticator."""
     how: str
@@ -61,17 +61,17 @@ class Person:
     """Where their requests come from."""
 
     def may(self, role: str) -> bool:
-        """Whether they have a role."""
+        """Return whether they have a role."""
         return role in self.roles
 
     def actor(self, how: str | None = None) -> Actor:
-        """Name them as the ledger records whoever acts."""
+        """Return them as the actor that the ledger records."""
         return Actor(self.name, self.address or "page", f"the page, {how or self.how}")
 
 
 @dataclass(frozen=True, slots=True)
 class NewSecrets:
-    """What a person is handed once: nobody can read it again."""
+    """What a person is given once: nobody can read it again."""
 
     password: str
     code_secret: bytes | None
@@ -99,7 +99,7 @@ def add(
     *,
     with_code: bool | None = None,
 ) -> NewSecrets:
-    """Add a person; raises WrongUse where there is one of that name, or the name or a role is none."""
+    """Add a person; raises WrongUse if there is one of that name, or the name or a role is invalid."""
     held = sorted(set(roles), key=list(ROLES).index)
     if not _NAME.fullmatch(name):
         raise WrongUse("a name has lowercase letters, digits and . _ - @, and begins with a letter")
@@ -109,7 +109,7 @@ def add(
     made = NewSecrets(_new_password(), totp.new_secret() if wants_code else None)
     with store.write() as db:
         for (known,) in db.execute("SELECT name FROM user"):
-            if person_key(Actor(known, "")) == person_key(Actor(name, "")):  # an approval takes them for one
+            if person_key(Actor(known, "")) == person_key(Actor(name, "")):  # approvals take them for one person
                 raise WrongUse(
                     f"there is already a person {known}: batchpay web user reset {known} sets a new password"
                 )
@@ -146,7 +146,7 @@ def reset(store: Store, ledger: Ledger, by: Actor, name: str) -> NewSecrets:
 
 
 def switch_off(store: Store, ledger: Ledger, by: Actor, name: str) -> None:
-    """Let a person sign in no more; what they did stays recorded, and the name stays theirs."""
+    """Stop a person from signing in; what they did stays recorded, and the name stays theirs."""
     _found(store, name)
     with store.write() as db:
         db.execute("UPDATE user SET is_off = 1 WHERE name = ?", (name,))
@@ -160,7 +160,7 @@ def everybody(store: Store) -> list[Row]:
 
 
 def as_json(found: Row) -> dict[str, object]:
-    """Tell of a person what an administrator may see."""
+    """Return what an administrator may see of a person."""
     limit = found["limit_cents"]
     return {
         "name": found["name"],
@@ -173,14 +173,14 @@ def as_json(found: Row) -> dict[str, object]:
 
 
 def password_is(found: Row | None, password: str) -> bool:
-    """Compare a password; for nobody it takes just as long."""
+    """Compare a password; if there is no such person it takes just as long."""
     with _scrypt:
         is_right = check_password_hash(_nobody() if found is None else found["hash"], password)
     return is_right and found is not None and not found["is_off"]
 
 
 def take_code(store: Store, ledger: Ledger, found: Row, code: str) -> bool:
-    """Use a code up: it counts once, whoever is faster."""
+    """Use a code up: it counts once, whichever request is faster."""
     secret = ledger.unseal(found["totp"], _TOTP_PLACE.format(found["name"]))
     with store.write() as db:
         (used,) = db.execute("SELECT totp_used FROM user WHERE name = ?", (found["name"],)).fetchone()
@@ -191,7 +191,7 @@ def take_code(store: Store, ledger: Ledger, found: Row, code: str) -> bool:
 
 
 def person_of(found: Row, how: str, address: str) -> Person:
-    """Make a person out of their row."""
+    """Create a person from their row."""
     roles = frozenset(found["roles"].split())
     return Person(found["name"], found["shown"], roles, found["limit_cents"], found["totp"] is not None, how, address)
 
@@ -208,7 +208,7 @@ def _sealed(ledger: Ledger, name: str, secret: bytes | None) -> bytes | None:
 
 
 def _new_password() -> str:
-    """Four groups of five letters: 98 bits, readable over a telephone."""
+    """Return four groups of five letters: 98 bits, readable over a telephone."""
     return "-".join("".join(secrets.choice(_LETTERS) for _ in range(5)) for _ in range(4))
 
 

@@ -18,24 +18,24 @@ ERRORS_LISTED = 200
 
 
 def request_of(file: Row, path: str, settings: Settings) -> FileRequest:
-    """Say how an uploaded file, in the clear at `path`, is read and what it is held against."""
+    """Describe how an uploaded file, unencrypted at `path`, is read and what it is compared with."""
     request = file_request(path, None, check_options(options_of(file)), settings)
     return replace(request, name=file["name"], mapping=mapping_for(file))
 
 
 def options_of(file: Row) -> dict[str, Any]:
-    """What the person chose for a file."""
+    """Return what the person chose for a file."""
     found: dict[str, Any] = json.loads(file["options"])
     return found
 
 
 def mapping_for(file: Row) -> Mapping | None:
-    """The map that a file is read through; None where its columns are ours."""
+    """Return the map that a file is read through; None if its columns are ours."""
     return mapping_of(json.loads(file["map"])["tables"], MAP_NAME) if file["map"] else None
 
 
 def check_options(chosen: dict[str, Any]) -> CheckOptions:
-    """Read how a file is checked off what its person chose."""
+    """Read from its person's choices how a file is checked."""
     return CheckOptions(
         normalize=bool(chosen.get("normalize")),
         accept_suggestions=",".join(chosen["accept"]) if chosen.get("accept") else None,

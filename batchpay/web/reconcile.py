@@ -1,4 +1,4 @@
-"""Reconcile: the bank's export beside a batch, what is the same and what differs; settle what it proves.
+"""Reconcile: the bank's export compared with a batch, what agrees and what differs; settle what it proves.
 
 The export is kept sealed, and matched by a child: a broken workbook ends that child and nothing else.
 """
@@ -38,7 +38,7 @@ _CHANGED = (
 
 @blueprint.get("/batches/<batch>/reconcile")
 def page(batch: str) -> ResponseReturnValue:
-    """Show what the latest export came to, and take another one."""
+    """Show the result for the latest export, and accept another one."""
     return _page(site().ledger().find(batch))
 
 
@@ -61,7 +61,7 @@ def _page(found: BatchSummary, wrong: Refused | None = None) -> ResponseReturnVa
 @blueprint.post("/batches/<batch>/reconcile")
 @needs("prepare", "settle")
 def take(batch: str) -> ResponseReturnValue:
-    """Take an export, and match it."""
+    """Accept an export, and match it."""
     here, person = site(), current_person()
     found = here.ledger().find(batch)
     given = request.files.get("export")
@@ -84,18 +84,18 @@ def take(batch: str) -> ResponseReturnValue:
 
 @blueprint.get("/batches/<batch>/reconciled")
 def rows(batch: str) -> ResponseReturnValue:
-    """Hand out every row and every line with its verdict."""
+    """Download every row and every line with its verdict."""
     here = site()
     found = here.ledger().find(batch)
     data, name = _export(here, found.batch)
     target = f"{found.batch}.reconciled.xlsx"
-    return papers.hand_out(papers.make(here, "reconcile", found.batch, target, name, given=data), target)
+    return papers.download(papers.make(here, "reconcile", found.batch, target, name, given=data), target)
 
 
 @blueprint.post("/batches/<batch>/settle")
 @needs("settle")
 def settle(batch: str) -> ResponseReturnValue:
-    """Settle the rows in doubt of which the export says what became of them."""
+    """Settle the rows in doubt whose outcome the export shows."""
     here, person = site(), current_person()
     found = here.ledger().find(batch)
     data, name = _export(here, found.batch)
@@ -129,7 +129,7 @@ def _note(here: Site, person: Person, batch: str, what: str, compared: bytes) ->
 
 
 def _made(here: Site, kind: str, data: bytes, *arguments: str) -> bytes:
-    """Have a child look at the export, and give its JSON."""
+    """Have a child read the export, and return its JSON."""
     descriptor = papers.make(here, kind, *arguments, given=data)
     try:
         return b"".join(papers.in_blocks(descriptor))
@@ -138,7 +138,7 @@ def _made(here: Site, kind: str, data: bytes, *arguments: str) -> bytes:
 
 
 def _mark(compared: bytes | None) -> str:
-    """Name what a page showed, so that nothing else is settled by its form."""
+    """Return a mark of what a page showed, so that nothing else is settled by its form."""
     return hashlib.sha256(compared or b"").hexdigest()[:16]
 
 

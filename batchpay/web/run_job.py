@@ -1,7 +1,7 @@
 """What a child does to send: `submit` from the approved plan, or `resume` of its batch; the command line's functions.
 
 The whole file is checked again, and what differs from the plan is not sent. A person's stop comes through web.db, so
-that it also reaches a child that an earlier server started. A signal leaves the job wanted: it is taken up again.
+that it also reaches a child that an earlier server started. A signal leaves the job wanted: it is started again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from batchpay.settings import Settings
 from batchpay.summary import Summary
 from batchpay.web.acts import makers, page_settings
 from batchpay.web.reading import request_of
-from batchpay.web.task import Task, Teller, unknown_batch
+from batchpay.web.task import ProgressWriter, Task, unknown_batch
 from batchpay.workflows.requests import SendOptions, run_request
 from batchpay.workflows.resume import resume as workflow_resume
 from batchpay.workflows.run import on_one_core
@@ -35,30 +35,30 @@ if TYPE_CHECKING:
     from batchpay.sending.pacing import Throttle
     from batchpay.sending.sender import Tally
 
-_LOOK_EVERY_S = 0.3
+_CHECK_EVERY_S = 0.3
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def send(task: Task) -> int:
-    """Send what was approved, or go on with it; the file's state says how it ended."""
+    """Send what was approved, or resume it; the file's state says how it ended."""
     if not _begin(task):
         return 2
-    settings, teller = page_settings(task.settings), task.teller()
-    teller.tell(now=True, step="reading")
+    settings, writer = page_settings(task.settings), task.progress_writer()
+    writer.write(now=True, step="reading")
     owner = _Owner()
     try:
         run, credentials = run_request(settings, SendOptions(), owner)
         with _watched(task, run.stop):
             plan = PlanText(task.file["name"], task.file["plan"])
             batch = _batch_of(plan, task, settings)
-            progress = _Progress(task, teller)
+            progress = _Progress(task, writer)
             if batch is not None:
                 summary = workflow_resume(batch, lambda _: None, run, settings, credentials, task.actor(), progress)
             else:
                 with task.upload() as path:
 
                     def watch(rows: int) -> None:
-                        teller.tell(step="reading", rows=rows)
+                        writer.write(step="reading", rows=rows)
                         if run.stop.reason:
                             raise RunStopped(run.stop.reason)
 
@@ -75,7 +75,7 @@ def send(task: Task) -> int:
 
 
 def _begin(task: Task) -> bool:
-    """Take the file for this run; False where it was taken back meanwhile."""
+    """Take the file for this run; False if it was taken back meanwhile."""
     with task.store.write() as db:
         return any(
             task.store.move(db, task.file["id"], state, "sending", told=None) for state in ("approved", "sending")
@@ -83,10 +83,10 @@ def _begin(task: Task) -> bool:
 
 
 def _batch_of(plan: PlanText, task: Task, settings: Settings) -> str | None:
-    """Name the batch that the plan was used for; None where nothing of it was registered yet.
+    """Return the batch that the plan was used for; None if nothing of it was registered yet.
 
-    Raises WaitingForPerson where a maker of the file is among those who approved, and NotUsable where the ledger does
-    not know the batch that the file went as: the plan would be used a second time.
+    Raises WaitingForPerson if a maker of the file is among those who approved, and NotUsable if the ledger does not
+    know the batch that the file was sent as: the plan would be used a second time.
     """
     with closing(open_ledger(settings.ledger, read_only=True)) as ledger:
         found = Plan.parse(plan, ledger)
@@ -104,17 +104,17 @@ def _batch_of(plan: PlanText, task: Task, settings: Settings) -> str | None:
 
 
 def _is_begun(task: Task) -> bool:
-    """Whether what was approved is registered: then the ledger says what of it was sent and what waits."""
+    """Return whether what was approved is registered: then the ledger says what of it was sent and what waits."""
     with closing(open_ledger(task.settings.ledger, read_only=True)) as ledger:
         try:
             plan = Plan.parse(PlanText(task.file["name"], task.file["plan"]), ledger)
-        except FileRefused:  # a plan that was changed begins nothing
+        except FileRefused:  # a plan that was changed starts nothing
             return False
         return ledger.batch_of_plan(plan.id) is not None
 
 
 def _send_back(task: Task, error: BatchpayError) -> int:
-    """What would be sent now is not what was approved: the file goes back to be checked and asked about anew."""
+    """Send the file back to be checked and approved again: what would be sent now is not what was approved."""
     with task.store.write() as db:
         told = f"Nothing was sent: {error}. Check the file again."
         task.store.move(db, task.file["id"], "sending", "checked", told=told, plan=None, seal=None)
@@ -123,7 +123,7 @@ def _send_back(task: Task, error: BatchpayError) -> int:
 
 
 def _finish(task: Task, summary: Summary) -> int:
-    """Record how a run ended: by what is left. What is held back waits for another day and is no reason to go on."""
+    """Record how a run ended, by what is left. What is held back waits for another day and is no reason to continue."""
     waiting = summary.of(State.PENDING).rows + summary.of(State.SENDING).rows - summary.held_back.rows
     state = "stopped" if waiting else "done"
     return _end(task, state, summary.stopped, summary.exit_code, batch=summary.batch)
@@ -146,7 +146,7 @@ class _Owner:
 
     @contextmanager
     def running(self, stop: StopRequest) -> Iterator[None]:
-        """Let signals ask for an end: rows in flight finish within their deadline."""
+        """Let signals request a stop: rows in flight finish within their deadline."""
 
         def ask(number: int, frame: FrameType | None) -> None:
             self.signalled = True
@@ -161,7 +161,7 @@ class _Owner:
         return on_one_core(workers)
 
     def leave_wanted(self) -> None:
-        """End here where a signal ended the run: the job stays wanted, and a server takes it up again."""
+        """End here if a signal ended the run: the job stays wanted, and a server starts it again."""
         if self.signalled:
             raise SystemExit(RunStopped.exit_code)
 
@@ -169,41 +169,41 @@ class _Owner:
 class _Progress:
     """See workflows.run.Progress."""
 
-    def __init__(self, task: Task, teller: Teller) -> None:
+    def __init__(self, task: Task, writer: ProgressWriter) -> None:
         self._task = task
-        self._teller = teller
+        self._writer = writer
 
     def begin(self, batch: BatchSummary, to_send: Totals) -> None:
         """Name the batch in the file's row, so that the page reads the ledger from now on."""
         with self._task.store.write() as db:
             db.execute("UPDATE file SET batch = ? WHERE id = ?", (batch.batch, self._task.file["id"]))
-        self._teller.tell(now=True, step="sending")
+        self._writer.write(now=True, step="sending")
 
     def update(self, tally: Tally, throttle: Throttle) -> None:
-        """Tell the pace; how many went is read from the ledger."""
+        """Report the pace; how many were sent is read from the ledger."""
         state = throttle.state()
-        self._teller.tell(step="sending", rate=state.rate, paused_s=state.paused_s)
+        self._writer.write(step="sending", rate=state.rate, paused_s=state.paused_s)
 
     def say(self, text: str) -> None:
-        """Tell a line that a person should see."""
-        self._teller.tell(now=True, step="sending", said=text)
+        """Report a line that a person should see."""
+        self._writer.write(now=True, step="sending", said=text)
 
 
 @contextmanager
 def _watched(task: Task, stop: StopRequest) -> Iterator[None]:
-    """Look now and then whether a person has asked for a stop."""
+    """Check periodically whether a person has asked for a stop."""
     done = threading.Event()
 
-    def look() -> None:
+    def check() -> None:
         while True:
             file = task.store.file(task.file["id"])
             if file is not None and file["stop_by"]:
                 stop.ask(f"stopped by {file['stop_by']}")
-            if done.wait(_LOOK_EVERY_S):
+            if done.wait(_CHECK_EVERY_S):
                 break
         task.store.close()
 
-    watcher = threading.Thread(target=look, name="stop", daemon=True)
+    watcher = threading.Thread(target=check, name="stop", daemon=True)
     watcher.start()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Running and finished: how far a run is, read from the ledger; stop, go on, and the files about it."""
+"""Running and finished: how far a run is, read from the ledger; stop, continue, and the files about it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from batchpay.web.people import Person
 from batchpay.web.sign_in import current_person, prove_again
 from batchpay.web.site import Fragment, Site, site
 from batchpay.web.store import Row
-from batchpay.web.task import told, unknown_batch
+from batchpay.web.task import read_progress, unknown_batch
 
 blueprint = Blueprint("runs", __name__)
 
 ENDS_POLLING = 286
-"""The status by which htmx asks no more."""
+"""The status code by which htmx stops polling."""
 UNDER_WAY = ("approved", "sending")
 _FRESH_S = 0.5
-_TOLD_OF = "id, state, told, stop_by, seal, batch, asked_at"
-"""Columns of a file that how far its run is depends on; the others hold what its check found, which may be much."""
+_PROGRESS_COLUMNS = "id, state, told, stop_by, seal, batch, asked_at"
+"""Columns of a file that a run's progress depends on; the others hold what its check found, which may be large."""
 _ORDER = (State.ACCEPTED, State.DECLINED, State.IN_DOUBT, State.SENDING, State.PENDING, State.REJECTED)
 _NAMES = {
     State.ACCEPTED: "accepted",
@@ -57,15 +57,15 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a run stands: by the ledger, and by the child that is at work."""
+class RunStatus:
+    """How far a run is: by the ledger, and by the child that is at work."""
 
     summary: Summary | None
     lines: list[Line]
     is_alive: bool
     told: dict[str, Any]
     is_unknown: bool = False
-    """Whether the ledger does not know the batch that the file was sent as: it was brought back, or is another one."""
+    """Whether the ledger does not know the batch that the file was sent as: it was restored, or is a different one."""
 
     @property
     def to_send(self) -> Totals:
@@ -74,7 +74,7 @@ class Standing:
 
     @property
     def answered(self) -> int:
-        """Payments that are not waiting any more."""
+        """Payments that no longer wait."""
         return sum(self.summary.of(state).rows for state in _ANSWERED) if self.summary else 0
 
     @property
@@ -92,32 +92,32 @@ class Standing:
 
     @property
     def is_left(self) -> bool:
-        """Whether a run has something to do: rows that wait, or that a dead run left as being sent."""
+        """Whether a run has something to do: rows that wait, or that a dead run left in sending."""
         return bool(self.waiting.rows or (self.summary and self.summary.of(State.SENDING).rows))
 
     @property
     def minutes_left(self) -> int | None:
-        """About how long it still takes at the pace of now; None where nobody knows."""
+        """About how long it still takes at the present pace; None if unknown."""
         rate, left = self.told.get("rate"), self.to_send.rows - self.answered
         return None if not rate or left <= 0 else int(left / rate // 60) + 1
 
 
-def standing(here: Site, file: Row) -> Standing:
+def run_status(here: Site, file: Row) -> RunStatus:
     """Read how far a file's run is."""
     _, is_alive = here.jobs.latest(file["id"])
-    said = told(spool.place(here.home, file["id"]))
+    said = read_progress(spool.place(here.home, file["id"]))
     summary = None
     if file["batch"]:
         try:
             summary = summary_of_batch(here.ledger().find(file["batch"]))
-        except WrongUse:  # another ledger by now
+        except WrongUse:  # a different ledger by now
             summary = None
     is_unknown = bool(file["batch"]) and summary is None
-    return Standing(summary, lines_of(summary) if summary else [], is_alive, said, is_unknown)
+    return RunStatus(summary, lines_of(summary) if summary else [], is_alive, said, is_unknown)
 
 
 def lines_of(summary: Summary) -> list[Line]:
-    """Give a batch's states in the order in which a person asks for them; they add up to the file."""
+    """Return a batch's states in the order in which people ask about them; they add up to the file."""
     lines, at = [], 0.0
     rows = summary.valid.rows or 1
     for state in _ORDER:
@@ -131,7 +131,7 @@ def lines_of(summary: Summary) -> list[Line]:
 
 def _context(file: Row) -> dict[str, Any]:
     here, person = site(), current_person()
-    run = standing(here, file)
+    run = run_status(here, file)
     return {
         **page_context(file, facts_of(file)),
         "run": run,
@@ -143,13 +143,13 @@ def _context(file: Row) -> dict[str, Any]:
     }
 
 
-def _is_left(file: Row, run: Standing) -> bool:
-    """Whether there is something to go on with: in the ledger, or all of it where nothing was registered yet."""
+def _is_left(file: Row, run: RunStatus) -> bool:
+    """Return whether anything is left to send: in the ledger, or all of it if nothing was registered yet."""
     return run.is_left if run.summary else file["state"] in ("stopped", "failed") and not run.is_unknown
 
 
-def _go_on_refused(here: Site, person: Person, file: Row, run: Standing) -> Refused | None:
-    """Say why a person can't let a run go on; what would be sent must be within their limit."""
+def _go_on_refused(here: Site, person: Person, file: Row, run: RunStatus) -> Refused | None:
+    """Return why a person can't resume a run; what would be sent must be within their limit."""
     problem = refused("go_on", person, file, approvers_of(here, file))
     if problem is None and run.is_unknown:
         problem = Refused(f"{unknown_batch(file['batch'])}. Nothing was done.", NOT_NOW)
@@ -176,20 +176,20 @@ def _page(file: Row, wrong: Refused | None = None) -> ResponseReturnValue:
 
 @blueprint.get("/files/<file_id>/run/now")
 def now(file_id: str) -> ResponseReturnValue:
-    """Tell how far it is; at the end the asking ends as well."""
+    """Report how far it is; at the end the polling ends as well."""
     here = site()
-    file = here.store.one(f"SELECT {_TOLD_OF} FROM file WHERE id = ?", file_id)  # noqa: S608 - our own names
+    file = here.store.one(f"SELECT {_PROGRESS_COLUMNS} FROM file WHERE id = ?", file_id)  # noqa: S608 - our own names
     if file is None:
         abort(404)
     answer = make_response(_fragment(here, file))
     if file["state"] not in UNDER_WAY:
         answer.status_code = ENDS_POLLING
-        answer.headers["HX-Refresh"] = "true"  # what can be done next stands around the numbers
+        answer.headers["HX-Refresh"] = "true"  # the page around the numbers says what can be done next
     return answer
 
 
 def _fragment(here: Site, file: Row) -> str:
-    """Write how far a run is; for half a second it is told again, so that fifty who watch cost as much as one."""
+    """Render a run's progress; it is reused for half a second, so that fifty viewers cost as much as one."""
     moment, row = time.monotonic(), tuple(file)
     kept = here.fragments.get(file["id"])
     if kept is not None and kept.row == row and moment - kept.at < _FRESH_S:
@@ -197,7 +197,7 @@ def _fragment(here: Site, file: Row) -> str:
     text = render_template(
         "_run.html",
         file=file,
-        run=standing(here, file),
+        run=run_status(here, file),
         approvers=approvers_of(here, file),
         names=people_by_name(here),
         under_way=file["state"] in UNDER_WAY,
@@ -211,7 +211,7 @@ def _fragment(here: Site, file: Row) -> str:
 
 @blueprint.post("/files/<file_id>/stop")
 def stop(file_id: str) -> ResponseReturnValue:
-    """Ask a run to end: what is under way is answered, nothing new begins."""
+    """Ask a run to stop: rows in flight are answered, nothing new begins."""
     here, person, file = site(), current_person(), file_or_404(file_id)
     problem = refused("stop", person, file)
     if problem is not None:
@@ -228,9 +228,9 @@ def stop(file_id: str) -> ResponseReturnValue:
 
 @blueprint.post("/files/<file_id>/resume")
 def go_on(file_id: str) -> ResponseReturnValue:
-    """Let a stopped run go on, with password and code."""
+    """Resume a stopped run, with password and code."""
     here, person, file = site(), current_person(), file_or_404(file_id)
-    problem = _go_on_refused(here, person, file, standing(here, file))
+    problem = _go_on_refused(here, person, file, run_status(here, file))
     if problem is not None:
         return render_template("said.html", sentence=problem.sentence, code=problem.code), problem.code
     if (wrong := prove_again()) is not None:
@@ -246,14 +246,14 @@ def go_on(file_id: str) -> ResponseReturnValue:
 
 @blueprint.get("/batches/<batch>/results")
 def results(batch: str) -> ResponseReturnValue:
-    """Hand out what became of every payment, as a workbook or as CSV."""
+    """Download what became of every payment, as a workbook or as CSV."""
     ending = "csv" if request.args.get("as") == "csv" else "xlsx"
     return _paper(batch, "results", f"results.{ending}")
 
 
 @blueprint.get("/batches/<batch>/report")
 def report(batch: str) -> ResponseReturnValue:
-    """Hand out the page about a batch: self-contained, to keep or to print."""
+    """Download the page about a batch: self-contained, to keep or to print."""
     return _paper(batch, "report", "report.html")
 
 
@@ -265,11 +265,11 @@ def _paper(batch: str, kind: str, ending: str) -> ResponseReturnValue:
     with here.store.write() as db:
         what = f"downloaded the {kind} of {found.batch}"
         here.store.note(db, person.name, file_of(here, found.batch), what, person.how)
-    return papers.hand_out(made, name)
+    return papers.download(made, name)
 
 
 def file_of(here: Site, batch: str) -> str | None:
-    """Name the uploaded file that a batch was sent from; None where none was, also where one was only checked."""
+    """Return the uploaded file that a batch was sent from; None if there is none, or it was only checked."""
     marks = ", ".join("?" * len(SENT))
     found = here.store.one(
         f"SELECT id FROM file WHERE batch = ? AND state IN ({marks}) ORDER BY uploaded_at DESC LIMIT 1",  # noqa: S608

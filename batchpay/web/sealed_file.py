@@ -1,4 +1,4 @@
-"""The rows to correct, written as any rejects file is, but in memory, and sealed when they are put in their place."""
+"""The rows to correct, written like any rejects file, but in memory, and sealed when they are put in their place."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from batchpay.web.task import Task
 
 MARKED = "marked"
-"""Under this name the rows to correct are kept."""
+"""The rows to correct are kept under this name."""
 
 
 class SealedFile(PendingFile):
-    """A file under way that no disk sees in the clear."""
+    """A file being written that is never on disk unencrypted."""
 
     def __init__(self, task: Task, ledger: Ledger, target: Path) -> None:
         self.target = target
@@ -39,7 +39,7 @@ class SealedFile(PendingFile):
         return True
 
     def abandon(self) -> None:
-        """Forget what was written."""
+        """Discard what was written."""
         self.file.close()
 
     def _blocks(self) -> Iterator[bytes]:

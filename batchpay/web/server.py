@@ -1,4 +1,4 @@
-"""Serves the page with waitress: on loopback, behind something that speaks TLS, or over a proxy's Unix socket."""
+"""Serves the page with waitress: on loopback, behind something that does TLS, or over a proxy's Unix socket."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Listen:
     address: str = DEFAULT_LISTEN
     """HOST:PORT, or unix:PATH."""
     hosts: tuple[str, ...] = ()
-    """Further names under which people reach the page."""
+    """Other names under which people reach the page."""
     behind_tls: bool = False
     proxy_header: str | None = None
 
@@ -71,7 +71,7 @@ class Server:
         self._site = Site(settings, self._store, self._jobs, Reader(settings.ledger), access)
         self._map: dict[int, Any] = {}
         self._is_stopping = False
-        # A body stays in memory: by default waitress writes what is over 512 KiB to a temporary file, in the clear.
+        # A body stays in memory: by default waitress writes anything over 512 KiB to a temporary file, unencrypted.
         body_bytes_max = max(PIECE_BYTES, FORM_BYTES_MAX) + 131_072
         self._server = create_server(
             create_app(self._site),
@@ -86,7 +86,7 @@ class Server:
         )
 
     def run(self) -> None:
-        """Serve until stopped; children go on."""
+        """Serve until stopped; children continue."""
         self._jobs.start()
         self._sweeper.start()
         try:
@@ -117,7 +117,7 @@ def serve(
 ) -> None:
     """Serve until a signal; `ready` is called with the address. Raises WrongUse, NotUsable, BatchHeld.
 
-    `on_stop` is given what ends the serving: the owner of the process lets its signals call it.
+    `on_stop` is given the function that ends the serving: the owner of the process lets its signals call it.
     """
     _give_memory_back()
     server = Server(settings, home, listen, actor)
@@ -127,7 +127,7 @@ def serve(
 
 
 def _give_memory_back() -> None:
-    """Have the C library keep less of what was freed: pieces of uploads, and what eight threads each needed once."""
+    """Have the C library keep less freed memory: pieces of uploads, and what eight threads each needed once."""
     with suppress(AttributeError, OSError):  # not every C library has it
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
@@ -135,7 +135,7 @@ def _give_memory_back() -> None:
 
 
 def _require_safe(listen: Listen) -> None:
-    """Refuse ways in by which somebody else could be the person, or read along."""
+    """Refuse ways in by which someone else could act as the person, or read along."""
     if listen.proxy_header and listen.socket_path is None:
         raise WrongUse("--proxy-header needs --listen unix:PATH: on a network address anyone could send that header")
     if listen.socket_path is not None:
@@ -181,7 +181,7 @@ def _listen(listen: Listen) -> socket.socket:
 
 
 def _listen_on_path(path: Path) -> socket.socket:
-    """Bind a Unix socket that owner and group may use; one that a dead server left is taken away."""
+    """Bind a Unix socket that owner and group may use; one that a dead server left is removed."""
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(path.lstat().st_mode):
             path.unlink()
@@ -205,7 +205,7 @@ def _url(listen: Listen, listening: socket.socket) -> str:
 
 
 def _hosts(listen: Listen, listening: socket.socket) -> frozenset[str]:
-    """Give what a Host header may say."""
+    """Return what a Host header may say."""
     named = {name.lower() for name in listen.hosts}
     if listen.socket_path is None and not listen.behind_tls:
         port = listening.getsockname()[1]
@@ -214,7 +214,7 @@ def _hosts(listen: Listen, listening: socket.socket) -> frozenset[str]:
 
 
 def _hold(home: Path) -> int:
-    """Keep other servers off this home, as long as the process lives."""
+    """Keep other servers off this home for the life of the process."""
     descriptor = os.open(home / "web.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

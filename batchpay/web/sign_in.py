@@ -20,9 +20,9 @@ from batchpay.web.store import Row
 IDLE_S, LIFE_S = 30 * 60, 12 * 3600
 WINDOW_S = 15 * 60
 FAILURES_MAX = 8
-"""Of one name in the window."""
+"""For one name in the window."""
 FAILURES_FROM_MAX = 40
-"""From one address: wide, since behind a proxy everybody has the same."""
+"""From one address: generous, since behind a proxy everyone has the same one."""
 _SEEN_EVERY_S = 60
 _TOKEN_BYTES = 32
 _PASSWORD_MAX = 256
@@ -34,7 +34,7 @@ NO_CODE = (
     "web user reset). Nothing was done."
 )
 OPEN = frozenset({"sign_in.page", "sign_in.enter", "static_file", "healthz"})
-"""What is answered to nobody in particular."""
+"""What can be reached without signing in."""
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
@@ -42,7 +42,7 @@ blueprint = Blueprint("sign_in", __name__)
 
 
 def current_person() -> Person:
-    """Give whoever is signed in; every page but signing in has one."""
+    """Return the person who is signed in; every page except signing in has one."""
     found: Person | None = g.get("person")
     if found is None:
         abort(401)
@@ -50,7 +50,7 @@ def current_person() -> Person:
 
 
 def needs(*roles: str) -> Callable[[Callable[Given, Answer]], Callable[Given, Answer]]:
-    """Let only people with one of these roles come to a page."""
+    """Let only people with one of these roles reach a page."""
 
     def wrap(view: Callable[Given, Answer]) -> Callable[Given, Answer]:
         @functools.wraps(view)
@@ -64,8 +64,8 @@ def needs(*roles: str) -> Callable[[Callable[Given, Answer]], Callable[Given, An
     return wrap
 
 
-def know_person() -> ResponseReturnValue | None:
-    """Before each request: who it is, by their session, and the proxy's word where there is a proxy."""
+def identify_person() -> ResponseReturnValue | None:
+    """Before each request, find who it is: by their session, and by the proxy's word where there is a proxy."""
     g.person = g.mark = None
     here = site()
     token = request.cookies.get(cookie_name(here))
@@ -106,7 +106,7 @@ def page() -> ResponseReturnValue:
 
 @blueprint.post("/sign-in")
 def enter() -> ResponseReturnValue:
-    """Let a person in, or say that it was not right; never what was wrong about it."""
+    """Let a person in, or say that sign-in failed; never what was wrong."""
     here = site()
     if here.access.proxy_header is not None:
         abort(403)
@@ -130,10 +130,10 @@ def leave() -> ResponseReturnValue:
 
 
 def prove_again() -> str | None:
-    """Hold the posted password and code against whoever is signed in; None where both are right, else why not.
+    """Check the posted password and code against the person who is signed in; None if both are right, else why not.
 
     Called by every act on money: a session alone, stolen or left open, moves nothing. The code of an authenticator is
-    asked for wherever the page is reached through TLS or a proxy, and of everybody who has one. Behind a proxy that
+    required wherever the page is reached through TLS or a proxy, and from everyone who has one. Behind a proxy that
     knows who it is the code alone is the proof.
     """
     here, person = site(), current_person()
@@ -144,9 +144,9 @@ def prove_again() -> str | None:
 
 
 def _try(here: Site, who: str, found: Row | None, *, at_sign_in: bool) -> str | None:
-    """Compare what was posted; failures are counted, by name and by address, and too many end the trying.
+    """Check what was posted; failures are counted, by name and by address, and too many block further tries.
 
-    A try counts as a failure from its beginning until it was right: many at once are as many failures.
+    A try counts as a failure from its beginning until it proves right: many at once are as many failures.
     """
     address = f"from {request.remote_addr or 'a socket'}"
     if not _begin_try(here, who, address):
@@ -200,7 +200,7 @@ def _session_person(here: Site, mark: bytes) -> Person | None:
         mark,
     )
     now = here.clock()
-    # A page that asks by itself how far something is keeps nobody signed in.
+    # A page that polls for progress by itself keeps nobody signed in.
     if found is None or now - found["seen_at"] >= IDLE_S or now - found["begun_at"] >= LIFE_S:
         return None
     if now - found["seen_at"] > _SEEN_EVERY_S and not request.headers.get("HX-Request"):
@@ -210,7 +210,7 @@ def _session_person(here: Site, mark: bytes) -> Person | None:
 
 
 def _proxy_name(header: str) -> str | None:
-    """Read the name that the proxy gives: one header, once."""
+    """Read the name that the proxy sends: one header, once."""
     named = request.headers.getlist(header)
     return named[0].strip().lower() or None if len(named) == 1 else None
 
@@ -226,5 +226,5 @@ def _mark(token: str) -> bytes:
 
 
 def cookie_name(here: Site) -> str:
-    """Name the session's cookie: with TLS one that no other host or path can set."""
+    """Return the name of the session's cookie: with TLS one that no other host or path can set."""
     return "__Host-batchpay" if here.access.behind_tls else "batchpay"

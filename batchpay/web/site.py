@@ -1,4 +1,4 @@
-"""What every page stands on: settings, the page's own database, the ledger to read, the work that children do."""
+"""What every page uses: settings, the page's own database, the ledger to read, the work that children do."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Access:
     """Who reaches the page, and how: decided when it is started."""
 
     hosts: frozenset[str] = frozenset()
-    """What the Host header may say, in small letters; any other is refused (DNS rebinding)."""
+    """What the Host header may say, in lower case; any other is refused (DNS rebinding)."""
     behind_tls: bool = False
-    """Whether something before the page speaks TLS: then cookies are Secure, and codes are asked for."""
+    """Whether something in front of the page does TLS: then cookies are Secure, and codes are required."""
     proxy_header: str | None = None
     """The header in which a proxy names the person; only over a Unix socket."""
 
 
 class Reader:
-    """Read-only ledgers, one a thread, opened anew where another file has taken the ledger's place."""
+    """Read-only ledgers, one per thread, reopened if another file has replaced the ledger."""
 
     def __init__(self, settings: LedgerSettings) -> None:
         self._settings = settings
@@ -51,10 +51,10 @@ class Reader:
         self._local = threading.local()
 
     def get(self) -> Ledger:
-        """Give this thread's ledger; raises LedgerNotUsable."""
+        """Return this thread's ledger; raises LedgerNotUsable."""
         file, now = self._file(), time.monotonic()
         is_same = getattr(self._local, "file", None) == file
-        if file is None:  # in a database server: a connection that broke is soon another one
+        if file is None:  # in a database server: a broken connection is soon replaced
             is_same = now - getattr(self._local, "opened_at", -KEPT_S) < KEPT_S
         if getattr(self._local, "ledger", None) is None or not is_same:
             self.close()
@@ -81,11 +81,11 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A part of a page as it was told a moment ago."""
+    """A part of a page as it was rendered a moment ago."""
 
     at: float
     row: tuple[object, ...]
-    """What of the file it was made of: with anything else it is made anew."""
+    """The part of the file's row it was made from: if that differs, it is rendered again."""
     text: str
 
 
@@ -100,11 +100,11 @@ class Site:
     access: Access = field(default_factory=Access)
     clock: Callable[[], float] = time.time
     fragments: dict[str, Fragment] = field(default_factory=dict)
-    """How far runs under way are, by file."""
+    """Progress of the runs under way, by file."""
 
     @property
     def home(self) -> Path:
-        """The folder of everything that is the page's own."""
+        """The folder of the page's own files."""
         return self.store.home
 
     @functools.cached_property
@@ -119,15 +119,15 @@ class Site:
 
     @property
     def asks_for_codes(self) -> bool:
-        """Whether acts on money need a code of an authenticator: not where only this machine reaches the page."""
+        """Whether acts on money need a code of an authenticator: not if only this machine reaches the page."""
         return self.access.behind_tls or self.access.proxy_header is not None
 
     def ledger(self) -> Ledger:
-        """Give this thread's ledger to read; it is never closed by a page."""
+        """Return this thread's ledger to read; a page never closes it."""
         return self.reader.get()
 
 
 def site() -> Site:
-    """Give the page that answers the request under way."""
+    """Return the site that answers the present request."""
     found: Site = current_app.extensions[EXTENSION]
     return found

@@ -1,7 +1,6 @@
 """Uploaded files at rest: pieces of 4 MiB, each sealed with the ledger's key as it arrives.
 
-In the clear they stand in a child's memory alone. A piece is bound to its file and its place: swapped, it can't be
-read.
+They are unencrypted only in a child's memory. A piece is bound to its file and its position: swapped, it can't be read.
 """
 
 from __future__ import annotations
@@ -22,38 +21,38 @@ from batchpay.ledger.contract import Ledger
 PIECE_BYTES = 4 << 20
 FILE_BYTES_MAX = 512 << 20
 OPEN_MAX = 20
-"""So many uploads may be under way."""
+"""At most this many uploads may be under way."""
 FREE_BYTES_MIN = 1 << 30
-"""With less room on the disk than the file and this, nothing is taken."""
+"""If the disk has less room than the file and this, nothing is accepted."""
 _EXPORT = "batch-"
 UNFINISHED_S, KEPT_S = 24 * 3600, 30 * 24 * 3600
 """How long an upload that was never finished is kept, and one whose file was checked."""
 
 
 def place(home: Path, file_id: str) -> Path:
-    """Name the folder of everything that is kept of a file."""
+    """Return the folder of everything that is kept for a file."""
     return home / "spool" / file_id
 
 
 def export_place(batch: str) -> str:
-    """Name the folder of the export that a batch was compared with, beside those of files."""
+    """Return the name of the folder of the export that a batch was compared with, next to those of files."""
     return f"{_EXPORT}{re.sub('[^0-9a-z-]', '', batch)}"
 
 
 def exports(home: Path) -> Iterator[Path]:
-    """Give the folders of exports."""
+    """Yield the folders of exports."""
     return (home / "spool").glob(f"{_EXPORT}*")
 
 
 def put_piece(ledger: Ledger, home: Path, file_id: str, number: int, data: bytes) -> None:
-    """Seal a piece and make it durable; asked again, it takes the place of the same piece."""
+    """Seal a piece and make it durable; repeated, it replaces the same piece."""
     folder = place(home, file_id)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _write(folder / f"{number}.piece", ledger.seal(data, _piece_place(file_id, "piece", number)))
 
 
 def pieces(ledger: Ledger, home: Path, file_id: str, count: int) -> Iterator[bytes]:
-    """Give the pieces of a file in the clear, one after the other; raises NotUsable where one is gone."""
+    """Yield the pieces of a file unencrypted, one after the other; raises NotUsable if one is gone."""
     for number in range(count):
         try:
             sealed = (place(home, file_id) / f"{number}.piece").read_bytes()
@@ -63,7 +62,7 @@ def pieces(ledger: Ledger, home: Path, file_id: str, count: int) -> Iterator[byt
 
 
 def in_memory(blocks: Iterable[bytes]) -> tuple[int, str]:
-    """Put blocks into a file in memory that no disk sees; gives its descriptor and the SHA-256 of its content."""
+    """Put blocks into a file in memory that is never on disk; return its descriptor and the SHA-256 of its content."""
     descriptor, digest = os.memfd_create("payments", os.MFD_CLOEXEC), hashlib.sha256()
     for block in blocks:
         digest.update(block)
@@ -75,7 +74,7 @@ def in_memory(blocks: Iterable[bytes]) -> tuple[int, str]:
 
 
 def keep(ledger: Ledger, home: Path, file_id: str, name: str, content: Iterable[bytes]) -> None:
-    """Seal what a child made of a file, by blocks, under a name."""
+    """Seal what a child made from a file, by blocks, under a name."""
     folder, number = place(home, file_id), 0
     for number, block in enumerate(content, 1):
         _write(folder / f"{name}.{number - 1}", ledger.seal(block, _piece_place(file_id, name, number - 1)))
@@ -85,7 +84,7 @@ def keep(ledger: Ledger, home: Path, file_id: str, name: str, content: Iterable[
 
 
 def kept(ledger: Ledger, home: Path, file_id: str, name: str) -> Iterator[bytes] | None:
-    """Give what was kept under a name, block by block; None where there is nothing."""
+    """Return what was kept under a name, block by block; None if there is nothing."""
     folder = place(home, file_id)
     if not (folder / f"{name}.0").exists():
         return None
@@ -100,22 +99,22 @@ def kept(ledger: Ledger, home: Path, file_id: str, name: str) -> Iterator[bytes]
 
 
 def seal_json(ledger: Ledger, file_id: str, name: str, value: object) -> bytes:
-    """Seal what web.db is to keep of a file: names of payees stand in it."""
+    """Seal what web.db is to keep for a file: it contains names of payees."""
     return ledger.seal(json.dumps(value, ensure_ascii=False).encode(), _piece_place(file_id, name, 0))
 
 
 def unseal_json(ledger: Ledger, file_id: str, name: str, sealed: bytes | None) -> Any:
-    """Read what web.db keeps of a file; None where it keeps nothing."""
+    """Read what web.db keeps for a file; None if it keeps nothing."""
     return None if sealed is None else json.loads(ledger.unseal(sealed, _piece_place(file_id, name, 0)))
 
 
 def has_room(home: Path, size: int) -> bool:
-    """Whether the disk has room for a file of this size and all that is made of it."""
+    """Return whether the disk has room for a file of this size and all that is made from it."""
     return shutil.disk_usage(home).free > 2 * size + FREE_BYTES_MIN
 
 
 def remove(home: Path, file_id: str) -> None:
-    """Remove all that is kept of a file."""
+    """Remove all that is kept for a file."""
     shutil.rmtree(place(home, file_id), ignore_errors=True)
 
 
@@ -124,7 +123,7 @@ def _piece_place(file_id: str, name: str, number: int) -> str:
 
 
 def _write(path: Path, sealed: bytes) -> None:
-    """Write beside, sync, rename: a piece is there whole or not at all."""
+    """Write next to it, sync, rename: a piece is there whole or not at all."""
     temporary = path.with_name(f".{path.name}.new")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

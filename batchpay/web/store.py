@@ -1,7 +1,7 @@
 """web.db: who may sign in, what was uploaded, who asked, and which work should be running.
 
-It holds no account number and no payment: the ledger alone says what was paid. Losing it loses sign-ins and requests
-that wait; nothing of it can make a payment happen twice.
+It holds no account number and no payment: only the ledger says what was paid. Losing it loses sign-ins and pending
+requests; nothing in it can make a payment happen twice.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Row = sqlite3.Row
 
 
 def default_home() -> Path:
-    """Where the page keeps its own files unless it is told otherwise."""
+    """Return where the page keeps its own files by default."""
     return state_directory() / "web"
 
 
 class Store:
-    """The page's own database; a connection a thread, one writer at a time."""
+    """The page's own database; one connection per thread, one writer at a time."""
 
     def __init__(self, home: Path, clock: Callable[[], float] = time.time) -> None:
         self.home = home.expanduser().absolute()
@@ -108,14 +108,14 @@ class Store:
         return self.one("SELECT * FROM file WHERE id = ?", file_id)
 
     def note(self, db: sqlite3.Connection, who: str, file_id: str | None, what: str, how: str = "") -> None:
-        """Record what somebody did, in the transaction that does it."""
+        """Record what a person did, in the transaction that does it."""
         db.execute(
             "INSERT INTO event (at, who, how, file, what) VALUES (?, ?, ?, ?, ?)",
             (self.clock(), who, how, file_id, what),
         )
 
     def move(self, db: sqlite3.Connection, file_id: str, before: str, after: str, **values: Any) -> bool:
-        """Let a file go from one state to another and set columns with it; False where it stands elsewhere by now."""
+        """Move a file from one state to another and set columns with it; False if it is in another state by now."""
         columns = "".join(f", {name} = ?" for name in values)
         statement = f"UPDATE file SET state = ?{columns} WHERE id = ? AND state = ?"  # noqa: S608 - our own names
         return db.execute(statement, (after, *values.values(), file_id, before)).rowcount == 1

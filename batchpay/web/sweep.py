@@ -1,4 +1,4 @@
-"""Removes what is kept no longer: unfinished uploads, files long done, exports of the bank, sessions that are over."""
+"""Removes what is no longer kept: unfinished uploads, files long done, exports of the bank, sessions that are over."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from batchpay.web.store import Store
 
 _EVERY_S = 3600.0
 SETTLED = ("checked", "refused", "replaced", "failed", "done", "stopped")
-"""States in which nothing is under way: what is kept of such a file is removed in time."""
+"""States in which nothing is under way: what is kept for such a file is removed in time."""
 
 
 def sweep(store: Store) -> int:
-    """Remove what is due; gives how many folders were removed. What is left of files in web.db stays."""
+    """Remove what is due; return how many folders were removed. What is left of files in web.db stays."""
     now, emptied = store.clock(), 0
     with store.write() as db:
         unfinished = db.execute(

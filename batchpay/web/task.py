@@ -1,4 +1,4 @@
-"""What a child's job stands on: the row of its file, the upload in memory, and a place to tell how far it is."""
+"""What a child's job works with: the row of its file, the upload in memory, and a place to report its progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from batchpay.settings import Settings
 from batchpay.web import spool
 from batchpay.web.store import Row, Store
 
-_TELL_EVERY_S = 0.25
+_WRITE_EVERY_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class Task:
 
     @property
     def folder(self) -> Path:
-        """Where everything of the file is kept."""
+        """The folder of everything kept for the file."""
         return spool.place(self.store.home, self.file["id"])
 
     def with_map(self, found: dict[str, Any]) -> Task:
-        """Give the same job with a map for its file."""
+        """Return the same job with a map for its file."""
         with self.store.write() as db:
             db.execute("UPDATE file SET map = ? WHERE id = ?", (json.dumps(found), self.file["id"]))
         file = self.store.file(self.file["id"])
@@ -44,15 +44,15 @@ class Task:
         return replace(self, file=file)
 
     def actor(self, name: str | None = None) -> Actor:
-        """Name whoever asked for this job, as the ledger records it."""
+        """Return whoever asked for this job, as the ledger records it."""
         who = name or self.job["made_by"]
         return Actor(who, "page", "the page")
 
     @contextmanager
     def upload(self) -> Iterator[str]:
-        """Give a path to the uploaded file in the clear, in this process' memory alone.
+        """Yield a path to the uploaded file unencrypted, in this process's memory only.
 
-        Raises FileRefused where it is not the file that was checked.
+        Raises FileRefused if it is not the file that was checked.
         """
         with closing(open_ledger(self.settings.ledger, read_only=True)) as ledger:
             descriptor, digest = spool.in_memory(
@@ -68,36 +68,36 @@ class Task:
         finally:
             os.close(descriptor)
 
-    def teller(self) -> Teller:
-        """Begin to tell how far this job is."""
-        return Teller(self.folder / "progress.json")
+    def progress_writer(self) -> ProgressWriter:
+        """Return a writer of this job's progress."""
+        return ProgressWriter(self.folder / "progress.json")
 
 
-class Teller:
-    """Tells a page how far a job is: a small file, written now and then, read by the server."""
+class ProgressWriter:
+    """Writes how far a job is: a small file, updated now and then, read by the server for the page."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._told_at = 0.0
+        self._written_at = 0.0
 
-    def tell(self, *, now: bool = False, **facts: Any) -> None:
-        """Tell, unless it was told a moment ago."""
-        if not now and time.monotonic() - self._told_at < _TELL_EVERY_S:
+    def write(self, *, now: bool = False, **facts: Any) -> None:
+        """Write the progress, unless it was written a moment ago."""
+        if not now and time.monotonic() - self._written_at < _WRITE_EVERY_S:
             return
-        self._told_at = time.monotonic()
-        with suppress(OSError):  # how far it is matters to nobody's money
+        self._written_at = time.monotonic()
+        with suppress(OSError):  # no payment depends on progress
             temporary = self._path.with_name(".progress.new")
             temporary.write_text(json.dumps(facts), "utf-8")
             temporary.replace(self._path)
 
 
 def unknown_batch(batch: str) -> str:
-    """Say that a file went as a batch that the ledger does not know: what of it was paid, nobody here can tell."""
+    """Report that a file was sent as a batch that the ledger does not know: what of it was paid can't be known here."""
     return f"The ledger does not know batch {batch}, which this file was sent as: it was restored, or is another one"
 
 
-def told(folder: Path) -> dict[str, Any]:
-    """Read what a job told last; nothing where there is nothing."""
+def read_progress(folder: Path) -> dict[str, Any]:
+    """Read a job's latest progress; empty if there is none."""
     try:
         found = json.loads((folder / "progress.json").read_text("utf-8"))
     except (OSError, ValueError):

@@ -13,12 +13,12 @@ _SECRET_BYTES = 20
 
 
 def new_secret() -> bytes:
-    """Make a secret for one person."""
+    """Create a secret for one person."""
     return secrets.token_bytes(_SECRET_BYTES)
 
 
 def code_at(secret: bytes, step: int, digits: int = _DIGITS) -> str:
-    """Give the code of a time step (RFC 4226, HMAC-SHA-1)."""
+    """Return the code of a time step (RFC 4226, HMAC-SHA-1)."""
     mac = hmac.digest(secret, step.to_bytes(8), "sha1")
     place = mac[-1] & 15
     number = int.from_bytes(mac[place : place + 4]) & 0x7FFFFFFF
@@ -42,6 +42,6 @@ def shown(secret: bytes) -> str:
 
 
 def address(secret: bytes, name: str) -> str:
-    """Write a secret as an authenticator takes it from a link."""
+    """Write a secret as a link that an authenticator accepts."""
     label = urllib.parse.quote(f"batchpay:{name}")
     return f"otpauth://totp/{label}?secret={base64.b32encode(secret).decode('ascii')}&issuer=batchpay"

@@ -1,4 +1,4 @@
-"""How the page says things: amounts, times, states and rules in words that a person can act on."""
+"""How the page words things: amounts, times, states and rules in words that a person can act on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATES = {
     "failed": "failed",
     "done": "finished",
 }
-"""Where a file stands. What is worse than its state, a payment in doubt, is said instead of it."""
+"""Where a file is. Anything worse than its state, such as a payment in doubt, is shown instead of it."""
 
 
 def money(cents: int) -> str:
@@ -28,7 +28,7 @@ def money(cents: int) -> str:
 
 
 def amount(plain: str | None) -> str:
-    """Write an amount of our own JSON, `1234.56`, for people: 1,234.56."""
+    """Write an amount from our own JSON, `1234.56`, for people: 1,234.56."""
     if not plain:
         return ""
     whole, _, cents = plain.partition(".")
@@ -73,7 +73,7 @@ def seal(characters: str | None) -> str:
 
 
 def left_out(facts: dict[str, Any]) -> dict[str, Any]:
-    """Give rows and amount of a checked file that a run would neither send nor has sent."""
+    """Return rows and amount of a checked file that a run would neither send nor has sent."""
     if facts.get("known"):
         found: dict[str, Any] = facts["known"]["left"]
         return found

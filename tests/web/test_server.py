@@ -153,15 +153,15 @@ def want(house: House, *kinds: str) -> None:
 def test_one_check_and_one_run_at_a_time(house: House, children: list[int]) -> None:
     """In the order in which they were asked for; settings go over a pipe, so that no list of processes shows them."""
     want(house, "check", "check", "submit", "resume")
-    house.site.jobs.look()
-    house.site.jobs.look()
+    house.site.jobs.start_wanted()
+    house.site.jobs.start_wanted()
     assert children == [1, 3]
     assert load_settings(json.loads(Child.given[0]), {}) == house.site.settings
     with house.store.write() as db:
         db.execute("UPDATE job SET wanted = 0 WHERE id = 1")
     for child in house.site.jobs._children.values():
         child.ended = 0  # type: ignore[attr-defined]
-    house.site.jobs.look()
+    house.site.jobs.start_wanted()
     assert children == [1, 3, 2, 3], "the run ended without a word, and is taken up again"
 
 
@@ -172,11 +172,11 @@ def test_a_living_child_is_known_by_its_lock(house: House, children: list[int]) 
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     assert jobs.is_alive(house.site.home, 1) and jobs.is_alive(house.site.home, 1)
-    house.site.jobs.look()
+    house.site.jobs.start_wanted()
     assert children == []
     os.close(descriptor)
     assert not jobs.is_alive(house.site.home, 1)
-    house.site.jobs.look()
+    house.site.jobs.start_wanted()
     assert children == [1]
 
 
@@ -184,14 +184,14 @@ def test_work_that_ends_without_a_word_is_given_up(house: House, children: list[
     """After five starts a person is told; a check may be tried again, a run waits for somebody."""
     want(house, "check", "submit")
     for _ in range(jobs.STARTS_MAX + 1):
-        house.site.jobs.look()
+        house.site.jobs.start_wanted()
         for child in house.site.jobs._children.values():
             child.ended = 1  # type: ignore[attr-defined]
     assert children == [1, 2] * jobs.STARTS_MAX
     states = [house.file(name)["state"] for name in ("f0", "f1")]
     assert states == ["refused", "failed"]
     assert "ended unexpectedly several times" in str(house.file("f1")["told"])
-    house.site.jobs.look()
+    house.site.jobs.start_wanted()
     assert len(children) == 2 * jobs.STARTS_MAX
 
 
