@@ -1,7 +1,7 @@
 """A ledger that comes from another database: all of it is copied, checked, and then in force here.
 
-The copy is one transaction and leaves a ledger that arrives, which nobody can open; a copy that was left like that is
-replaced by the next one. Only when the ledger has ended where it was does this one begin.
+The copy is one transaction and leaves a ledger that is arriving, which can't be opened; a copy that was left like that
+is replaced by the next one. Only after the ledger has ended where it was does this one begin.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from batchpay.ledger.witness import WitnessRecord
 
 
 def receive(store: Store, contents: Contents, who: str, why: str) -> None:
-    """Copy a whole ledger, as one that arrives; raises LedgerNotUsable where another one is here."""
+    """Copy a whole ledger, as one that is arriving; raises LedgerNotUsable if another one is here."""
     store.ledger_id, store.host = contents.ledger_id, failover.new_host(store.mark)
     with store.transaction() as transaction:
         transaction.execute(sql.LOCK_SCHEMA)
@@ -39,13 +39,13 @@ def receive(store: Store, contents: Contents, who: str, why: str) -> None:
         _copy_all(transaction, store, contents, who, why)
     with store.transaction() as transaction:
         transaction.execute("ANALYZE")
-    problems = check(store, by_witness=False)  # of one that arrives no machine knows anything
+    problems = check(store, by_witness=False)  # no machine knows anything of one that is arriving
     if problems:
         raise LedgerDamaged(f"the copy in {store.place.name} is not what was copied: {problems[0]}; nothing was moved")
 
 
 def begin(store: Store, contents: Contents) -> None:
-    """Let a ledger that arrived be in force here, and this machine know it; does nothing where it is already."""
+    """Put a ledger that arrived in force here, and let this machine know it; do nothing if it already is."""
     with store.reading() as connection:
         standing = connection.execute(arriving.STANDING).fetchone()
         found = connection.execute(arriving.ARRIVED, (ARRIVED,)).fetchone()
@@ -65,7 +65,7 @@ def begin(store: Store, contents: Contents) -> None:
 def _copy_all(transaction: Transaction, store: Store, contents: Contents, who: str, why: str) -> None:
     keys, version = store.keys, len(schema.scripts())
     macs: dict[int, bytes] = {}
-    """Of the event that began a run."""
+    """By run, the mac of the event that began it."""
     head: list[Any] = [contents.number, FIRST_MAC]
     events = _events(transaction, contents, macs, head)
     columns = "chain, number, at, batch, kind, who, why, detail, mac"
@@ -98,7 +98,7 @@ def _copy_all(transaction: Transaction, store: Store, contents: Contents, who: s
 def _events(
     transaction: Transaction, contents: Contents, macs: dict[int, bytes], head: list[Any]
 ) -> Iterator[tuple[Any, ...]]:
-    """The old history as the ledger's own chain, authenticated anew; `head` ends as number and mac of the last."""
+    """Yield the old history as the ledger's own chain, reauthenticated; `head` ends as number and mac of the last."""
     for number, *event in contents.events():
         mac = chained_mac(transaction.keys, head[1], 0, number, event)
         head[:] = number, mac
@@ -145,7 +145,7 @@ def _copy_rows(transaction: Transaction, contents: Contents) -> None:
         transaction, "attempt", "batch, row, attempt, sent_at, state, finished_at, http_status, response_code,"
         " message, gateway_reference, reason, seal", attempts(),
     )  # fmt: skip
-    of_none = (0, 0)  # released rows are written anew elsewhere
+    of_none = (0, 0)  # released rows are rewritten elsewhere
     chunks = ((batch, chunk, left, *spans.get((batch, chunk), of_none)) for batch, chunk, left in contents.chunks())
     _copy(transaction, "chunk", "batch, chunk, open_rows, first_row, last_row", chunks)
     _copy(transaction, "body", "batch, chunk, sealed", contents.bodies())

@@ -1,4 +1,4 @@
-"""What is run once in a ledger's life, when it arrives from another database (arrival.py), besides copying tables."""
+"""Statements run once in a ledger's life, when it arrives from another database (arrival.py), besides table copies."""
 
 EMPTY = """
 ALTER TABLE batchpay.event DISABLE TRIGGER USER;

@@ -1,8 +1,8 @@
-"""Looking over a ledger: whether what it says holds together, and whether it is the one that this machine knows.
+"""Checking a ledger: whether it is consistent, and whether it is the one that this machine knows.
 
 `check` reads all of it. `check_at_opening` is what every opening for writing can afford: the end of the history, the
-control totals and the witness. `check_batch` holds one batch against its history before anything of it is sent: whoever
-edits rows with the database's own means can make a row that was sent look as if it were not.
+control totals and the witness. `check_batch` compares one batch with its history before anything of it is sent: anyone
+who edits rows with the database's own tools can make a row that was sent look as if it were not.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class _History:
         self.replay = Replay()
         self.heads: dict[int, _Head] = {0: own}
         self.ends: dict[int, _Head] = {}
-        """Where the ledger's own chain says that a run's chain ended."""
+        """Where the ledger's own chain says that each run's chain ended."""
         self._keys = store.keys
 
     def follow(self, events: Iterable[tuple[Any, ...]], batch: int | None = None) -> str | None:
-        """Follow events, of one batch alone if that is given; gives what is wrong."""
+        """Follow events, of one batch only if that is given; return what is wrong."""
         for seq, chain, number, at, of_batch, kind, who, why, detail, mac in events:
             known, before = self.heads.get(chain, (None, b""))
             event = (at, of_batch, kind, who, why, detail)
             if known is None or number != known + 1 or mac != chained_mac(self._keys, before, chain, number, event):
                 return f"the history's chain breaks at event {seq}"
             self.heads[chain] = (number, mac)
-            if kind == ARRIVED:  # runs of before stand in the ledger's own chain
+            if kind == ARRIVED:  # earlier runs are in the ledger's own chain
                 self.ends |= {run: self.heads[run] for run in self.replay.runs}
             if of_batch is None or batch not in (None, of_batch):
                 continue
@@ -63,8 +63,8 @@ class _History:
 
 
 def check(store: Store, *, by_witness: bool = True) -> list[str]:
-    """Check the whole ledger, by what machines know of it or for itself alone; a line for everything that is wrong."""
-    # The witness first: whatever is committed meanwhile makes the ledger newer than it, never older.
+    """Check the whole ledger, against what machines know of it or by itself; return one line per problem."""
+    # The witness first: whatever is committed meanwhile makes the ledger newer than the witness, never older.
     testimony = store.witness.read()
     problems: list[str] = []
     try:
@@ -90,7 +90,7 @@ def check(store: Store, *, by_witness: bool = True) -> list[str]:
 
 
 def check_at_opening(store: Store) -> list[str]:
-    """Look at the end of the ledger's own chain and at the control totals."""
+    """Check the end of the ledger's own chain and the control totals."""
     with store.reading() as connection:
         found = connection.execute(sql.LAST_OF_OWN_CHAIN, (_EVENTS_AT_OPENING + 1,)).fetchall()
         before = FIRST_MAC if found and found[0][2] == 1 else None
@@ -105,7 +105,7 @@ def check_at_opening(store: Store) -> list[str]:
 
 
 def check_batch(store: Store, batch: int) -> None:
-    """Raise LedgerDamaged where a batch is not what its history says; reads the history from its registration on."""
+    """Raise LedgerDamaged if a batch is not what its history says; reads the history from its registration on."""
     with store.reading() as connection:
         wrong = _problem_of_batch(store, connection, batch)
     if wrong:
@@ -139,7 +139,7 @@ def _batch_problem(store: Store, connection: Connection, batch: int, replay: Rep
 
 
 def _seals_problem(store: Store, connection: Connection, batch: int, state: int | None) -> str | None:
-    """Look at what stands behind the rows: attempts (of one state alone, if given) and seals."""
+    """Check the attempts (of one state only, if given) and seals behind the rows."""
     for statement in (sql.ROWS_UNLIKE_ATTEMPTS, sql.LATER_ATTEMPTS):
         differing = (connection.execute(statement, (batch,)).fetchone() or (0,))[0]
         if differing:
@@ -159,7 +159,7 @@ def _seals_problem(store: Store, connection: Connection, batch: int, state: int 
 
 
 def _check_runs(connection: Connection, history: _History) -> list[str]:
-    """Hold the runs, and the ends of their chains, against the history."""
+    """Compare the runs, and the ends of their chains, with the history."""
     found = connection.execute(sql.ALL_RUNS).fetchall()
     stored = {run: list(values) for run, *values, _, _, _ in found}
     heads = {run: (number, mac) for run, *_, number, mac, _ in found}
@@ -174,7 +174,7 @@ def _check_runs(connection: Connection, history: _History) -> list[str]:
 
 
 def _check_payloads(store: Store, connection: Connection) -> list[str]:
-    """Find payloads that can't be read, and such as are not there exactly as long as a row may still be sent."""
+    """Find payloads that can't be read, or that do not exist exactly as long as a row may still be sent."""
     problems = []
     wrong = (connection.execute(sql.CHUNKS_UNLIKE_ROWS).fetchone() or (0,))[0]
     if wrong:

@@ -35,13 +35,13 @@ _IDENTITIES_MAX = 250_000
 _COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_END = b"\xff\xff"
 _NULL = b"\xff\xff\xff\xff"
-# A whole row packed at once: field by field takes a hundred times as long. Each value follows its length.
+# A whole row is packed in one call: field by field takes a hundred times as long. Each value follows its length.
 _PAYMENT = struct.Struct(">H iq iq iq ii ii ii ii ih ih").pack
 _PAYMENT_WITHOUT_LINE = struct.Struct(">H iq iq iq ii ii i ii ih ih").pack
 _CHUNK = struct.Struct(">H ii ii ii ii ii").pack
 _SEALED = struct.Struct(">H ii ii i").pack
 _INT4 = struct.Struct(">ii").pack
-_BILL = struct.Struct(">H i8s ii ii i?").pack  # of a digest the first eight bytes
+_BILL = struct.Struct(">H i8s ii ii i?").pack  # the first eight bytes of a digest
 _PAYMENT_ID = struct.Struct(">H i8s ii ii").pack
 
 
@@ -71,7 +71,7 @@ class ChunkWriter:
         self._next_chunk: int = (transaction.one(sql.NEXT_CHUNK, (batch,)) or (1,))[0]
 
     def add(self, payments: PaymentColumns) -> list[int]:
-        """Write payloads, and gather digests; gives the chunk of each row."""
+        """Write payloads, and gather digests; return the chunk of each row."""
         chunks: list[int] = []
         lines: list[bytes] = []
         sealed_bodies: list[bytes] = []
@@ -106,7 +106,7 @@ class ChunkWriter:
             (sql.COPY_FINGERPRINTS, self._fingerprints),
             (sql.COPY_PAYMENT_IDS, self._payment_ids),
         ):
-            lines.sort()  # their heads are all the same
+            lines.sort()  # they all begin alike
             _copy(self._transaction, statement, lines)
             lines.clear()
 
@@ -179,15 +179,15 @@ class PostgresRegistering:
         return batch.name
 
     def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._aside.close()
 
 
 def count_registration(transaction: Transaction, batch: int, seen: int) -> None:
     """Count a registration or release whose digests are written.
 
-    Raises RegisteredMeanwhile where others since the look added one of the same digests: ten machines that register
-    ten files at once need not wait for one another.
+    Raises RegisteredMeanwhile if others have added one of the same digests since the lookup: ten machines that register
+    ten files at the same time need not wait for each other.
     """
     count_ = transaction.registrations()
     if count_ != seen and transaction.one(sql.ADDED_MEANWHILE, {"batch": batch, "seen": seen}) == (True,):
@@ -198,12 +198,12 @@ def count_registration(transaction: Transaction, batch: int, seen: int) -> None:
 
 @contextmanager
 def registering(store: Store, batch: NewBatch, who: str) -> Iterator[PostgresRegistering]:
-    """Begin to write a batch; nothing of it stands unless it was finished."""
+    """Begin writing a batch; nothing of it is committed unless it was finished."""
     transaction = store.begin()
     try:
         with translated(store.place):
             require_settled(transaction)
-            # Another machine that writes the very same file is waited for: its batch is then the one.
+            # Wait for another machine that writes the very same file: its batch is then the one.
             transaction.execute(sql.WAIT_LONG)
             try:
                 batch = replace(batch, file=storable(batch.file), again_reason=storable(batch.again_reason))
@@ -226,7 +226,7 @@ def release(
     sign_off: SignOff | None,
     allowed_duplicates: dict[str, Any] | None,
 ) -> int:
-    """Turn rejected rows to pending; see contract.Ledger.release."""
+    """Make rejected rows pending; see contract.Ledger.release."""
     released: list[int] = []
     require("released", REJECTED, PENDING)
     require_person("released", who, why)
@@ -251,7 +251,7 @@ def release(
 def _release_columns(
     transaction: Transaction, batch: int, payments: PaymentColumns, writer: ChunkWriter, changes: TotalsDelta
 ) -> list[int]:
-    """Release those rows of one set of columns that are rejected and carry the same amount."""
+    """Release those rows of one set of columns that are rejected and have the same amount."""
     found = transaction.execute(sql.REJECTED_AMONG, (batch, list(payments.rows)))
     rejected = {row: (cents, direction) for row, cents, direction in found}
     at = [

@@ -1,6 +1,6 @@
-"""What a run claims: whole chunks, in file order, beside other runs that do the same.
+"""What a run claims: whole chunks, in file order, alongside other runs that do the same.
 
-It has a connection of its own, so that reading never waits for a commit, and looks there too whether others of the
+It has a connection of its own, so that reading never waits for a commit, and there it also checks whether others of the
 batch are still at work.
 """
 
@@ -27,7 +27,7 @@ _Found = TypeVar("_Found")
 
 
 class Claims:
-    """One run's claims. A claim is no permission to send: a row claimed twice is granted once."""
+    """One run's claims. A claim is not permission to send: a row claimed twice is granted once."""
 
     def __init__(self, store: Store, batch: int, run: int) -> None:
         self._store, self._batch, self._run = store, batch, run
@@ -42,7 +42,7 @@ class Claims:
     def claim(self, limit: int) -> list[PendingPayment]:
         """See contract.Run."""
         with self._turn, translated(self._store.place):
-            if self._may_be_idle:  # before anything is claimed: whoever looks must not take this run for idle
+            if self._may_be_idle:  # before anything is claimed: others that check must not take this run for idle
                 place = (self._run,)
                 self._reading(lambda: self._reader.execute(company_statements.WAKE, place))
                 self._may_be_idle = False
@@ -51,7 +51,7 @@ class Claims:
             return [self._claimed.popleft() for _ in range(min(limit, len(self._claimed)))]
 
     def idle(self, is_idle: bool) -> None:
-        """Take note where the ledger is told that nothing is in hand: the next claim takes it back first."""
+        """Record that the ledger was told that no row is in progress: the next claim first takes that back."""
         self._may_be_idle = self._may_be_idle or is_idle
 
     def others_at_work(self) -> bool:
@@ -62,18 +62,18 @@ class Claims:
         return bool(found and found[0])
 
     def stop(self) -> None:
-        """Claim nothing any more."""
+        """Claim nothing more."""
         self._is_closed = True
 
     def close(self) -> None:
-        """Give back the connection; nothing is claimed any more."""
+        """Release the connection; nothing more is claimed."""
         self.stop()
         self._deadline.close()
         with self._turn:
             self._store.done_reading(self._reader)
 
     def _claim_chunks(self) -> bool:
-        """Take the next chunk in file order, and those that overlap it; tells whether there was one."""
+        """Take the next chunk in file order, and those that overlap it; return whether there was one."""
         place = {"run": self._run, "batch": self._batch}
         taken = self._reading(
             lambda: self._reader.execute(company_statements.CLAIM_CHUNKS, place, binary=True).fetchall()
@@ -81,7 +81,7 @@ class Claims:
         if not taken:
             return False
         chunks = [chunk for chunk, *_ in taken]
-        # At once: were the connection lost while they are read, they would be given back, and claimed a second time.
+        # Immediately: if the connection were lost while they are read, they would be freed, and claimed a second time.
         self._chunks_read += chunks
         span = (min(first for _, first, _ in taken), max(last for *_, last in taken))
         wanted = (self._batch, *span, chunks)
@@ -100,13 +100,13 @@ class Claims:
         return unseal_texts(self._store.keys, place_of("bodies", self._batch, chunk), found[0])
 
     def _reading(self, read: Callable[[], _Found]) -> _Found:
-        """Ask on the reading connection, opened anew for a while where it is lost."""
+        """Query on the reading connection, which is reopened for a while if it is lost."""
         until, pause_s = time.monotonic() + deadline.RECONNECT_S, 0.05
         while True:
             try:
                 if self._reader.closed:
                     self._reader = self._store.reader()
-                    # A claim whose answer was lost may stand: its chunks were not read, so they are given back.
+                    # A claim whose answer was lost may be committed: its chunks were not read, so they are freed.
                     mine: tuple[Any, ...] = (self._batch, self._run, self._chunks_read)
                     self._reader.execute(sql.FREE_UNREAD_CHUNKS, mine)
                 with self._deadline.of(self._reader):

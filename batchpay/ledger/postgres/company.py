@@ -1,7 +1,7 @@
-"""The other runs of a batch, as one of them sees them: its own beats, and who has stood still for too long.
+"""The other runs of a batch, as one of them sees them: its own heartbeats, and which show no progress for too long.
 
-No clock of anybody else's counts, and no time in which this machine could not write itself: what stops everybody, as a
-database that is away does, makes nobody dead.
+No other machine's clock counts, and no time in which this machine could not write itself: what stops all of them, such
+as a database that is unreachable, makes none of them dead.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 from batchpay.ledger.hosts import Shared
 
 LEASE_S = 30.0
-"""So long a run stands still in another one's eyes before it is shut out."""
+"""How long another run sees no progress of a run before it shuts that run out."""
 BEAT_S = 5.0
-"""A run that has nothing to commit shows in this distance that it is alive, and looks at the others."""
+"""A run that has nothing to commit shows this often that it is alive, and checks the others."""
 
 
 class Observer:
-    """How long other runs have stood still, by this machine's own clock."""
+    """How long other runs have shown no progress, by this machine's own clock."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock
@@ -27,9 +27,9 @@ class Observer:
         self._seen: dict[int, tuple[int, float]] = {}
 
     def look(self, beats: Mapping[int, int]) -> list[tuple[int, int]]:
-        """Take note of others' counters, right after a beat of one's own; gives who is dead, and at which count.
+        """Record others' counters, right after this run's own heartbeat; return which are dead, and at which count.
 
-        Of a long time without a look only two distances count: this machine may have been stopped itself.
+        Of a long time without a check only two heartbeat intervals count: this machine itself may have been suspended.
         """
         now = time.monotonic() if self._clock is None else self._clock()
         passed = 0.0 if self._looked_at is None else min(now - self._looked_at, 2 * BEAT_S)
@@ -42,12 +42,12 @@ class Observer:
         return [(run, count) for run, (count, stood_s) in self._seen.items() if stood_s >= LEASE_S]
 
     def fail(self) -> None:
-        """Leave out the time since the latest look: a beat of one's own failed in it."""
+        """Leave out the time since the latest check: a heartbeat of this run's own failed in it."""
         self._looked_at = None
 
 
 class RunCompany:
-    """See contract.Company: what one run tells the others of its batch, and hears of them."""
+    """See contract.Company: what one run tells the others of its batch, and learns from them."""
 
     def __init__(self, *, leads: bool, beat: Callable[[bool], None], at_work: Callable[[], bool]) -> None:
         self.leads = leads
@@ -58,20 +58,20 @@ class RunCompany:
         self._beat = beat
         self._at_work = at_work
         self._when_idle: dict[int, int] = {}
-        """Where the counters of others that are idle stood when this run had nothing in hand any more."""
+        """The counters that idle others had when this run no longer had a row in progress."""
         self._stop: str | None = None
         self._shares = False
 
     def share(self) -> None:
-        """Let others claim rows, from the next commit or beat on."""
+        """Let others claim rows, from the next commit or heartbeat on."""
         self._shares = True
 
     def tell(self, stop: str) -> None:
-        """Let all runs of the batch stop, from the next commit or beat on."""
+        """Make all runs of the batch stop, from the next commit or heartbeat on."""
         self._stop = self._stop or stop
 
     def take(self) -> tuple[str | None, bool]:
-        """Give what is to be told, once."""
+        """Return what is to be told to the others, once."""
         told = self._stop, self._shares
         self._stop, self._shares = None, False
         return told
@@ -81,14 +81,14 @@ class RunCompany:
         return self.others_busy or self._at_work()
 
     def work(self, rows: Sequence[int]) -> None:
-        """Take note of rows in hand: others that are idle must move anew before this run leaves them."""
+        """Record rows in progress: idle others must show a new heartbeat before this run leaves them."""
         if rows:
             self._when_idle.clear()
 
     def look(self, others: Sequence[tuple[int, int, bool]], *, is_idle: bool) -> list[tuple[int, int]]:
-        """Take note of the others' counters, and whether they are idle; gives who is dead, and at which count.
+        """Record the others' counters, and whether they are idle; return which are dead, and at which count.
 
-        One that is idle counts as busy until it has moved while this run was idle too: it may be dead.
+        One that is idle counts as busy until its counter has moved while this run was idle too: it may be dead.
         """
         known = self._when_idle
         self._when_idle = {
@@ -98,7 +98,7 @@ class RunCompany:
         return self.observer.look({run: beats for run, beats, _ in others})
 
     def hear(self, shared: tuple[Any, ...] | None) -> None:
-        """Take note of what the batch's row says."""
+        """Record what the batch's row says."""
         if shared is not None:
             self.shared = Shared(*shared)
 

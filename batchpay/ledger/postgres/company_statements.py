@@ -1,5 +1,5 @@
-# ruff: noqa: S608 - what stands in braces are codes of states, our own words
-"""Statements by which the runs of one batch work beside one another; the others stand in statements.py."""
+# ruff: noqa: S608 - what is in braces are state codes, our own words
+"""Statements with which the runs of one batch work alongside each other; the others are in statements.py."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ STILL_IN_DOUBT_OF_RUN = (
     f"SELECT 1 FROM batchpay.payment WHERE batch = %s AND row = %s AND state = {IN_DOUBT} AND attempts = %s"
     " AND run = %s FOR UPDATE"
 )
-# A chunk that nobody has, or whose run was shut out between its claim and its next commit. The first one that no other
-# run is claiming at this moment, and those that overlap it: rows that were released lie between others of the file.
+# A chunk that no run has, or whose run was shut out between its claim and its next commit. The first one that no other
+# run is claiming at this moment, and those that overlap it: rows that were released are between others of the file.
 _FREE = (
     "{0}.batch = %(batch)s AND {0}.open_rows > 0 AND ({0}.run IS NULL"
     " OR NOT (SELECT r.is_live FROM batchpay.run r WHERE r.id = {0}.run))"

@@ -1,6 +1,6 @@
-"""Connections to the database: where it is, how it is reached, what of it can be trusted; its errors in our words.
+"""Connections to the database: where it is, how it is reached, whether it can be trusted; its errors as ours.
 
-libpq's own texts are never passed on: they may hold a record's values, or a password out of a connection string.
+libpq's own texts are never passed on: they may contain a record's values, or a password from a connection string.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _GIVEN = frozenset(
     ("host", "hostaddr", "port", "dbname", "user", "sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl",
      "passfile", "connect_timeout", "target_session_attrs", "application_name", "gssencmode", "krbsrvname")
 )  # fmt: skip
-"""What a URL may say; all else is ours to decide, or does not belong into a setting."""
+"""What a URL may contain; all else is ours to decide, or does not belong in a setting."""
 _SEARCH_PATH = "pg_catalog,pg_temp"
 _OPTIONS = (
     "-c synchronous_commit=on -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0"
     " -c client_min_messages=notice -c jit=off"
     f" -c search_path={_SEARCH_PATH}"
 )
-"""What an administrator has set for all sessions is not meant for these: no limit of time may end one, no level may
-hide that a commit warned, and no function of another schema may stand in for a system's own: closer types would do.
+"""What an administrator has set for all sessions must not apply to these: no timeout may end one, no message level may
+hide that a commit warned, and no function of another schema may replace a system one, as closer types would let it.
 """
 _WRITER_OPTIONS = " -c lock_timeout=5s -c plan_cache_mode=force_generic_plan -c enable_seqscan=off"
-"""Whoever writes goes by keys, whatever the statistics say: right after a registration there are none."""
+"""Connections that write use indexes, whatever the statistics say: right after a registration there are none."""
 
 
 _A_POOLER = "{} is a pooler, which shares connections between sessions: set ledger.pooler = true; nothing was sent"
@@ -50,11 +50,11 @@ class Place:
     name: str
     """Host, port and database, for people: no user, no password."""
     is_pooled: bool = False
-    """Whether a pooler is asked, whose server may be another one for each transaction."""
+    """Whether a pooler is used, whose server may be a different one for each transaction."""
 
     @property
     def mark(self) -> str:
-        """Tell this database's files on this machine from those of another one."""
+        """Return what distinguishes this database's files on this machine from those of another one."""
         return hashlib.sha256(self.name.encode()).hexdigest()[:8]
 
 
@@ -103,7 +103,7 @@ def _is_local(host: str) -> bool:
 
 
 class LedgerUnreachable(LedgerNotUsable):
-    """No connection to the database came about, this time, or it was lost."""
+    """No connection to the database could be made this time, or it was lost."""
 
 
 class LedgerNotPermitted(LedgerNotUsable):
@@ -111,7 +111,7 @@ class LedgerNotPermitted(LedgerNotUsable):
 
 
 class Notices:
-    """Warnings that came with a statement: a COMMIT that warns is one whose outcome nobody knows."""
+    """Warnings that came with a statement: a COMMIT that warns is one whose outcome is unknown."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._warned = False
@@ -125,22 +125,22 @@ class Notices:
         self._warned = False
 
     def warned(self) -> bool:
-        """Whether a warning came since then."""
+        """Return whether a warning has come since then."""
         return self._warned
 
 
 def connect(place: Place, *, writes: bool = False) -> tuple[psycopg.Connection[Any], str]:
-    """Open a connection whose every statement is a transaction of its own, and refuse a server not to be trusted.
+    """Open a connection on which every statement is its own transaction, and refuse a server that can't be trusted.
 
-    Gives with it where the server is: the name of its files, and the timeline that it writes.
+    Also returns where the server is: the name of its files, and the timeline that it writes.
     """
-    # A pooler knows no options of a session, and prepares nothing: transactions bring their own (sql.BEGIN_POOLED).
+    # A pooler takes no session options, and prepares nothing: transactions bring their own (sql.BEGIN_POOLED).
     options: dict[str, Any] = {} if place.is_pooled else {"options": _OPTIONS + (_WRITER_OPTIONS if writes else "")}
     try:
         connection = psycopg.connect(
             **place.parameters,
             **options,
-            client_encoding="UTF8",  # else texts of another encoding's database would come as bytes
+            client_encoding="UTF8",  # otherwise texts of a database with another encoding would arrive as bytes
             autocommit=True,
             prepare_threshold=None if place.is_pooled else 0,
             keepalives_idle=5,
@@ -180,17 +180,17 @@ _NOT_CONNECTED = {
     'FATAL:  database "': "there is no such database",
     'FATAL:  role "': "there is no such login",
 }
-"""What stands in a message of libpq's, and what it means: its own texts may hold what was in the connection string."""
+"""Parts of libpq's messages, and what they mean: its own texts may contain what was in the connection string."""
 
 
 def _why_not_connected(message: str) -> str:
-    """Give the reasons that are known in libpq's message, which has one for each server that was tried."""
+    """Return the reasons recognized in libpq's message, which has one for each server that was tried."""
     found = [words for text, words in _NOT_CONNECTED.items() if text in message]
     return " / ".join(dict.fromkeys(found)) or "it does not answer, or it refuses this login, or its certificate"
 
 
 def _refuse_unsafe(place: Place, connection: psycopg.Connection[Any]) -> str:
-    """Refuse a server whose commits, or whose records, can't be trusted; gives where it is. One round trip."""
+    """Refuse a server whose commits, or whose records, can't be trusted; return where it is. One round trip."""
     found = connection.execute(sql.SERVER).fetchone()
     assert found is not None
     version, in_recovery, commit, encoding, standbys, names, *switches, told_from, path, where = found
@@ -219,16 +219,16 @@ def _refuse_unsafe(place: Place, connection: psycopg.Connection[Any]) -> str:
 
 
 _RETRIED = frozenset(("40001", "40P01", "55P03", "53300"))
-"""The transaction was rolled back for certain, and may go another time."""
+"""The transaction was certainly rolled back, and may be tried again."""
 
 
 def is_retried(error: psycopg.Error) -> bool:
-    """Whether a transaction certainly left nothing behind, and may be asked for again."""
+    """Return whether a transaction certainly left nothing behind, and may be tried again."""
     return error.sqlstate in _RETRIED
 
 
 def is_unknown(error: psycopg.Error) -> bool:
-    """Whether nobody knows if a transaction under way was committed: the connection, or the server, went away."""
+    """Return whether it is unknown if a transaction in progress was committed: connection or server went away."""
     state = error.sqlstate
     return state is None or state.startswith("08") or state in ("57P01", "57P02", "57P03", "57P05")
 
@@ -247,11 +247,11 @@ _WORDS = {
     "BP006": "another machine knows of payments that it has lost; see batchpay ledger check",
 }
 _NO_LEDGER = frozenset(("3F000", "42P01", "42883"))
-"""No schema, no table, no function of ours."""
+"""Our schema, table or function does not exist."""
 
 
 def translate(error: BaseException, place: Place) -> BatchpayError:
-    """Give our error for one of psycopg's."""
+    """Return our error for one of psycopg's."""
     if not isinstance(error, psycopg.Error):
         return LedgerDamaged(f"the ledger {place.name} contains what batchpay did not write")
     state = error.sqlstate or ""

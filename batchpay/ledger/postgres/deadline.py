@@ -1,6 +1,6 @@
-"""A deadline for statements that must not take for ever: then the connection is cut, from outside.
+"""A deadline for statements that must not take forever: then the connection is cut, from outside.
 
-A commit that waits for a standby is ended by no timeout of the server's, and a cancel would make it look like success.
+No timeout of the server ends a commit that waits for a standby, and a cancel would make it look like success.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import psycopg
 
 DEADLINE_S = 60.0
 RECONNECT_S = 20.0
-"""So long a run tries to reach its database again; it is less than other machines wait before they call it dead."""
+"""How long a run tries to reach its database again; less than other machines wait before they consider it dead."""
 _LOOK_S = 1.0
 
 
@@ -33,14 +33,14 @@ class Deadline:
 
     @contextmanager
     def of(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """Cut the connection where what is done with it meanwhile takes too long."""
+        """Cut the connection if what is done with it in the block takes too long."""
         descriptor = connection.fileno()
         with self._turn:
             self._watched = (time.monotonic() + self._seconds, descriptor)
         try:
             yield
         finally:
-            with self._turn:  # so that the descriptor is never cut when it is another file's already
+            with self._turn:  # so that the descriptor is never cut when it already belongs to another file
                 self._watched = None
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What named persons decide of rows in doubt."""
+"""What named people decide about rows in doubt."""
 
 from __future__ import annotations
 

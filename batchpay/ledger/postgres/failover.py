@@ -1,10 +1,11 @@
 """Whether the server is one where nothing of the ledger is lost: after a promotion, a restore, a copy.
 
-The ledger says where it is whole: the name of a server's files, and the timeline that it writes, which a promotion and
-a restore to a point in time begin anew. Found anywhere else it sends nothing until every machine that works with it has
-held its own witness against it: whatever a machine ever committed its witness knows, so when all agree nothing is lost.
-They do so by whatever command they run next, and in the middle of a run. A witness that does not agree marks the ledger
-as behind, and every machine stops at its next commit. From there on, and where a machine is gone, a person decides.
+The ledger records where it is complete: the name of a server's files, and the timeline that it writes, which a
+promotion and a restore to a point in time start anew. Found anywhere else, it sends nothing until every machine that
+works with it has compared it with its own witness: a witness knows whatever its machine ever committed, so when all
+agree nothing is lost. They do so with whatever command they run next, and in the middle of a run. A witness that does
+not agree marks the ledger as behind, and every machine stops at its next commit. From then on, and if a machine is
+gone, a person decides.
 """
 
 from __future__ import annotations
@@ -24,38 +25,38 @@ from batchpay.ledger.records import MACHINE_ACCEPTED, WITNESS_ACCEPTED
 from batchpay.ledger.witness import WitnessRecord
 
 CREATED, JOINED, CONFIRMED = "created", "joined", "confirmed"
-"""Kinds of the events in which a machine says that all it knows of is there."""
+"""Kinds of events in which a machine says that all it knows of is there."""
 _OF_MACHINES = [CREATED, ARRIVED, JOINED, CONFIRMED, WITNESS_ACCEPTED, MACHINE_ACCEPTED]
 _BY_ITSELF = "batchpay"
 _WAY_OUT = 'a named person who knows why may accept it: batchpay ledger check --accept-witness --reason "…"'
 
 
 class LedgerElsewhere(LedgerBehind):
-    """The database lies in another server than before."""
+    """The database is on a different server than before."""
 
 
 class LedgerUnconfirmed(LedgerUnreachable):
-    """The database moved, and not every machine has confirmed yet that nothing is lost: it may go on later."""
+    """The database moved, and not every machine has confirmed yet that nothing is lost: it may continue later."""
 
 
 def new_host(mark: str | None) -> str:
-    """Make the name by which a ledger knows a machine: drawn at random, with the machine's mark if it has one."""
+    """Create the name by which a ledger knows a machine: random, with the machine's mark if it has one."""
     return f"{secrets.token_hex(8)}.{mark}" if mark else secrets.token_hex(8)
 
 
 def is_copy(store: Store, record: WitnessRecord) -> bool:
-    """Whether a witness is another machine's: where a home was cloned, neither may speak for the other."""
+    """Return whether a witness is another machine's: if a home was cloned, neither may speak for the other."""
     mark = (record.machine or "").partition(".")[2]
     return bool(mark and store.mark and mark != store.mark)
 
 
 def of_machine(store: Store) -> dict[str, str | None]:
-    """Give what an event of `_OF_MACHINES` says of this machine."""
+    """Return what an event of `_OF_MACHINES` says of this machine."""
     return {"host": store.host, "name": os.uname().nodename, "place": store.where}
 
 
 def problem(store: Store, connection: Connection, record: WitnessRecord | None) -> LedgerNotUsable | None:
-    """Hold the ledger against what this machine remembers of it; gives why nothing can be sent."""
+    """Compare the ledger with what this machine remembers of it; return why nothing can be sent."""
     path = store.witness.path
     if record is None:
         what = "holds no record of this key" if store.witness.exists() else "is not there"
@@ -122,15 +123,15 @@ def require_whole(store: Store, *, joins: bool) -> None:
 
 
 def follow(store: Store) -> None:
-    """Let a store that is at work go on with the server that took over; raises LedgerNotUsable."""
+    """Let a store that is in use continue with the server that took over; raises LedgerNotUsable."""
     with closing(store.beside()) as own:
         require_whole(own, joins=True)
 
 
 def _tell(store: Store, record: WitnessRecord) -> None:
-    """Say in the ledger what this machine knows: that events are missing, or that all are there."""
+    """Record in the ledger what this machine knows: that events are missing, or that all are there."""
     with closing(store.beside()) as own, own.transaction() as transaction:
-        transaction.registrations()  # which locks the ledger: machines look one after another
+        transaction.registrations()  # which locks the ledger: machines check one after another
         place, epoch, behind = _standing(transaction.connection)
         own.epoch = epoch
         if _knows_more(transaction.connection, record, epoch):
@@ -144,7 +145,7 @@ def _tell(store: Store, record: WitnessRecord) -> None:
 
 
 def accept_machine(store: Store, who: str, why: str) -> None:
-    """See batchpay.ledger.open: machines that have not looked are not waited for any more, until they come back."""
+    """See batchpay.ledger.open: machines that have not checked are no longer waited for, until they come back."""
     require_named(LEDGER_ACCEPTED, who, why)
     record = store.witness.read()
     with store.transaction() as transaction:
@@ -169,7 +170,7 @@ def _server(place: str | None) -> str:
 
 
 def _knows_more(connection: Connection, record: WitnessRecord | None, epoch: int) -> bool:
-    """Whether the witness knows an event that is not there. What was lost before a restore was accepted is settled.
+    """Return whether the witness knows a missing event. What was lost before a restore was accepted is settled.
 
     The latest number alone does not tell: of two runs on one machine, one may draw its number first and commit last.
     """
@@ -183,11 +184,11 @@ def _knows_more(connection: Connection, record: WitnessRecord | None, epoch: int
 
 
 def _machines(connection: Connection) -> dict[str, tuple[str, str]]:
-    """Give the machines that work with the ledger: name, and where each last said that all it knows is there."""
+    """Return the machines that work with the ledger: name, and where each last said that all it knows is there."""
     machines: dict[str, tuple[str, str]] = {}
     for kind, detail in connection.execute(sql.OF_MACHINES, (_OF_MACHINES,)):
         told = json.loads(detail)
-        if "host" not in told:  # of the time when it was a file of one machine
+        if "host" not in told:  # from the time when it was one machine's file
             continue
         if kind in (WITNESS_ACCEPTED, MACHINE_ACCEPTED):
             machines = {host: known for host, known in machines.items() if known[1] == told["place"]}
@@ -196,5 +197,5 @@ def _machines(connection: Connection) -> dict[str, tuple[str, str]]:
 
 
 def _missing(connection: Connection, where: str | None) -> dict[str, str]:
-    """Give the machines, by their names, that have not said yet that all they know is there."""
+    """Return the machines, by name, that have not yet said that all they know is there."""
     return {host: name for host, (name, place) in _machines(connection).items() if place != where}

@@ -1,8 +1,8 @@
-"""Shutting runs out, and what is heard of them afterwards.
+"""Shutting runs out, and what is heard from them afterward.
 
-A run that was shut out can commit nothing any more, but whether its machine is dead or only slow nobody knows: a
-permission that it holds ends after some seconds, and until it was heard of again, or a person says that its machine is
-gone, none of its rows is sent anew (decisions.py).
+A run that was shut out can no longer commit anything, but it is not known whether its machine is dead or only slow: a
+permission that it holds expires after some seconds, and until it is heard from again, or a person says that its machine
+is gone, none of its rows is sent again (decisions.py).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def fence(
     beats: int | None = None,
     heard_at: int | None = None,
 ) -> bool:
-    """Shut a run out for good: none of its commits is taken any more, and its chain of events has an end.
+    """Shut a run out for good: none of its commits is accepted anymore, and its chain of events has an end.
 
-    `beats` is where its counter was seen to stand still: a run that has moved since is left alone. `heard_at` is given
-    where its process has ended for certain. Tells whether it was shut out.
+    `beats` is the count at which its counter was seen to stop: a run that has moved since is left alone. `heard_at` is
+    given if its process has certainly ended. Returns whether it was shut out.
     """
     values = {"by": by, "heard": heard_at, "run": run, "beats": beats}
     found = transaction.one(sql.FENCE, values)
@@ -46,7 +46,7 @@ def fence(
 
 
 def take_from(transaction: Transaction, run: int, batch: int, by: int, who: str, beats: int) -> None:
-    """Shut out a run that stands still, make what it was sending in doubt, and free what it had claimed."""
+    """Shut out a run that shows no progress, mark what it was sending in doubt, and free what it had claimed."""
     if not fence(transaction, run, batch, by, who, beats=beats):
         return
     mover = Mover(transaction, batch, "recovered", who, SHUT_OUT_REASON)
@@ -60,8 +60,8 @@ def take_from(transaction: Transaction, run: int, batch: int, by: int, who: str,
 def hear(transaction: Transaction, run: int, batch: int, who: str, name: str) -> list[str]:
     """Record that a run of this machine which was shut out has ended, with the answers that came too late for it.
 
-    They are evidence: a row in doubt whose very attempt they belong to becomes accepted or declined. None becomes
-    pending by them: a person may have paid it by other means. Gives what else they say, in words.
+    They are evidence: a row in doubt to whose very attempt they belong becomes accepted or declined. None becomes
+    pending through them: a person may have paid it by other means. Returns what else they say, in words.
     """
     is_news = transaction.execute(sql.SET_HEARD, (now_ms(), run)).rowcount > 0
     spilled = spill_path(transaction.witness, name, run)
@@ -80,9 +80,9 @@ def hear(transaction: Transaction, run: int, batch: int, who: str, name: str) ->
 def merge_spilled(
     transaction: Transaction, batch: int, who: str, name: str, at: int, heard: Collection[int]
 ) -> list[str]:
-    """Take over outcomes that ended runs of this machine have spilled, but for those of runs that were heard already.
+    """Merge outcomes that ended runs of this machine have spilled, except those of runs that were already heard.
 
-    A row must still be in the very attempt that the outcome belongs to. Gives what the others say, in words.
+    A row must still be in the very attempt that the outcome belongs to. Returns what the others say, in words.
     """
     merging = Mover(transaction, batch, "merged", who)
     known = {spill_path(transaction.witness, name, run) for run in heard}
@@ -92,7 +92,7 @@ def merge_spilled(
             try:
                 merged = merging.end(spilled.row, spilled.attempt, spilled.outcome, at)
             except IllegalMove:
-                merged = False  # what proves nothing is not merged: the row is in doubt like any other
+                merged = False  # what proves nothing is not merged: the row becomes in doubt like any other
             if not merged:
                 late.add(merging, spilled, path)
     merging.finish(**late.detail)
@@ -100,7 +100,7 @@ def merge_spilled(
 
 
 def say_hosts_gone(store: Store, batch: int, who: str, why: str) -> Sequence[str]:
-    """Record a person's word that machines whose runs were shut out are off for good; gives their names."""
+    """Record a person's word that machines whose runs were shut out are off for good; return their names."""
     require_named("a machine is said to be gone", who, why)
     with store.transaction() as transaction:
         found = transaction.execute(sql.HOSTS_ARE_GONE, (now_ms(), batch)).fetchall()

@@ -1,4 +1,4 @@
-"""The ledger on PostgreSQL: contract.Ledger, put together from the parts beside this file."""
+"""The ledger on PostgreSQL: contract.Ledger, assembled from the modules next to this file."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PostgresLedger(StoredLedger[Store]):
 
     @contextmanager
     def lock(self, digest: bytes, *, helps: bool = False) -> Iterator[None]:
-        """See contract.Ledger: against this machine's processes by a file, against other machines by their runs."""
+        """See contract.Ledger: this machine's processes are excluded by a file, other machines by their runs."""
         self.store.check_process()
         with self._locks.hold(digest):
             held = None if helps else self._held_elsewhere(digest)
@@ -81,7 +81,7 @@ class PostgresLedger(StoredLedger[Store]):
         return self._locks.is_held(digest) or self._held_elsewhere(digest) is not None
 
     def _held_elsewhere(self, digest: bytes) -> str | None:
-        """Say which machine works on this content, how far it is; what was begun here is held by the lock alone."""
+        """Return which machine works on this content, and how far it is; a run begun here is held only by the lock."""
         marks = RunMarks(self.store.paths.witness)
         with self.store.reading() as connection:
             for host, token, batch, name in connection.execute(LIVE_RUNS_OF_DIGEST, (digest,)).fetchall():

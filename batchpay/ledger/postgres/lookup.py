@@ -1,4 +1,4 @@
-"""Finding again what the ledger knows: payments that an earlier batch holds, and what was paid to a payee before."""
+"""Finding again what the ledger knows: payments that an earlier batch has, and what was paid to a payee before."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def earlier(
         (with_older,) = connection.execute(sql.HAS_OLDER_DIGESTS).fetchone() or (False,)
         by_id, by_bill = lookup_keys(lookup, with_older=with_older)
         for keys, wanted in ((by_bill, sql.EARLIER_BY_BILL), (by_id, sql.EARLIER_BY_PAYMENT_ID)):
-            # In the order of the keys, so that the walk through the index goes one way.
+            # In key order, so that the index is scanned in one direction.
             keys.sort()
             for start in range(0, len(keys), _KEYS_AT_ONCE):
                 numbers, rows, named, invoiced = map(list, zip(*keys[start : start + _KEYS_AT_ONCE], strict=True))

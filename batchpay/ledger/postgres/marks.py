@@ -1,8 +1,9 @@
 """Marks of runs: which runs in the database were begun on this machine.
 
-A file beside the witness for each, made before the run is and removed after its end. Whoever holds the batch's lock on
-this machine and finds the mark of a run that the database holds for alive knows that it is dead: it was this machine's,
-and nobody here works on the batch any more. Names of hosts, process ids and machine ids prove nothing of the kind.
+A file next to the witness for each, created before the run is and removed after its end. A process that holds the
+batch's lock on this machine and finds the mark of a run that the database considers alive knows that it is dead: it was
+this machine's, and nothing here works on the batch anymore. Host names, process ids and machine ids prove nothing of
+the kind.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from batchpay.writing.atomic import sync_directory
 
 
 class RunMarks:
-    """The marks that lie beside one witness."""
+    """The marks next to one witness."""
 
     def __init__(self, witness: Path) -> None:
         self._witness = witness
@@ -32,7 +33,7 @@ class RunMarks:
             raise LedgerNotUsable(f"the mark of a run, {path}, can't be made: {error.strerror}") from None
 
     def exists(self, token: bytes) -> bool:
-        """Tell whether a run was begun here."""
+        """Return whether a run was begun here."""
         return os.path.lexists(self._path(token))
 
     def remove(self, token: bytes) -> None:
@@ -46,5 +47,5 @@ class RunMarks:
             path.unlink(missing_ok=True)
 
     def _path(self, token: bytes) -> Path:
-        # The token itself permits to write in the run's name: its file does not say it.
+        # The token itself permits writing in the run's name: its file does not show it.
         return self._witness.with_name(f"{self._witness.name}.run.{hashlib.sha256(token).hexdigest()[:24]}")

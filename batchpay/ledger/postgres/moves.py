@@ -1,4 +1,4 @@
-"""Moving rows of a ledger in a database other than by a run's groups, in a transaction that holds the batch."""
+"""Moving rows of a ledger in a database other than in a run's groups, in a transaction that holds the batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Text = TypeVar("_Text", str, str | None)
 
 
 def storable(text: _Text) -> _Text:
-    """Give a text as PostgreSQL can hold it: it has no place for a NUL, nor for half a character."""
+    """Return a text as PostgreSQL can store it: it has no room for a NUL, nor for half a character."""
     return None if text is None else text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
@@ -63,7 +63,7 @@ class Mover(mover.Mover):
         return self._take(PENDING, REJECTED, found)
 
     def end(self, row: int, attempt: int, outcome: Outcome, at: int) -> bool:
-        """Move a row from sending to what its very attempt proved; tells whether it was still in it."""
+        """Move a row from sending to what its very attempt proved; return whether it was still in that attempt."""
         require_outcome(self._event, outcome)
         if self._transaction.one(sql.STILL_IN_ATTEMPT, (self._batch, row, SENDING, attempt)) is None:
             return False
@@ -74,7 +74,7 @@ class Mover(mover.Mover):
         return True
 
     def end_late(self, row: int, attempt: int, outcome: Outcome, run: int) -> bool:
-        """Move a row in doubt to what its very attempt proved after all; tells whether it still was in doubt."""
+        """Move a row in doubt to what its very attempt proved after all; return whether it was still in doubt."""
         state, answer = STATE_CODES[outcome.state], outcome.answer
         require(self._event, IN_DOUBT, state)
         require_outcome("progress", outcome)

@@ -1,4 +1,4 @@
-"""Opening and making a ledger on PostgreSQL: its files on this machine, and every reason not to build on it."""
+"""Opening and creating a ledger on PostgreSQL: its files on this machine, and every reason not to rely on it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _place(settings: LedgerSettings) -> Place:
 
 
 def location(settings: LedgerSettings) -> LedgerPaths:
-    """Tell where key and witness are, and the place beside which this machine keeps what is its own of the ledger."""
+    """Return where key and witness are, and the path next to which this machine keeps its own files for the ledger."""
     place = _place(settings)
     key = Path(settings.key_file).expanduser().absolute() if settings.key_file else config_directory() / "ledger.key"
     witness = (
@@ -70,18 +70,18 @@ def weaknesses(settings: LedgerSettings) -> list[str]:
 
 
 def print_schema() -> str:
-    """Give the SQL by which a database's administrator makes the schema; `ledger init` then fills it."""
+    """Return the SQL with which a database's administrator creates the schema; `ledger init` then fills it."""
     return "\n".join(["BEGIN;", "", *schema.scripts(), "COMMIT;", ""])
 
 
 def receive(settings: LedgerSettings, owner_url: str | None, contents: Contents, who: str, why: str) -> None:
-    """Copy a ledger that moves here; it is not in force before `begin`."""
+    """Copy a ledger that is moving here; it is not in force before `begin`."""
     with _taking_over(settings, owner_url, contents) as store:
         arrival.receive(store, contents, who, why)
 
 
 def begin(settings: LedgerSettings, owner_url: str | None, contents: Contents) -> None:
-    """Let a ledger that moved be in force here, and give this machine its witness."""
+    """Put a ledger that moved in force here, and give this machine its witness."""
     with _taking_over(settings, owner_url, contents) as store:
         arrival.begin(store, contents)
 
@@ -105,7 +105,7 @@ def _taking_over(settings: LedgerSettings, owner_url: str | None, contents: Cont
 
 
 def create_ledger(settings: LedgerSettings, who: str, beside_another: str | None, owner_url: str | None) -> LedgerPaths:
-    """See batchpay.ledger.open; the schema may be there already, made by an administrator, but no ledger in it."""
+    """See batchpay.ledger.open; the schema may already exist, created by an administrator, but no ledger in it."""
     paths, owner = location(settings), _owner(settings, owner_url)
     known = load_keys(paths.key) if os.path.lexists(paths.key) else None
     _refuse_others(paths, known, beside_another)
@@ -155,7 +155,7 @@ def _write_new(transaction: Transaction, store: Store, who: str, beside_another:
 
 
 def _refuse_others(paths: LedgerPaths, keys: Keys | None, beside_another: str | None) -> None:
-    """Refuse a new ledger where this machine remembers one with payments, here or elsewhere."""
+    """Refuse a new ledger if this machine remembers one with payments, here or elsewhere."""
     if os.path.lexists(paths.witness):
         raise LedgerNotUsable(
             f"the witness {paths.witness} remembers a ledger in {paths.name}: is it the right database? Bring back its "
@@ -170,7 +170,7 @@ def _refuse_others(paths: LedgerPaths, keys: Keys | None, beside_another: str | 
 
 
 def bring_up_to_date(settings: LedgerSettings) -> None:
-    """Apply what the schema lacks, where this login owns it; leaves any other ledger as it is."""
+    """Apply what the schema lacks, if this login owns it; leave any other ledger as is."""
     try:
         _open(settings, read_only=True).close()
     except LedgerOlder:
@@ -270,9 +270,9 @@ def _open(settings: LedgerSettings, *, read_only: bool = False, checks_witness: 
 
 
 def _note_what_is_there(store: Store) -> None:
-    """Remember the latest event of all machines, so that a database brought back from before it is met here too.
+    """Remember the latest event of all machines, so that a database restored from before it is noticed here too.
 
-    A ledger that can't be sent from can be looked at; nothing that fails here keeps anybody from it.
+    A ledger that can't be sent from can still be read; nothing that fails here prevents that.
     """
     with suppress(LedgerNotUsable):
         failover.require_whole(store, joins=False)

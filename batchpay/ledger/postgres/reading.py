@@ -1,4 +1,4 @@
-"""Reading many rows, accounts, and the runs of machines; all else that reports read stands in ledger/reading.py."""
+"""Reading many rows, accounts, and the runs of machines; all else that reports read is in ledger/reading.py."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def last_accounts(
 
 
 def signed(digest: bytes) -> int:
-    """Give a keyed digest of eight bytes as the number that stands for it in the tables."""
+    """Return a keyed digest of eight bytes as the number stored for it in the tables."""
     return int.from_bytes(digest, "big", signed=True)
 
 
 def unsigned(number: int) -> bytes:
-    """Give the digest that a number stands for."""
+    """Return the digest for a stored number."""
     return number.to_bytes(8, "big", signed=True)
 
 

@@ -1,4 +1,4 @@
-"""A ledger that may not be the one that knows: a database that was restored, or whose standby took over too late."""
+"""A ledger that may not be the current one: a database that was restored, or whose standby took over too late."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from batchpay.ledger.records import RESTORED_REASON, WITNESS_ACCEPTED, AcceptedW
 
 
 def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
-    """Accept the ledger as it stands and make this machine's witness agree.
+    """Accept the ledger as is and make this machine's witness agree.
 
-    It may not know of payments made since: every run that it holds for alive is shut out, every row that it would send
-    becomes a row in doubt, for a person to look at, and what it lost is written down. Raises LedgerDamaged where more
-    is wrong with it than that: what the witness knows stays known.
+    It may not know of payments made since: every run that it considers alive is shut out, every row that it would send
+    becomes a row in doubt, for a person to check, and what it lost is recorded. Raises LedgerDamaged if more is wrong
+    with it than that: what the witness knows is kept.
     """
     require_named(LEDGER_ACCEPTED, who, why)
     require_undamaged(check(store, by_witness=False))

@@ -1,9 +1,9 @@
 """One run of a batch: recovery at its start, durable intents and outcomes, its end.
 
-A group goes to the server as one function, one transaction, one round trip. Nobody sends before that call has come back
-clean. Where it does not (the connection or the server went away, or the commit came with a warning), nobody knows what
-stands: the run connects anew and raises its `generation`, which waits for the lost transaction, or shuts it out. That
-commit is the run's own and later than the lost one, so what it sees is as durable as itself.
+A group goes to the server as one function, one transaction, one round trip. Nothing is sent before that call has
+returned cleanly. If it does not (the connection or the server went away, or the commit came with a warning), it is not
+known what was committed: the run reconnects and raises its `generation`, which waits for the lost transaction, or shuts
+it out. That commit is the run's own and later than the lost one, so what it sees is as durable as itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TAKEN_OVER = "another run has taken the batch over; this one sends nothing more
 
 
 class _NotPending(Exception):
-    """Not all rows of a group's intents are pending: it is asked again with those that are."""
+    """Not all rows of a group's intents are pending: it is tried again with those that are."""
 
 
 class PostgresRun:
@@ -61,13 +61,13 @@ class PostgresRun:
         self.company = RunCompany(leads=not helps, beat=self._beat, at_work=lambda: self._claims.others_at_work())
         self._marks = RunMarks(store.paths.witness)
         files = spill_files(store.paths.witness, name)
-        # The mark is there before the run is: a run without one is another machine's.
+        # The mark exists before the run does: a run without one is another machine's.
         self._marks.make(self._token)
         try:
             with store.transaction() as transaction:
                 replaced = self._start(transaction, why)
         except BaseException:
-            # Where nobody knows whether the start was committed the mark must stay; a mark too many does no harm.
+            # If it is not known whether the start was committed, the mark must stay; an extra mark does no harm.
             if not store.is_unsure:
                 self._marks.remove(self._token)
             raise
@@ -83,10 +83,10 @@ class PostgresRun:
         self._deadline = deadline.Deadline()
 
     def _start(self, transaction: Transaction, why: str | None) -> list[bytes]:
-        """Shut out dead runs, merge what was spilled, put what they left in sending in doubt: one transaction.
+        """Shut out dead runs, merge what was spilled, mark what they left in sending in doubt: one transaction.
 
-        A run that was begun on this machine is dead: whoever starts one holds the batch here. One that leads a batch
-        must find no other at work on it. Gives the tokens of runs whose marks are needed no more.
+        A run that was begun on this machine is dead: whatever starts one holds the batch here. One that leads a batch
+        must find no other at work on it. Returns the tokens of runs whose marks are no longer needed.
         """
         at, leads = now_ms(), self.company.leads
         transaction.execute(sql.LOCK_BATCH, (self._batch,))
@@ -144,14 +144,14 @@ class PostgresRun:
                     except _NotPending:
                         asked = self._still_pending(asked)
         except BaseException:
-            # Outcomes of this group go to the spill file. A later commit could let a row be sent anew, and a spilled
-            # outcome of its earlier attempt must never be held against that one: so there is no later commit.
+            # Outcomes of this group go to the spill file. A later commit could let a row be sent again, and a spilled
+            # outcome of its earlier attempt must never be applied to the new one: so there is no later commit.
             self._die("a commit of this run failed; nothing more is sent by it")
             raise
         return set(asked)
 
     def _news(self, outcomes: Sequence[tuple[int, Outcome]]) -> tuple[int, bool, str | None, bool]:
-        """Give what a group tells all runs of the batch: doubts, a recognized answer, a reason to stop, the sharing."""
+        """Return what a group tells all runs of the batch: doubts, a recognized answer, a reason to stop, sharing."""
         ended = [outcome for _, outcome in outcomes]
         doubts = sum(outcome.state is State.IN_DOUBT for outcome in ended)
         return (doubts, any(outcome.recognized for outcome in ended), *self.company.take())
@@ -185,7 +185,7 @@ class PostgresRun:
         self._store.note(seq, mac)
 
     def _outcome_columns(self, outcomes: Sequence[tuple[int, Outcome]], at: int) -> list[list[Any]]:
-        """Give outcomes by column, in order of their rows, sealed."""
+        """Return outcomes by column, in order of their rows, sealed."""
         lines = []
         for row, outcome in sorted(outcomes, key=lambda one: one[0]):
             known = self._attempts.get(row)
@@ -200,7 +200,7 @@ class PostgresRun:
         return [list(column) for column in zip(*lines, strict=True)] if lines else [[] for _ in range(8)]
 
     def _call(self, arguments: Callable[[], tuple[Any, ...]], intents: list[int], number: int, mac: bytes) -> list[int]:
-        """Ask for a group until it certainly stands, or certainly does not."""
+        """Request a group's commit until it is certainly committed, or certainly is not."""
         writer, tries = self._store.writer, 0
         while True:
             try:
@@ -219,7 +219,7 @@ class PostgresRun:
                 return stood
 
     def _refuse(self, error: psycopg.Error, tries: int) -> None:
-        """Raise what a server's refusal means, unless the group may be asked for again as it is."""
+        """Raise what a server's refusal means, unless the group may be tried again as is."""
         if is_retried(error) and tries < _TRIES:
             return
         if error.sqlstate == "BP001":
@@ -233,9 +233,9 @@ class PostgresRun:
         raise translate(error, self._store.place) from None
 
     def _settle_unknown(self, intents: list[int], number: int, mac: bytes) -> list[int] | None:
-        """Find out by a commit of our own what became of one whose answer was lost; None: it does not stand.
+        """Find out with another commit of this run what became of one whose answer was lost; None: not committed.
 
-        Raises LedgerNotUsable where the database is not reached in time: then nobody knows.
+        Raises LedgerNotUsable if the database is not reached in time: then it is not known.
         """
         writer, until, pause_s = self._store.writer, time.monotonic() + deadline.RECONNECT_S, 0.05
         while True:
@@ -270,7 +270,7 @@ class PostgresRun:
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     def _still_pending(self, intents: list[int]) -> list[int]:
-        """Give those rows that may be asked for again; raises LedgerDamaged where a row contradicts its attempt.
+        """Return those rows that may be requested again; raises LedgerDamaged if a row contradicts its attempt.
 
         One damaged byte must never send a payment.
         """
@@ -330,11 +330,11 @@ class PostgresRun:
                     self._lock(transaction)
                     take_from(transaction, run, self._batch, self._id, self._who, beats)
             except LedgerNotUsable:
-                if self._is_shut_out:  # else a later look tries again
+                if self._is_shut_out:  # otherwise a later check tries again
                     raise
 
     def _has_beaten(self, is_idle: bool) -> bool:
-        """Show that this run is alive; False where nobody knows whether it was seen."""
+        """Show that this run is alive; return False if it is not known whether that was committed."""
         writer = self._store.writer
         values = (now_ms(), is_idle, self._id, self._token, self._generation)
         try:
@@ -349,10 +349,10 @@ class PostgresRun:
         return not writer.warned()
 
     def _take_shared(self, in_a_row: int, in_all: int, stops: int) -> None:
-        """Take note of what all runs share; the words of a stop are looked up when there is one."""
+        """Record what all runs share; the text of a stop is looked up when there is one."""
         known = self.company.shared
         if stops and known.stop is None:
-            with suppress(psycopg.Error, LedgerUnreachable):  # the next commit, or beat, looks again
+            with suppress(psycopg.Error, LedgerUnreachable):  # the next commit, or heartbeat, checks again
                 self.company.hear(self._store.writer.run(company_sql.SHARED, (self._batch,)).fetchone())
         elif (in_a_row, in_all) != (known.in_a_row, known.in_all):
             self.company.hear((known.stop, in_a_row, in_all))
@@ -384,18 +384,18 @@ class PostgresRun:
             self.close()
 
     def close(self) -> None:
-        """Give back the spill file and the reading connection; a run that was not finished can do no more."""
+        """Release the spill file and the reading connection; a run that was not finished can do nothing more."""
         self._die("this run has ended")
         self._spill.close()
         self._deadline.close()
         self._claims.close()
         if self._is_shut_out:
             self._is_shut_out = False
-            with suppress(LedgerNotUsable):  # then the next run on this machine says it
+            with suppress(LedgerNotUsable):  # then the next run on this machine reports it
                 self._say_ended()
 
     def _say_ended(self) -> None:
-        """Tell those who shut this run out that it sends nothing any more, and what it has heard since."""
+        """Tell those that shut this run out that it sends nothing more, and which answers it has received since."""
         with self._store.transaction() as transaction:
             transaction.execute(sql.LOCK_BATCH, (self._batch,))
             hear(transaction, self._id, self._batch, self._who, self._name)
@@ -412,7 +412,7 @@ class PostgresRun:
             raise LedgerNotUsable(self._dead)
 
     def _lock(self, transaction: Transaction) -> tuple[int, bytes]:
-        """Lock batch and run; gives the head of the run's chain. Raises LedgerNotUsable where it is not ours."""
+        """Lock batch and run; return the head of the run's chain. Raises LedgerNotUsable if it is not ours."""
         transaction.execute(sql.LOCK_BATCH, (self._batch,))
         found = transaction.one(sql.LOCK_RUN, (self._id, self._token, self._generation))
         if found is None:

@@ -1,6 +1,6 @@
-"""The schema's versions: numbered .sql files beside this one, applied forward only, all in one transaction.
+"""The schema's versions: numbered .sql files next to this one, applied forward only, all in one transaction.
 
-A new ledger goes through all of them, so there is one description of the schema and nothing to keep in step with it.
+A new ledger goes through all of them, so there is one description of the schema and nothing to keep in sync with it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from batchpay.ledger.postgres.store import Transaction
 
 
 def scripts() -> list[str]:
-    """Give the texts of all migrations in order; the schema's version is their number."""
+    """Return the texts of all migrations in order; the schema's version is their number."""
     sources = [source for source in files("batchpay.ledger.postgres").iterdir() if source.name.endswith(".sql")]
     return [source.read_text("utf-8") for source in sorted(sources, key=lambda source: source.name)]
 
@@ -24,7 +24,7 @@ def migrate(transaction: Transaction, version: int) -> None:
 
 
 def require_current(version: int, name: str) -> None:
-    """Raise LedgerNewer or LedgerOlder where the schema is not of this program's version."""
+    """Raise LedgerNewer or LedgerOlder if the schema is not of this program's version."""
     latest = len(scripts())
     if version > latest:
         raise LedgerNewer(f"the ledger {name} was written by a later version of batchpay; update batchpay")

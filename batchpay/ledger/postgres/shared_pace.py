@@ -1,8 +1,8 @@
-"""One rate for all runs over this ledger that send to one gateway, on whichever machine: a server function, two tables.
+"""One rate for all runs on this ledger that send to one gateway, on any machine: a server function, two tables.
 
-The same bargain as in the file by which runs of one machine share a rate (ledger/sqlite/pace_file.py): who is alone
-keeps its own pace and looks now and then whether it still is; as soon as there are two, each leases its moments, a few
-at a time. Moments are told as delays by the server's clock, so the machines' own clocks don't matter.
+The same method as in the file with which runs of one machine share a rate (ledger/sqlite/pace_file.py): a run that is
+alone keeps its own pace and checks from time to time whether it still is; as soon as there are two, each leases its
+slots, a few at a time. Slots are given as delays by the server's clock, so the machines' own clocks don't matter.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from batchpay.ledger.records import Lease
 from batchpay.outcome import Finding
 
 LOOK_S = 0.1
-"""A run that is alone looks so often whether it still is."""
+"""A run that is alone checks this often whether it still is."""
 JOINING_S = 0.15
-"""A run that comes to others waits so long, until they have all seen it."""
+"""A run that joins others waits this long, until they have all seen it."""
 HEARD_S = 2.0
-"""A run that has not asked for so long after its last moment sends nothing, or is gone."""
+"""A run that has not asked for this long after its last slot sends nothing, or is gone."""
 LEASED_S = 0.1
-"""All runs together lease their moments at most so far ahead."""
+"""All runs together lease their slots at most this far ahead."""
 CATCH_UP_S = 0.02
-"""So much of lost time is made up for."""
+"""At most this much lost time is made up."""
 SPREAD = 1.0065
-"""Moments lie by this share farther apart than the rate asks for, since a network bunches what leaves evenly."""
+"""Slots are farther apart than the rate requires, by this factor, since a network bunches what leaves evenly."""
 _ANSWER_S = 5.0
 _GIVEN_UP_S = 20.0
 
@@ -59,14 +59,14 @@ class SharedPace:
         return Finding(*found) if found else None
 
     def remember(self, finding: Finding) -> None:
-        """See contract.SharedRate. What can't be kept costs the next run a few refusals."""
+        """See contract.SharedRate. What can't be stored costs the next run a few refusals."""
         connection = self._connection
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.execute(sql.REMEMBER_LIMIT, (self._asked["gateway"], finding.rate, finding.window_s))
 
     def lease(self, rate: float, paused_s: float) -> Lease | None:
-        """See contract.SharedRate. Raises LedgerNotUsable where the database stays away: no run waits for ever."""
+        """See contract.SharedRate. Raises LedgerNotUsable if the database stays unreachable: no run waits forever."""
         try:
             if self._connection is None or self._connection.closed:
                 self._connection = self._store.reader()
@@ -88,7 +88,7 @@ class SharedPace:
         assert found is not None
         self._lost_at = None
         first_s, every_s, slots, sharers = found[0]
-        if not slots:  # true at the moment at which it was asked for, so no longer than from then on
+        if not slots:  # true as of when it was asked, so it holds no longer than counted from then
             return Lease(0.0, max(0.0, every_s - took_s), 0, 1)
         return Lease(first_s - took_s / 2, every_s, int(slots), int(sharers))
 
@@ -100,7 +100,7 @@ class SharedPace:
             raise LedgerNotUsable(str(error)) from None
 
     def close(self) -> None:
-        """See contract.SharedRate. A pause outlives the run that was told of it."""
+        """See contract.SharedRate. A pause outlives the run that was told to wait."""
         self._deadline.close()
         connection, self._connection = self._connection, None
         if connection is not None:

@@ -1,8 +1,8 @@
-# ruff: noqa: S608 - what stands in braces are codes of states and names of tables, our own words
-"""Every statement that the PostgreSQL ledger runs, by name, one group of tables after the other.
+# ruff: noqa: S608 - what is in braces are state codes and table names, our own words
+"""Every statement that the PostgreSQL ledger runs, by name, grouped by table.
 
-All but what makes the schema and moves a run's groups (the numbered .sql files beside this one), and what takes over a
-whole ledger (arrival_statements.py). Values are always parameters; every name carries its schema.
+All except what creates the schema and moves a run's groups (the numbered .sql files next to this one), and what takes
+over a whole ledger (arrival_statements.py). Values are always parameters; every name includes its schema.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BEGIN_POOLED = (
 )
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
-# The timeline that is written now: the control file names the one before for seconds after a promotion.
+# The timeline that is written now: for seconds after a promotion, the control file still names the one before.
 _WHERE = (
     "(SELECT system_identifier::text FROM pg_catalog.pg_control_system()) || '/' || CASE WHEN pg_is_in_recovery()"
     " THEN '' ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"
@@ -149,7 +149,7 @@ ADD_BATCH = (
     " environment) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id"
 )
 SET_CONTROL_TOTALS = "UPDATE batchpay.batch SET row_count = %s, cents = %s WHERE id = %s"
-# A machine that sleeps in the middle of such a transaction keeps its locks for so long, and no longer.
+# A machine that sleeps in the middle of such a transaction keeps its locks for this long, and no longer.
 LOCK_BATCH = (
     "SELECT id, set_config('idle_in_transaction_session_timeout', '60s', true) FROM batchpay.batch"
     " WHERE id = %s FOR UPDATE"
@@ -168,7 +168,7 @@ RAISE_GENERATION = (
     "UPDATE batchpay.run SET generation = generation + 1, beats = beats + 1 WHERE id = %s AND token = %s AND is_live"
     " RETURNING generation, number, mac"
 )
-# Whoever ends a batch whose leader died ends it as its leader.
+# A run that ends a batch whose leader died ends it as its leader.
 END_RUN = (
     "UPDATE batchpay.run r SET is_live = false, finished_at = %(at)s, stopped = %(stopped)s,"
     " is_leader = r.is_leader OR (SELECT NOT l.is_live AND l.finished_at IS NULL FROM batchpay.run l"
@@ -188,7 +188,7 @@ COMMIT_GROUP = (
     " %s::bigint, %s::bigint, %s::text, %s::text, %s::bytea)"
 )
 COMMIT_GROUP_HERE = f"SELECT CASE WHEN {_WHERE} = %s THEN {COMMIT_GROUP.removeprefix('SELECT ')} END"
-"""Behind a pooler the server may be another one than a moment ago."""
+"""Behind a pooler the server may be a different one than a moment ago."""
 
 # The pace that all runs share
 
@@ -335,7 +335,7 @@ LAST_PAID_IN = (
     "SELECT DISTINCT ON (payee) payee, row, chunk FROM batchpay.payment"
     f" WHERE batch = %s AND state = {ACCEPTED} AND payee = ANY(%s::bigint[]) ORDER BY payee, row DESC"
 )
-# A payment counts from the later of its registration and its latest attempt: a batch may lie for days before it goes.
+# A payment counts from the later of its registration and its latest attempt: a batch may wait for days to be sent.
 _AT = "greatest(b.registered_at, coalesce(p.sent_at, 0))"
 _EARLIER = (
     f" JOIN batchpay.payment p ON p.batch = f.batch AND p.row = f.row AND p.state IN ({_COUNTED})"
@@ -356,7 +356,7 @@ EARLIER_BY_BILL = (
     ") AS found WHERE same IS NOT NULL ORDER BY row, same DESC, batch DESC, earlier_row DESC"
 )
 
-# The check: rows held against the history
+# The check: rows compared with the history
 
 ROWS_OF_BATCH = (
     "SELECT row, coalesce(line, 0), amount_cents, direction, state FROM batchpay.payment WHERE batch = %s ORDER BY row"

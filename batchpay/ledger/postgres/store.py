@@ -1,7 +1,7 @@
 """The ledger's connections: one that writes, some that read; transactions that are durable or nothing.
 
 No state is kept in a session (no locks, no settings, no temporary tables), so that a lost connection loses nothing
-silently. A COMMIT that came back with an error or a warning is one whose outcome nobody knows: it is never taken for
+silently. A COMMIT that came back with an error or a warning is one whose outcome is unknown: it is never taken for
 done.
 """
 
@@ -40,26 +40,26 @@ from batchpay.ledger.witness import Witness, WitnessRecord
 
 Connection = psycopg.Connection[TupleRow]
 LOCK_WAIT_S = 60.0
-"""So long one part of this program waits for another's transaction."""
+"""How long one part of this program waits for another's transaction."""
 _READERS_KEPT = 2
 _OWN_CHAIN = 0
 
 
 class Writer:
-    """The connection that writes, with what it warned of; opened anew where it was lost.
+    """The connection that writes, with what it warned of; reopened if it was lost.
 
-    Behind a pooler every transaction may be on another server: each that writes begins with a look where it is.
+    Behind a pooler every transaction may be on a different server: each that writes first checks where it is.
     """
 
     def __init__(self, connect: Callable[[], Connection], pooled: Callable[[], str | None] | None) -> None:
-        """`pooled` gives, where a pooler is asked, the server that is known."""
+        """`pooled` returns, if a pooler is used, the server that is known."""
         self._connect = connect
         self._pooled = pooled
         self._connection: Connection | None = None
         self._notices: Notices | None = None
 
     def get(self) -> Connection:
-        """Give the connection."""
+        """Return the connection."""
         if self._connection is None or self._connection.closed:
             self.open()
         assert self._connection is not None
@@ -72,14 +72,14 @@ class Writer:
         self._notices = Notices(self._connection)
 
     def run(self, statement: str, parameters: Parameters = ()) -> psycopg.Cursor[TupleRow]:
-        """Run one statement, a transaction of its own."""
+        """Run one statement, as its own transaction."""
         connection = self.get()
         assert self._notices is not None
         self._notices.clear()
         return connection.execute(statement, parameters, binary=True)
 
     def run_group(self, parameters: Sequence[Any]) -> list[int]:
-        """Ask for a group of a run: one statement, one transaction."""
+        """Commit a group of a run: one statement, one transaction."""
         if self._pooled is None:
             found = self.run(sql.COMMIT_GROUP, parameters).fetchone()
         else:
@@ -89,7 +89,7 @@ class Writer:
         return list(found[0])
 
     def begin(self) -> Connection:
-        """Begin a transaction, on a new connection where the one at hand was lost meanwhile."""
+        """Begin a transaction, on a new connection if the current one was lost meanwhile."""
         try:
             self._begin()
         except psycopg.Error as error:
@@ -108,18 +108,18 @@ class Writer:
             raise psycopg.OperationalError("another server")
 
     def warned(self) -> bool:
-        """Whether the latest statement came with a warning."""
+        """Return whether the latest statement came with a warning."""
         return self._notices is not None and self._notices.warned()
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
 
 class Store:
-    """A ledger's database, as this program reaches it."""
+    """A ledger's database, as this program accesses it."""
 
     statements: Statements = sql
 
@@ -132,10 +132,10 @@ class Store:
         self.host = ""
         """The name by which the ledger knows this machine."""
         self.mark: str | None = None
-        """Keyed digest of this machine's identity; None where it has none."""
+        """Keyed digest of this machine's identity; None if it has none."""
         self.epoch = 1
         self.where: str | None = None
-        """The server and timeline that was found first; no connection is made to another before `follow` allows it."""
+        """The server and timeline found first; no connection is made to another before `follow` allows it."""
         self.follow: Callable[[], None] | None = None
         self._read_only = read_only
         self._process = os.getpid()
@@ -149,13 +149,13 @@ class Store:
         self.writer = Writer(lambda: self.connect(writes=True), pooled)
 
     def beside(self) -> Store:
-        """Give the same ledger over connections of its own: to another server, or where this store is in use."""
+        """Return the same ledger over its own connections: to another server, or while this store is in use."""
         store = Store(self.place, self.paths, self.keys, read_only=False)
         store.ledger_id, store.host, store.mark, store.epoch = self.ledger_id, self.host, self.mark, self.epoch
         return store
 
     def connect(self, *, writes: bool = False) -> Connection:
-        """Open a connection, where need be to a server that took over and knows all; raises LedgerNotUsable."""
+        """Open a connection, if needed to a server that took over and knows all; raises LedgerNotUsable."""
         connection, where = connect(self.place, writes=writes)
         if self.where is not None and where != self.where:
             try:
@@ -168,17 +168,17 @@ class Store:
         return connection
 
     def use_witness(self, path: Path) -> None:
-        """Use the witness that this machine has of the ledger: it keeps its name where the ledger's address changes."""
+        """Use this machine's witness of the ledger: it keeps its name even if the ledger's address changes."""
         self.paths = replace(self.paths, witness=path)
         self.witness = Witness(path, self.keys)
 
     def check_process(self) -> None:
-        """Refuse use after a fork: both processes would talk over one connection."""
+        """Refuse use after a fork: both processes would use one connection."""
         if os.getpid() != self._process:
             raise LedgerNotUsable("the ledger was opened by another process; open it again after a fork")
 
     def require_writable(self) -> None:
-        """Raise LedgerNotUsable where nothing may be written."""
+        """Raise LedgerNotUsable if nothing may be written."""
         self.check_process()
         if self._read_only or self._is_closed:
             raise LedgerNotUsable(f"the ledger {self.place.name} is open for reading only, or closed")
@@ -189,7 +189,7 @@ class Store:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Have the writing connection to oneself; within this program nobody else writes meanwhile."""
+        """Hold the writing connection exclusively; within this program nothing else writes meanwhile."""
         self._take_turn()
         try:
             yield
@@ -197,7 +197,7 @@ class Store:
             self._turn.release()
 
     def begin(self) -> Transaction:
-        """Begin a transaction; within this program nobody else writes until it ends."""
+        """Begin a transaction; within this program nothing else writes until it ends."""
         self.require_writable()
         self._take_turn()
         try:
@@ -208,12 +208,12 @@ class Store:
             raise
 
     def ended(self) -> None:
-        """Take note that a transaction ended."""
+        """Record that a transaction ended."""
         self._turn.release()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """One durable transaction: all of it stands when the block has been left, or nothing does."""
+        """Run one durable transaction: all of it is committed when the block has been left, or nothing is."""
         transaction = self.begin()
         try:
             with translated(self.place):
@@ -232,7 +232,7 @@ class Store:
             self.witness.write(record)
 
     def reader(self) -> Connection:
-        """Take a connection to read from; hand it back to `done_reading`."""
+        """Take a connection to read from; return it with `done_reading`."""
         self.check_process()
         with self._readers_turn:
             while self._idle:
@@ -242,7 +242,7 @@ class Store:
         return self.connect()
 
     def done_reading(self, connection: Connection) -> None:
-        """Keep a connection for the next who reads, or close it."""
+        """Keep a connection for the next reader, or close it."""
         with self._readers_turn:
             if len(self._idle) < _READERS_KEPT and not connection.closed and not self._is_closed:
                 self._idle.append(connection)
@@ -258,7 +258,7 @@ class Store:
                 connection.close()
                 if not is_unknown(error):
                     raise translate(error, self.place) from None
-                # It was lost while nobody used it; in the end a new one is made, or can't be.
+                # It was lost while not in use; in the end a new one is made, or can't be.
             else:
                 return connection
 
@@ -270,7 +270,7 @@ class Store:
             with translated(self.place):
                 yield connection
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-            # What a record holds does not fit what is ever written into it.
+            # A record's contents do not fit what is ever written to it.
             raise LedgerDamaged(f"the ledger {self.place.name} contains what batchpay did not write") from None
         finally:
             try:
@@ -280,11 +280,11 @@ class Store:
             self.done_reading(connection)
 
     def stream(self, connection: Connection, statement: str, parameters: Parameters = ()) -> Iterator[tuple[Any, ...]]:
-        """Give what a statement finds some hundred rows at a time."""
+        """Yield what a statement finds, a few hundred rows at a time."""
         return stream(connection, statement, parameters)
 
     def close(self) -> None:
-        """Give back all connections and files."""
+        """Release all connections and files."""
         self._is_closed = True
         if os.getpid() != self._process:
             return
@@ -296,7 +296,7 @@ class Store:
 
 
 def stream(connection: Connection, statement: str, parameters: Parameters = ()) -> Iterator[tuple[Any, ...]]:
-    """Give the rows of a statement some hundred at a time, however many there are."""
+    """Yield the rows of a statement, fetching a few hundred at a time, however many there are."""
     with connection.cursor(name="rows") as cursor:
         cursor.itersize = 2048
         cursor.execute(statement, parameters, binary=True)
@@ -304,7 +304,7 @@ def stream(connection: Connection, statement: str, parameters: Parameters = ()) 
 
 
 class Transaction:
-    """A transaction of the writing connection, which nobody else uses meanwhile."""
+    """A transaction of the writing connection, which nothing else uses meanwhile."""
 
     statements: Statements = sql
 
@@ -314,7 +314,7 @@ class Transaction:
         self.keys = store.keys
         self.witness = store.paths.witness
         self.replaces_witness = False
-        """Whether the witness forgets what it knew: a person accepted the ledger as it stands."""
+        """Whether the witness forgets what it knew: a person accepted the ledger as is."""
         self._last: tuple[int, bytes] | None = None
         self._head: tuple[int, bytes, int] | None = None
         self.connection = store.writer.begin()
@@ -324,7 +324,7 @@ class Transaction:
         return self.connection.execute(statement, parameters, binary=True)
 
     def one(self, statement: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
-        """Run a statement; gives its first row."""
+        """Run a statement; return its first row."""
         return self.execute(statement, parameters).fetchone()
 
     def write_totals(self, changes: TotalsDelta, batch: int) -> None:
@@ -333,7 +333,7 @@ class Transaction:
             self.execute(sql.ADD_TO_TOTAL, (batch, state, direction, rows, cents))
 
     def registrations(self) -> int:
-        """Lock the ledger's own row, and count registrations and releases: until the end nobody adds any."""
+        """Lock the ledger's own row, and count registrations and releases: until the end none is added."""
         return self._locked_head()[2]
 
     def _locked_head(self) -> tuple[int, bytes, int]:
@@ -343,7 +343,7 @@ class Transaction:
         return self._head
 
     def event(self, kind: str, batch: int | None, who: str, why: str | None, detail: dict[str, Any]) -> bytes:
-        """Append a line to the ledger's own chain; gives its mac."""
+        """Append a line to the ledger's own chain; return its mac."""
         number, before, registrations = self._locked_head()
         event = (now_ms(), batch, kind, who, why, event_text(detail))
         mac = chained_mac(self.keys, before, _OWN_CHAIN, number + 1, event)
@@ -355,7 +355,7 @@ class Transaction:
         return mac
 
     def commit(self) -> None:
-        """Make it durable, then tell the witness; raises LedgerNotUsable where nobody knows whether it stands."""
+        """Make it durable, then update the witness; raises LedgerNotUsable if it is unknown whether it is committed."""
         store = self._store
         unknown = (
             f"the database {store.place.name} did not confirm a commit, so nobody knows whether it stands: "
@@ -380,7 +380,7 @@ class Transaction:
             self._end()
 
     def rollback(self) -> None:
-        """Undo all of it; does nothing if it has ended."""
+        """Undo all of it; do nothing if it has ended."""
         if not self._is_open:
             return
         try:
