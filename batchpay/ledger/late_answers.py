@@ -1,7 +1,7 @@
-"""Answers that were kept aside because the ledger could not take them, and whose rows have gone on since.
+"""Answers that were set aside because the ledger could not take them, and whose rows have moved on since.
 
 A person may have decided about such a row meanwhile, without knowing of the answer. Nothing is changed behind that
-person's back, and nothing is sent against such an answer: it is told.
+person's back, and nothing is sent against such an answer: it is reported.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from batchpay.payment import State
 
 @dataclass(slots=True)
 class LateAnswers:
-    """What a run's start found in spill files and could not take over."""
+    """What a run's start found in spill files and could not merge."""
 
     unused: list[int] = field(default_factory=list)
-    """Rows of all such answers, also of those that say nothing new."""
+    """Rows of all such answers, including those that say nothing new."""
     answers: dict[str, str] = field(default_factory=dict)
     """What those answers say that the ledger does not, by row."""
     told: list[str] = field(default_factory=list)
     """The same in words."""
 
     def add(self, mover: Mover, spilled: Spilled, path: Path) -> None:
-        """Hold an answer against its row as it is now; raises WaitingForPerson where a paid row would be sent again."""
+        """Compare an answer with its row as it is now; raises WaitingForPerson if a paid row would be sent again."""
         self.unused.append(spilled.row)
         found, said = mover.standing(spilled.row), spilled.outcome.state
         if found is None or not _proves(spilled.outcome):
@@ -56,7 +56,7 @@ class LateAnswers:
 
     @property
     def detail(self) -> dict[str, Any]:
-        """What the history says of them."""
+        """Return what the history says of them."""
         found: dict[str, Any] = {"unused": self.unused} if self.unused else {}
         return found | ({"answers": self.answers} if self.answers else {})
 
@@ -73,7 +73,7 @@ def _proves(outcome: Outcome) -> bool:
 
 
 def refuse_unheard_answers(witness: Path, keys: Keys, batch: str, decisions: Sequence[Decision]) -> None:
-    """Raise WrongUse where a decision contradicts an answer that was kept aside, and that nobody has seen yet."""
+    """Raise WrongUse if a decision contradicts an answer that was set aside, and that nobody has seen yet."""
     wanted = {decision.row: decision.state for decision in decisions}
     for path in spill_files(witness, batch):
         for spilled in read_spill(path, keys, batch):

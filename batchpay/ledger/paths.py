@@ -15,7 +15,7 @@ class LedgerPaths:
     key: Path
     witness: Path
     url: str | None = None
-    """The database that holds it, without user and password; None where `ledger` is its file."""
+    """The database that holds it, without user and password; None if `ledger` is its file."""
 
     @property
     def name(self) -> str:

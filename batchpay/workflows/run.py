@@ -87,7 +87,7 @@ class RunRequest:
     approvals: int = 0
     """How many people approved exactly what this run sends; what the ledger knows of the batch counts as well."""
     fails: Fails | None = None
-    """Which pending rows fail today's rules and are held back; None where none can."""
+    """Which pending rows fail today's rules and are held back; None if none can."""
     day: date = field(default_factory=lambda: datetime.now().astimezone().date())
     """The day on which this run was requested, by this machine's clock."""
     why: str | None = None

@@ -100,7 +100,7 @@ class Claims:
         return unseal_texts(self._store.keys, place_of("bodies", self._batch, chunk), found[0])
 
     def _reading(self, read: Callable[[], _Found]) -> _Found:
-        """Query on the reading connection, which is reopened for a while if it is lost."""
+        """Query on the reading connection; if it is lost, keep trying a new one for a while."""
         until, pause_s = time.monotonic() + deadline.RECONNECT_S, 0.05
         while True:
             try:

@@ -104,7 +104,7 @@ def problem(store: Store, connection: Connection, record: WitnessRecord | None) 
 def require_whole(store: Store, *, joins: bool) -> None:
     """Tell the other machines what this one knows, then raise LedgerNotUsable unless nothing is lost.
 
-    `joins` is set by whoever is about to write: from then on the others wait for this machine.
+    `joins` is set by a caller that is about to write: from then on the others wait for this machine.
     """
     record = store.witness.read()
     with store.reading() as connection:
