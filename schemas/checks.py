@@ -231,8 +231,11 @@ def is_scientific(cell: pl.Expr) -> pl.Expr:
 
 
 def is_unusual_account(cell: pl.Expr) -> pl.Expr:
-    """Return whether an account has letters, or under four characters: allowed, but rarely meant."""
-    return not_matching(cell, r"^[0-9]{4,}$")
+    """Return whether an account has letters, or under four characters: allowed, but rarely meant.
+
+    Hyphens count for nothing: where they are not let through, the cell has failed already.
+    """
+    return not_matching(cell, r"^(?:[0-9]-*){4,}$")
 
 
 # Addresses

@@ -272,6 +272,16 @@ def test_house_rules_that_let_more_through(column: str, value: str, options: dic
 
 
 @pytest.mark.parametrize(
+    ("account", "warns"), [("12-345-67", False), ("1-2-3-4", False), ("1-2-3", True), ("12-34A", True)]
+)
+def test_a_hyphen_that_is_let_through_is_not_a_letter(account: str, warns: bool) -> None:
+    """Every hyphenated account was said to have letters, and with --warnings-as-errors the setting let none through."""
+    chosen = RuleOptions(as_of=date(2026, 11, 21), account_hyphens=True, warnings_as_errors=True)
+    found = check(TextChunks([VALID | {"achAccountNumber": account}]), chosen)
+    assert [failure.column for failure in found.failures] == (["achAccountNumber"] if warns else [])
+
+
+@pytest.mark.parametrize(
     ("cell", "is_cut_short"),
     [("1.23457E+11", True), ("1,2E+15", True), ("6E+16", True), ("1.23457 E+11", False), ("12-345", False)],
 )
