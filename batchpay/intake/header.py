@@ -1,4 +1,4 @@
-"""The header of a payment file: which columns are known, which are carried, and which names look like a slip."""
+"""The header of a payment file: which columns are known, which are carried, and which names look mistyped."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NOTE_COLUMN = "_note"
 """Our own column: a row that says `example` there (the template's) is not a payment."""
 EXAMPLE_MARK = "example"
 HELPER_SHEET = "lists"
-"""The hidden sheet of the template that holds what drop-downs offer."""
+"""The hidden sheet of the template with the choices of its drop-downs."""
 HEADER_ROWS_MAX = 31
-"""A header is looked for in so many rows: up to thirty may stand above it."""
+"""A header is searched for in this many rows: there may be up to thirty above it."""
 HEADER_NAMES_ENOUGH = 3
-"""A row with so many known names is a header."""
+"""A row with this many known names is a header."""
 _TITLE_CELLS_MAX = 8
 UNNAMED = "_unnamed."
-"""How columns without a name are called inside; every cell of theirs must be blank."""
+"""Internal name of columns without a name; all their cells must be blank."""
 OWN = "_own."
 """Before the file's own name of a column in a chunk, so that it can't be taken for a mapped one."""
 _PREFIXES = ("billing", "shipping", "ach", "recurring")
@@ -29,19 +29,19 @@ _PREFIXES = ("billing", "shipping", "ach", "recurring")
 
 @dataclass
 class Examples:
-    """Rows that say they are examples: they are no payments, and the person is told how many were passed over."""
+    """Rows marked as examples: they are not payments, and the user is told how many were skipped."""
 
     count: int = 0
     with_account: int = 0
-    """Of these, rows with an account number: the template's example has zeros alone, somebody has typed over it."""
+    """Of these, rows with an account number: the template's example has only zeros, so somebody typed over it."""
 
     def add(self, rows: int, with_account: int = 0, *, first: bool) -> None:
-        """Count the rows of a chunk; a file that is read again is counted anew."""
+        """Count the rows of a chunk; `first` restarts the count when the file is read again."""
         self.count = rows if first else self.count + rows
         self.with_account = with_account if first else self.with_account + with_account
 
     def notes(self) -> list[str]:
-        """Say how many were passed over, and that a payment may be among them."""
+        """Note how many were skipped, and that a payment may be among them."""
         notes = [f"rows marked as an example, which are not payments: {self.count}"] if self.count else []
         if self.with_account:
             notes.append(
@@ -53,7 +53,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Header:
-    """The columns of a file by position: `internal` names them inside, None where a column is ours and ignored."""
+    """The columns of a file by position: `internal` has their internal names, None where one is ours and ignored."""
 
     names: tuple[str, ...]
     internal: tuple[str | None, ...]
@@ -66,7 +66,7 @@ class Header:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Internal names of the person's own columns, in file order."""
+        """Internal names of the user's own columns, in file order."""
         return tuple(name for name in self.internal if name is not None)
 
     @property
@@ -106,23 +106,23 @@ def read_header(
 
 
 def canonical_name(name: str, known: Iterable[str] = COLUMNS) -> str:
-    """Give the known column whose name differs only in case, blanks or line breaks; else the name as it is."""
+    """Return the known column whose name differs only in case, blanks or line breaks; else the name unchanged."""
     folded = "".join(name.split()).lower()
     return next((ours for ours in known if ours.lower() == folded), name)
 
 
 def known_names(names: Iterable[str], known: Sequence[str]) -> int:
-    """Count the names that are known, to the letter or but for case, blanks and punctuation."""
+    """Count the names that are known, exactly or except for case, blanks and punctuation."""
     return sum(name in known or canonical_name(name) in known or letters_of(name) in known for name in names)
 
 
 def title_notes(
     place: str, word: str, number: int, above: Sequence[tuple[int, int]], names: Sequence[str]
 ) -> tuple[str, ...]:
-    """Say where a header was found under titles; raises FileRefused where a row above it looks like a payment.
+    """Note where a header was found below titles; raises FileRefused where a row above it looks like a payment.
 
-    `above` has the numbers of the rows above, as `word` calls them, with how many cells each has: who sorts a sheet
-    with its header puts payments there.
+    `above` has the numbers of the rows above, as `word` calls them, with how many cells each has: sorting a sheet
+    together with its header puts payments there.
     """
     most = max(2, min(len(names) // 2, _TITLE_CELLS_MAX))
     for row, cells in above:
@@ -137,11 +137,11 @@ def title_notes(
 
 
 def near_miss(name: str, known: Iterable[str]) -> str | None:
-    """Name the known column that `name` was probably meant to be, or None where it is another word.
+    """Return the known column that `name` was probably meant to be, or None where it is another word.
 
-    Alike but for case, spaces and punctuation is always a slip. Beyond that one wrong, missing or doubled character
-    is, two in a long name; compared without the node's prefix, so that `billingStatus` is no `billingState`. A name
-    that differs in its digits alone (`billingAddressLine3`) is a further column, not a slip.
+    A difference only in case, spaces and punctuation is always a slip. Otherwise one wrong, missing or doubled
+    character is, two in a long name; compared without the node's prefix, so that `billingStatus` is not taken for
+    `billingState`. A name that differs only in its digits (`billingAddressLine3`) is another column, not a slip.
     """
     folded = letters_of(name)
     if not folded:
@@ -174,7 +174,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def letters_of(name: str) -> str:
-    """The letters and digits of a name, whatever their case."""
+    """Return the letters and digits of a name, case folded."""
     return "".join(character for character in name.casefold() if character.isalnum())
 
 
@@ -185,7 +185,7 @@ def _slips_allowed(length: int) -> int:
 
 
 def _distance(left: str, right: str) -> int:
-    """Count the edits between two short words; two swapped neighbours count as one (optimal string alignment)."""
+    """Count the edits between two short words; two swapped neighbors count as one (optimal string alignment)."""
     if abs(len(left) - len(right)) > 2:
         return 3
     before: list[int] = []

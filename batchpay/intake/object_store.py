@@ -27,19 +27,19 @@ def open_stored(url: str, asked: str | None = None) -> OpenFile:
         raise FileRefused(f"{name}: {parts.scheme}:// is not a store that can be read")
     if parts.path.lower().endswith((".parquet", ".pq")):
         return OpenFile(name, _parquet(url))
-    # A store shows an object only when it is whole, so the break of its last line, which polars does not give, is not
+    # A store shows an object only when it is complete, so the line break of its last line, which polars drops, is not
     # needed to know that nothing was cut off.
     return OpenFile(name, private_copy(_lines(url), name, asked))
 
 
 def shown_url(url: str) -> str:
-    """A URL without what could be a key in it: user, password, query."""
+    """Return a URL without what could contain a key: user, password, query."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
 
 
 def _parquet(url: str) -> PrivateCopy:
-    """Copy a Parquet file by its columns: polars gives no object as it lies there."""
+    """Copy a Parquet file by its columns: polars can't return the bytes of an object."""
     descriptor = memory_file()
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:

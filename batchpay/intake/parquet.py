@@ -1,4 +1,4 @@
-"""Reading a Parquet file as chunks of text: a typed cell is rendered by the table 'Typed cells', or a stated fault."""
+"""Reading a Parquet file as chunks of text: typed cells are rendered per the table 'Typed cells', or marked faulty."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from batchpay.text import column_name
 from batchpay.writing.parquet_pages import BrokenPages, check_pages
 
 CHUNK_ROWS = 60_000
-"""So many rows are decoded at a time.
+"""How many rows are decoded at a time.
 
-For each part polars unpacks the dictionaries of its row group anew, which in groups of a million rows takes as long as
+For each part polars unpacks the dictionaries of its row group again, which in groups of a million rows takes as long as
 the rows themselves; larger parts take more memory.
 """
 
@@ -50,14 +50,14 @@ class ParquetReader:
             raise FileRefused(f"{self._file.name}: is a broken Parquet file, or cut off") from None
 
     def use(self, header: Header, forms: Mapping[str, CellForm]) -> None:
-        """Say which columns to give, and what the cells of each are to become, by the file's names."""
+        """Set which columns to yield, and what the cells of each are to become, by the file's names."""
         self._header = header
         self._forms = {
             name: forms[name] for name, inner in zip(header.names, header.internal, strict=True) if inner is not None
         }
 
     def chunks(self) -> Iterator[pl.DataFrame]:
-        """Give the rows in file order; raises FileRefused where the file is broken."""
+        """Yield the rows in file order; raises FileRefused where the file is broken."""
         names = dict(zip(self.names, self._header.internal, strict=True))
         marked = None if self._header.note_at is None else self.names[self._header.note_at]
         if self._read_schema() != self._schema:
@@ -71,7 +71,7 @@ class ParquetReader:
                 columns.append(pl.col(marked).cast(pl.String))
             try:
                 frame = part.select(*columns, pl.lit(None, pl.UInt32).alias("_line"))
-            except pl.exceptions.PanicException:  # its cells are nobody's values
+            except pl.exceptions.PanicException:  # its cells are not valid values
                 raise FileRefused(f"{self._file.name}: has a date or a time beyond all calendars") from None
             frame = frame.drop(name for name in frame.columns if name.startswith(CELL_MARKS) and _all_null(frame, name))
             frame = finish_chunk(self._file.name, frame, self.names, self._header, row)
@@ -86,7 +86,7 @@ class ParquetReader:
             plan = pl.scan_parquet(self._path, glob=False).select(wanted)
             for start in range(0, total, CHUNK_ROWS):
                 yield plan.slice(start, CHUNK_ROWS).collect()
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):  # a panic: cut off since, for one
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):  # a panic if cut off since
             raise FileRefused(f"{self._file.name}: is a broken Parquet file") from None
 
 

@@ -1,4 +1,4 @@
-"""One step of a pipeline in a thread of its own: polars and the operating system work there beside the caller."""
+"""One step of a pipeline in its own thread: polars and the operating system work there in parallel with the caller."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Item = TypeVar("Item")
 
 
 def ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """Make the next item in a thread while the caller works on this one; what it raises is raised here."""
+    """Produce the next item in a thread while the caller works on this one; its exceptions are raised here."""
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
         coming = thread.submit(next, items, None)
         while (item := coming.result()) is not None:
             coming = thread.submit(next, items, None)
             yield item
-            del item  # some megabytes, while the next one is waited for
+            del item  # free some megabytes while waiting for the next one

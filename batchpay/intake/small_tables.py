@@ -1,6 +1,6 @@
-"""Small files of tables that a person writes beside payment files: maps and control totals, in TOML or JSON.
+"""Small files that a person writes along with payment files: maps and control totals, in TOML or JSON.
 
-Each is read whole, bounded, and refused in words that name what is wrong with it.
+Each is read whole, bounded, and refused with a message that names what is wrong with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def read_toml(path: str, kind: str) -> dict[str, Any]:
 
 
 def read_json_object(path: str, kind: str) -> dict[str, Any]:
-    """Read a JSON object in which no name stands twice (two readers could see two values); raises FileRefused."""
+    """Read a JSON object in which no name appears twice (two readers could see two values); raises FileRefused."""
     return json_object(read_text(path, kind), path, kind)
 
 
@@ -48,7 +48,7 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_text(path: str, kind: str) -> str:
-    """Read a small file whole; raises FileRefused where it is not there, too large or not UTF-8."""
+    """Read a small file whole; raises FileRefused where it is missing, too large or not UTF-8."""
     file = OpenFile(path)
     try:
         with file.reader() as reader:

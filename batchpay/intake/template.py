@@ -1,7 +1,7 @@
-"""The empty payment file that `batchpay template` gives: every column explained, closed lists as drop-downs.
+"""The empty payment file that `batchpay template` writes: every column explained, closed lists as drop-downs.
 
-Two columns are ours and never read as cells of a payment: `_note`, where `example` marks a row that is no payment, and
-`_check`, a formula that tries the routing number's check digit while one types.
+Two columns are ours and never read as cells of a payment: `_note`, where `example` marks a row that is not a payment,
+and `_check`, a formula that checks the routing number's check digit as it is typed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "recurringEndOfMonth": ("N", "Y"),
     "recurringAgreementFlag": ("1", "0"),
 }
-# An account of zeros alone is refused: the example can't be paid even if its mark is taken away.
+# An account of only zeros is refused: the example can't be paid even if its mark is removed.
 EXAMPLE = {
     "gatewayId": "1001", "transactionType": "DEBIT", "recurringIndicator": "FALSE", "invoiceNumber": "INV-1001",
     "currencyCode": "USD", "amount": "12.50", "billingFirstName": "Ada", "billingLastName": "Example",
@@ -48,7 +48,7 @@ EXAMPLE = {
 
 
 def write_blank(path: str | Path) -> None:
-    """Write the empty payment file, XLSX or CSV by the name's ending; raises WrongUse for another."""
+    """Write the empty payment file, XLSX or CSV by the name's extension; raises WrongUse for any other."""
     ending = Path(path).suffix.lower()
     if ending == ".csv":
         write_table(path, (NOTE_COLUMN, *COLUMNS), [[EXAMPLE_MARK, *(EXAMPLE.get(name) for name in COLUMNS)]])
@@ -95,7 +95,7 @@ def _workbook() -> Any:
 
 
 def _words() -> dict[str, str]:
-    """What each column's comment says, from the rules themselves."""
+    """Return each column's comment, from the rules themselves."""
     words: dict[str, list[str]] = {name: [] for name in COLUMNS}
     for rule in rules():
         if (
@@ -111,7 +111,7 @@ def _words() -> dict[str, str]:
 
 
 def _format_of(name: str) -> str:
-    """Text for all that could lose a zero or become a date, so that it stays as typed."""
+    """Return a column's number format: text for whatever could lose a zero or become a date, so it stays as typed."""
     if name in MONEY:
         return "#,##0.00"
     if name == _START_DATE:
@@ -127,7 +127,7 @@ def _example_value(name: str) -> str | float | None:
 
 
 def _check_formula(column: str, row: int) -> str:
-    """The ABA check digit as a formula: weights 3, 7, 1 over nine digits, divisible by 10."""
+    """Return the ABA check digit as a formula: weights 3, 7, 1 over nine digits, divisible by 10."""
     cell = f"{column}{row}"
     weighed = "+".join(f"{weight}*MID({cell},{at},1)" for at, weight in enumerate((3, 7, 1) * 3, 1))
     return (
@@ -136,7 +136,7 @@ def _check_formula(column: str, row: int) -> str:
 
 
 def _add_choices(workbook: Any, sheet: Any, header: tuple[str, ...]) -> None:
-    """Put the closed lists on a sheet that nobody sees, and a drop-down on every column that has one."""
+    """Put the closed lists on a hidden sheet, and a drop-down on every column that has one."""
     from openpyxl.worksheet.datavalidation import DataValidation
 
     lists = workbook.create_sheet(HELPER_SHEET)

@@ -1,6 +1,6 @@
-"""A typed cell becomes the text that will stand on the wire, or a stated fault (RULES.md, 'Typed cells').
+"""A typed cell becomes the text that will be sent, or a marked fault (RULES.md, 'Typed cells').
 
-As polars expressions for whole columns; xlsx cells, which carry a type each, go by the same table in xlsx/cells.py.
+As polars expressions for whole columns; XLSX cells, each with its own type, follow the same table in xlsx/cells.py.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _OURS = "%m/%d/%Y"
 
 @dataclass(frozen=True)
 class _Limits:
-    """Up to where a kind of float is faithful."""
+    """Up to which value a kind of float is faithful."""
 
     whole: float
-    """From here on it no longer tells every whole number from its neighbour."""
+    """From here on it no longer distinguishes every whole number from its neighbor."""
     cents: float
-    """From here on it may not tell every cent."""
+    """From here on it may not distinguish every cent."""
     digits: float
     """From here on digits may be lost already."""
 
@@ -34,9 +34,9 @@ _FLOAT64 = _Limits(whole=2**53, cents=2**53 / 1000, digits=1e15)
 
 
 def render_column(name: str, kind: pl.DataType, form: CellForm, alias: str) -> list[pl.Expr]:
-    """Expressions for the text of a column, and where it can have faults for `_fault.` and `_suggest.` columns.
+    """Return expressions for the text of a column, and where it can have faults, for `_fault.` and `_suggest.` columns.
 
-    The text takes the name `name` of the column, the faults are told by `alias`.
+    The text keeps the column's `name`, the faults use `alias`.
     """
     cell, target = pl.col(name), form.target
     fault: pl.Expr | None = None
@@ -75,13 +75,13 @@ def render_column(name: str, kind: pl.DataType, form: CellForm, alias: str) -> l
 
 
 def _carried(cell: pl.Expr, kind: pl.DataType) -> pl.Expr:
-    """A cell of an unknown column, which is carried and never judged."""
+    """Render a cell of an unknown column, which is carried and never checked."""
     text = cell.cast(pl.String)
     return text.str.to_uppercase() if kind == pl.Boolean else text
 
 
 def leading_zero_suggestion(text: pl.Expr) -> pl.Expr:
-    """The routing number with the zero in front, where that makes its check digit right (ABA: weights 3, 7, 1)."""
+    """Return the routing number with a leading zero, where that makes its check digit right (ABA: weights 3, 7, 1)."""
     padded = pl.lit("0") + text
     digits = [padded.str.slice(at, 1).cast(pl.Int64, strict=False) for at in range(9)]
     weighed = pl.sum_horizontal(digit * weight for digit, weight in zip(digits, (3, 7, 1) * 3, strict=True))
@@ -90,7 +90,7 @@ def leading_zero_suggestion(text: pl.Expr) -> pl.Expr:
 
 
 def _as_texts_are(text: pl.Expr, kind: pl.DataType, form: CellForm) -> pl.Expr:
-    """An amount as a map says that the column's texts are written."""
+    """Write an amount as the map says that the column's texts are written."""
     is_amount = kind.is_numeric() and form.target in MONEY
     return text.str.replace(".", form.decimal, literal=True) if is_amount and form.decimal != "." else text
 
@@ -135,7 +135,7 @@ def _float(cell: pl.Expr, kind: pl.DataType, target: str) -> tuple[pl.Expr, pl.E
 def _date(cell: pl.Expr, kind: pl.DataType, written: str | None) -> tuple[pl.Expr, pl.Expr]:
     raw = cell.cast(pl.String)
     if written is None:
-        # Whoever wrote the file has made a date of something that is none.
+        # Whatever wrote the file turned something that is not a date into one.
         return raw, pl.when(cell.is_not_null()).then(pl.lit("format"))
     text = cell.dt.strftime(written)
     if kind == pl.Date:

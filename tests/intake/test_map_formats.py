@@ -197,7 +197,7 @@ def test_a_cell_is_split_in_one_way_or_not_at_all() -> None:
     """Every cell that could be read in two ways is an error: held against all ways of splitting it."""
     pattern = Pattern("{a}, {b} {c}")
     texts = ["".join(letters) for letters in itertools.product(["x", ", ", " ", "y"], repeat=5)]
-    parts = pattern.taken_apart(pl.Series(texts))
+    parts = pattern.split_cells(pl.Series(texts))
     for text, row in zip(texts, parts.iter_rows(), strict=True):
         ways = {
             (text[:i], text[i + 2 : j], text[j + 1 :])

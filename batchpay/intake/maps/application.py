@@ -1,4 +1,4 @@
-"""A map at work on the chunks of one file: expressions over whole columns, and faults where a cell is not certain."""
+"""A map applied to the chunks of one file: expressions over whole columns, and faults where a cell is not certain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from batchpay.text import column_name
 
 
 class Application:
-    """What a map makes of the rows of a file: `own` is the file's header, `header` the one that the rules see."""
+    """Applies a map to the rows of a file: `own` is the file's header, `header` the one that the rules see."""
 
     def __init__(self, mapping: ColumnMap, own: Header, header: Header) -> None:
         self._mapping = mapping
@@ -23,24 +23,24 @@ class Application:
         self._own_of = mapping.own_of(own)
         self._inner = {name: place for name, place in zip(own.names, own.internal, strict=True) if place is not None}
         self._names = {place: name for name, place in self._inner.items()}
-        self._told_of = {place: mapping.told_of(name) for name, place in self._inner.items()}
+        self._reported_for = {place: mapping.reported_for(name) for name, place in self._inner.items()}
         in_id = mapping.templates[PAYMENT_ID].names if PAYMENT_ID in mapping.templates else ()
         self.counting = CountingColumns({name: self._inner[name] for name in in_id})
 
     def chunks(self, own: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         """Add the mapped columns to chunks of the file's own cells."""
         for chunk in own:
-            self.counting.look(chunk)
+            self.counting.check(chunk)
             yield self._mapped(chunk)
-            del chunk  # some megabytes, while the next one is waited for
+            del chunk  # free some megabytes while waiting for the next one
 
     def _mapped(self, chunk: pl.DataFrame) -> pl.DataFrame:
-        made = _Made(chunk)
+        made = _MappedChunk(chunk)
         for name, patterns in self._mapping.split.items():
             made.split(patterns, chunk[self._inner[name]], _plain(name))
         for target, pattern in self._mapping.templates.items():
             cells = {name: chunk[self._inner[name]] for name in pattern.names}
-            made.put_together(target, pattern, pl.DataFrame(cells))
+            made.combined(target, pattern, pl.DataFrame(cells))
         if self._mapping.signed is not None:
             made.texts[DIRECTION] = self._mapping.signed.direction(self._cells("amount", made))
         for target in self._targets:
@@ -51,13 +51,13 @@ class Application:
                     is_blank = made.texts[ours].is_null()
                     made.texts[ours] = made.texts[ours].zip_with(~is_blank, made.texts[theirs])
         marks = {name: column for name, column in self._marks(made).items() if column.null_count() < chunk.height}
-        # What the reader has marked is said of the cells as they stand in the file.
+        # The reader's marks describe the cells as they are in the file.
         given = [name for name in chunk.columns if name.startswith(CELL_MARKS) or name in READ_FLAGS]
         found = {**made.texts, **marks}
         return chunk.drop(given).with_columns(column.alias(name) for name, column in found.items())
 
-    def _map(self, target: str, made: _Made) -> None:
-        """Give a column its text: the fixed one, or that of its cells, read or translated, else the default."""
+    def _map(self, target: str, made: _MappedChunk) -> None:
+        """Set a column's text: the fixed one, or that of its cells, read or translated, else the default."""
         mapping = self._mapping
         if target in mapping.fixed:
             made.texts[target] = made.constant(mapping.fixed[target])
@@ -74,21 +74,21 @@ class Application:
             text = made.texts[target]
             made.texts[target] = text.zip_with(text.is_not_null(), made.constant(mapping.defaults[target]))
 
-    def _cells(self, target: str, made: _Made) -> pl.Series:
-        """The cells that a column is made of, before they are read."""
+    def _cells(self, target: str, made: _MappedChunk) -> pl.Series:
+        """Return the cells that a column is made from, before they are read."""
         if target in made.texts:
             return made.texts[target]
         return made.chunk[self._own_of[target]] if target in self._own_of else made.constant("")
 
-    def _marks(self, made: _Made) -> dict[str, pl.Series]:
-        """The faults and suggestions of the columns as the rules see them: the reader's, then the map's own."""
+    def _marks(self, made: _MappedChunk) -> dict[str, pl.Series]:
+        """Return the faults and suggestions by columns as the rules see them: the reader's, then the map's own."""
         marks: dict[str, pl.Series] = {}
         told = [
             (kind + target, made.chunk[name])
             for name in made.chunk.columns
             for kind in CELL_MARKS
             if name.startswith(kind)
-            for target in self._told_of.get(name.removeprefix(kind), ())
+            for target in self._reported_for.get(name.removeprefix(kind), ())
             if (kind, target) != (SUGGEST, ACCOUNT)  # a suggestion is printed and logged
         ]
         told += [(FAULT + target, f"{MAP_FAULT}: " + wrong) for target, wrong in made.wrong.items()]
@@ -97,8 +97,8 @@ class Application:
         return marks
 
 
-class _Made:
-    """What a map has made of a chunk so far: `texts` by column, and words in `wrong` where a cell is not certain."""
+class _MappedChunk:
+    """A partly mapped chunk: `texts` by column, and messages in `wrong` where a cell is not certain."""
 
     def __init__(self, chunk: pl.DataFrame) -> None:
         self.chunk = chunk
@@ -106,24 +106,24 @@ class _Made:
         self.wrong: dict[str, pl.Series] = {}
 
     def constant(self, text: str) -> pl.Series:
-        """The same text in every row; a blank one is one that is not given."""
+        """Return the same text for every row; a blank one counts as not given."""
         return pl.Series([text or None], dtype=pl.String).new_from_index(0, self.chunk.height)
 
-    def put_together(self, target: str, pattern: Pattern, cells: pl.DataFrame) -> None:
-        """Make a text of cells: all of a paymentId must be there, of others none or all."""
+    def combined(self, target: str, pattern: Pattern, cells: pl.DataFrame) -> None:
+        """Combine cells into a text: all cells of a paymentId must have a value, of others none or all."""
         bad = pl.any_horizontal(pl.all().is_null() | (pl.all().str.strip_chars() != pl.all()))
         if target != PAYMENT_ID:
             bad &= pl.any_horizontal(pl.all().is_not_null())
         told = _plain(", ".join(dict.fromkeys(pattern.names)))
         words = f"is made of {told}, and one of these cells is blank or has blanks at an end"
         self.wrong[target] = cells.select(pl.when(bad).then(pl.lit(words))).to_series()
-        self.texts[target] = pattern.put_together(cells)
+        self.texts[target] = pattern.combined(cells)
 
     def split(self, patterns: Sequence[Pattern], cells: pl.Series, name: str) -> None:
-        """Take cells apart.
+        """Split cells.
 
-        Where one can't be split for certain the first column has the fault, and the others no second one: what is
-        required has the whole cell.
+        Where one can't be split with certainty the first column has the fault, and the others no second one: required
+        columns get the whole cell.
         """
         parts = first_that_fits(patterns, cells)
         first = patterns[0].names[0]
@@ -136,7 +136,7 @@ class _Made:
             self.texts[target] = parts[target] if is_whole is None else cells.zip_with(is_whole, parts[target])
 
     def translate(self, target: str, cells: pl.Series, values: Mapping[str, str]) -> None:
-        """Put what the map gives in the place of cells that it lists, to the letter."""
+        """Replace cells that the map lists, exactly as written, by its values."""
         is_listed = cells.is_in(list(values)).fill_null(value=False)
         given = cells.replace({value: ours or None for value, ours in values.items()})
         self.texts[target] = given.zip_with(is_listed, self.texts[target])
@@ -148,12 +148,12 @@ class CountingColumns:
     """Which columns of a paymentId's template only count the rows of the file: 1, 2, 3 and so on."""
 
     def __init__(self, columns: Mapping[str, str] | None = None) -> None:
-        """Look at columns, whose names in a chunk are given by the file's names of them."""
+        """Watch columns: their names in a chunk, by the file's names."""
         self._columns = dict(columns or {})
         self._rows = 0
 
-    def look(self, chunk: pl.DataFrame) -> None:
-        """Look at the next rows; a later reading shows the same."""
+    def check(self, chunk: pl.DataFrame) -> None:
+        """Check the next rows; a later reading shows the same."""
         self._rows = max(self._rows, int(chunk["_row"][-1]) if chunk.height else 0)
         for name, place in list(self._columns.items()):
             cells = chunk[place]  # blank in a row of totals
@@ -162,7 +162,7 @@ class CountingColumns:
 
     @property
     def note(self) -> str | None:
-        """What the person should be told, or None."""
+        """The note for the user, or None."""
         if not self._columns or self._rows < 2:
             return None
         names = ", ".join(map(column_name, sorted(self._columns)))
@@ -173,5 +173,5 @@ class CountingColumns:
 
 
 def _plain(text: str) -> str:
-    """A text out of the file or the map, fit for a message, in which a semicolon ends an entry."""
+    """Return a text from the file or the map, fit for a message, in which a semicolon ends an entry."""
     return column_name(text).replace(";", " ")

@@ -1,4 +1,4 @@
-"""A map in the making: what is sure, what is open, and its text as a file that a person looks over."""
+"""A draft of a map: what is certain, what is open, and its text as a file for a person to review."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Entry:
 
     @property
     def line(self) -> str:
-        """The line as it stands in the file."""
+        """The line as written in the file."""
         values = [_text(one) for one in self.value] if isinstance(self.value, list) else [_text(self.value)]
         key = self.key if self.key.isascii() and self.key.isalnum() else _text(self.key)
         return f"{key} = [{', '.join(values)}]" if isinstance(self.value, list) else f"{key} = {values[0]}"
@@ -31,7 +31,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Choice:
-    """One answer to a question: what it adds to the map, and what it makes one ask next."""
+    """One answer to a question: what it adds to the map, and which questions follow."""
 
     text: str
     entries: tuple[Entry, ...] = ()
@@ -43,10 +43,10 @@ class Question:
     """What the file does not say for certain."""
 
     about: str
-    """The column of ours that it decides."""
+    """Our column that it decides."""
     text: str
     choices: tuple[Choice, ...] = ()
-    """None where the answer is a text, or where nothing in the file can answer it."""
+    """Empty where the answer is a text, or where nothing in the file can answer it."""
     typed: str | None = None
     """The table into which a typed answer goes, `fixed`."""
     is_needed: bool = True
@@ -61,12 +61,12 @@ class Draft:
     questions: list[Question] = field(default_factory=list)
 
     def add(self, entry: Entry) -> None:
-        """Add a line; one of the same key gives way to it."""
+        """Add a line; it replaces one with the same key."""
         self.entries = [one for one in self.entries if (one.table, one.key) != (entry.table, entry.key)]
         self.entries.append(entry)
 
     def take(self, question: Question, answer: Choice | str) -> None:
-        """Take an answer; what it makes one ask stands first among what is open."""
+        """Apply an answer; the questions that follow from it come first among the open ones."""
         at = self.questions.index(question)
         if isinstance(answer, str):
             assert question.typed is not None, "a text answers only a question for one"
@@ -79,7 +79,7 @@ class Draft:
 
     @property
     def needed(self) -> list[Question]:
-        """The open questions without whose answer no row can be sent."""
+        """The open questions that must be answered before any row can be sent."""
         return [question for question in self.questions if question.is_needed]
 
     @property
@@ -93,12 +93,12 @@ class Draft:
         return tables
 
     def _instead(self, entry: Entry) -> str:
-        """Say of a line on offer that another one of its key must go."""
+        """Note on an offered line that it replaces another one with the same key."""
         is_there = any((one.table, one.key) == (entry.table, entry.key) for one in self.entries)
         return " (in place of the line above)" if is_there else ""
 
     def toml(self, headline: Sequence[str]) -> str:
-        """The file: lines with their reasons, and under each table the lines that an open question could add."""
+        """Return the file: lines with their reasons, and below each table the lines that an open question could add."""
         lines = [f"# {printable(line)}" for line in headline]
         offered = {(one.table, one.key, str(one.value)): (question, one) for question, one in _offered(self.questions)}
         opened = list(offered.values())
@@ -120,7 +120,7 @@ class Draft:
 
 
 def _offered(questions: Iterable[Question]) -> Iterator[tuple[Question, Entry]]:
-    """The lines that an answer would add, those of later questions too."""
+    """Yield the lines that an answer would add, including those of later questions."""
     for question in questions:
         if question.typed is not None:
             yield question, Entry(question.typed, question.about, "")
@@ -130,7 +130,7 @@ def _offered(questions: Iterable[Question]) -> Iterator[tuple[Question, Entry]]:
 
 
 def _text(text: str) -> str:
-    """A text in quotation marks as TOML takes it."""
+    """Return a text in quotation marks, as TOML requires."""
     marks = {'"': '\\"', "\\": "\\\\"}
     return '"' + "".join(marks.get(one) or (one if one.isprintable() else _escaped(one)) for one in text) + '"'
 

@@ -1,4 +1,4 @@
-"""What the cells of somebody else's column show: which ways of writing read them, and what they can be."""
+"""What the cells of another system's column show: which formats can read them, and what they can be."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SYMBOL = r"([^0-9\s.,'()+\-\x{2212}]{1,4})"
 
 @dataclass(frozen=True)
 class Written:
-    """One way of reading a column: the format, the texts that it makes, and how many cells it reads."""
+    """One way of reading a column: the format, the texts that it yields, and how many cells it reads."""
 
     form: NumberFormat | DateFormat
     texts: pl.Series
@@ -35,13 +35,13 @@ class Ways:
     """How a column may be written: more than one way where they read the cells differently."""
 
     best: tuple[Written, ...] = ()
-    """Those that read most cells, each another text of some cell; the commonest way first."""
+    """Those that read the most cells, each differently for some cell; the most common way first."""
     is_mixed: bool = False
     """Whether another way reads a cell that the best does not."""
 
     @property
     def is_certain(self) -> bool:
-        """Whether there is one way alone."""
+        """Whether there is only one way."""
         return len(self.best) == 1 and not self.is_mixed
 
 
@@ -57,7 +57,7 @@ def amounts(cells: pl.Series) -> Ways:
 
 
 def dates(cells: pl.Series) -> Ways:
-    """Find how dates are written; a day that does not exist is none."""
+    """Find how dates are written; a day that does not exist is not a date."""
     found = []
     for pattern in _DATES:
         form = DateFormat(pattern)
@@ -82,7 +82,7 @@ def _ways(found: Sequence[Written]) -> Ways:
 
 
 def ours(target: str, cells: pl.Series) -> int:
-    """Count the amounts, dates or words that are written as ours are."""
+    """Count the amounts, dates or words that are written like ours."""
     if target in CHOICES:
         return int(cells.is_in(CHOICES[target]).sum())
     return int(cells.str.contains(r"^[0-9]+\.[0-9]{2}$" if target in MONEY else "^[0-9]{2}/[0-9]{2}/[0-9]{4}$").sum())
@@ -101,7 +101,7 @@ def negatives(written: Written, cells: pl.Series) -> int:
 
 
 def _routing(cells: pl.Series) -> pl.Series:
-    """Nine digits whose check digit is right, or eight that have lost their zero."""
+    """Flag cells with nine digits whose check digit is right, or eight that have lost their zero."""
     cell = pl.col("cell")
     whole = cell.str.contains("^[0-9]{9}$") & ~checks.has_wrong_check_digit(cell) & ~checks.has_unassigned_prefix(cell)
     return cells.to_frame("cell").select(whole | checks.with_leading_zero(cell).is_not_null()).to_series()
@@ -111,7 +111,7 @@ def _keeps(fails: Callable[[pl.Expr], pl.Expr]) -> Callable[[pl.Series], pl.Seri
     return lambda cells: cells.to_frame("cell").select(~fails(pl.col("cell"))).to_series()
 
 
-_LOOKS: dict[str, tuple[Callable[[pl.Series], pl.Series], str]] = {
+_TESTS: dict[str, tuple[Callable[[pl.Series], pl.Series], str]] = {
     ROUTING: (_routing, "routing numbers, by their check digit"),
     "achAccountNumber": (
         lambda cells: cells.str.contains("^[0-9A-Za-z-]{0,13}[0-9]{4}$"),
@@ -130,7 +130,7 @@ _TEXTS = ("achNameOnCheck", "billingFirstName", "billingLastName", "billingCompa
 
 
 def agreeing(target: str, cells: pl.Series) -> tuple[int, str]:
-    """Count the cells that can be what a column of ours holds, and say what that is; all and nothing where any can."""
+    """Count the cells that can be what our column holds, and name what that is; all and nothing where any can be."""
     if target in MONEY:
         ways = amounts(cells)
         return (ways.best[0].count if ways.best else 0), "amounts"
@@ -142,7 +142,7 @@ def agreeing(target: str, cells: pl.Series) -> tuple[int, str]:
         return int(cells.is_in(known).sum()), "words that are known"
     if target in _TEXTS:
         return int(cells.str.contains(r"\p{L}").sum()), "letters"
-    if target in _LOOKS:
-        look, words = _LOOKS[target]
-        return int(look(cells).sum()), words
+    if target in _TESTS:
+        check, words = _TESTS[target]
+        return int(check(cells).sum()), words
     return len(cells), ""

@@ -1,4 +1,4 @@
-"""What is stated, or asked, of the cells of a column once it is known what it holds: formats, signs, words."""
+"""What the map states, or asks, about a column's cells once its content is known: formats, signs, words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from batchpay.text import column_name
 
 _WORDS_MAX = 60
 ASKED_MAX = 8
-"""So many unknown words of a column are asked about; a column with more is no list of words."""
+"""How many unknown words of a column are asked about; a column with more is not a closed list."""
 Added = tuple[list[Entry], list[Question]]
 
 
@@ -90,7 +90,7 @@ def _date_entries(target: str, written: Written) -> list[Entry]:
 def _how_written(
     target: str, name: str, ways: Ways, cells: pl.Series, entries: Callable[[str, Written], list[Entry]]
 ) -> Question:
-    """Ask how a column is written, by a cell of which the ways make something else."""
+    """Ask how a column is written, by a cell that the ways read differently."""
     first = ways.best[0].texts
     differs = first.is_null() if len(ways.best) == 1 else ways.best[1].texts.ne_missing(first)
     at = int(differs.arg_true()[0])

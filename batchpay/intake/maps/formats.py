@@ -1,6 +1,6 @@
-"""How somebody else writes numbers and dates, as a map states it: a cell that is written otherwise is an error.
+"""How another system writes numbers and dates, as a map states it: a cell that is written differently is an error.
 
-Nothing is guessed from a cell. What a format makes of one is the text that our own files hold, for the rules to judge.
+Nothing is guessed from a cell. A format turns it into the text that our own files have, for the rules to check.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MEANINGS = (Direction.CREDIT.value, Direction.DEBIT.value, REFUSED)
 DECIMALS = (".", ",")
 THOUSANDS = (".", ",", " ", "'")
 _ALIKE = {" ": " \u00a0\u202f\u2009", "'": "'\u2019"}
-"""Characters that are printed in the place of a separator."""
+"""Characters that are used in place of a separator."""
 _BLANKS = "[ \u00a0\u202f]*"
 _NEGATIVE = ("-", "\u2212", "()")
 _MONTHS = (
@@ -39,9 +39,9 @@ _DIRECTIVES = {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a format makes of cells: our text, or the words of what is wrong; both null for a blank cell.
+    """The result of reading cells by a format: our text, or a message about what is wrong; both null for a blank cell.
 
-    Series, not expressions: a cell is taken apart once, whatever is asked of its parts.
+    Series, not expressions: a cell is parsed once, however its parts are used.
     """
 
     text: pl.Series
@@ -52,8 +52,8 @@ class Reading:
 class NumberFormat:
     """How the amounts of a column are written.
 
-    Digits may be grouped by `thousands`, each group of three; a sign stands before or after them, or they stand in
-    parentheses; one or two decimals follow `decimal`, or none; `currency` may stand before or after, and blanks around.
+    Digits may be grouped by `thousands`, in groups of three; a sign comes before or after them, or they are in
+    parentheses; one or two decimals follow `decimal`, or none; `currency` may come before or after, with blanks around.
     """
 
     decimal: str = "."
@@ -87,7 +87,7 @@ class NumberFormat:
         return Reading(found["text"], wrong.zip_with(~found["is_refused"], _words(found["is_refused"], refused)))
 
     def direction(self, cells: pl.Series) -> pl.Series:
-        """Tell what the sign of each amount says of its direction; the positive one's where there is no amount."""
+        """Return the direction by the sign of each amount; that of a positive one where there is no amount."""
         other = Direction.DEBIT.value if self.negative == Direction.CREDIT.value else Direction.CREDIT.value
         is_negative = cells.str.contains(r"[-\x{2212}(]").fill_null(value=False)
         return pl.select(pl.when(is_negative).then(pl.lit(self.negative)).otherwise(pl.lit(other))).to_series()
@@ -116,7 +116,7 @@ class NumberFormat:
 class DateFormat:
     """How the dates of a column are written: strptime's `%d %m %Y %y %b %B`, each part once, and the text between.
 
-    Two digits of a year are of this century; names of months are English, in any case.
+    A two-digit year is in this century; names of months are English, in any case.
     """
 
     pattern: str
@@ -142,14 +142,14 @@ class DateFormat:
         else:
             names = {name if "B" in pieces[1::2] else name[:3]: f"{at}" for at, name in enumerate(_MONTHS, 1)}
             month = pl.col("name").str.to_lowercase().replace_strict(names, default=None, return_dtype=pl.String)
-        # Whether there is such a day is the rules' affair: they tell it of every file.
+        # Whether the day exists is for the rules: they check it for every file.
         day = pl.concat_str(month.str.zfill(2), pl.lit("/"), pl.col("day").str.zfill(2), pl.lit("/"), year)
         text = parts.select(day).to_series()
         words = f"{named} is not written as the map says, like {self.example}"
         return Reading(text, _words(cells.is_not_null() & text.is_null(), words))
 
     def _pieces(self) -> list[str]:
-        """Texts and, at the odd places between them, directives."""
+        """Return texts and, at the odd indexes, directives."""
         return re.split("%(.)", self.pattern)
 
     @property
@@ -159,5 +159,5 @@ class DateFormat:
 
 
 def _words(where: pl.Series, words: str) -> pl.Series:
-    """The same words for some rows, null for the others."""
+    """Return the same words for some rows, null for the others."""
     return pl.select(pl.when(where).then(pl.lit(words))).to_series()

@@ -1,4 +1,4 @@
-"""Reading a map's file: every mistake in it is told at once, each with the word that was probably meant."""
+"""Reading a map file: all its mistakes are reported together, each with the word that was probably meant."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _CURRENCY = re.compile(r"[^0-9\s.,'()+\-\u2212]{1,4}")
 
 
 def load_mapping(path: str) -> Mapping:
-    """Read a map; raises FileRefused naming whatever in it is unknown or contradicts itself."""
+    """Read a map; raises FileRefused naming whatever in it is unknown or contradictory."""
     return mapping_of(read_toml(path, "column map"), path)
 
 
 def mapping_of(tables: dict[str, Any], path: str) -> Mapping:
-    """Make a map of the tables that its file at `path` has, or would have; raises FileRefused as `load_mapping`."""
+    """Make a map from the tables that its file at `path` has, or would have; raises FileRefused as `load_mapping`."""
     found = _Tables(tables)
     mapping = found.mapping(path)
     problems = [*found.problems, *_contradictions(mapping)]
@@ -46,7 +46,7 @@ class _Tables:
         ]
 
     def mapping(self, path: str) -> Mapping:
-        """Make the map of all that could be read."""
+        """Make the map from everything that could be read."""
         defaults = self._texts("defaults", self._table("defaults"))
         copies = defaults.pop("shipping", None)
         if copies not in (None, "billing"):
@@ -148,7 +148,7 @@ class _Tables:
         dates: dict[str, DateFormat] = {}
         for name, table in self._tables_in("formats", "write [formats.COLUMN]").items():
             if not table:
-                continue  # all that it could say is still open
+                continue  # nothing is stated in it yet
             if name not in (*MONEY, *DATES):
                 close = did_you_mean(name, (*MONEY, *DATES))
                 self.problems.append(f"[formats]: {column_name(name)} holds no amounts and no dates{close}")
@@ -193,7 +193,7 @@ def _number_problems(given: dict[str, str]) -> list[str]:
 
 
 def _contradictions(mapping: Mapping) -> list[str]:
-    """What can't hold at once."""
+    """Return statements that can't all be true."""
     problems = []
     ours = [column_name(name) for name in mapping.sources if name.startswith("_")]
     if ours:
@@ -224,7 +224,7 @@ def _contradictions(mapping: Mapping) -> list[str]:
 
 
 def _kind(mapping: Mapping, target: str) -> object:
-    """What a column's cells are written like; those of one source must be written alike."""
+    """Return how a column's cells are written; those of one source must be written the same way."""
     if target in MONEY:
         return mapping.numbers.get(target, NumberFormat()).decimal
     if target in DATES:

@@ -1,8 +1,8 @@
-"""A map (`--map FILE`, TOML) from somebody else's columns and words to ours. Every mapped value goes through the rules.
+"""A map (`--map FILE`, TOML) from another system's columns and words to ours. All mapped values go through the rules.
 
 `[columns]` renames (`"Routing #" = "achRoutingNumber"`; a list for several of ours; `""` leaves a column out).
-`[split]` takes a cell apart (`"Payee" = "{billingFirstName} {billingLastName}"`), `[templates]` puts one together
-(`paymentId = "{Date}-{Vendor}-{Line}"`). `[values.COLUMN]` translates to the letter (`"Checking" = "CHECKING"`).
+`[split]` splits a cell (`"Payee" = "{billingFirstName} {billingLastName}"`), `[templates]` combines cells
+(`paymentId = "{Date}-{Vendor}-{Line}"`). `[values.COLUMN]` translates exact values (`"Checking" = "CHECKING"`).
 `[formats.COLUMN]` states how amounts and dates are written. `[defaults]` fills blank cells and missing columns;
 `shipping = "billing"` there copies the billing names where the shipping names are blank. `[fixed]` sets a value in
 every row, whatever the file says.
@@ -27,7 +27,7 @@ from batchpay.text import column_name
 SHIPPING_FROM_BILLING = {"shippingFirstName": "billingFirstName", "shippingLastName": "billingLastName"}
 DIRECTION = "transactionType"
 _DIGITS_FIRST = (ROUTING, ACCOUNT, *DIGITS_MATTER)
-"""Whose rules a number keeps that stands for several columns."""
+"""The columns whose rules a number follows if it maps to several columns."""
 _ISO = "%Y-%m-%d"
 
 
@@ -37,7 +37,7 @@ class Mapping:
 
     name: str
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """By the file's name; none where it is left out."""
+    """By the file's name; empty where it is left out."""
     defaults: dict[str, str] = field(default_factory=dict)
     fixed: dict[str, str] = field(default_factory=dict)
     values: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -64,17 +64,17 @@ class Mapping:
 
     @property
     def header_names(self) -> tuple[str, ...]:
-        """By which names the header of a sheet is known, beside ours."""
+        """The names, besides ours, by which the header of a sheet is recognized."""
         return self.sources
 
     @property
     def signed(self) -> NumberFormat | None:
-        """The format of amounts whose sign tells the direction, if there is one."""
+        """The format of amounts whose sign determines the direction, if there is one."""
         found = self.numbers.get("amount")
         return None if found is None or found.negative == REFUSED else found
 
     def own_header(self, names: Sequence[str], place: str) -> Header:
-        """The file's own columns; raises FileRefused where the map names one that is not there, or one is twice."""
+        """Return the file's own columns; raises FileRefused if one that the map names is missing, or one is twice."""
         twice = sorted({name for name in names if name.strip() and names.count(name) > 1})
         if twice:
             raise FileRefused(f"{place}the header has the same column twice: {', '.join(map(column_name, twice))}")
@@ -93,7 +93,7 @@ class Mapping:
         return Header(tuple(names), internal, (), (), note_at)
 
     def mapped_names(self, own: Header) -> list[str]:
-        """The header as the rules see it: renamed, and with the columns that the map itself adds."""
+        """Return the header as the rules see it: renamed, and with the columns that the map itself adds."""
         names: list[str] = []
         for name in own.names:
             names += self.columns.get(name, (name,)) or (f"_{name}",)
@@ -104,25 +104,25 @@ class Mapping:
         return [*names, *(name for name in dict.fromkeys(added) if name not in map(canonical_name, names))]
 
     def targets_of(self, name: str) -> tuple[str, ...]:
-        """The columns that one of the file's stands for as it is: its own name where the map does not name it."""
+        """Return the columns that one of the file's maps to directly: its own name where the map does not name it."""
         return self.columns[name] if name in self.columns else (canonical_name(name),)
 
     def own_of(self, own: Header) -> dict[str, str]:
-        """Which own column, by its name in a chunk, each mapped column comes from: the first of several."""
+        """Return which own column, by its name in a chunk, each mapped column comes from: the first of several."""
         inner = {name: inner for name, inner in zip(own.names, own.internal, strict=True) if inner is not None}
         found = {target: inner[pattern.names[0]] for target, pattern in self.templates.items()}
         found |= {target: inner[name] for name, patterns in self.split.items() for target in patterns[0].names}
         found |= {target: place for name, place in inner.items() for target in self.targets_of(name)}
         return found
 
-    def told_of(self, name: str) -> tuple[str, ...]:
-        """The columns that a fault of one of the file's cells is told of; of those it is split into, the first."""
+    def reported_for(self, name: str) -> tuple[str, ...]:
+        """Return the columns for which a fault of one of the file's cells is reported; if it is split, the first."""
         split = tuple(patterns[0].names[0] for source, patterns in self.split.items() if source == name)
         made = tuple(target for target, pattern in self.templates.items() if name in pattern.names)
         return tuple(target for target in (*self.targets_of(name), *split, *made) if target not in self.fixed)
 
     def cell_forms(self, names: Sequence[str]) -> dict[str, CellForm]:
-        """What the typed cells of the file's columns are to become, by the file's names of them."""
+        """Return what the typed cells of the file's columns are to become, by the file's names."""
         return {name: self._cell_form(name) for name in names}
 
     def _cell_form(self, name: str) -> CellForm:
@@ -136,9 +136,9 @@ class Mapping:
         return CellForm(target, number.decimal if number else ".", day.pattern if day else None)
 
     def own_amounts(self, own: Header) -> frozenset[str]:
-        """The own columns, by their names in a chunk, that hold amounts in the form of ours.
+        """Return the own columns, by their names in a chunk, that have amounts in our form.
 
-        Elsewhere a text that looks like one of ours, written as a number, would come back as another amount.
+        Elsewhere a text that looks like one of ours, written as a number, would be read back as another amount.
         """
         own_of = self.own_of(own)
         return frozenset(own_of[name] for name in MONEY if name in own_of and name not in self.numbers)

@@ -1,4 +1,4 @@
-"""Texts with columns in braces: they put cells together (`{Date}-{Vendor}`), or take one apart (`{City}, {State}`)."""
+"""Texts with columns in braces: they combine cells (`{Date}-{Vendor}`), or split one (`{City}, {State}`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Pattern:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns, in their order."""
+        """The columns, in order."""
         return tuple(self._pieces[1::2])
 
     @property
@@ -33,24 +33,24 @@ class Pattern:
 
     @property
     def adjoining(self) -> bool:
-        """Whether two parts have nothing between them, so that nobody can tell where the first one ends."""
+        """Whether two parts have nothing between them, so that the end of the first one can't be known."""
         return not all(self._pieces[2:-1:2])
 
     @property
     def _pieces(self) -> list[str]:
-        """Texts and, at the odd places between them, names."""
+        """Texts and, at the odd indexes, names."""
         return _PART.split(self.text)
 
-    def put_together(self, cells: pl.DataFrame) -> pl.Series:
-        """The cells of columns by their names in their places, null where one is blank."""
+    def combined(self, cells: pl.DataFrame) -> pl.Series:
+        """Combine the cells of the named columns into one text, null where one is blank."""
         pieces = [pl.col(piece) if at % 2 else pl.lit(piece) for at, piece in enumerate(self._pieces)]
         return cells.select(pl.concat_str(pieces)).to_series()
 
-    def taken_apart(self, cells: pl.Series) -> pl.DataFrame:
-        """Each column's part of the cells, all null where a cell does not fit or fits in more than one way.
+    def split_cells(self, cells: pl.Series) -> pl.DataFrame:
+        """Split cells into each column's part, all null where a cell does not fit or fits in more than one way.
 
-        The parts are read as short as they can be, from the front, and as long: where both are the same there is only
-        one way.
+        From the front the parts are matched as short as possible, and as long as possible: where both agree there is
+        only one way.
         """
         short, long = (cells.str.extract_groups(self._expression(lazy)).struct.unnest() for lazy in ("?", ""))
         is_certain = pl.all_horizontal(pl.col(name) == long[name] for name in short.columns)
@@ -63,12 +63,12 @@ class Pattern:
 
 
 def first_that_fits(patterns: Sequence[Pattern], cells: pl.Series) -> pl.DataFrame:
-    """Take cells apart by the first of several patterns, all of the same columns, that fits in one way alone."""
+    """Split cells by the first of several patterns, all with the same columns, that fits in exactly one way."""
     names = patterns[0].names
-    parts = patterns[0].taken_apart(cells)
+    parts = patterns[0].split_cells(cells)
     for pattern in patterns[1:]:
         is_open = parts[names[0]].is_null() & cells.is_not_null()
         if is_open.any():
-            more = pattern.taken_apart(cells.set(~is_open, None))
+            more = pattern.split_cells(cells.set(~is_open, None))
             parts = parts.select(pl.coalesce(pl.col(name), more[name]).alias(name) for name in names)
     return parts

@@ -1,7 +1,7 @@
-"""A map proposed for somebody else's file: by the names of its columns and by what their cells show.
+"""A map proposed for another system's file: by the names of its columns and by what their cells show.
 
-What both say is sure; whatever else could be true becomes a question for a person. No cell is quoted but words of short
-lists, amounts and dates.
+What both say is certain; whatever else could be true becomes a question for a person. No cell is quoted except words of
+short lists, amounts and dates.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from batchpay.text import column_name
 NAME, FIRST, LAST = "achNameOnCheck", "billingFirstName", "billingLastName"
 _START, _DEPOSIT = "recurringStartDate", "achDepositType"
 _ENOUGH = 0.9
-"""This share of a column's cells must be what its name says; the others will be errors of their rows."""
+"""This share of a column's cells must be what its name says; the others will be errors in their rows."""
 _ENOUGH_OF_OURS = 0.5
 """The same where the name is ours, letter for letter: a file made for this program may be full of errors."""
 _PROOF_ROWS = 3
-"""So many different routing numbers with a right check digit are no accident."""
+"""This many different routing numbers with a right check digit are not a coincidence."""
 _MISSING = {
     "amount": "no column holds the amounts",
     ROUTING: "no column holds routing numbers: the file can't be paid by ACH as it is",
@@ -48,15 +48,15 @@ _MISSING = {
 
 
 class Unmapped(ColumnMap):
-    """A map under which every column of a file is its own, and none is ours."""
+    """A map under which every column is the file's own, and none is ours."""
 
     @property
     def header_names(self) -> tuple[str, ...]:
-        """By which names the header of a sheet is known, beside ours."""
+        """The names, besides ours, by which the header of a sheet is recognized."""
         return NAMES
 
     def mapped_names(self, own: Header) -> list[str]:
-        """Every column left out."""
+        """Return every column as left out."""
         return [f"_{name}" for name in own.names]
 
 
@@ -66,17 +66,17 @@ class _Candidate:
 
     name: str
     is_exact: bool
-    """Whether its name is one that we know, to the letter."""
+    """Whether its name is exactly one that we know."""
     count: int
-    """How many of its cells can be what ours holds."""
+    """How many of its cells can be what our column holds."""
     filled: int
     words: str
     is_proof: bool = False
-    """Whether its cells alone say it: no accident makes so many check digits right."""
+    """Whether its cells alone prove it: this many right check digits are not a coincidence."""
     is_list: bool = False
-    """Whether it holds a few words, of which each can be asked about."""
+    """Whether it has only a few words, each of which can be asked about."""
     is_named: bool = True
-    """Whether its name speaks for it at all."""
+    """Whether its name supports it at all."""
     is_ours: bool = False
     """Whether its name is ours."""
 
@@ -93,7 +93,7 @@ class _Candidate:
 
 
 def propose(cells: Mapping[str, pl.Series]) -> Draft:
-    """Propose a map for the columns of a file, each with its cells, null where blank; raises FileRefused."""
+    """Propose a map for the columns of a file, given with their cells, null where blank; raises FileRefused."""
     if not any(column_called(name) for name in cells):
         for name in cells:
             if re.search("[0-9]", name) and not re.search(r"[^\W\d_]", name):
@@ -102,7 +102,7 @@ def propose(cells: Mapping[str, pl.Series]) -> Draft:
 
 
 def finished(draft: Draft, names: Sequence[str]) -> None:
-    """Leave out the columns that the map does not name and that would be taken for ours, or for slips of ours."""
+    """Leave out the columns that the map does not name and that would be taken for ours, or for ours mistyped."""
     tables = draft.tables
     used = {*tables.get("columns", {}), *tables.get("split", {})}
     left = {name: canonical_name(name) for name in names if name not in used and name.strip() and name[0] != "_"}
@@ -119,19 +119,19 @@ def _listed(value: str | list[str]) -> list[str]:
 
 
 class _Proposer:
-    """Goes through our columns one after the other."""
+    """Goes through our columns one by one."""
 
     def __init__(self, cells: Mapping[str, pl.Series]) -> None:
         self._all = cells
         self._cells = {name: filled for name, column in cells.items() if len(filled := column.drop_nulls())}
         self._draft = Draft()
         self._decided: dict[str, str] = {}
-        """The file's column by ours, where it is sure."""
+        """The file's column by ours, where it is certain."""
         self._asked: set[str] = set()
         self._found = self._candidates()
 
     def draft(self) -> Draft:
-        """All that is sure, and the questions."""
+        """Return everything that is certain, and the questions."""
         self._by_content()
         for target in COLUMNS:
             self._decide(target, self._found.get(target, []))
@@ -157,18 +157,18 @@ class _Proposer:
             target, is_exact = called
             if target in (_DEPOSIT, COMBINED):
                 target = _kind_of_account(target, cells)
-            looked_at = _looked_at(target, cells)
-            found.setdefault(target, []).append(_Candidate(name, is_exact, **looked_at, is_ours=name == target))
+            facts = _cell_facts(target, cells)
+            found.setdefault(target, []).append(_Candidate(name, is_exact, **facts, is_ours=name == target))
         return found
 
     def _by_content(self) -> None:
-        """Find by their cells alone what no name tells: routing numbers are proven, the others are asked about."""
+        """Find by their cells alone what no name shows: routing numbers are proven, the others are asked about."""
         named = {one.name for some in self._found.values() for one in some if one.is_sure}
         for target in (ROUTING, ACCOUNT, "amount"):
             if self._found.get(target):
                 continue
             for name, cells in self._cells.items():
-                found = _Candidate(name, is_exact=False, **_looked_at(target, cells), is_named=False)
+                found = _Candidate(name, is_exact=False, **_cell_facts(target, cells), is_named=False)
                 if name in named or found.count < found.filled:
                     continue
                 may_be = {ROUTING: found.is_proof, "amount": has_decimals(cells), ACCOUNT: cells.n_unique() > 1}
@@ -180,7 +180,7 @@ class _Proposer:
         found = [one for one in found if one.name not in self._decided.values()]
         sure = [one for one in found if one.is_sure]
         if target == ACCOUNT and not self._found.get(ROUTING):
-            sure = []  # a ledger's accounts, perhaps, and no bank's
+            sure = []  # perhaps general ledger accounts, not bank accounts
         if len(sure) == 1 and not (len(found) > 1 and target == "amount" and _is_doubtful(found)):
             entries, questions = self._taken(target, sure[0])
             for entry in entries:
@@ -195,7 +195,7 @@ class _Proposer:
             self._asked.add(target)
 
     def _without(self, target: str) -> tuple[Question, ...]:
-        """What is asked where no column of the file is ours."""
+        """Return what is asked where no column of the file is our target."""
         if target == "amount" and not self._found.get("transactionType"):
             return (direction(),)
         if target in _FOR_ALL:
@@ -206,7 +206,7 @@ class _Proposer:
         return (Question(target, text, typed="fixed"),) if target in REQUIRED else ()
 
     def _taken(self, target: str, found: _Candidate) -> tuple[tuple[Entry, ...], tuple[Question, ...]]:
-        """What it adds to the map that a column is ours, and what is to be asked of its cells."""
+        """Return what the map gains if a column is our target, and what to ask about its cells."""
         name, cells = found.name, self._cells[found.name]
         is_plain = name == target and sum(canonical_name(one) == target for one in self._all) == 1
         columns = [] if is_plain else [Entry("columns", name, target, found.why)]
@@ -217,14 +217,14 @@ class _Proposer:
                 columns, entries = [Entry("columns", name, [target, COMBINED], found.why)], [*entries, *both]
                 self._asked.add(COMBINED)
         if questions and questions[0].about == target and target in (*MONEY, _START):
-            # Read without an answer the cells could be another amount or another day: no answer, no column.
+            # Without an answer the cells could be read as another amount or day: no answer, no column.
             choices = (Choice(one.text, (*columns, *one.entries), one.then) for one in questions[0].choices)
             questions[0], columns = replace(questions[0], choices=tuple(choices)), []
         return (*columns, *entries), tuple(questions)
 
     def _of_cells(self, target: str, name: str, cells: pl.Series) -> tuple[list[Entry], list[Question]]:
         if name == target and ours(target, cells) >= len(cells) * _ENOUGH:
-            # Our own file: what is written otherwise is an error of its row.
+            # Our own file: a cell that is written differently is an error in its row.
             return [], [direction()] if target == "amount" and not self._found.get("transactionType") else []
         if target == "amount":
             return amount_entries(name, cells, has_direction=bool(self._found.get("transactionType")))
@@ -239,7 +239,7 @@ class _Proposer:
         return [], []
 
     def _names(self) -> None:
-        """Make the names of a person or a company of what there is."""
+        """Derive the names of a person or a company from the columns that exist."""
         draft = self._draft
         if FIRST in self._decided and LAST in self._decided and not self._has(NAME):
             made = f"{{{self._decided[FIRST]}}} {{{self._decided[LAST]}}}"
@@ -255,10 +255,10 @@ class _Proposer:
             )
 
     def _which_names(self) -> Iterator[Question]:
-        """Ask which column of texts has the names: none is called so."""
+        """Ask which text column has the names, since none is named that way."""
         found = []
         for name, cells in self._cells.items():
-            candidate = _Candidate(name, is_exact=False, **_looked_at(NAME, cells), is_named=False)
+            candidate = _Candidate(name, is_exact=False, **_cell_facts(NAME, cells), is_named=False)
             if candidate.count == candidate.filled and name not in self._decided.values():
                 found.append(Choice(column_name(name), *self._taken(NAME, candidate)))
         if found:
@@ -267,14 +267,14 @@ class _Proposer:
             yield Question(NAME, "which column holds the names of the payees?", choices)
 
     def _how_named(self, name: str) -> Question:
-        """Ask what stands in the column of names: nobody can see it of a name."""
+        """Ask what the column of names contains: a name does not show it."""
         cells, told = self._cells[name], column_name(name)
         choices = []
         for text, words in (
             (f"{{{FIRST}}} {{{LAST}}}", "people, first name first"),
             (f"{{{LAST}}}, {{{FIRST}}}", "people, last name and a comma first"),
         ):
-            count = len(cells) - Pattern(text).taken_apart(cells)[FIRST].null_count()
+            count = len(cells) - Pattern(text).split_cells(cells)[FIRST].null_count()
             if count:
                 words += f" ({count:,} of {len(cells):,} can be split for certain)"
                 choices.append(Choice(words, (Entry("split", name, text, words),)))
@@ -284,7 +284,7 @@ class _Proposer:
         return Question(FIRST, f"who stands in column {told}, people or companies?", tuple(choices))
 
     def _fixed(self) -> None:
-        """Ask for what every payment needs and no column says."""
+        """Ask for what every payment needs and no column provides."""
         draft = self._draft
         if not self._has("gatewayId"):
             text = "which gateway account pays or collects? (batchpay gateway list)"
@@ -298,7 +298,7 @@ class _Proposer:
                 draft.questions.append(_one_of(target, answers))
 
     def _payment_id(self) -> None:
-        """Offer to make a paymentId of the bill's own numbers, where they tell every row from the others."""
+        """Offer to make a paymentId from the bill's own numbers, where they are different in every row."""
         if self._has(PAYMENT_ID):
             return
         names = [self._decided[target] for target in ("billingInternalId", "invoiceNumber") if target in self._decided]
@@ -336,15 +336,15 @@ def _one_of(target: str, answers: Mapping[str, str]) -> Question:
 
 
 def _kind_of_account(called: str, cells: pl.Series) -> str:
-    """Tell by the words which of the two kinds of an account a column says; one that says both is the deposit's."""
+    """Return, by its words, which of the two kinds of account type a column has; with both it is the deposit type."""
     deposit, owner = agreeing(_DEPOSIT, cells)[0], agreeing(COMBINED, cells)[0]
     if not (deposit or owner):
         return called
     return COMBINED if deposit < owner else _DEPOSIT
 
 
-def _looked_at(target: str, cells: pl.Series) -> dict[str, Any]:
-    """What the cells say of a candidate."""
+def _cell_facts(target: str, cells: pl.Series) -> dict[str, Any]:
+    """Return what the cells show about a candidate."""
     count, words = agreeing(target, cells)
     return {
         "count": count,
@@ -356,5 +356,5 @@ def _looked_at(target: str, cells: pl.Series) -> dict[str, Any]:
 
 
 def _is_doubtful(found: Sequence[_Candidate]) -> bool:
-    """Whether another column could be the amount as well: a net and a gross one, say."""
+    """Whether another column could be the amount as well, such as net and gross."""
     return sum(one.count >= one.filled * _ENOUGH for one in found) > 1

@@ -1,6 +1,6 @@
-"""What other makers of files call our columns, and the words that they write in closed lists.
+"""What other systems call our columns, and the words that they use for closed lists.
 
-Letters and digits alone count, whatever their case.
+Only letters and digits count, in any case.
 """
 
 from __future__ import annotations
@@ -81,20 +81,20 @@ _WORDS: dict[str, dict[str, str]] = {
     "billingCountry": {"US": "usa unitedstates unitedstatesofamerica", "CA": "can"},
 }
 _FUZZY = 0.86
-"""How alike two names are that differ by a slip: difflib's ratio."""
+"""How similar two names are that differ by a slip: difflib's ratio."""
 COMBINED = "achAccountType"
-"""What a column of `Personal Checking` and `Business Checking` says as well, beside achDepositType."""
+"""What a column with `Personal Checking` and `Business Checking` also says, besides achDepositType."""
 
 
 def folded(text: str) -> str:
-    """A name or a word without case, blanks and punctuation; a number's sign at its end is `no`, however written."""
+    """Return a name or a word without case, blanks and punctuation; a final number sign, however written, is `no`."""
     return re.sub("(?:number|num|nbr|nr)$", "no", letters_of(text.replace("#", " no ")))
 
 
 _BY_NAME = {folded(name): target for target, names in HEADERS.items() for name in names.split("|")}
 _BY_NAME |= {folded(name): name for name in COLUMNS}
 NAMES = tuple(dict.fromkeys(letters_of(name) for names in HEADERS.values() for name in names.split("|")))
-"""All names of columns that are known: by them a header is found under title rows."""
+"""All known column names: by them a header is found below title rows."""
 _OURS_BY_WORD = {
     target: {word: ours for ours, words in lists.items() for word in words.split()} for target, lists in _WORDS.items()
 }
@@ -103,7 +103,7 @@ _OURS_BY_WORD["billingCountry"] |= {folded(name): code for code, name in COUNTRY
 
 
 def column_called(name: str) -> tuple[str, bool] | None:
-    """The column of ours that a name means, and whether exactly; None for a name that is nothing like any."""
+    """Return our column that a name means, and whether exactly; None for a name that resembles none."""
     key = folded(name)
     if key in _BY_NAME:
         return _BY_NAME[key], True
@@ -112,7 +112,7 @@ def column_called(name: str) -> tuple[str, bool] | None:
 
 
 def ours_for(target: str, word: str) -> str | None:
-    """The member of a closed list that a word means for certain; None where it might be anything."""
+    """Return the member of a closed list that a word certainly means; None where it might be anything."""
     if word in CHOICES[target]:
         return word
     capitals = word.strip().upper()

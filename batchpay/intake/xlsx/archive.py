@@ -1,8 +1,8 @@
-"""Looking into an XLSX before a library does: what it would unpack to, and the cells whose kind a value does not tell.
+"""Inspecting an XLSX before a library does: what it would unpack to, and the cells whose kind the value does not show.
 
-A spreadsheet library gives an error cell as blank and a formula's cached value as if it were typed; and a file of a few
-kilobytes can ask for gigabytes. So the zip directory is judged first, then the sheet's XML is read as a stream, with
-a few searches over whole blocks instead of a parser: fast where nothing special is in them.
+A spreadsheet library returns an error cell as blank and a formula's cached value as if it were typed; and a file of a
+few kilobytes can demand gigabytes. So the zip directory is checked first, then the sheet's XML is read as a stream,
+with a few searches over whole blocks instead of a parser: fast where nothing special is in them.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ ENTRIES_MAX = 10_000
 UNPACKED_BYTES_MAX = 3 << 30
 RATIO_MAX = 150
 UNPACKED_BYTES_FREE = 32 << 20
-"""Below this many bytes the ratio is not looked at."""
+"""Below this many bytes the ratio is not checked."""
 _BUILT_IN = {9: "0%", 10: "0.00%", 11: "0.00E+00", 12: "# ?/?", 13: "# ??/??", 48: "##0.0E+0"}
-"""Formats that a workbook names without saying them, of those that matter here (ECMA-376, 18.8.30)."""
+"""Built-in formats, which a workbook names without defining them, if they matter here (ECMA-376, 18.8.30)."""
 _SMALL_XML_BYTES_MAX = 64 << 20
 
 _BROKEN = (
     zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, RuntimeError, NotImplementedError,
     expat.ExpatError,
 )  # fmt: skip
-"""What a broken archive or broken XML raises."""
+"""Exceptions that a broken archive or broken XML raises."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class SheetEntry:
     """`visible`, `hidden`, or `veryHidden`: only a program can hide or show such a sheet."""
     path: str
     position: int
-    """Among all sheets, from 0."""
+    """Position among all sheets, from 0."""
 
 
 def open_archive(file: BinaryIO) -> zipfile.ZipFile:
@@ -80,7 +80,7 @@ _OTHER_KINDS = {
 
 
 def list_sheets(archive: zipfile.ZipFile) -> list[SheetEntry]:
-    """Name the worksheets with the parts that hold them."""
+    """List the worksheets with the parts that contain them."""
     workbook_path = _workbook_path(archive)
     folder, _, file_name = workbook_path.rpartition("/")
     relations: dict[str, str] = {}
@@ -98,7 +98,7 @@ def list_sheets(archive: zipfile.ZipFile) -> list[SheetEntry]:
 
 
 def number_formats(archive: zipfile.ZipFile) -> dict[str, str]:
-    """Number formats that show other digits than a number's own, or may do so, by the index that a cell's `s` names."""
+    """Return number formats that show, or may show, other digits than a number's own, by the index in a cell's `s`."""
     path = _part(archive, "xl/styles.xml")
     if not path:
         return {}
@@ -117,7 +117,7 @@ def number_formats(archive: zipfile.ZipFile) -> dict[str, str]:
 
 
 def scan_sheet(archive: zipfile.ZipFile, path: str, formats: dict[str, str]) -> Sheet:
-    """Read a sheet's XML for special cells and hidden rows; raises FileRefused where its cells lie too far out."""
+    """Scan a sheet's XML for special cells and hidden rows; raises FileRefused where its cells are too far out."""
     try:
         with archive.open(path) as stream:
             found = scan_blocks(ahead(read_blocks(stream)), formats)
@@ -137,7 +137,7 @@ def _workbook_path(archive: zipfile.ZipFile) -> str:
 
 
 def _part(archive: zipfile.ZipFile, path: str) -> str:
-    """The name of a part as the archive spells it, '' where it has none (names of parts ignore case)."""
+    """Return the name of a part as the archive spells it, '' where it has none (names of parts ignore case)."""
     wanted = path.lower().replace("/./", "/").lstrip("/")
     return next((name for name in archive.namelist() if name.lstrip("/").lower() == wanted), "")
 

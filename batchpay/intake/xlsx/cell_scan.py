@@ -1,7 +1,7 @@
-"""Finding the cells of a sheet's XML whose kind a value does not tell: errors, formulas, formats; and hidden rows.
+"""Finding cells in a sheet's XML whose kind the value does not show: errors, formulas, formats; and hidden rows.
 
 Two ways to the same answer: searches over whole blocks, fast where nothing special is in them, and tag by tag for XML
-that is written in an uncommon way (prefixes, cells that don't say their place).
+that is written in an uncommon way (prefixes, cells that don't state their position).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from xml.parsers import expat
 from batchpay.errors import FileRefused
 
 COLUMNS_MAX = 702
-"""Columns A to ZZ; a cell beyond makes libraries lay out a sheet of its size."""
+"""Columns A to ZZ; a cell beyond makes libraries allocate a sheet of that size."""
 _BLOCK_BYTES = 4 << 20
 _ROW_BYTES_MAX = 64 << 20
 CELLS_MAX = 60_000_000
-"""A library lays out a sheet from its first to its last cell; a full million rows of payments have fifty million."""
+"""A library allocates a sheet from its first to its last cell; a full million rows of payments have fifty million."""
 _ROW = re.compile(rb"<row\b[^>]*>")
 _NUMBER = re.compile(rb'<row\b[^>]*?\br="([0-9]{1,10})"')
 _CELL = re.compile(rb"<c[\s/>]")
 _COLUMN = re.compile(rb' r="([A-Z]+)')
 _UNCOMMON_CELL = re.compile(rb'<c(?! r="A?[A-Z][0-9])(?![a-z])')
-"""A cell that does not begin with its place in the columns A to AZ.
+"""A cell that does not begin with a position in the columns A to AZ.
 
 Full sheets of up to 52 columns are within CELLS_MAX, so only wider ones are measured column by column.
 """
@@ -49,7 +49,7 @@ class Sheet:
 
     errors: dict[CellRef, str] = field(default_factory=dict)
     formulas: dict[CellRef, bool] = field(default_factory=dict)
-    """Whether each is but a text, as in `="00123"`."""
+    """Whether each is only a text, as in `="00123"`."""
     styles: dict[CellRef, str] = field(default_factory=dict)
     """Number formats that may show other digits, of the numeric cells that have one."""
     hidden_rows: list[int] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Sheet:
     last_column: int = 0
 
     def reaches(self, row: int, column: int) -> None:
-        """Note how far the sheet goes; raises FileRefused where a library would take it for gigabytes."""
+        """Note how far the sheet extends; raises FileRefused where a library would allocate gigabytes for it."""
         self.last_row = max(self.last_row, row)
         self.last_column = max(self.last_column, column)
         if self.last_column > COLUMNS_MAX or self.last_row * self.last_column > CELLS_MAX:
@@ -97,18 +97,18 @@ def scan_blocks(blocks: Iterable[bytes], formats: dict[str, str]) -> Sheet | Non
 
 
 def scan_tags(blocks: Iterable[bytes], formats: dict[str, str]) -> Sheet:
-    """Read the XML tag by tag, placing cells by counting where they don't say their place."""
+    """Read the XML tag by tag, placing cells by counting where they don't state their position."""
     return _Tags(formats).read(blocks)
 
 
 def refuse_doctype(block: bytes) -> None:
-    """Refuse XML that declares entities: nothing that a spreadsheet program writes."""
+    """Refuse XML that declares entities: no spreadsheet program writes them."""
     if b"!" in block and (b"<!DOCTYPE" in block or b"<!ENTITY" in block):
         raise FileRefused("has a document type in its XML; it is not read")
 
 
 def _whole_rows(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Cut XML anew into blocks that begin at a row, so that no cell is torn."""
+    """Recut XML into blocks that begin at a row, so that no cell is split."""
     kept = b""
     for block in blocks:
         kept += block
@@ -131,7 +131,7 @@ def _special_cells(block: bytes, found: Sheet) -> None:
 
 
 def _styled_cells(block: bytes, formats: dict[str, str]) -> Iterator[tuple[CellRef, str]]:
-    """Numeric cells of these styles with their formats."""
+    """Yield numeric cells of these styles with their formats."""
     for style in _style_of(tuple(formats)).finditer(block):
         tag = block[block.rfind(b"<", 0, style.start()) : block.find(b">", style.end())]
         cell = _NUMERIC_CELL.match(tag)
@@ -160,7 +160,7 @@ def _column_number(letters: bytes) -> int:
 
 
 class _Tags:
-    """The handlers of an XML parser, and where in the sheet it is."""
+    """The handlers of an XML parser, and its position in the sheet."""
 
     def __init__(self, formats: dict[str, str]) -> None:
         self._formats = formats

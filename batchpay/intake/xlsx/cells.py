@@ -1,4 +1,4 @@
-"""A spreadsheet's typed cell becomes the text that stands on the wire, or a stated fault (RULES.md: Typed cells)."""
+"""A spreadsheet's typed cell becomes the text that will be sent, or a marked fault (RULES.md: Typed cells)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from batchpay.schemas.columns import ACCOUNT, COLUMNS, FLAGS, MONEY, ROUTING
 
 LOST_ZERO, TEXT_FORMULA = "leading_zero", "text_formula"
 NUMERIC_ACCOUNT = "numeric_account"
-"""An account number that is a number, shown with no zeros in front: nobody knows whether it lost some."""
+"""An account number in a numeric cell, shown without leading zeros: nobody knows whether it lost some."""
 IDENTIFIERS = ("paymentId", "gatewayId", "achAccountNumber", "achRoutingNumber", "achCheckNumber")
-"""With the money columns: what a formula may not compute, for the person may see another value than the cached."""
+"""Like money columns, these may not be computed by a formula: the user may see a value other than the cached one."""
 DIGITS_MATTER = (
     "paymentId", "gatewayId", "invoiceNumber", "billingInternalId", "achAccountNumber", "achCheckNumber",
 )  # fmt: skip
@@ -45,7 +45,7 @@ def render(value: Typed, column: str, *, number_format: str | None = None) -> Ce
 
 
 def render_as(value: Typed, form: CellForm, *, number_format: str | None = None) -> Cell:
-    """Render one cell as the texts of its column are written."""
+    """Render one cell like the texts of its column."""
     if form.date is not None and isinstance(value, datetime.date) and not _is_timed(value):
         return value.strftime(form.date), None, None
     text, fault, suggestion = render(value, form.target, number_format=number_format)
@@ -55,12 +55,12 @@ def render_as(value: Typed, form: CellForm, *, number_format: str | None = None)
 
 
 def plain_number(value: float) -> str:
-    """A number as a person would write it: `12`, `12.5`."""
+    """Return a number as a person would write it: `12`, `12.5`."""
     return str(int(value)) if _is_whole(value) else repr(value)
 
 
 def leading_zero_suggestion(digits: str) -> str | None:
-    """The routing number with the zero in front, where that makes its check digit right (ABA: weights 3, 7, 1)."""
+    """Return the routing number with a leading zero, where that makes its check digit right (ABA: weights 3, 7, 1)."""
     padded = f"0{digits}"
     if len(padded) != 9 or not padded.isdigit():
         return None
@@ -110,7 +110,7 @@ def _date(value: datetime.date, column: str, known: bool) -> Cell:
         return str(value), "format" if known else None, None
     if column == "recurringStartDate":
         return value.strftime("%m/%d/%Y"), None, None
-    # In another known column a spreadsheet has made a date of something that was typed.
+    # In any other known column the spreadsheet turned something that was typed into a date.
     return f"{value:%Y-%m-%d}", "format" if known else None, None
 
 

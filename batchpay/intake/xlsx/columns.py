@@ -1,4 +1,4 @@
-"""Columns of a sheet as text, with faults beside: the values of the library, corrected by what the scan found."""
+"""Columns of a sheet as text, along with faults: the values of the library, corrected by what the scan found."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _Found = list[tuple[int, str]]
 
 
 class ColumnRenderer:
-    """Renders rows of typed cells; `forms` says of each column what they are to become.
+    """Renders rows of typed cells; `forms` says for each column what they are to become.
 
-    The library leaves out the columns before the first one with a cell: so many they are, and the scan counts them.
-    `all_rows` reads the sheet anew from its first row: asked once, and only where account numbers are numbers.
+    The library leaves out `columns_before`, the columns before the first one with a cell; the scan counts them.
+    `all_rows` rereads the sheet from its first row: called once, and only where account numbers are numbers.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ColumnRenderer:
         self._all_rows = all_rows
 
     def columns(self, rows: Sequence[Sequence[Any]], first_row: int) -> dict[str, Sequence[str]]:
-        """Render consecutive sheet rows: `c0` and so on, and what marks them where it occurs; '' is a blank cell."""
+        """Render consecutive sheet rows: `c0` and so on, and their marks where they occur; '' is a blank cell."""
         columns: dict[str, Sequence[str]] = {}
         faults: dict[str, Sequence[str]] = {}
         for at, values in enumerate(zip(*rows, strict=True)):
@@ -58,7 +58,7 @@ class ColumnRenderer:
 
     @cached_property
     def _zeros_were_lost(self) -> bool:
-        """Whether a routing number of the sheet is a number without its zero: account numbers have lost theirs, too."""
+        """Whether a routing number in the sheet has lost its zero: then account numbers have lost theirs, too."""
         for at in (at for at, form in enumerate(self._forms) if form.target == ROUTING):
             formats = dict(self._styles[at])
             for row, cells in enumerate(self._all_rows(), 1):
@@ -115,8 +115,8 @@ def _rendered(
     codes: dict[int, str],
     suggestions: dict[int, str],
 ) -> list[str]:
-    """Render cells of any kind, each different one once; faults go to `codes` and `suggestions`."""
-    # The type is part of what tells cells apart, for 1, 1.0 and TRUE are equal.
+    """Render cells of any kind, each distinct one once; faults go to `codes` and `suggestions`."""
+    # The type is part of what distinguishes cells, since 1, 1.0 and TRUE are equal.
     cells = list(zip(map(type, values), values, styles, strict=True))
     known = {cell: render_as(cell[1], form, number_format=cell[2]) for cell in set(cells)}
     for found, place in ((codes, 1), (suggestions, 2)):

@@ -1,7 +1,7 @@
 """What a spreadsheet shows of a whole number under a number format: `0000000000` shows 42 as 0000000042.
 
-Only what may differ from the number's own digits is of interest: zeros in front, digits that are part of the format,
-and formats under which nobody can say which digits a person saw. The grammar is that of ECMA-376, 18.8.31.
+Only what may differ from the number's own digits matters: leading zeros, digits that are part of the format, and
+formats where it can't be known which digits a person saw. The grammar is that of ECMA-376, 18.8.31.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 _CONDITION = re.compile(r"([<>=]+)(.+)")
 _SEPARATOR = re.compile(r'("[^"]*"|\\.|[_*].|\[[^\]]*\])|;', re.DOTALL)
 _BESIDE_DIGITS = set("0123456789-()./ ")
-"""What may stand among the digits of a number that is read as it is shown."""
+"""Characters that may appear among the digits of a number that is read as shown."""
 
 
 class _Section(NamedTuple):
@@ -34,30 +34,30 @@ class _Section(NamedTuple):
     condition: str | None
     is_readable: bool
     is_scaled: bool
-    """It shows the number multiplied or divided."""
+    """Whether it shows the number multiplied or divided."""
 
     @property
     def changes_digits(self) -> bool:
-        """Whether it may show zeros in front, or digits of its own."""
+        """Whether it may show leading zeros, or digits of its own."""
         places = [part for part in self.parts if part[0] != "="]
         literal = "".join(part[1:] for part in self.parts if part[0] == "=")
         return "0" in places[:-1] or any(map(str.isdigit, literal))
 
 
 def matters(code: str) -> bool:
-    """Tell whether a format may show a whole number as other digits than its own, or can't be read."""
+    """Return whether a format may show a whole number with other digits than its own, or can't be read."""
     return any(
         section.changes_digits or section.is_scaled or not section.is_readable for section in _numeric_sections(code)
     )
 
 
 def is_scaled(code: str) -> bool:
-    """Tell whether a format shows numbers as percent or in thousands: a person sees another amount than is there."""
+    """Return whether a format shows numbers as percent or in thousands: a person sees another amount than is there."""
     return any(section.is_scaled for section in _numeric_sections(code))
 
 
 def shown(code: str, number: int) -> str | None:
-    """Give a whole number that is not negative as it is shown, without what only decorates it; None if unknown."""
+    """Return a non-negative whole number as it is shown, without mere decoration; None if unknown."""
     section = _chosen(_numeric_sections(code), number)
     if section is None or not section.is_readable or section.is_scaled:
         return None
@@ -71,7 +71,7 @@ def shown(code: str, number: int) -> str | None:
             text.append(part[1:])
             continue
         places -= 1
-        taken = digits if not places else digits[-1:]  # the first place takes all that are left
+        taken = digits if not places else digits[-1:]  # the first place takes all remaining digits
         digits = digits[: len(digits) - len(taken)]
         text.append(taken or ("0" if part == "0" else ""))
     whole = "".join(reversed(text)).strip()
@@ -87,7 +87,7 @@ def _numeric_sections(code: str) -> tuple[_Section, ...]:
 
 
 def _section(text: str) -> _Section:
-    if text.strip() == "@":  # a number in a cell of text shows all its digits
+    if text.strip() == "@":  # a number in a text cell shows all its digits
         return _Section((), None, is_readable=True, is_scaled=False)
     parts: list[str] = []
     condition, is_scaled, is_readable = None, False, True
@@ -121,12 +121,12 @@ def _places(parts: list[str]) -> int:
 
 
 def _chosen(sections: tuple[_Section, ...], number: int) -> _Section | None:
-    """Take the section under which a number that is not negative is shown."""
+    """Return the section by which a non-negative number is shown."""
     if all(section.condition is None for section in sections):
         return sections[2] if number == 0 and len(sections) == 3 else sections[0]
     for at, section in enumerate(sections):
         if section.condition is None:
-            # Between two sections with a condition, or before one, nobody knows whom it is for.
+            # Between two sections with a condition, or before one, its meaning is unknown.
             return section if at == len(sections) - 1 else None
         if _holds(section.condition, number):
             return section

@@ -24,14 +24,14 @@ from batchpay.intake.table_rows import finish_chunk, with_text_formulas
 from batchpay.schemas.columns import CELL_MARKS
 
 ANSWER_S_MAX = 300.0
-"""The child must give its next piece within so many seconds."""
+"""The child must send its next piece within this many seconds."""
 _ROOT = Path(__file__).parents[3]
-# -I keeps PYTHON* variables and the working directory out; the path of this very package is the only one added.
+# -I keeps PYTHON* variables and the working directory out; the path of this package is the only one added.
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from batchpay.intake.xlsx.worker import main; main()"
 
 
 class XlsxReader:
-    """The rows of one sheet. It is parsed once: what the first pass gives is kept, compressed, for those after it."""
+    """The rows of one sheet. It is parsed once: the result of the first pass is kept, compressed, for later passes."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class XlsxReader:
         self._kept: list[bytes] | None = None
 
     def use(self, header: Header) -> None:
-        """Say which columns to give."""
+        """Set which columns to yield."""
         self._header = header
 
     def chunks(self) -> Iterator[pl.DataFrame]:
-        """Give the rows in file order; raises FileRefused where the workbook can't be read."""
+        """Yield the rows in file order; raises FileRefused where the workbook can't be read."""
         if self._kept is not None:
             yield from (pl.read_ipc(io.BytesIO(packed)) for packed in self._kept)
             return
@@ -91,13 +91,13 @@ class XlsxReader:
             run.stop()
 
     def close(self) -> None:
-        """End a child that nobody will read from."""
+        """End a child whose output is no longer needed."""
         if self._begun is not None:
             self._begun.stop()
 
 
 class _Run:
-    """One child at work."""
+    """One running child process."""
 
     def __init__(self, file: OpenFile, job: str) -> None:
         self._name = file.name
@@ -115,7 +115,7 @@ class _Run:
         self.first = self._answer(self._until_newline())
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """The chunks as the child gives them."""
+        """Yield the chunks as the child sends them."""
         while length := self._exactly(8, end_allowed=True):
             line, _, text = self._exactly(int.from_bytes(length, "big")).partition(b"\n")
             part = self._answer(line)
@@ -129,7 +129,7 @@ class _Run:
             raise self._broken()
 
     def _answer(self, line: bytes) -> dict[str, Any]:
-        """Take a line of JSON; raises FileRefused where it is a refusal."""
+        """Parse a line of JSON; raises FileRefused where it is a refusal."""
         answer: dict[str, Any] = json.loads(line)
         if "refused" in answer:
             self.stop()

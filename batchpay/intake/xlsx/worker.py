@@ -1,10 +1,10 @@
-"""The child process that parses an XLSX, with limits on memory and time: a crash in a library is not the payer's.
+"""The child process that parses an XLSX, with limits on memory and time: a crash in a library does not stop the parent.
 
 Standard input is the workbook, the second argument the job (JSON). Standard output gets one line of JSON (what was
-found, or a refusal), then chunks: eight bytes of length, a line of JSON (or a refusal) and text. The line tells
-`first_row`, the sheet's row of its first, the number of `rows`, the `columns` (`c0`, `c1` and so on, and the marks
-`_fault.cN`, `_suggest.cN`, `_warn.cN` where they occur) and the `separator` of the text: all cells of the first column,
-then of the second. polars is not needed here: it would take longer to load than most workbooks.
+found, or a refusal), then chunks: eight bytes of length, a line of JSON (or a refusal) and text. The line has
+`first_row`, the chunk's first row in the sheet, the number of `rows`, the `columns` (`c0`, `c1` and so on, and the
+marks `_fault.cN`, `_suggest.cN`, `_warn.cN` where they occur) and the `separator` of the text: all cells of the first
+column, then of the second. polars is not needed here: it would take longer to load than most workbooks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 MEMORY_BYTES_MAX = 6 << 30
 CPU_S_MAX = 600
 CHUNK_ROWS = 10_000
-"""So few that the parent checks the first rows while the next are still rendered."""
+"""Few enough that the parent checks the first rows while the next are still being rendered."""
 Row = list[Any]
 
 
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _limit() -> None:
-    keep_memory_private()  # what the parent said of itself ends where another program is begun
+    keep_memory_private()  # the parent's own setting does not survive starting another program
     for kind, most in (
         (resource.RLIMIT_AS, MEMORY_BYTES_MAX),
         (resource.RLIMIT_CPU, CPU_S_MAX),
@@ -94,7 +94,7 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
                 return _holds_payments(_rows(opening.result().get_sheet_by_name(entry.name)), job["known"])
 
             entry, notes = _choose(archive.list_sheets(workbook_zip), job["sheet"], holds_payments)
-            # The library may lay out no sheet that was not found to be of a sane size.
+            # The library must not allocate a sheet that was not found to be of a sane size.
             scan = archive.scan_sheet(workbook_zip, entry.path, formats)
         sheet = opening.result().get_sheet_by_name(entry.name)
         rows, columns_before = _rows(sheet), sheet.start[1] if sheet.start else 0
@@ -120,7 +120,7 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
 
 
 def _rows(sheet: CalamineSheet) -> Iterator[Row]:
-    """Read a sheet from its first row; raises FileRefused where a number is shown as a day that no calendar has."""
+    """Read a sheet from its first row; raises FileRefused where a number is shown as a date beyond all calendars."""
     row = 0
     try:
         for cells in sheet.iter_rows():
@@ -136,7 +136,7 @@ def _rows(sheet: CalamineSheet) -> Iterator[Row]:
 def _choose(
     sheets: Sequence[archive.SheetEntry], asked: str | None, holds_payments: Callable[[archive.SheetEntry], bool]
 ) -> tuple[archive.SheetEntry, list[str]]:
-    """The sheet asked for, else the visible one that holds payments, with what should be said about it."""
+    """Return the requested sheet, else the visible one with payments, and notes about it."""
     if asked is not None:
         found = next((sheet for sheet in sheets if sheet.name == asked), None)
         if found is None:
@@ -151,8 +151,8 @@ def _choose(
     if found is None or not found.path:
         raise FileRefused("has no visible sheet with cells")
     others = sum(not _is_helper(sheet) for sheet in sheets if sheet is not found)
-    told = "sheet" if others == 1 else f"{others} sheets"
-    return found, [f"sheet {found.name!r} is read, and not the other {told}"] if others else []
+    others_text = "sheet" if others == 1 else f"{others} sheets"
+    return found, [f"sheet {found.name!r} is read, and not the other {others_text}"] if others else []
 
 
 def _is_helper(sheet: archive.SheetEntry) -> bool:
@@ -170,24 +170,24 @@ def _known_names(cells: Row, known: Sequence[str]) -> int:
 
 
 def _header(rows: Iterator[Row], known: Sequence[str]) -> tuple[list[int], list[str], Iterator[Row]]:
-    """Find the header, and give how many cells each row above it has, the header, and the rows after it.
+    """Find the header; return how many cells each row above it has, the header, and the rows after it.
 
     It is the first row with enough known names, else the one with most, else the first with anything in it.
     """
     best: tuple[int, int] | None = None
-    looked: list[Row] = []
+    seen: list[Row] = []
     for cells in itertools.islice(rows, HEADER_ROWS_MAX):
-        looked.append(cells)
-        hits = _known_names(cells, known)
-        if any(cell != "" for cell in cells) and (best is None or hits > best[0]):
-            best = (hits, len(looked))
-        if hits >= HEADER_NAMES_ENOUGH:
+        seen.append(cells)
+        known_count = _known_names(cells, known)
+        if any(cell != "" for cell in cells) and (best is None or known_count > best[0]):
+            best = (known_count, len(seen))
+        if known_count >= HEADER_NAMES_ENOUGH:
             break
     if best is None:
         raise FileRefused("has no header")
-    above = [sum(cell != "" for cell in cells) for cells in looked[: best[1] - 1]]
-    names = [cell if isinstance(cell, str) else str(cell) for cell in looked[best[1] - 1]]
-    return above, names, itertools.chain(looked[best[1] :], rows)
+    above = [sum(cell != "" for cell in cells) for cells in seen[: best[1] - 1]]
+    names = [cell if isinstance(cell, str) else str(cell) for cell in seen[best[1] - 1]]
+    return above, names, itertools.chain(seen[best[1] :], rows)
 
 
 def _line(message: dict[str, Any]) -> bytes:
@@ -208,7 +208,7 @@ def _chunks(rows: Iterator[Row], first_row: int, renderer: ColumnRenderer) -> It
 
 
 def _joined(columns: Collection[Sequence[str]], rows: int) -> tuple[str, str]:
-    """All cells as one text, with the first character between them that stands in none."""
+    """Join all cells into one text, separated by the first character that occurs in none of them."""
     for separator in map(chr, range(sys.maxunicode)):
         text = separator.join(map(separator.join, columns))
         if text.count(separator) == len(columns) * rows - 1:
