@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from batchpay.errors import LossNotSettled, WrongUse
 from batchpay.ledger.database import Statements, Store, Transaction, View
@@ -16,12 +17,36 @@ def open_lost_window(view: View, statements: Statements) -> LostWindow | None:
 
     An acceptance by an earlier version did not record what was lost; it blocks nothing.
     """
+    known = _unsettled(view, statements)
+    return None if known is None else window(known)
+
+
+def window(lost: dict[str, Any]) -> LostWindow:
+    """Read what `lost_by_now` wrote down."""
+    return LostWindow(to_datetime(lost["since"]), lost["last"] + 1, lost["witnessed"])
+
+
+def lost_by_now(view: View, statements: Statements, last: int, at: int, witnessed: int | None) -> dict[str, Any]:
+    """Write down what an acceptance finds lost, and what an earlier one did that no person has settled yet.
+
+    Whoever accepts twice, or restores again, must look for all of it: the later acceptance alone is told from then on.
+    """
+    known = _unsettled(view, statements)
+    if known is None:
+        return {"last": last, "since": at, "witnessed": witnessed}
+    both = (known["witnessed"], witnessed)
+    return {
+        "last": min(known["last"], last),
+        "since": min(known["since"], at),
+        "witnessed": None if None in both else max(both),
+    }
+
+
+def _unsettled(view: View, statements: Statements) -> dict[str, Any] | None:
     kinds = (WITNESS_ACCEPTED, SETTLED)
     kind, detail = view.execute(statements.LAST_OF_KINDS, kinds).fetchone() or (SETTLED, "{}")
-    known = json.loads(detail)
-    if kind == SETTLED or "since" not in known:
-        return None
-    return LostWindow(to_datetime(known["since"]), known["last"] + 1, known["witnessed"])
+    known: dict[str, Any] = json.loads(detail)
+    return None if kind == SETTLED or "since" not in known else known
 
 
 def require_settled(transaction: Transaction) -> None:

@@ -360,7 +360,9 @@ def test_a_restored_database_sends_nothing_on_a_machine_that_knows(used: Postgre
     for who, why in (("", "x"), ("ada", " ")):
         with pytest.raises(WrongUse, match="named person"):
             accept_witness(used.settings, who, why)
-    assert accept_witness(used.settings, "ada", "restored after the fire").marked_in_doubt == 1
+    accepted = accept_witness(used.settings, "ada", "restored after the fire")
+    assert accepted.marked_in_doubt == 1
+    assert accept_witness(used.settings, "ada", "typed twice").lost.since == accepted.lost.since
     ledger = used.open()
     assert states(ledger, ledger.find(None).batch)[3] is State.IN_DOUBT
     assert ledger.check() == []

@@ -101,7 +101,7 @@ def restored(factory: LedgerFactory, tmp_path: Path) -> int:
 def test_a_copy_on_another_machine_is_not_written_to_until_a_person_accepts_it(closed: LedgerFactory) -> None:
     """Ledger, key and witness cloned together agree with each other: only the machine tells them apart."""
     closed.settings = as_machine(closed, "two")
-    with pytest.raises(LedgerOnAnotherMachine, match="--accept-machine"):
+    with pytest.raises(LedgerOnAnotherMachine, match=r"sent nothing since .* --accept-machine .*: --accept-witness"):
         closed.open()
     assert closed.open(read_only=True).check() == []
     closed.close()
@@ -317,6 +317,29 @@ def test_a_lost_window_is_settled_with_name_and_reason_once(closed: LedgerFactor
         settle_lost_window(closed.settings, "ben", "looked")
         with pytest.raises(WrongUse, match="nothing to settle"):
             settle_lost_window(closed.settings, "ben", "looked again")
+
+
+def test_a_second_acceptance_forgets_nothing_that_the_first_lost(closed: LedgerFactory, tmp_path: Path) -> None:
+    """The command typed twice, and a copy restored again: whoever compares must still begin at the first loss."""
+    restored(closed, tmp_path)
+    first = accept_witness(closed.settings, "ben", "the disk died").lost
+    ledger = closed.open()
+    ledger.backup(tmp_path / "copy.db")
+    for _ in range(9):
+        ledger.note_backup("cron", "copy.db")
+    closed.close()
+    (tmp_path / "copy.db").replace(closed.path)
+    second = accept_witness(closed.settings, "ben", "and once more").lost
+    assert (second.since, second.first_event) == (first.since, first.first_event)
+    assert second.last_event is not None
+    assert first.last_event is not None
+    assert second.last_event > first.last_event
+    third = accept_witness(closed.settings, "ben", "typed again, to be sure").lost
+    assert (third.since, third.first_event, third.last_event) == (first.since, first.first_event, None)
+    assert closed.open().lost_window() == third
+    closed.close()
+    settle_lost_window(closed.settings, "ben", "the whole week was compared")
+    assert accept_witness(closed.settings, "ben", "the clock was ahead").lost.since > first.since
 
 
 def test_a_run_of_a_known_batch_goes_on_in_a_restored_ledger(closed: LedgerFactory, tmp_path: Path) -> None:

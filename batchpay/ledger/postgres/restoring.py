@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from batchpay.ledger.decisions import LEDGER_ACCEPTED, doubt, require_named, require_undamaged
-from batchpay.ledger.encoding import to_datetime
+from batchpay.ledger.lost_window import lost_by_now, window
 from batchpay.ledger.postgres import failover
 from batchpay.ledger.postgres import statements as sql
 from batchpay.ledger.postgres.audit import check
 from batchpay.ledger.postgres.fences import fence
 from batchpay.ledger.postgres.moves import Mover
 from batchpay.ledger.postgres.store import Store
-from batchpay.ledger.records import RESTORED_REASON, WITNESS_ACCEPTED, AcceptedWitness, LostWindow
+from batchpay.ledger.records import RESTORED_REASON, WITNESS_ACCEPTED, AcceptedWitness
 
 
 def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
@@ -33,8 +33,8 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
             marked_in_doubt += doubt(Mover(transaction, batch, "doubted", who, RESTORED_REASON))
         witnessed = record.number if record is not None and of_this_ledger and record.number > last else None
         (store.epoch,) = transaction.one(sql.ACCEPT_LEDGER, (store.where,)) or (0,)
-        detail = {"doubted": marked_in_doubt, "last": last, "since": at, "witnessed": witnessed}
-        detail |= failover.of_machine(store)
+        lost = lost_by_now(transaction, sql, last, at, witnessed)
+        detail = {"doubted": marked_in_doubt, **lost, **failover.of_machine(store)}
         transaction.event(WITNESS_ACCEPTED, None, who, why, detail)
         transaction.replaces_witness = True
-    return AcceptedWitness(marked_in_doubt, LostWindow(to_datetime(at), last + 1, witnessed))
+    return AcceptedWitness(marked_in_doubt, window(lost))

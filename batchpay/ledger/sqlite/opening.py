@@ -239,8 +239,9 @@ def _check_machine(store: Store) -> None:
         store.machine = known
     elif known is not None and known != store.machine:
         raise LedgerOnAnotherMachine(
-            f"the ledger {store.place.ledger} was last used on another machine, nothing was sent: if that one sends no "
-            'more from it, a named person may accept this one: batchpay ledger check --accept-machine --reason "…"'
+            f"the ledger {store.place.ledger} was last used on another machine; nothing was sent now; if that one is "
+            "off, and sent nothing since this copy was made, a named person may accept this one: batchpay ledger check "
+            '--accept-machine --reason "…"; if it may have sent more: --accept-witness with it'
         )
 
 

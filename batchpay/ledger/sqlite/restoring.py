@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from batchpay.errors import WrongUse
 from batchpay.ledger.decisions import LEDGER_ACCEPTED, doubt, require_named, require_undamaged
-from batchpay.ledger.encoding import to_datetime
+from batchpay.ledger.lost_window import lost_by_now, window
 from batchpay.ledger.records import (
     MACHINE_ACCEPTED,
     RESTORED_REASON,
     WITNESS_ACCEPTED,
     AcceptedWitness,
-    LostWindow,
 )
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check
@@ -41,12 +40,10 @@ def accept_witness(store: Store, who: str, why: str) -> AcceptedWitness:
         for (batch,) in transaction.execute(sql.BATCH_IDS).fetchall():
             marked_in_doubt += doubt(Mover(transaction, batch, "doubted", who, RESTORED_REASON))
         witnessed = record.number if record is not None and of_this_ledger and record.number > last else None
-        transaction.event(
-            WITNESS_ACCEPTED, None, who, why,
-            {"doubted": marked_in_doubt, "last": last, "since": at, "witnessed": witnessed},
-        )  # fmt: skip
+        lost = lost_by_now(transaction, sql, last, at, witnessed)
+        transaction.event(WITNESS_ACCEPTED, None, who, why, {"doubted": marked_in_doubt, **lost})
         transaction.replaces_witness = True
-    return AcceptedWitness(marked_in_doubt, LostWindow(to_datetime(at), last + 1, witnessed))
+    return AcceptedWitness(marked_in_doubt, window(lost))
 
 
 def accept_machine(store: Store, who: str, why: str) -> None:
