@@ -13,7 +13,7 @@ import trustme
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import create_ledger, join, open_ledger
 from batchpay.settings import LedgerSettings
-from tests.support.postgres import Server, encrypt, heard_of
+from tests.support.postgres import Server, encrypt, reload_setting
 
 KINDS = ("sqlite", "postgres")
 
@@ -118,7 +118,7 @@ def encrypting_server(postgres_server: Server, authority: trustme.CA) -> Iterato
         pytest.skip("this server was built without TLS")
     yield postgres_server
     postgres_server.run("ALTER SYSTEM RESET ALL")
-    heard_of(postgres_server, "ssl", "off")
+    reload_setting(postgres_server, "ssl", "off")
 
 
 @pytest.fixture

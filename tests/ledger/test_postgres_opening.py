@@ -51,7 +51,7 @@ from batchpay.settings import LedgerSettings
 from tests.ledger.batches import ACCEPTED, CANARY, IN_DOUBT, columns, new_batch, register, rejected, states
 from tests.ledger.conftest import LedgerFactory, PostgresFactory
 from tests.ledger.test_postgres_run import until
-from tests.support.postgres import Server, heard_of, programs_found
+from tests.support.postgres import Server, programs_found, reload_setting
 
 pytestmark = pytest.mark.ledgers("postgres")
 
@@ -544,12 +544,12 @@ def test_a_server_that_is_set_to_lose_records_is_refused(used: PostgresFactory, 
     (before,) = used.run(f"SHOW {name}")
     used.run(f"ALTER SYSTEM SET {setting}")
     try:
-        heard_of(used.server, name, value)
+        reload_setting(used.server, name, value)
         with pytest.raises(LedgerNotUsable, match=f"can't keep the ledger: {name} is {value}; nothing was sent"):
             used.open()
     finally:
         used.run(f"ALTER SYSTEM RESET {name}")
-        heard_of(used.server, name, str(before[0]))
+        reload_setting(used.server, name, str(before[0]))
 
 
 def test_a_database_of_another_encoding_is_refused(postgres_server: Server, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ _JUNETEENTH_SINCE = 2021
 
 
 def is_banking_day(day: date) -> bool:
-    """Whether the Federal Reserve settles on that day.
+    """Return whether the Federal Reserve settles on that day.
 
     A holiday that falls on a Saturday closes nothing; one that falls on a Sunday closes the Monday after.
     """
@@ -21,7 +21,7 @@ def is_banking_day(day: date) -> bool:
 
 
 def _is_holiday(day: date) -> bool:
-    """Whether one of the eleven federal holidays falls on that very day."""
+    """Return whether one of the eleven federal holidays falls on that very day."""
     fixed = {(1, 1), (7, 4), (11, 11), (12, 25)}
     if day.year >= _JUNETEENTH_SINCE:
         fixed.add((6, 19))

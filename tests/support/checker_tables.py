@@ -1,4 +1,4 @@
-"""The closed lists of the independent checker, typed from the published standards and not from the program's tables."""
+"""The independent checker's closed lists, typed from the published standards and not from the program's tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ US_STATES = _words("""
     RI SC SD TN TX UT VT VA WA WV WI WY DC AS GU MP PR VI UM
     AA AE AP
 """)
-"""The fifty states, the district, the territories, and the three that the Postal Service has for the armed forces."""
+"""The fifty states, the district, the territories, and the Postal Service's three for the armed forces."""
 
 CA_PROVINCES = _words("AB BC MB NB NL NS NT NU ON PE QC SK YT")
 """The ten provinces and three territories."""

@@ -1,4 +1,4 @@
-"""Runs the installed command in a process of its own, with an empty home and nothing of the tester's environment."""
+"""Runs the installed command in a process of its own, with an empty home and nothing from the tester's environment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Home:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The whole environment of a run."""
+        """Return the whole environment of a run."""
         return {
             "PATH": os.defpath,
             "HOME": str(self.path),
@@ -41,13 +41,14 @@ class Home:
         }
 
     def command(self, *arguments: str) -> list[str]:
-        """The command line of a run."""
+        """Return the command line of a run."""
         return [sys.executable, "-m", "batchpay", *arguments]
 
     def run(self, *arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
         """Run a command to its end.
 
-        In a process forked from a loaded one, unless the interpreter is told something, or the process is prepared.
+        It runs in a process forked from a loaded one, unless the interpreter is given options, or the process is
+        prepared.
         """
         if not settings and not any(name.startswith(("PYTHON", "LANG", "LC_")) for name in self.extra):
             done = _WARM.run(arguments, self.environment, self.path, _TIMEOUT_S)
@@ -66,7 +67,7 @@ class Home:
         )
 
     def json(self, *arguments: str) -> dict[str, Any]:
-        """Run a command with --json and give its object, which is as docs/schemas/ says."""
+        """Run a command with --json and return its object, which matches docs/schemas/."""
         done = self.run(*arguments, "--json")
         assert done.stdout.count("\n") == 1, done.stderr
         value: dict[str, Any] = json.loads(done.stdout)

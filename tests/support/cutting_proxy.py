@@ -1,6 +1,6 @@
 """A TCP proxy that cuts, delays or holds a connection after an exact number of bytes, in either direction.
 
-For tests of what is known when a connection ends in the middle of a commit: every byte of a protocol can be the last.
+For tests of what is known when a connection ends in the middle of a commit: any byte of a protocol can be the last.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import TracebackType
 
 _READ_BYTES = 65_536
 _RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER on, for no time: closing sends a reset."""
+"""SO_LINGER on, with zero time: closing sends a reset."""
 
 
 @dataclass
@@ -22,19 +22,19 @@ class Cut:
     """What happens to the connections that are made while it is set."""
 
     after_bytes: int
-    """So many bytes pass in that direction, counted from `CuttingProxy.count_from_now`."""
+    """This many bytes pass in that direction, counted from `CuttingProxy.count_from_now`."""
     to_server: bool = True
-    """Counted and stopped are the bytes to the server, else those from it."""
+    """Whether bytes to the server are counted and stopped, instead of those from it."""
     reset: bool = False
-    """Both ends get a reset, else a close."""
+    """Whether both ends get a reset, instead of a close."""
     hold: bool = False
-    """Nothing is closed: what comes after waits for `release`."""
+    """Whether nothing is closed: what comes after waits for `release`."""
     struck: threading.Event = field(default_factory=threading.Event)
     """Set when the byte was reached."""
 
 
 class CuttingProxy:
-    """Listens on loopback and passes on to one server; as a context manager it ends all of it."""
+    """Listens on loopback and relays to one server; as a context manager it ends all of it."""
 
     def __init__(self, host: str, port: int) -> None:
         self._server = (host, port)
@@ -42,7 +42,7 @@ class CuttingProxy:
         self.port: int = self._listener.getsockname()[1]
         self.cut: Cut | None = None
         self.refuses = False
-        """Whether new connections are closed at once: a server that is away."""
+        """Whether new connections are closed immediately: a server that is away."""
         self.passed = {True: 0, False: 0}
         """Bytes passed since `count_from_now`, to the server and from it."""
         self._held = threading.Event()
@@ -61,7 +61,7 @@ class CuttingProxy:
         self.drop_all()
 
     def count_from_now(self, cut: Cut | None = None) -> None:
-        """Count bytes from here, and do this when they have passed."""
+        """Count bytes from here, and make this cut when they have passed."""
         with self._lock:
             self.passed = {True: 0, False: 0}
             self._held.clear()
@@ -80,7 +80,7 @@ class CuttingProxy:
         self._end(*ended, reset=reset)
 
     def _end(self, *sockets: socket.socket, reset: bool = False) -> None:
-        """End sockets that nobody has ended yet; a thread that reads one of them wakes up."""
+        """End sockets that are still open; a thread that reads one of them wakes up."""
         with self._lock:
             ended = self._open.intersection(sockets)
             self._open -= ended

@@ -10,7 +10,7 @@ _PAGE = rb"\x15\x00\x15[\x80-\xff]*.\x15[\x80-\xff]*.\x2c\x15([\x02-\x7e])"
 
 
 def count_below_zero(path: Path, page: int = 0) -> None:
-    """Change one bit of a file: one of its pages says that it has fewer values than none."""
+    """Change one bit of a file: one of its pages then claims a negative number of values."""
     content = bytearray(path.read_bytes())
     counts = [match.start(1) for match in re.finditer(_PAGE, content, re.DOTALL)]
     content[counts[page]] |= 1

@@ -13,13 +13,13 @@ MARK = "<!-- Below: written by `python -m tests.support.docs_settings` from batc
 
 
 def tables() -> str:
-    """One Markdown table for each table of the settings file."""
+    """Return one Markdown table for each table of the settings file."""
     kinds = get_type_hints(Settings)
     return "".join(_table(part.name, kinds[part.name]) for part in fields(Settings))
 
 
 def written_page() -> str:
-    """The page as it should be: its own text up to the mark, then the tables."""
+    """Return the page as it should be: its own text up to the mark, then the tables."""
     own, mark, _ = PAGE.read_text("utf-8").partition(MARK)
     assert mark, "the page has lost the mark behind which its tables stand"
     return own + MARK + tables()

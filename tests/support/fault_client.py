@@ -23,7 +23,7 @@ GOOD_TLS = Fault(frozenset({State.ACCEPTED}), tls="good")
 
 
 def body(invoice: str = "one") -> bytes:
-    """A payment's JSON."""
+    """Return a payment's JSON."""
     ach = {"achAccountNumber": ACCOUNT, "achRoutingNumber": ROUTING}
     return json.dumps({"invoiceNumber": invoice, "amount": "12.50", "ach": ach}).encode()
 
@@ -33,13 +33,13 @@ def nothing() -> None:
 
 
 def settings_for(server: FaultServer, **changes: Any) -> GatewaySettings:
-    """Settings that lead to the server."""
+    """Return settings that point to the server."""
     return GatewaySettings(**{"base_url": server.base_url, "timeout": 2.0, **changes})
 
 
 @contextlib.contextmanager
 def client_of(server: FaultServer, **changes: Any) -> Iterator[PaymentsClient]:
-    """A client of the server, closed at the end."""
+    """Yield a client of the server, closed at the end."""
     client = PaymentsClient(settings_for(server, **changes), CREDENTIALS)
     try:
         yield client

@@ -1,4 +1,4 @@
-"""The kinds of fault that a gateway, its network or its answers can show, each with the judgement that is right.
+"""The kinds of fault that a gateway, its network or its answers can show, each with the right judgment.
 
 `FAULTS` maps a name to a `Fault`. Every kind is run once by tests/integration/test_faults.py; a campaign can run them
 in other phases of a run, by arming and disarming the server.
@@ -160,7 +160,7 @@ _add("resets_after_request", lambda conversation: conversation.reset())
 _add("hangs_after_request", lambda conversation: conversation.hang())
 
 
-# The answer cut, slow or without end
+# The answer cut, slow or endless
 
 _add("cut_in_status_line", _write_and_end(b"HTTP/1.1 20"))
 _add("status_line_alone", _write_and_end(b"HTTP/1.1 200 OK\r\n"))
@@ -271,7 +271,7 @@ _add("status_400_saying_success", _write(answer("400 Bad", OK)))
 _add("status_401_cut", _write_and_end(answer("401 No", b'{"message":"no"}')[:-1]))
 
 for _status in (301, 302, 303, 307, 308):
-    # The second origin is a port that the test listens on: not one byte may come there.
+    # The second origin is a port that the test listens on: not one byte may arrive there.
     _add(
         f"redirect_{_status}",
         lambda conversation, _status=_status: conversation.write(  # type: ignore[misc]
@@ -284,7 +284,7 @@ _add("redirect_to_itself", _write(answer("307 Moved", b"", "Location: /v2/api/pa
 _add("redirect_broken", _write(answer("302 Moved", b"", "Location: http://[::1:99999999/\xff")), IN_DOUBT, True)
 
 
-# Too many requests, and Retry-After of every shape
+# Too many requests, and Retry-After in every form
 
 _DATE = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
 RETRY_AFTER = {

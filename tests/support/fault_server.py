@@ -1,7 +1,8 @@
 """A gateway on loopback that misbehaves in one chosen way and counts what really arrived.
 
 It reads and writes plain sockets, so that every byte of an answer is under its control, and shares no code with
-batchpay. `FaultServer.bodies` is the truth that a judgement is held against: complete request bodies by invoiceNumber.
+batchpay. `FaultServer.bodies` is the truth that a judgment is checked against: complete request bodies by
+invoiceNumber.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ import trustme
 from batchpay.payment import State
 
 HANG_S = 5.0
-"""How long a fault that hangs would hang, if the client did not end it."""
+"""How long a fault that hangs would hang if the client did not end it."""
 
 
 def answer(status: str, body: bytes, *headers: str) -> bytes:
-    """A whole answer with its Content-Length."""
+    """Return a whole answer with its Content-Length."""
     lines = [f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "", ""]
     return "\r\n".join(lines).encode("latin-1") + body
 
 
 def success(reference: str = "T-1", *headers: str) -> bytes:
-    """The answer to a payment that was made."""
+    """Return the answer to a payment that was made."""
     return answer("200 OK", json.dumps({"status": "success", "transaction_id": reference}).encode(), *headers)
 
 
@@ -57,7 +58,7 @@ class Conversation:
             self._buffer += data
 
     def read_request(self) -> str | None:
-        """Read a whole request and count it; gives its invoiceNumber, or None when the client has closed."""
+        """Read a whole request and count it; return its invoiceNumber, or None if the client has closed."""
         while b"\r\n\r\n" not in self._buffer:
             data = self.socket.recv(65_536)
             if not data:
@@ -92,7 +93,7 @@ class Conversation:
                 pass
 
     def write_under_tls(self, data: bytes) -> None:
-        """Send bytes below TLS, where they make no sense."""
+        """Send bytes below TLS, where they are meaningless."""
         os.write(self.socket.fileno(), data)
 
     def reset(self) -> None:
@@ -106,16 +107,16 @@ Act = Callable[[Conversation], None]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One kind of misbehavior and what is right to conclude from it."""
+    """One kind of misbehavior and the right conclusion from it."""
 
     states: frozenset[State]
-    """States that are right for the payment; several where it depends on who is faster."""
+    """States that are right for the payment; several if it depends on which side is faster."""
     on_connect: Act | None = None
     """Before anything is read (under TLS: before the handshake, on the bare socket); the connection ends after it."""
     on_request: Act | None = None
-    """After a whole request was read and counted; returns to go on with the same connection, unless it closed it."""
+    """After a whole request was read and counted; returning continues the same connection, unless it closed it."""
     stop: bool | None = None
-    """Whether the run must stop; None where it depends."""
+    """Whether the run must stop; None if it depends."""
     tls: str | None = None
     """`good`, `expired`, `wrong_host`, `unknown_authority`, `client_certificate`: TLS with that certificate."""
     address: str | None = None
@@ -123,7 +124,7 @@ class Fault:
     reaches: bool = True
     """Whether a request can reach the server at all."""
     lasts: bool = False
-    """Whether it goes on when the server is not armed any more."""
+    """Whether it continues when the server is no longer armed."""
 
 
 class FaultServer:
@@ -148,7 +149,7 @@ class FaultServer:
 
     @property
     def base_url(self) -> str:
-        """Where a client is to look for the gateway."""
+        """Where a client must look for the gateway."""
         scheme = "https" if self._tls or self.fault.tls else "http"
         if self.fault.address == "unknown_name":
             return "https://no-such-name.invalid"
@@ -179,12 +180,12 @@ class FaultServer:
             opened.close()
 
     def count_bytes(self, count: int) -> None:
-        """Note that bytes of a request arrived."""
+        """Record that bytes of a request arrived."""
         with self._lock:
             self.request_bytes += count
 
     def count_body(self, head: bytes, body: bytes) -> str:
-        """Note a complete request."""
+        """Record a complete request."""
         invoice = ""
         with contextlib.suppress(ValueError, AttributeError):
             invoice = str(json.loads(body).get("invoiceNumber", ""))
@@ -194,7 +195,7 @@ class FaultServer:
         return invoice
 
     def wait_for_connections(self, count: int) -> None:
-        """Wait until so many connections have been dealt with by `on_connect`."""
+        """Wait until this many connections have been handled by `on_connect`."""
         deadline = time.monotonic() + HANG_S
         while self.connections < count and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -205,7 +206,7 @@ class FaultServer:
         thread.start()
 
     def _fill_backlog(self) -> None:
-        """Connect until the kernel takes no more, so that the next connection's first packet is dropped."""
+        """Connect until the kernel accepts no more, so that the next connection's first packet is dropped."""
         for _ in range(4):
             filler = socket.socket()
             filler.setblocking(False)
@@ -224,7 +225,7 @@ class FaultServer:
             self._start(lambda opened=opened: self._serve(opened))  # type: ignore[misc]
 
     def _serve(self, opened: socket.socket) -> None:
-        """Carry out the fault on one connection; whatever the client does to it is not a concern of the test."""
+        """Perform the fault on one connection; whatever the client does to it is not the test's concern."""
         with contextlib.suppress(OSError, ConnectionError, ValueError):
             if self.armed and self.fault.on_connect is not None:
                 try:
@@ -254,7 +255,7 @@ def _requests(conversation: Conversation) -> Iterator[str]:
 
 
 def _server_context(kind: str, authority: trustme.CA) -> ssl.SSLContext:
-    """TLS of the server, right or wrong in one way."""
+    """Return the server's TLS context, right or wrong in one way."""
     from datetime import UTC, datetime, timedelta
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,4 +1,4 @@
-"""A disk without room, for the files of a folder alone: their descriptors are those of /dev/full."""
+"""A disk without room, for one folder's files only: their descriptors are those of /dev/full."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ needs_full = pytest.mark.skipif(not FULL.is_char_device(), reason="this system h
 
 
 class FullDisk:
-    """Files that are begun in `folder` from now on can be made, and take no byte."""
+    """Files opened in `folder` from now on can be created, and accept no byte."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.folder = folder.resolve()

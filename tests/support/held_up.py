@@ -1,8 +1,8 @@
 """The command `batchpay`, held where a request is about to leave: its commit has returned, no byte of it has left.
 
-`python -m tests.support.held_up LEAVE HOLD ARGUMENTS…`: the first LEAVE requests leave at once, those after them are
-held up until the run is asked to stop, where the throttle lets them leave. When HOLD of them are, it says so on
-standard error, and how many runs share the rate.
+`python -m tests.support.held_up LEAVE HOLD ARGUMENTS…`: the first LEAVE requests leave immediately, those after them
+are held until the run is asked to stop, at the point where the throttle lets them leave. When HOLD of them are held, it
+says so on standard error, and how many runs share the rate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHARED = f"{SIGN}, with 2 runs at one rate"
 
 
 class Gate:
-    """Counts the requests that come by."""
+    """Counts the requests that pass."""
 
     def __init__(self, leave: int, hold: int, reached: Callable[[], None] = lambda: None) -> None:
         self._leave, self._last, self._reached = leave, leave + hold, reached
@@ -35,7 +35,7 @@ class Gate:
         self.sharers = 1
 
     def wait(self) -> None:
-        """Hold a request up, unless it is one of the first."""
+        """Hold a request, unless it is one of the first."""
         with self._lock:
             self._count += 1
             number = self._count
@@ -48,7 +48,7 @@ class Gate:
 
 
 def main_held_up(gate: Gate) -> None:
-    """Run the command; whatever asks it to stop opens the gate."""
+    """Run the command; any request to stop opens the gate."""
     ask, begin, leave = StopRequest.ask, SharedThrottle.__init__, SharedThrottle.leave
 
     def ask_and_open(stop: StopRequest, reason: str) -> None:
@@ -79,7 +79,7 @@ def main_held_up(gate: Gate) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored by all that a nohup starts, these tests for one
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored by everything that nohup starts, including these tests
     _, leave, hold, *arguments = sys.argv
     sys.argv[1:] = arguments
     main_held_up(Gate(int(leave), int(hold)))

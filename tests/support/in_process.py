@@ -1,4 +1,4 @@
-"""Runs commands in the test's own process, a ledger and a sandbox behind them: cheaper than a process each."""
+"""Runs commands in the test's own process, with a ledger and a sandbox behind them: cheaper than a process each."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.support.output_schemas import require_schema, schema_of
 
 
 class Caller:
-    """Calls commands with --json and holds what they print against its schema."""
+    """Calls commands with --json and checks what they print against its schema."""
 
     def __init__(self, folder: Path, origin: str, patch: pytest.MonkeyPatch) -> None:
         self.seen: set[str] = set()
-        """Schemas that were kept to."""
+        """Schemas that were checked and matched."""
         self._patch = patch
         patch.chdir(folder)
         self.settings(
@@ -35,12 +35,12 @@ class Caller:
         )
 
     def settings(self, **values: str) -> None:
-        """Change variables of the calls that follow."""
+        """Change variables of later calls."""
         for name, value in values.items():
             self._patch.setenv(name, value)
 
     def __call__(self, *arguments: str) -> Any:
-        """Give the object of a call that ends as it should, whatever its exit code."""
+        """Return the object of a call that ends as it should, whatever its exit code."""
         done = self._invoke(arguments)
         assert done.exception is None, (arguments, done.exception)
         value = json.loads(done.stdout)
@@ -49,18 +49,18 @@ class Caller:
         return value
 
     def text(self, *arguments: str) -> str:
-        """Give what a call without --json prints for people."""
+        """Return what a call without --json prints for people."""
         self.settings(BATCHPAY_API_KEY="sandbox-key")
         return CliRunner().invoke(cli, [*arguments], standalone_mode=False, obj=Context()).output
 
     def fails(self, *arguments: str) -> int:
-        """Give the exit code of a call that an error ends."""
+        """Return the exit code of a call that ends with an error."""
         error = self._invoke(arguments).exception
         assert isinstance(error, (BatchpayError, click.ClickException)), error
         return error.exit_code
 
     def exit_code(self, *arguments: str) -> int:
-        """Give the exit code of a call, whether an error ends it or it counts what was refused."""
+        """Return the exit code of a call, whether an error ends it or it counts what was refused."""
         done = self._invoke(arguments)
         if done.exception is None:
             return int(done.return_value or 0)

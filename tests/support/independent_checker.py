@@ -1,6 +1,6 @@
-"""The rules of a payment row once more, in plain Python, a row at a time: the oracle that the schemas are held against.
+"""The rules of a payment row again, in plain Python, row by row: the oracle that the schemas are checked against.
 
-Written from the table of rules and its precedence sentences alone; it imports nothing of the program, so that a slip
+Written only from the table of rules and its precedence sentences; it imports nothing from the program, so that an error
 in the schemas can't hide in a shared table or helper.
 """
 
@@ -69,7 +69,7 @@ _CONTINUATIONS = frozenset(
     [chr(code) for code in range(0xA0, 0xC0)]
     + [bytes([byte]).decode("cp1252") for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)]
 )
-"""What the later bytes of a character in UTF-8 are in Windows-1252."""
+"""What the later bytes of a UTF-8 character are in Windows-1252."""
 _QUOTES = frozenset("‘’“”–—")
 _WHITE_SPACE = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | {
     chr(point) for point in range(0x2000, 0x200B)
@@ -95,7 +95,7 @@ _FOR_COMPANIES = frozenset({"CCD", "CTX"})
 
 @dataclass(frozen=True)
 class Options:
-    """What the command's options and the house's settings change about the rules."""
+    """What the command's options and the user's settings change about the rules."""
 
     max_amount: Decimal | None = None
     require_agreement: bool = True
@@ -114,7 +114,7 @@ class _Row:
     options: Options
     findings: set[Finding] = field(default_factory=set)
     malformed: set[str] = field(default_factory=set)
-    """Columns whose cell failed the rules about its own form: rules of two columns leave them alone."""
+    """Columns whose cell failed the rules about its own form: rules that look at two columns skip them."""
 
     def fail(self, column: str, code: str) -> None:
         self.findings.add((column, code, ERROR))
@@ -127,18 +127,18 @@ class _Row:
         self.findings.add((column, code, ERROR if self.options.warnings_as_errors else WARNING))
 
     def well_formed(self, column: str) -> str | None:
-        """The cell, or None where it is blank or malformed."""
+        """Return the cell, or None if it is blank or malformed."""
         return None if column in self.malformed else self.cells[column]
 
     def readable(self, *columns: str) -> bool:
-        """Whether none of the columns failed its own form."""
+        """Return whether none of the columns failed its own form."""
         return self.malformed.isdisjoint(columns)
 
 
 def check_rows(
     rows: Iterable[Mapping[str, str | None]], *, as_of: date, options: Options | None = None
 ) -> list[set[Finding]]:
-    """The findings of every row, in order; keys other than the known columns are ignored."""
+    """Return the findings of every row, in order; keys other than the known columns are ignored."""
     options = options or Options()
     checked = [_checked_row(row, as_of, options) for row in rows]
     _payment_ids(checked)
@@ -181,7 +181,7 @@ def _is_unseen(character: str) -> bool:
 
 
 def _is_garbled(value: str) -> bool:
-    """Whether two characters stand together as the two bytes of one do when UTF-8 is read as Windows-1252."""
+    """Return whether two adjacent characters are the two bytes of one when UTF-8 is read as Windows-1252."""
     for first, second in pairwise(value):
         if first in "ÂÃ" and second in _CONTINUATIONS:
             return True
@@ -391,14 +391,14 @@ def _recurring_conflicts(row: _Row) -> None:
 
 
 def _same(value: str | None) -> str | None:
-    """The form in which two texts are compared: NFKC, case folded, trimmed; None where nothing is left."""
+    """Return the form in which two texts are compared: NFKC, case folded, trimmed; None if nothing is left."""
     if value is None:
         return None
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", value).casefold()).strip() or None
 
 
 def _payment_ids(rows: list[_Row]) -> None:
-    """Every copy of a paymentId fails, the first one too: nobody can tell which one was meant."""
+    """Fail every copy of a paymentId, including the first: nobody can tell which one was meant."""
     times = Counter(_same(row.well_formed("paymentId")) for row in rows)
     for row in rows:
         payment_id = _same(row.well_formed("paymentId"))
@@ -407,7 +407,7 @@ def _payment_ids(rows: list[_Row]) -> None:
 
 
 def _bill(row: _Row) -> tuple[str, ...] | None:
-    """What a bill is known by, or None where it can't be read."""
+    """Return what identifies a bill, or None if it can't be read."""
     routing, account, direction, amount = (
         row.cells[name] for name in ("achRoutingNumber", "achAccountNumber", "transactionType", "amount")
     )
@@ -423,7 +423,7 @@ def _bill(row: _Row) -> tuple[str, ...] | None:
 
 
 def _same_bills(rows: list[_Row], *, allowed: bool) -> None:
-    """Later rows with the bill of an earlier one fail, or are warned of where each has a paymentId of its own."""
+    """Fail later rows with the bill of an earlier one, or warn of them if each has a paymentId of its own."""
     seen: dict[tuple[str, ...], set[str | None]] = {}
     for row in rows:
         bill = _bill(row)

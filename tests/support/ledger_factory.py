@@ -1,4 +1,4 @@
-"""Real ledgers with batches in chosen states, written through the ledger's contract alone."""
+"""Real ledgers with batches in chosen states, written only through the ledger's contract."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from batchpay.payment import Environment, State, Totals
 from batchpay.settings import LedgerSettings
 
 ORIGIN = "http://127.0.0.1:9"
-"""Nobody listens there: a batch of the tests can never be sent by accident."""
+"""Nothing listens there: a batch from the tests can never be sent by accident."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A row as it shall stand in the ledger."""
+    """A row as it should be in the ledger."""
 
     row: int
     state: State = State.ACCEPTED
@@ -38,19 +38,19 @@ class Planned:
 
 
 def ledger_settings(folder: Path) -> LedgerSettings:
-    """Where a test's ledger lies; the witness is beside the key."""
+    """Return where a test's ledger is; the witness is next to the key."""
     return LedgerSettings(url=str(folder / "state" / "ledger.db"), key_file=str(folder / "keys" / "ledger.key"))
 
 
 def ledger_environment(folder: Path) -> dict[str, str]:
-    """The variables by which the installed command finds the test's ledger."""
+    """Return the variables by which the installed command finds the test's ledger."""
     places = ledger_settings(folder)
     return {"BATCHPAY_LEDGER": places.url, "BATCHPAY_LEDGER_KEY_FILE": places.key_file, "BATCHPAY_BASE_URL": ORIGIN}
 
 
 @contextmanager
 def ledger_in(folder: Path) -> Iterator[Ledger]:
-    """Open the test's ledger for writing, made if there is none."""
+    """Open the test's ledger for writing; create it if there is none."""
     with closing(open_ledger(ledger_settings(folder), create_as="tester")) as ledger:
         yield ledger
 
@@ -65,11 +65,11 @@ def add_batch(
     stopped: str | None = None,
     environment: Environment = Environment.TEST,
 ) -> str:
-    """Register a batch and bring its rows into their states; `rejected` holds (row, cents, reasons). Gives its name.
+    """Register a batch and bring its rows to their states; `rejected` holds (row, cents, reasons). Returns its name.
 
     `carried` are columns of the file's own; each row holds their names in them.
 
-    With rows in `sending` the run is left unfinished, as one that was killed.
+    With rows in `sending` the run is left unfinished, like one that was killed.
     """
     content = ledger.digest_stream("batch")
     content.update(repr((file, rows, rejected)).encode())
@@ -91,13 +91,13 @@ def add_batch(
 
 
 def totals_of(rows: Sequence[Planned], state: State) -> Totals:
-    """What the planned rows of one state add up to."""
+    """Return the totals of the planned rows of one state."""
     chosen = [row.amount_cents for row in rows if row.state is state]
     return Totals(len(chosen), sum(chosen))
 
 
 def invoice_of(row: Planned) -> str:
-    """The invoiceNumber that a planned row was sent with."""
+    """Return the invoiceNumber that a planned row was sent with."""
     return f"INV-{row.row}" if row.invoice is None else row.invoice
 
 
@@ -120,7 +120,7 @@ def _columns(ledger: Ledger, rows: Sequence[Planned], carried: Sequence[str]) ->
 
 
 def _details(row: Planned) -> dict[str, object]:
-    """What registration writes of a row for results and reports."""
+    """Return what registration writes of a row for results and reports."""
     return {
         "invoiceNumber": invoice_of(row),
         "gatewayId": "1001",

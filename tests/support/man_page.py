@@ -16,7 +16,7 @@ from batchpay.errors import EXIT_CODES
 
 
 def manual() -> str:
-    """The whole page in roff, section 1."""
+    """Return the whole page in roff, section 1."""
     return "\n".join(_lines()) + "\n"
 
 
@@ -54,7 +54,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Keep roff from reading a hyphen as a dash, a backslash or a leading point as its own."""
+    """Keep roff from reading a hyphen as a dash, or a backslash or leading period as a command."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-")
     return rf"\&{escaped}" if escaped.startswith((".", "'")) else escaped
 

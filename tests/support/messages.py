@@ -22,7 +22,7 @@ SPOKEN = {
 
 
 class Message(NamedTuple):
-    """One sentence; what is filled in at run time stands as `{}`."""
+    """One sentence; what is filled in at run time appears as `{}`."""
 
     path: str
     line: int
@@ -30,7 +30,7 @@ class Message(NamedTuple):
 
 
 def messages() -> Iterator[Message]:
-    """Give every sentence, file by file in the order of the tree."""
+    """Yield every sentence, file by file in the order of the tree."""
     for folder in ("batchpay", "schemas"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             if not any(parent.is_symlink() for parent in path.parents):
@@ -77,7 +77,7 @@ def _piece(value: ast.expr) -> str:
 
 
 def _inside(constant: ast.Constant, argument: ast.expr) -> bool:
-    """Whether a constant is a piece of a formatted text, which is given whole."""
+    """Return whether a constant is a piece of a formatted text, which is yielded whole."""
     return any(constant in node.values for node in ast.walk(argument) if isinstance(node, ast.JoinedStr))
 
 

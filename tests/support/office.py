@@ -1,4 +1,4 @@
-"""LibreOffice, as a person has it: opens workbooks, calculates them anew, and saves or prints them."""
+"""LibreOffice, as a person has it: opens workbooks, recalculates them, and saves or prints them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ needs_libreoffice = pytest.mark.skipif(not shutil.which("soffice"), reason="Libr
 def converted(paths: Sequence[Path], kind: str, folder: Path, ending: str | None = None) -> list[Path]:
     """Open each workbook and save it as `xlsx`, `csv` (its first sheet) or `pdf` in a folder of its own.
 
-    `kind` may name a filter with its options; `ending` is then the one of the files.
+    `kind` may name a filter with its options; `ending` is then the files' extension.
     """
     ending = ending or kind
     out = folder / f"as-{ending}"

@@ -1,4 +1,4 @@
-"""Holds requests against schemas/gateway.openapi.yaml, whoever sent them."""
+"""Checks requests against schemas/gateway.openapi.yaml, whoever sent them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Description:
         self.document: dict[str, Any] = yaml.safe_load(DESCRIPTION.read_text("utf-8"))
 
     def request_problems(self, method: str, path: str, body: Any) -> list[str]:
-        """What the description has against a request; `path` may hold a query."""
+        """Return how a request violates the description; `path` may hold a query."""
         route, _, query = path.partition("?")
         operation = self._operation(method, route)
         if operation is None:
@@ -50,13 +50,13 @@ class Description:
         return problems + self.schema_problems(schema, body)
 
     def schema_problems(self, schema: dict[str, Any], value: Any) -> list[str]:
-        """What a schema of the description has against a value."""
+        """Return how a value violates a schema of the description."""
         whole = {**schema, "components": self.document["components"]}
         validator = jsonschema.Draft202012Validator(whole, format_checker=_FORMATS)
         return [f"{error.json_path}: {error.validator}" for error in validator.iter_errors(value)]
 
     def named(self, name: str, value: Any) -> list[str]:
-        """What the schema of this name has against a value."""
+        """Return how a value violates the schema of this name."""
         return self.schema_problems({"$ref": f"#/components/schemas/{name}"}, value)
 
     def _operation(self, method: str, route: str) -> dict[str, Any] | None:

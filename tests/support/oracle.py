@@ -1,8 +1,8 @@
 """A gateway that only counts: it logs every complete payment body before it answers, in a process of its own.
 
-The proof of 'never twice' in the tests is what this process received, never what batchpay says of itself. Each line of
-the log is a JSON object: `reference` (invoiceNumber), `amount`, `digest` of the whole body, `n`, the order of arrival,
-and `answer`, what it is going to be told: success, none, garbage or held. The line is in the file before the first byte
+The tests' proof of 'never twice' is what this process received, never what batchpay says of itself. Each line of the
+log is a JSON object: `reference` (invoiceNumber), `amount`, `digest` of the whole body, `n`, the order of arrival, and
+`answer`, the kind of answer it will get: success, none, garbage or held. The line is in the file before the first byte
 of the answer leaves. `lost` is a body that the gateway never got: a proxy on the way closed the connection.
 
 Run as `python -m tests.support.oracle --log FILE`; prints `oracle ready at http://127.0.0.1:PORT`.
@@ -44,24 +44,24 @@ class Oracle:
     log: Path
 
     def received(self) -> Counter[str]:
-        """How often each reference arrived as a complete body."""
+        """Return how often each reference arrived as a complete body."""
         return Counter(entry["reference"] for entry in self.entries())
 
     def bodies(self) -> Counter[str]:
-        """How often each body arrived, by its digest."""
+        """Return how often each body arrived, by its digest."""
         return Counter(entry["digest"] for entry in self.entries())
 
     def entries(self, since: int = 0) -> list[dict[str, str]]:
-        """Everything that arrived, in order; `since` is a size of the log, to leave out what came before."""
+        """Return everything that arrived, in order; `since` is a size of the log, to skip what came before."""
         with self.log.open("rb") as file:
             file.seek(since)
-            whole, _, _ = file.read().rpartition(b"\n")  # a line may be seen while it is being written
+            whole, _, _ = file.read().rpartition(b"\n")  # a line may be read while it is being written
         return [json.loads(line) for line in whole.splitlines()]
 
     def gets(self, count: int, process: subprocess.Popen[Any], since: int = 0) -> bool:
-        """Wait until so many payments have arrived; False where the process that sends them ended before.
+        """Wait until this many payments have arrived; False if the process that sends them ended first.
 
-        `since` is a size of the log, to leave out what came before. Asking the log again and again would take a core.
+        `since` is a size of the log, to skip what came before. Reading the log again and again would take up a core.
         """
         if process.poll() is None:
             with self.log.open("rb") as file:
@@ -75,7 +75,7 @@ class Oracle:
         return len(self.entries(since)) >= count
 
     def plan(self, *, none: Sequence[int] = (), lost: Sequence[int] = (), held_from: int = 0) -> None:
-        """Say which of the payments that follow (1 is the next) get no answer, are lost, or wait for one."""
+        """Set which of the payments that follow (1 is the next) get no answer, are lost, or wait for one."""
         query = urllib.parse.urlencode({"plan": json.dumps([list(none), list(lost), held_from])})
         with urllib.request.urlopen(f"{self.origin}/plan?{query}", timeout=30) as answer:  # noqa: S310 - loopback
             answer.read()
@@ -88,7 +88,7 @@ class Oracle:
 
 @contextmanager
 def running_oracle(log: Path, *options: str) -> Iterator[Oracle]:
-    """Run an oracle on a free port for as long as the block lasts."""
+    """Run an oracle on a free port for the length of the block."""
     log.touch()
     command = [sys.executable, "-m", "tests.support.oracle", "--log", str(log), *options]
     root = Path(__file__).resolve().parents[2]
@@ -131,7 +131,7 @@ class _Server:
                     kind = self._note(body)
                     await asyncio.sleep(self._latency_s)
                     if kind == "held":
-                        await reader.read(1)  # until the payer is gone
+                        await reader.read(1)  # until the sender is gone
                     if kind in ("none", "lost", "held"):
                         break
                     answer = GARBAGE if kind == "garbage" else json.dumps(SUCCESS).encode()
@@ -141,18 +141,18 @@ class _Server:
                 )
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the payer is gone: what it sent whole stands in the log
+            pass  # the sender is gone: what it sent whole is in the log
         finally:
             self._open -= 1
             writer.close()
 
     async def _wait_until_idle(self) -> None:
-        """Wait until every other connection is closed: then all that was ever sent whole stands in the log."""
+        """Wait until every other connection is closed: then everything that was ever sent whole is in the log."""
         while self._open > 1:
             await asyncio.sleep(0.002)
 
     async def _wait_until_arrived(self, count: int) -> None:
-        """Wait until so many payments stand in the log; who waits here for nothing any more sends no payment either."""
+        """Wait until this many payments are in the log; a waiting connection sends none itself, so it is not open."""
         self._open -= 1
         while self._count < count:
             await self._arrival.wait()
@@ -164,7 +164,7 @@ class _Server:
         self._plan, self._planned = (none, lost, held_from), 0
 
     def _note(self, body: bytes) -> str:
-        """Write a payment down, with the kind of answer it is going to get."""
+        """Record a payment, with the kind of answer it will get."""
         self._count += 1
         self._planned += 1
         kind = "success"
@@ -188,7 +188,7 @@ class _Server:
             "answer": kind,
         }
         os.write(self._log, json.dumps(entry).encode() + b"\n")
-        self._arrival.set()  # wakes all that wait; who waits for more of them waits for the next one
+        self._arrival.set()  # wakes everyone who waits; those who wait for more wait for the next one
         self._arrival = asyncio.Event()
         return kind
 

@@ -1,4 +1,4 @@
-"""Holds what commands print with --json, and the lines of the log, against the JSON Schema files of docs/schemas/."""
+"""Checks what commands print with --json, and the lines of the log, against the JSON Schema files of docs/schemas/."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 
 @cache
 def validator(name: str) -> Draft202012Validator:
-    """The validator of one schema file, which may refer to the others."""
+    """Return the validator of one schema file, which may refer to the others."""
     documents = {path.name: json.loads(path.read_text("utf-8")) for path in SCHEMAS.glob("*.json")}
     registry: Registry[Any] = Registry().with_resources(
         (file, Resource.from_contents(document)) for file, document in documents.items()
@@ -25,12 +25,12 @@ def validator(name: str) -> Draft202012Validator:
 
 
 def schema_of(arguments: Sequence[str]) -> str:
-    """Name the schema of a call: the command, with a group's command after it."""
+    """Return the schema name of a call: the command, with a group's command after it."""
     return "-".join(arguments[:2] if arguments[0] in ("gateway", "ledger", "web") else arguments[:1])
 
 
 def require_schema(arguments: Sequence[str], value: Any) -> None:
-    """Fail where the object of a call is not as its schema says."""
+    """Fail if the object of a call does not match its schema."""
     problems = [
         f"{form.json_path}: {form.message[:200]}"
         for problem in validator(schema_of(arguments)).iter_errors(value)
@@ -40,5 +40,5 @@ def require_schema(arguments: Sequence[str], value: Any) -> None:
 
 
 def log_problems(line: str) -> list[str]:
-    """Say what is wrong with a line of a JSON log."""
+    """Return what is wrong with a line of a JSON log."""
     return [problem.message for problem in validator("log").iter_errors(json.loads(line))]

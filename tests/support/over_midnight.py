@@ -1,7 +1,7 @@
 """The command `batchpay` under a clock of its own, which passes midnight while requests are held up (held_up.py).
 
-`python -m tests.support.over_midnight DAYS LEAVE HOLD ARGUMENTS…`: it is noon, so many days from today; once HOLD
-requests are held up it is noon of the day after, and that is said on standard error.
+`python -m tests.support.over_midnight DAYS LEAVE HOLD ARGUMENTS…`: it is noon, DAYS days from today; once HOLD requests
+are held it is noon of the day after, which is reported on standard error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A gateway with a limit and a run that sends to it, in virtual time: the clock moves only when somebody sleeps.
+"""A gateway with a limit and a run that sends to it, in virtual time: the clock moves only when something sleeps.
 
-The limiters are those that gateways are known to use, each in a few lines, and shared by nothing of batchpay.
+The limiters are those that gateways are known to use, each in a few lines, and share nothing with batchpay.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from batchpay.outcome import Pace
 from batchpay.sending.pacing import Throttle
 
 NETWORK_S_MOST = 0.01
-"""A request is on its way no longer than this (and its bunching); the rest of a latency is the gateway at work."""
+"""A request is in transit no longer than this (and its bunching); the rest of a latency is the gateway at work."""
 
 
 class Limiter(Protocol):
-    """Says of each request, at the moment of its arrival, whether it is taken."""
+    """Decides for each request, when it arrives, whether it is accepted."""
 
     def allows(self, now: float) -> bool:
-        """Whether one more is taken."""
+        """Return whether one more is accepted."""
 
 
 class Bucket:
@@ -68,7 +68,7 @@ class ClockWindow:
         self._window, self._used = -1, 0
 
     def allows(self, now: float) -> bool:
-        """Count within the window that this moment lies in."""
+        """Count within the window that this time is in."""
         if int(now / self.seconds) != self._window:
             self._window, self._used = int(now / self.seconds), 0
         self._used += 1
@@ -76,14 +76,14 @@ class ClockWindow:
 
 
 class Concurrent:
-    """At most so many requests at once; each is busy for as long as its answer takes."""
+    """At most this many requests at the same time; each is busy for as long as its answer takes."""
 
     def __init__(self, most: int, busy_s: float) -> None:
         self.most, self._busy_s = most, busy_s
         self._ends: list[float] = []
 
     def allows(self, now: float) -> bool:
-        """Let those that are done go, then look for a place."""
+        """Release those that are done, then look for a free slot."""
         while self._ends and self._ends[0] <= now:
             heapq.heappop(self._ends)
         if len(self._ends) >= self.most:
@@ -100,7 +100,7 @@ class Shared:
         self._next = 0.0
 
     def allows(self, now: float) -> bool:
-        """Let the other client's requests of the meantime go first."""
+        """Count the other client's requests since the last one first."""
         while self._next <= now:
             self._limiter.allows(self._next)
             self._next += self._gap_s
@@ -108,13 +108,13 @@ class Shared:
 
 
 class UsedUp:
-    """A limit that others have used up: it takes `left` requests until then, and from then on as it would."""
+    """A limit that others have used up: it accepts `left` requests until then, and works normally afterward."""
 
     def __init__(self, limiter: Limiter, until: float, *, left: int) -> None:
         self._limiter, self._until, self._left = limiter, until, left
 
     def allows(self, now: float) -> bool:
-        """Give what is left, then nothing, then all."""
+        """Accept what is left, then nothing, then all."""
         if now >= self._until:
             return self._limiter.allows(now)
         self._left -= 1
@@ -128,7 +128,7 @@ class Closed:
         self._limiter, self._since, self._until = limiter, since, until
 
     def allows(self, now: float) -> bool:
-        """Refuse what comes meanwhile."""
+        """Refuse what comes in that time."""
         return not self._since <= now < self._until and self._limiter.allows(now)
 
 
@@ -170,7 +170,7 @@ class World:
         self._random = random.Random(seed)
 
     def sleep(self, seconds: float) -> bool:
-        """Let time pass; answers of the meantime come in."""
+        """Let time pass; answers arrive meanwhile."""
         if seconds > 0:
             until = self.now + seconds + self._random.random() * self._late_s * 2
             self._take_answers(until)
@@ -192,11 +192,11 @@ class World:
             self._take_answers(self.now)
 
     def used(self, since: float, until: float, limit: float) -> float:
-        """Share of the limit that was used."""
+        """Return the share of the limit that was used."""
         return sum(allowed for at, allowed in self.sent if since <= at < until) / limit / (until - since)
 
     def refused(self, since: float, until: float) -> float:
-        """Share of requests that were refused."""
+        """Return the share of requests that were refused."""
         those = [allowed for at, allowed in self.sent if since <= at < until]
         return those.count(False) / len(those) if those else 0.0
 
@@ -209,13 +209,13 @@ class World:
 
 
 BEST_EVEN = {5: 0.97, 60: 0.85, 200: 0.65}
-"""A bucket that saves nothing up refuses two requests that come too near: shares that an even pace can use at best."""
+"""A bucket that saves nothing up refuses two requests that come too close: the most that an even pace can use."""
 
 
 def used_least(kind: str, limit: int, until_s: float) -> float:
-    """The least share of a limit that is to be used from second 25 on."""
+    """Return the minimum share of a limit that must be used from second 25 on."""
     if kind == "bucket of one":
         return 0.9 * BEST_EVEN[limit]
-    if kind == "a minute's quota":  # that of the first minute is used up by then
+    if kind == "a minute's quota":  # the first minute's quota is used up by then
         return 0.97 * (until_s - 60 - until_s % 60) / (until_s - 25) + min(1.0, 0.97 * (until_s % 60) / (until_s - 25))
     return 0.9 if limit == 5 else 0.95

@@ -1,4 +1,4 @@
-"""The page as a service, for tests that are its people: a browser without a window, a server, its children."""
+"""The page as a service, for tests that act as its users: a headless browser, a server, its children."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOLDER = "page"
 
 
 class Browser:
-    """One person's browser, without a window: forms, a cookie, no redirect followed."""
+    """One person's headless browser: forms, a cookie, no redirect followed."""
 
     def __init__(self, url: str, name: str = "", password: str = "", *, cookie: str = "") -> None:
         self._at = urllib.parse.urlsplit(url)
@@ -30,7 +30,7 @@ class Browser:
             self.post("/sign-in", name=name, password=password)
 
     def ask(self, method: str, path: str, body: bytes = b"", kind: str = "") -> tuple[int, str, str]:
-        """Give the status, where it leads, and the page."""
+        """Return the status, the redirect target, and the page."""
         connection = http.client.HTTPConnection(self._at.netloc, timeout=60)
         headers = {"Sec-Fetch-Site": "same-origin", "Cookie": self.cookie, "Content-Type": kind}
         connection.request(method, path, body, {name: value for name, value in headers.items() if value})
@@ -47,14 +47,14 @@ class Browser:
         return page
 
     def post(self, path: str, **form: str) -> str:
-        """Send a form; gives where it leads."""
+        """Send a form; return the redirect target."""
         data = urllib.parse.urlencode(form).encode()
         status, leads, page = self.ask("POST", path, data, "application/x-www-form-urlencoded")
         assert status == 303, (status, page)
         return leads
 
     def upload(self, path: Path) -> str:
-        """Upload a file by the plain form; gives where its page is."""
+        """Upload a file by the plain form; return the address of its page."""
         mark = secrets.token_hex(16)
         head = f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="{path.name}"\r\n\r\n'
         body = head.encode() + path.read_bytes() + f"\r\n--{mark}--\r\n".encode()
@@ -63,7 +63,7 @@ class Browser:
         return leads
 
     def upload_in_pieces(self, path: Path) -> str:
-        """Upload a file of any size as the page's script does; gives where its page is."""
+        """Upload a file of any size as the page's script does; return the address of its page."""
         content = path.read_bytes()
         about = urllib.parse.urlencode({"name": path.name, "size": len(content)}).encode()
         status, _, page = self.ask("POST", "/files", about, "application/x-www-form-urlencoded")
@@ -83,20 +83,20 @@ class Browser:
         until(lambda: "Finished." in self.get(f"{file}/run"))
 
     def approve(self, file: str) -> None:
-        """Sign for what was asked, by the seal that the page shows."""
+        """Sign for the request, by the seal that the page shows."""
         (seal,) = re.findall(r'name="seal" value="([0-9A-F]{12})"', self.get(f"{file}/approve"))
         self.post(f"{file}/decide", decision="approve", seal=seal, password=self.password)
 
 
 def added(home: Home, name: str, role: str) -> str:
-    """Add a person; gives the password."""
+    """Add a person; return the password."""
     done = home.run("web", "--home", _FOLDER, "user", "add", name, "--no-code", "--role", role, "--json")
     password: str = json.loads(done.stdout)["password"]
     return password
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait for what another process does."""
+    """Wait for something that another process does."""
     ends = time.monotonic() + DEADLINE_S
     while not holds():
         assert time.monotonic() < ends, "it never came"
@@ -105,7 +105,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 @contextmanager
 def serving(home: Home) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run the page on a free port; it is killed at the end, and gives its process and address."""
+    """Run the page on a free port; yields its process and address, and kills it at the end."""
     command = home.command("web", "--listen", "127.0.0.1:0", "--home", str(home.path / _FOLDER))
     with subprocess.Popen(command, env=home.environment, cwd=home.path, stdout=subprocess.PIPE, text=True) as server:
         try:

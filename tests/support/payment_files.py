@@ -20,35 +20,35 @@ VALID = {
 }  # fmt: skip
 HEADER = tuple(REQUIRED)
 DATA = Path(os.environ.get("BATCHPAY_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")
-"""Collections of odd files that others have gathered; tests that need them are skipped where they are not."""
+"""Collections of irregular files gathered by others; tests that need them are skipped if they are not there."""
 
 
 def line(separator: str = ",", end: str = "\n", **changes: str) -> str:
-    """A line of a CSV with the required columns."""
+    """Return a line of a CSV with the required columns."""
     return separator.join({**VALID, **changes}[name] for name in HEADER) + end
 
 
 def csv_text(rows: int = 3, separator: str = ",", end: str = "\n") -> str:
-    """A whole CSV with the required columns."""
+    """Return a whole CSV with the required columns."""
     return separator.join(HEADER) + end + line(separator, end) * rows
 
 
 def write(folder: Path, content: str | bytes, name: str = "payments.csv") -> str:
-    """Write a file and give its path."""
+    """Write a file and return its path."""
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return str(path)
 
 
 def read(path: str, required: Iterable[str] = (), **options: Any) -> pl.DataFrame:
-    """All chunks of a file as one frame; empty where the file has no row."""
+    """Return all chunks of a file as one frame; empty if the file has no row."""
     with open_source(path, required=required, **options) as source:
         frames = list(source.chunks())
     return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
 
 
 def cells(path: str, **options: Any) -> list[tuple[Any, ...]]:
-    """The person's own cells, row by row, blank ones as ''."""
+    """Return the person's own cells, row by row, blank ones as ''."""
     with open_source(path, required=(), **options) as source:
         own = source.own_columns
         return [tuple(cell or "" for cell in row) for chunk in source.chunks() for row in chunk.select(own).iter_rows()]
@@ -70,6 +70,6 @@ def workbook(folder: Path, rows: Sequence[Sequence[Any]], name: str = "payments.
 
 
 def rejected(frame: pl.DataFrame, errors: str = "amount: format: write digits") -> pl.DataFrame:
-    """Rows as the check hands them to a rejects file."""
+    """Return rows as the check passes them to a rejects file."""
     blank = pl.lit(None, pl.String)
     return frame.with_columns(pl.lit(errors).alias("_errors"), _warnings=blank, _suggestions=blank)

@@ -1,6 +1,6 @@
 """A PostgreSQL server for tests: the one that BATCHPAY_TEST_POSTGRES names, else one of our own, thrown away after.
 
-Our own is made of whatever `initdb` is found, on loopback, without any root rights: as root it runs as `nobody`. Each
+Our own is created with whatever `initdb` is found, on loopback, without root rights: as root it runs as `nobody`. Each
 test gets a database of its own, cloned from one that has the ledger's schema; batchpay logs in as `payer`, which has
 the rights of batchpay_app and no others.
 """
@@ -34,7 +34,7 @@ _SETTINGS = {
 
 
 class Server:
-    """A server, and the databases made in it."""
+    """A server, and the databases created in it."""
 
     def __init__(self, host: str, port: int, owner: str) -> None:
         self.host, self.port, self.owner = host, port, owner
@@ -42,11 +42,11 @@ class Server:
         self._has_template = False
 
     def url(self, database: str, user: str = PAYER) -> str:
-        """Give the address of a database, for ledger.url."""
+        """Return the address of a database, for ledger.url."""
         return f"postgresql://{user}@{self.host}:{self.port}/{database}"
 
     def owner_url(self, database: str) -> str:
-        """Give the address of a database for whoever may do everything."""
+        """Return the address of a database for its owner, who may do everything."""
         return self.url(database, self.owner)
 
     def run(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
@@ -56,7 +56,7 @@ class Server:
             return found.fetchall() if found.description else []
 
     def new_database(self) -> str:
-        """Make a database that has the ledger's schema, and no ledger yet."""
+        """Create a database that has the ledger's schema, and no ledger yet."""
         if not self._has_template:
             self._make_template()
         name = f"ledger_{os.getpid()}_{next(self._numbers)}"
@@ -64,7 +64,7 @@ class Server:
         return name
 
     def empty_database(self, options: str = "") -> str:
-        """Make a database with nothing in it."""
+        """Create an empty database."""
         name = f"empty_{os.getpid()}_{next(self._numbers)}"
         self.run(f"CREATE DATABASE {name} {options}")
         return name
@@ -87,15 +87,15 @@ class Server:
         self._has_template = True
 
 
-def heard_of(server: Server, name: str, value: str) -> None:
-    """Let the server read its settings anew, and wait until new connections have this one."""
+def reload_setting(server: Server, name: str, value: str) -> None:
+    """Have the server reload its settings, and wait until new connections have this one."""
     server.run("SELECT pg_reload_conf()")
     while server.run(f"SHOW {name}") != [(value,)]:
         pass
 
 
 def encrypt(server: Server, authority: trustme.CA) -> bool:
-    """Give a server of our own TLS and a certificate for localhost; False where it was built without."""
+    """Give a server of our own TLS and a certificate for localhost; False if it was built without TLS."""
     (folder,) = server.run("SHOW data_directory")[0]
     own = authority.issue_cert("localhost")
     for name, blob in (("cert", own.cert_chain_pems[0]), ("key", own.private_key_pem)):
@@ -109,13 +109,13 @@ def encrypt(server: Server, authority: trustme.CA) -> bool:
         server.run("ALTER SYSTEM SET ssl = on")
     except psycopg.Error:
         return False
-    heard_of(server, "ssl", "on")
+    reload_setting(server, "ssl", "on")
     return True
 
 
 @contextmanager
 def running_server() -> Iterator[Server]:
-    """Give a server; skips the test, or fails where BATCHPAY_REQUIRE_POSTGRES says that there must be one."""
+    """Yield a server; skips the test, or fails if BATCHPAY_REQUIRE_POSTGRES says that there must be one."""
     named = os.environ.get("BATCHPAY_TEST_POSTGRES")
     if named:
         parameters = psycopg.conninfo.conninfo_to_dict(named)
@@ -127,7 +127,7 @@ def running_server() -> Iterator[Server]:
 
 @contextmanager
 def own_cluster(settings: dict[str, str] | None = None) -> Iterator[Cluster]:
-    """Make and start a server of our own, which the test may stop and start; skips the test where none is installed."""
+    """Create and start a server of our own, which the test may stop and start; skips the test if none is installed."""
     programs = programs_found()
     if programs is None:
         words = "no PostgreSQL: install it, or set BATCHPAY_TEST_POSTGRES"
@@ -146,7 +146,7 @@ def own_cluster(settings: dict[str, str] | None = None) -> Iterator[Cluster]:
 
 
 def programs_found() -> Path | None:
-    """Find a server's programs: those on the PATH, else the newest where Debian has them."""
+    """Find a server's programs: those on the PATH, else the newest in Debian's place."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
     on_path = shutil.which("initdb")
     if on_path:
@@ -166,12 +166,12 @@ class Cluster:
 
     @property
     def pid(self) -> int:
-        """The process that all others of the server are children of."""
+        """The process that is the parent of the server's others."""
         assert self._process is not None
         return self._process.pid
 
     def server(self) -> Server:
-        """Give the server to make databases in."""
+        """Return the server to create databases in."""
         return Server("127.0.0.1", self.port, "postgres")
 
     def make(self) -> None:
@@ -187,7 +187,7 @@ class Cluster:
             file.writelines([*lines, f"port = {self.port}\n", f"unix_socket_directories = '{self._folder}'\n"])
 
     def copy(self, name: str, *, base_backup: bool = False) -> Cluster:
-        """Copy this server's files; another server can be started on them, as it was then.
+        """Copy this server's files; another server can be started on them, in the state of that time.
 
         A base backup is taken from the server while it runs; for a plain copy it must be stopped.
         """
@@ -205,11 +205,11 @@ class Cluster:
         return made
 
     def dump(self, database: str) -> str:
-        """Give what pg_dump writes of a database."""
+        """Return what pg_dump writes of a database."""
         return self._run("pg_dump", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", database)
 
     def follows(self, other: Cluster, name: str) -> None:
-        """Let this server, before it is started, be a standby that follows another; it is known there by this name."""
+        """Make this server, before it is started, a standby that follows another, under this name."""
         (self.data / "standby.signal").touch()
         with (self.data / "postgresql.conf").open("a") as file:
             file.write(f"primary_conninfo = 'host=127.0.0.1 port={other.port} user=postgres application_name={name}'\n")
@@ -232,7 +232,7 @@ class Cluster:
         raise RuntimeError(f"PostgreSQL did not start: {log.read_text()[-2000:]}")
 
     def stop(self) -> None:
-        """Stop the server at once, as a power cut would."""
+        """Stop the server immediately, as a power cut would."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait()
@@ -246,7 +246,7 @@ class Cluster:
 
 
 def as_nobody() -> list[str]:
-    """Give what starts a server as root must: no PostgreSQL runs as root. It ends with the tests, however they end."""
+    """Return the prefix that a start as root needs: no PostgreSQL runs as root. It ends with the tests, in any case."""
     if os.geteuid() == 0:
         return ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--pdeathsig", "INT"]
     return ["setpriv", "--pdeathsig", "INT"] if shutil.which("setpriv") else []

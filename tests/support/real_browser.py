@@ -1,4 +1,4 @@
-"""A real browser for tests: playwright's own Chromium where it is installed, else the system's."""
+"""A real browser for tests: playwright's own Chromium if it is installed, else the system's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FLAGS = (
 
 @contextmanager
 def real_browser() -> Iterator[Browser | None]:
-    """Run a browser without a window; gives None where none is found."""
+    """Run a headless browser; yields None if none is found."""
     with sync_playwright() as playwright:
         own = playwright.chromium.executable_path
         program = own if Path(own).exists() else next(filter(None, map(shutil.which, _PROGRAMS)), None)

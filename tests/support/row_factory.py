@@ -1,4 +1,4 @@
-"""Rows of payments from a seed: valid ones, and ones that break a stated rule or are odd in some other way."""
+"""Rows of payments from a seed: valid ones, and ones that break a stated rule or are irregular in some other way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.independent_checker import (
 
 Row = dict[str, str | None]
 Mutation = Callable[[Row, Row, Random], None]
-"""TotalsDelta the first row so that a rule finds it at fault; the second is the row before it in the file."""
+"""Changes the first row so that it breaks a rule; the second is the row before it in the file."""
 
 AS_OF = date(2026, 11, 20)
 """The day that the factory's rows are made for: recurring payments start after it."""
@@ -68,7 +68,7 @@ _ROUTING_NUMBERS = tuple(_routing_number(Random(number)) for number in range(500
 
 
 def valid_row(random: Random, number: int) -> Row:
-    """A row that breaks no rule and draws no warning; `number` makes its paymentId."""
+    """Return a row that breaks no rule and draws no warning; `number` makes its paymentId."""
     draw = random.random
     row: Row = dict.fromkeys(ALL_COLUMNS)
     first, last = random.choice(_NAMES), random.choice(_NAMES)
@@ -247,7 +247,7 @@ _BAD_EMAILS = (
 
 
 def _own_mutations() -> dict[Finding, Mutation]:
-    """The rules of single columns outside the recurring node."""
+    """Return the mutations for the rules of single columns outside the recurring node."""
     found: dict[Finding, Mutation] = {
         ("gatewayId", "format", ERROR): _one("gatewayId", "0", "000", "-1", "1.0", "12A", "+5", "١٢", "1 0"),
         ("transactionType", "choice", ERROR): _one("transactionType", "debit", "Credit", "XDEBIT", "DEBITS"),
@@ -335,24 +335,24 @@ def _recurring_mutations() -> dict[Finding, Mutation]:
 
 
 MUTATIONS: dict[Finding, Mutation] = {**_own_mutations(), **_ach_mutations(), **_recurring_mutations()}
-"""One way or several to break every rule that a row by itself, or with the row before it, can break."""
+"""One or more ways to break each rule that a row alone, or with the row before it, can break."""
 
 ODD_VALUES = (
     *_NAMES, *_TEXTS, *_EMAILS, *_PHONES, *_BAD_MONEY, "0", "1", "00", "Y", "N", "TRUE", "FALSE", "US", "CA", "TX",
     "QC", "PPD", "CIE", "CTX", "IAT", "BUSINESS", "DAILY", "USD", "EUR", "12345", "000000000", "12/31/2030", "a;b",
     "null", "NA", "'", "=1+1", "\u200b", "\ufeff", "-", "9" * 17, "9" * 255, None,
 )  # fmt: skip
-"""Cells that are right in some columns and wrong or strange in others."""
+"""Cells that are valid in some columns and invalid or strange in others."""
 
 
 def valid_rows(seed: int, count: int) -> list[Row]:
-    """Rows without any finding."""
+    """Return rows without any finding."""
     random = Random(seed)
     return [valid_row(random, number) for number in range(count)]
 
 
 def mutated_rows(seed: int, count: int) -> list[Row]:
-    """Rows of which about a third is valid; the others break up to three rules, or hold any value in any column."""
+    """Return rows, about a third valid; the others break up to three rules, or hold any value in any column."""
     random = Random(seed)
     mutations = list(MUTATIONS.values())
     rows: list[Row] = []

@@ -67,7 +67,7 @@ _CENTERS = ("ops-01", "ops-02", "payroll", "field service", "R&D")
 
 @dataclass
 class _Source:
-    """Draws that depend on nothing but the seed."""
+    """Draws that depend only on the seed."""
 
     random: Random = field(default_factory=lambda: Random(_SEED))
 
@@ -85,13 +85,13 @@ class _Source:
 
 
 def routing_number(base: str) -> str:
-    """The eight digits with the ABA check digit that makes them a routing number."""
+    """Return the eight digits with the ABA check digit that makes them a routing number."""
     weighted = sum(int(digit) * weight for digit, weight in zip(base, (3, 7, 1) * 3, strict=False))
     return base + str(-weighted % 10)
 
 
 def plain_account(source: _Source) -> str:
-    """A made-up account number that means nothing special to the sandbox."""
+    """Return a made-up account number that has no special meaning to the sandbox."""
     while True:
         account = source.pick("123456789") + source.digits(7 + source.below(5))
         if account[-6:-2] != "9900":
@@ -99,7 +99,7 @@ def plain_account(source: _Source) -> str:
 
 
 def payment_rows() -> list[dict[str, str]]:
-    """The rows of payments.csv: valid ones, then the planned special accounts, oddities and faults laid over them."""
+    """Return the rows of payments.csv: valid ones, with the planned special accounts, oddities and faults applied."""
     source = _Source()
     rows = [_valid_row(source, number) for number in range(1, ROWS + 1)]
     for special in SPECIAL_ACCOUNTS:
@@ -112,7 +112,7 @@ def payment_rows() -> list[dict[str, str]]:
 
 
 def spreadsheet_rows() -> list[dict[str, str]]:
-    """The rows of spreadsheet.xlsx before odd cells are laid over them: all valid."""
+    """Return the rows of spreadsheet.xlsx before irregular cells are applied: all valid."""
     source = _Source(Random(_SPREADSHEET_SEED))
     rows = [_valid_row(source, number) for number in range(1, SPREADSHEET_ROWS + 1)]
     for number, row in enumerate(rows, start=1):
@@ -121,7 +121,7 @@ def spreadsheet_rows() -> list[dict[str, str]]:
 
 
 def small_rows() -> list[dict[str, str]]:
-    """The rows of small.csv: six good ones and two wrong ones, in few columns."""
+    """Return the rows of small.csv: six valid ones and two invalid ones, in few columns."""
     rows = [dict(row) for row in payment_rows()[: len(SMALL.faults) + SMALL.good]]
     for number, row in enumerate(rows, start=1):
         row.update(dict.fromkeys(RECURRING, ""), recurringIndicator="FALSE", achAccountType="PERSONAL", achSecCode="")
@@ -175,7 +175,7 @@ def _address(source: _Source, row: dict[str, str], node: str, first: str, last: 
     row[node + "FirstName"], row[node + "LastName"] = first, last
     row[node + "Company"] = source.pick(_COMPANIES) if business else ""
     if node == "shipping" and source.chance(40):
-        return  # the names alone, as most files have it
+        return  # only the names, as most files have it
     row[node + "AddressLine1"] = f"{1 + source.below(999)} {source.pick(_STREETS)}"
     row[node + "AddressLine2"] = source.pick(_LINE_TWO) if source.chance(20) else ""
     row[node + "City"], row[node + "State"], row[node + "Zip"] = city, state, postal_code
@@ -212,7 +212,7 @@ def _money(cents: int) -> str:
 
 
 def csv_bytes(header: Sequence[str], rows: Sequence[dict[str, str]]) -> bytes:
-    """The rows as CSV: UTF-8 without a byte order mark, lines ended by a line feed."""
+    """Return the rows as CSV: UTF-8 without a byte order mark, lines ended by a line feed."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, header, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -221,10 +221,10 @@ def csv_bytes(header: Sequence[str], rows: Sequence[dict[str, str]]) -> bytes:
 
 
 def parquet_bytes(rows: Sequence[dict[str, str]]) -> bytes:
-    """The rows as Parquet: the amount as a decimal, the rest as text, blank cells as nulls.
+    """Return the rows as Parquet: the amount as a decimal, the rest as text, blank cells as nulls.
 
-    A decimal column can't hold an amount with a thousands separator or a symbol: there the number that was meant
-    stands, and the row is right.
+    A decimal column can't hold an amount with a thousands separator or a symbol: it has the number that was meant, and
+    the row is valid.
     """
     columns: dict[str, pl.Series] = {
         name: pl.Series(name, [row[name] or None for row in rows], dtype=pl.String) for name in HEADER
@@ -246,7 +246,7 @@ def _decimal(amount: str) -> Decimal | None:
 
 
 def sample_files() -> dict[str, bytes]:
-    """Name and content of every file in samples/."""
+    """Return the name and content of every file in samples/."""
     rows = payment_rows()
     return {
         "payments.csv": csv_bytes(HEADER, rows),

@@ -1,6 +1,6 @@
-"""What is planted in the files of samples/: special accounts, oddities that only warn, and faults, with the reason.
+"""What is planted in the files of samples/: special accounts, irregularities that only warn, and faults, with reasons.
 
-The rules meant are those that `batchpay rules` lists; `where` is the row of the payment file, counted from 1.
+The rules are those that `batchpay rules` lists; `where` is the row of the payment file, counted from 1.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Change:
-    """Cells laid over one valid row, and what the checker must say about it."""
+    """Cells that replace those of one valid row, and what the checker must say about it."""
 
     row: int
     cells: Mapping[str, str]
@@ -21,12 +21,12 @@ class Change:
     in_parquet: bool = True
     """Whether a decimal column can hold the faulty amount."""
     copy_of: int | None = None
-    """The row that this one repeats, before its own cells are laid over."""
+    """The row that this one repeats, before its own cells are applied."""
 
 
 @dataclass(frozen=True)
 class SpecialAccount:
-    """A row whose account number makes the sandbox answer otherwise than yes."""
+    """A row whose account number makes the sandbox answer with something other than success."""
 
     row: int
     ending: str
@@ -143,7 +143,7 @@ PLANTED = tuple(
     )
     for index, fault in enumerate(_FAULTS)
 )
-"""One fault a row, spread through payments.csv."""
+"""One fault per row, spread through payments.csv."""
 
 SMALL = Small(
     columns=(
@@ -162,7 +162,7 @@ SPREADSHEET_TITLE = "Supplier payments, first quarter"
 
 @dataclass(frozen=True)
 class OddCell:
-    """A cell of spreadsheet.xlsx as people make them; `finding` is empty where the program reads it as meant."""
+    """A cell of spreadsheet.xlsx as people make them; `finding` is empty if the program reads it as meant."""
 
     row: int
     column: str

@@ -1,4 +1,4 @@
-"""Builds samples/spreadsheet.xlsx: a workbook as people keep them, its inner dates fixed so that its bytes repeat."""
+"""Builds samples/spreadsheet.xlsx: a workbook as people keep them, its internal dates fixed so its bytes repeat."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ZIP_DATE = (2026, 1, 2, 9, 0, 0)
 
 
 def spreadsheet_bytes(header: Sequence[str], rows: Sequence[Mapping[str, str]]) -> bytes:
-    """A workbook with a title above the header, amounts and dates as typed cells, the rest as text cells."""
+    """Return a workbook with a title above the header, amounts and dates as typed cells, the rest as text cells."""
     workbook = Workbook()
     sheet = workbook.active
     assert isinstance(sheet, Worksheet)
@@ -59,7 +59,7 @@ def _write(sheet: Worksheet, sheet_row: int, column: int, name: str, text: str) 
 
 
 def _with_fixed_dates(workbook: bytes) -> bytes:
-    """The same parts with fixed dates, and stored: what deflate makes of them differs from one zlib to another."""
+    """Return the same parts with fixed dates, uncompressed: deflate's output differs from one zlib to another."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(workbook)) as source, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as target:
         for name in source.namelist():

@@ -1,4 +1,4 @@
-"""Requests to a running sandbox as a plain HTTP client makes them: nothing of batchpay's own client is in the way."""
+"""Requests to a running sandbox as a plain HTTP client makes them: nothing of batchpay's own client is involved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT_S = 20
 
 
 def payment_body(account_number: str = "1234567890", **changes: Any) -> dict[str, Any]:
-    """A one-time payment that the sandbox makes; `changes` replace members of the top level."""
+    """Return a one-time payment that the sandbox makes; `changes` replace members of the top level."""
     body: dict[str, Any] = {
         "gatewayId": 1001,
         "transactionType": "DEBIT",
@@ -36,7 +36,7 @@ def payment_body(account_number: str = "1234567890", **changes: Any) -> dict[str
 
 
 def recurring_body(**changes: Any) -> dict[str, Any]:
-    """A recurring payment; `changes` replace members of its `recurring` node."""
+    """Return a recurring payment; `changes` replace members of its `recurring` node."""
     recurring = {
         "recurringStartDate": "01/31/2030",
         "recurringBillingCycle": "MONTHLY",
@@ -49,7 +49,7 @@ def recurring_body(**changes: Any) -> dict[str, Any]:
 
 
 def account_node(name: str = "processorA_ach", **changes: Any) -> dict[str, Any]:
-    """A gateway account that the sandbox takes; a change to None takes the attribute away."""
+    """Return a gateway account that the sandbox accepts; a change to None removes the attribute."""
     node: dict[str, Any] = {
         "enabled": 1,
         "mode": "test",
@@ -67,7 +67,7 @@ def account_node(name: str = "processorA_ach", **changes: Any) -> dict[str, Any]
 
 
 def with_cell(body: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy of a body with one member (dotted) replaced, or taken away by None."""
+    """Return a copy of a body with one member (dotted) replaced, or removed by None."""
     changed = copy.deepcopy(body)
     node = changed
     *parents, name = path.split(".")
@@ -86,16 +86,16 @@ def pay(url: str, body: Any, path: str = "/v2/api/payment.json", **more: Any) ->
 
 
 def account_request(url: str, method: str, path: str, body: Any = None) -> requests.Response:
-    """Ask the account API."""
+    """Send a request to the account API."""
     headers = dict(ACCOUNT_HEADERS)
     return requests.request(method, f"{url}/demoapi/{path}", json=body, headers=headers, timeout=TIMEOUT_S)
 
 
 def control(url: str, method: str, path: str, body: Any = None) -> Any:
-    """Ask the sandbox itself; the JSON of its answer."""
+    """Send a request to the sandbox itself; return its JSON answer."""
     return requests.request(method, f"{url}/_sandbox/{path}", json=body, timeout=TIMEOUT_S).json()
 
 
 def payment_bytes() -> bytes:
-    """A payment as it stands on the wire, with an invoice number of its own."""
+    """Return a payment as it is on the wire, with an invoice number of its own."""
     return json.dumps(payment_body(invoiceNumber=uuid.uuid4().hex)).encode()

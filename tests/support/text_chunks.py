@@ -1,4 +1,4 @@
-"""A payment file that exists only in memory: what the rules need of a source."""
+"""A payment file that exists only in memory: what the rules need from a source."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Cells = Mapping[str, str | None]
 
 
 def text_frame(rows: Sequence[Cells], columns: Sequence[str] = COLUMNS) -> pl.DataFrame:
-    """All columns as text, null where a row gives none."""
+    """Return all columns as text, null if a row gives none."""
     return pl.DataFrame({name: pl.Series([row.get(name) for row in rows], dtype=pl.String) for name in columns})
 
 
@@ -70,9 +70,9 @@ class Kept:
     came_late: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Take rows of a chunk."""
+        """Add rows of a chunk."""
         self.added += frame.to_dicts()
 
     def late(self, frame: pl.DataFrame) -> None:
-        """Take rows that failed late."""
+        """Add rows that failed late."""
         self.came_late += frame.to_dicts()

@@ -1,7 +1,7 @@
 """Runs commands in processes forked from one that has the whole program loaded: a start costs milliseconds.
 
-Each is a process of its own all the same, with its own descriptors, environment and end. A test that is about the start
-of the program, its installation, signals or kills runs the command itself (`Home.command`).
+Each is still a process of its own, with its own descriptors, environment and end. A test that is about the program's
+start, its installation, signals or kills runs the command itself (`Home.command`).
 Run as `python -m tests.support.warm DESCRIPTOR`, a socket to take orders from.
 """
 
@@ -37,7 +37,7 @@ class Warm:
     def run(
         self, arguments: tuple[str, ...], environment: dict[str, str], folder: Path, timeout_s: float
     ) -> subprocess.CompletedProcess[str] | None:
-        """Run a command to its end; None where another one is running. Raises TimeoutExpired."""
+        """Run a command to its end; None if another one is running. Raises TimeoutExpired."""
         if not self._turn.acquire(blocking=False):
             return None
         try:
@@ -99,7 +99,7 @@ def _load_program() -> None:
 
 
 def _serve(orders: socket.socket) -> None:
-    """Fork a process for each order, and tell its id and its exit code; returns in the process that runs the order."""
+    """Fork a process for each order, and report its id and exit code; returns in the process that runs the order."""
     while True:
         order, outputs, _, _ = socket.recv_fds(orders, _ORDER_BYTES_MAX, 2)
         if not order:

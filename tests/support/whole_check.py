@@ -1,4 +1,4 @@
-"""A whole file through the rules, as the use cases drive it: for tests that need the verdict alone."""
+"""A whole file through the rules, as the use cases drive it: for tests that need only the verdict."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from batchpay.validation.verdict import FAILURES_MAX, Verdict
 
 
 class RejectsSink(Protocol):
-    """Takes the rows that failed, as read, with `_errors`, `_warnings` and `_suggestions`."""
+    """Accepts the rows that failed, as read, with `_errors`, `_warnings` and `_suggestions`."""
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Take rows of one chunk, in row order."""
+        """Add rows of one chunk, in row order."""
 
     def late(self, frame: pl.DataFrame) -> None:
-        """Take rows in row order that only the whole file showed to fail; one that was added before replaces it."""
+        """Add rows in row order that only the whole file showed to fail; one that was added before is replaced."""
 
 
 def check(
@@ -34,7 +34,7 @@ def check(
     rejected: list[pl.DataFrame] | None = None,
     max_failures: int = FAILURES_MAX,
 ) -> Verdict:
-    """Ask every rule of every row; `rejected` gets, in row order, what the ledger would know of each rejected row."""
+    """Apply every rule to every row; `rejected` gets, in row order, what the ledger would know of each rejected row."""
     verdict = Verdict(failures_max=max_failures)
     with ExitStack() as storage:
         asked = Check(source, options, storage, line_word="line")
