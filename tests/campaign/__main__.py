@@ -28,7 +28,7 @@ _COMMANDS: dict[str, tuple[tuple[str, ...], bool]] = {
 
 
 def gather(name: str, parts: Iterable[Findings], total: Findings) -> None:
-    """Run the trials of one part and tell what they found."""
+    """Run the trials of one part and report what they found."""
     began = time.monotonic()
     findings = Findings()
     for part in parts:
@@ -56,7 +56,7 @@ def kills_of_recovery(made: Bench, number: int, seed: int) -> Iterable[Findings]
 
 
 def main() -> int:
-    """Run everything; gives the exit code."""
+    """Run everything; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seed", type=int, default=20261121)

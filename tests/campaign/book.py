@@ -1,6 +1,6 @@
-"""What must be so after many nights, in plain Python: each payment by its reference, from what the gateway logged.
+"""What must be true after many nights, in plain Python: each payment by its reference, from what the gateway logged.
 
-The book never looks into the ledger. What came in it knows from the files, what was paid from the gateway's log, what
+The book never reads the ledger. It knows what came in from the files, what was paid from the gateway's log, and what
 was decided from the person who decided it.
 """
 
@@ -21,12 +21,12 @@ Totals = Mapping[str, tuple[int, int]]
 
 
 def reference_of(number: int) -> str:
-    """Name a payment as it is sent (tests/support/command.py)."""
+    """Return a payment's reference as it is sent (tests/support/command.py)."""
     return f"INV-{number}"
 
 
 def cents_of(number: int) -> int:
-    """Tell what a payment comes to."""
+    """Return the amount of a payment."""
     return number * 100 + 25
 
 
@@ -42,13 +42,13 @@ class Batch:
     numbers: list[int]
     """Its payments."""
     rejected: tuple[int, int] = (0, 0)
-    """Rows and cents that the rules keep back."""
+    """Rows and cents that the rules reject."""
     touched: int = 0
     """The last night on which anything was done with it."""
     name: str = ""
     purged: bool = False
     accepted_cents: int | None = None
-    """What it comes to, once every payment of it is accepted: nothing can change that any more."""
+    """Its total, once every payment of it is accepted: nothing can change that any longer."""
 
 
 @dataclass
@@ -58,15 +58,15 @@ class Book:
     log: Path
     batches: dict[int, Batch] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
-    """References of which a person said that they were made."""
+    """References that a person said were made."""
     sent_again: set[str] = field(default_factory=set)
-    """References of which a person said that they never arrived."""
+    """References that a person said never arrived."""
     _words: dict[str, list[str]] = field(default_factory=dict)
     read_bytes: int = 0
     """How much of the log was read."""
 
     def read(self) -> None:
-        """Read what the gateway logged since."""
+        """Read what the gateway has logged since."""
         with self.log.open("rb") as file:
             file.seek(self.read_bytes)
             whole, end, _ = file.read().rpartition(b"\n")
@@ -76,11 +76,11 @@ class Book:
             self._words.setdefault(entry["reference"], []).append(entry["answer"])
 
     def words(self, reference: str) -> list[str]:
-        """Give what the gateway answered each time that a payment arrived or was lost."""
+        """Return what the gateway answered each time that a payment arrived or was lost."""
         return self._words.get(reference, [])
 
     def state(self, number: int) -> str:
-        """Tell where a registered payment must stand."""
+        """Return the state that a registered payment must have."""
         reference = reference_of(number)
         words = self.words(reference)
         if not words:
@@ -110,7 +110,7 @@ class Book:
         return {state: (rows[state], cents[state]) for state in STATES}
 
     def doubts(self, nights: Iterable[int]) -> dict[int, list[int]]:
-        """Give the payments in doubt of these nights, by night."""
+        """Return the payments in doubt of these nights, by night."""
         found = {
             night: [number for number in self.batches[night].numbers if self.state(number) == "in_doubt"]
             for night in nights
@@ -119,7 +119,7 @@ class Book:
         return {night: numbers for night, numbers in found.items() if numbers}
 
     def paid_wrongly(self) -> list[str]:
-        """Tell what arrived more than once, or is not there: each payment must have been made just once."""
+        """Return what arrived more than once, or not at all: each payment must have been made exactly once."""
         expected = {reference_of(number) for batch in self.batches.values() for number in batch.numbers}
         made = Counter({reference: sum(word != "lost" for word in words) for reference, words in self._words.items()})
         return [f"{one} arrived {made[one]} times" for one in sorted(expected | set(made)) if made[one] != 1]

@@ -16,7 +16,7 @@ from tests.support.command import Home
 from tests.support.strace import strace
 
 _SHUTDOWN = 0x8004587D
-"""EXT4_IOC_SHUTDOWN: the file system stops at once; with flag 2 not even its journal is written out."""
+"""EXT4_IOC_SHUTDOWN: the file system stops immediately; with flag 2 not even its journal is written out."""
 _NO_LOG_FLUSH = 2
 _DISK_BYTES = 48 * 1024 * 1024
 
@@ -46,12 +46,12 @@ def sending_after_sync(made: Bench) -> Findings:
 
 
 def can_cut_power() -> bool:
-    """Whether this machine lets us mount a disk image (as root it usually does)."""
+    """Return whether this machine lets us mount a disk image (as root it usually does)."""
     return os.geteuid() == 0 and shutil.which("mkfs.ext4") is not None and Path("/dev/loop-control").exists()
 
 
 def power_cut(made: Bench, seed: int) -> Findings:
-    """Cut the power of the disk that holds the ledger in the middle of a run, and go on after the restart."""
+    """Cut the power of the disk that holds the ledger in the middle of a run, and continue after the restart."""
     disk, mount = made.folder / f"disk-{seed}.img", made.folder / f"disk-{seed}"
     with disk.open("wb") as file:
         file.truncate(_DISK_BYTES)
@@ -77,7 +77,7 @@ def power_cut(made: Bench, seed: int) -> Findings:
 
 
 def _cut_after(made: Bench, home: Home, mount: Path, since: int, payments: int) -> None:
-    """Let some payments arrive, stop the run where it stands, cut the power, and end the run."""
+    """Let some payments arrive, stop the run where it is, cut the power, and end the run."""
     with subprocess.Popen(
         home.command("resume"), env=home.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"
     ) as process:

@@ -2,11 +2,11 @@
 
 Each cycle one machine leads and two help, as real processes over one PostgreSQL ledger, against a gateway that counts.
 Meanwhile machines are killed, or stopped until the others have shut them out, their connections are cut, and the server
-is stopped at once and started. A person, too, wants rows sent again that a stopped machine may still hold a permission
-for. In the end every row has arrived once, whatever batchpay says of it: none twice, none lost, none called what it is
-not, and each machine that died left at most as many rows in doubt as it had workers. Ends with 1 if anything was wrong.
+is stopped abruptly and started. A person also wants rows sent again that a stopped machine may still hold a permission
+for. In the end every row has arrived once, whatever batchpay says of it: none twice, none lost, none misreported, and
+each machine that died left at most as many rows in doubt as it had workers. Ends with 1 if anything was wrong.
 
-The machines wait for one another a fraction of what they do in earnest, and stand still a moment before the first byte.
+The machines wait for one another a fraction of what they do in production, and pause briefly before the first byte.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ NAMES = ("a", "b", "c")
 LEASE_S, BEAT_S = 1.5, 0.2
 _PATIENCE_S = 60.0
 _HELD = 9
-"""The exit code where another machine is at work on the batch."""
+"""The exit code when another machine is at work on the batch."""
 _DATABASE, _TEMPLATE = "chaos", "chaos_template"
 _SHUT_OUT = "SELECT count(*) FROM batchpay.run WHERE fenced_by IS NOT NULL"
 _KEY = Path(".config") / "batchpay" / "ledger.key"
 
 
 def hasten() -> None:
-    """Shorten what machines wait for one another, and lengthen the moment in which a permission is not used yet."""
+    """Shorten the time machines wait for one another, and lengthen the time in which a permission is not used yet."""
     company = importlib.import_module("batchpay.ledger.postgres.company")
     company.LEASE_S, company.BEAT_S = LEASE_S, BEAT_S  # type: ignore[attr-defined]
     statements = importlib.import_module("batchpay.ledger.postgres.statements")
@@ -72,7 +72,7 @@ def hasten() -> None:
 
 @dataclass
 class Tally:
-    """What all cycles came to."""
+    """The totals of all cycles."""
 
     cycles: int = 0
     faults: Counter[str] = field(default_factory=Counter)
@@ -80,7 +80,7 @@ class Tally:
     alive: int = 0
     """Runs that were shut out though nobody had killed or stopped them: this machine was too busy for such a lease."""
     refused: int = 0
-    """Rows that a person was refused to send again."""
+    """Rows that a person was not allowed to send again."""
     wrong: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ class Site:
         self.server.run(f"ALTER DATABASE {_DATABASE} RENAME TO {_TEMPLATE}")
 
     def home(self, path: Path) -> Home:
-        """Give a machine."""
+        """Return a machine."""
         path.mkdir(parents=True, exist_ok=True)
         url = f"{self.server.url(_DATABASE)}?connect_timeout=5"
         extra = {"BATCHPAY_LEDGER": url, "BATCHPAY_WORKERS": str(WORKERS), "BATCHPAY_RATE": "150"}
@@ -135,7 +135,7 @@ class Site:
 
     @contextmanager
     def machines(self, number: int) -> Iterator[list[Home]]:
-        """Give the machines of a cycle, with a ledger in which the batch is registered and nothing sent."""
+        """Yield the machines of a cycle, with a ledger in which the batch is registered and nothing sent."""
         folder = self.folder / f"cycle {number}"
         shutil.copytree(self.template, folder)
         self.server.drop(_DATABASE)
@@ -190,11 +190,11 @@ class Cycle:
         self.running[number] = self.site.start(self.homes[number], *arguments)
 
     def arrived(self) -> int:
-        """How many payments the gateway has."""
+        """Return how many payments the gateway has."""
         return len(self.site.oracle.entries(self.since))
 
     def _wait_until(self, done: Callable[[], bool]) -> bool:
-        """Wait until something is so; False where all machines that are not stopped have ended before."""
+        """Wait until something is true; False if all machines that are not stopped have ended first."""
         until = time.monotonic() + _PATIENCE_S
         while not done():
             for number, (process, call) in list(self.running.items()):
@@ -219,7 +219,7 @@ class Cycle:
         return self.dice.choice(working) if len(working) > 1 else None
 
     def kill(self) -> None:
-        """Kill a machine's process; now and then its service starts it again at once."""
+        """Kill a machine's process; now and then its service restarts it immediately."""
         number = self._one()
         if number is not None:
             os.kill(self.running[number][0], signal.SIGKILL)
@@ -253,7 +253,7 @@ class Cycle:
                 self.site.server.run(f"SELECT pg_terminate_backend({pid})")
 
     def restart_server(self) -> None:
-        """Stop the server at once, as a power cut would, and start it again."""
+        """Stop the server abruptly, as a power cut would, and start it again."""
         self.site.cluster.stop()
         time.sleep(self.dice.random() * 0.5)
         self.site.cluster.start()
@@ -261,7 +261,7 @@ class Cycle:
     # The end
 
     def _finish(self, number: int) -> None:
-        """Let a machine send what is left, and wait for the dead if need be."""
+        """Let a machine send what is left, and wait for the dead if necessary."""
         for _ in range(6):
             with closing(self.site.ledger(self.homes[number])) as ledger:
                 found = ledger.find(self.batch)
@@ -273,7 +273,7 @@ class Cycle:
         self.wrong(f"it never ended: {done.code} {done.err[-300:]}")
 
     def _want_again(self, number: int) -> None:
-        """Let a person send again what the gateway does not have, while machines sleep that may still send it."""
+        """Have a person send again what the gateway does not have, while sleeping machines may still send it."""
         arrived = {entry["reference"] for entry in self.site.oracle.entries(self.since)}
         with closing(self.site.ledger(self.homes[number])) as ledger:
             asked = [row for row in ledger.rows(self.batch, [State.IN_DOUBT]) if reference_of(row.row) not in arrived]
@@ -288,7 +288,7 @@ class Cycle:
             self.site.run(self.homes[number], "resume", self.batch)
 
     def _settle(self) -> None:
-        """Hold the ledger against what arrived, let a person settle the rest, and look again."""
+        """Compare the ledger with what arrived, have a person settle the rest, and check again."""
         self.site.oracle.settle()
         self._compare()
         answers = {entry["reference"] for entry in self.site.oracle.entries(self.since)}
@@ -316,7 +316,7 @@ class Cycle:
                 self.wrong(problem)
 
     def _compare(self) -> Counter[str]:
-        """Find what arrived twice, and what the ledger calls what it is not."""
+        """Find what arrived twice, and what the ledger misreports."""
         arrived = Counter(entry["reference"] for entry in self.site.oracle.entries(self.since))
         for reference, count in arrived.items():
             if count > 1:
@@ -329,17 +329,17 @@ class Cycle:
         return arrived
 
     def wrong(self, what: str) -> None:
-        """Write down what must not be."""
+        """Record a violation."""
         self.tally.wrong.append(f"cycle {self.tally.cycles}: {what}; {'; '.join(self.ended)}")
 
 
 def reference_of(row: int) -> str:
-    """The invoiceNumber of a row (tests/support/command.py)."""
+    """Return the invoiceNumber of a row (tests/support/command.py)."""
     return f"INV-{row}"
 
 
 def campaign(folder: Path, cycles: int, seed: int, rows: int, *, say: Callable[[str], None] = print) -> Tally:
-    """Live through so many cycles."""
+    """Run this many cycles."""
     clock.load_program()
     tally = Tally()
     with own_cluster({"fsync": "on"}) as cluster, running_oracle(folder / "log", "--latency-ms", "20") as oracle:
@@ -365,7 +365,7 @@ def campaign(folder: Path, cycles: int, seed: int, rows: int, *, say: Callable[[
 
 
 def main() -> int:
-    """Run the campaign; gives the exit code."""
+    """Run the campaign; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cycles", type=int, default=300)
     parser.add_argument("--seed", type=int, default=20261122)

@@ -1,4 +1,4 @@
-"""A home where files come in each night, its gateway, and the book of both, against which all reports are held."""
+"""A home where files come in each night, its gateway, and the book of both, which all reports are compared with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.oracle import Oracle, running_oracle
 
 WORKERS = 4
 NIGHTS_KEPT = 60
-"""After so many nights the details of a batch are purged."""
+"""After this many nights the details of a batch are purged."""
 DAY_S = 86_400
 _METRIC = re.compile(r'^batchpay_ledger_(rows|amount_cents)\{environment="test",state="(\w+)"\} (\d+)$', re.MULTILINE)
 _METRICS_FILE = "batchpay.prom"
@@ -27,7 +27,7 @@ _SUBMIT = ("submit", "--inbox", "inbox", "--archive", "done", *_PLACES)
 
 
 class Wrong(AssertionError):
-    """A report that was not as the book has it."""
+    """A report that does not agree with the book."""
 
 
 def expect(what: str, found: object, expected: object) -> None:
@@ -51,7 +51,7 @@ class House:
         for place in (self.inbox, folder / "backups"):
             place.mkdir()
         self.usage: resource.struct_rusage | None = None
-        """What the last call took."""
+        """What the last call used."""
         self.forked_at_mib = 0.0
         """What this process held when it forked that call."""
         self._began_s = 0.0
@@ -67,7 +67,7 @@ class House:
         self._running.close()
 
     def start_gateway(self) -> None:
-        """Switch it on again, where it was."""
+        """Switch it on again, at the same address."""
         port = self.oracle.origin.rsplit(":", 1)[1]
         self.oracle = self._running.enter_context(running_oracle(self._log, "--port", port))
 
@@ -79,7 +79,7 @@ class House:
         return 1 + self.night * self.rows
 
     def upload(self, *, said: int | None = None, name: str | None = None) -> Path:
-        """Put the night's file into the inbox, with the rows that its sender says it has."""
+        """Put the night's file into the inbox, with the number of rows that its sender states."""
         file = small_file(self.inbox / (name or f"night-{self.night:04d}.csv"), self.rows, first=self.first)
         self.say_rows(file, self.rows if said is None else said)
         return file
@@ -89,14 +89,14 @@ class House:
         file.with_name(f"{file.name}.control.toml").write_text(f"rows = {rows}\n")
 
     def register(self, rejected: tuple[int, int] = (0, 0)) -> None:
-        """Write into the book that the night's file is in the ledger."""
+        """Record in the book that the night's file is in the ledger."""
         numbers = list(range(self.first, self.first + self.rows))
         self.book.batches[self.night] = Batch(numbers, rejected)
 
     # Calls
 
     def start(self, *arguments: str, prepare: Callable[[], None] | None = None) -> tuple[int, Call]:
-        """Start a command; gives its process."""
+        """Start a command; return its process."""
         call = Call(arguments, str(self.home.path), self.home.environment)
         self._began_s = time.time() + clock.offset_s
         self.forked_at_mib = (
@@ -110,14 +110,14 @@ class House:
         return done
 
     def submit(self, code: int, *more: str, registered: bool = True, prepare: Callable[[], None] | None = None) -> None:
-        """Run the nightly call and hold all that it reports against the book.
+        """Run the nightly call and compare everything it reports with the book.
 
         `code` is what it would end with if nothing were in doubt; `registered` tells whether the ledger has the file.
         """
         self.check_call(self.call(*_SUBMIT, *more, prepare=prepare), code, registered=registered)
 
     def submission(self) -> Done:
-        """Run the nightly call and hold nothing against the book."""
+        """Run the nightly call and compare nothing with the book."""
         return self.call(*_SUBMIT)
 
     def start_submission(self) -> tuple[int, Call]:
@@ -127,7 +127,7 @@ class House:
     # A person
 
     def settle(self, night: int) -> None:
-        """Settle what is in doubt of a night, as a person does who asks the gateway which payments were made."""
+        """Settle what is in doubt of a night, like a person who checks with the gateway which payments were made."""
         batch = self.book.batches.get(night)
         for number in self.book.doubts([night]).get(night, ()):
             assert batch is not None
@@ -145,7 +145,7 @@ class House:
     # Reports
 
     def check_call(self, done: Done, code: int, *, registered: bool = True) -> None:
-        """Hold one call against the book: exit code, metrics, and of the night's file its summary and results."""
+        """Compare one call with the book: exit code, metrics, and the summary and results of the night's file."""
         self.oracle.settle()
         self.book.read()
         doubts = self.book.doubts(self.book.batches)
@@ -167,7 +167,7 @@ class House:
         expect("results", results, {reference_of(number): self.book.state(number) for number in batch.numbers})
 
     def _check_metrics(self, code: int) -> None:
-        """Hold the metrics file against the book: written by this call, with every row and cent of the ledger."""
+        """Compare the metrics file with the book: written by this call, with every row and cent of the ledger."""
         text = (self.home.path / _METRICS_FILE).read_text("utf-8")
         (ended_s,) = re.findall(r"^batchpay_end_timestamp_seconds ([0-9.]+)$", text, re.MULTILINE)
         expect("metrics", (float(ended_s) > self._began_s, f"\nbatchpay_exit_code {code}\n" in text), (True, True))
@@ -177,7 +177,7 @@ class House:
             expect(f"metrics: {kind}", [found.get((kind, s)) for s in STATES], [totals[s][place] for s in STATES])
 
     def check_morning(self) -> None:
-        """Hold what monitoring sees six hours later against the book; back up each week, purge each month."""
+        """Compare what monitoring sees six hours later with the book; back up each week, purge each month."""
         clock.offset_s += DAY_S / 4
         if self.night % 7 == 0:
             expect("backup", self.call("ledger", "backup", "backups", "--keep", "2").code, 0)

@@ -26,7 +26,7 @@ _ERRORS = {
     "EMFILE": ("openat", "socket"),
     "ENOMEM": ("mmap", "openat"),
 }
-"""Not `write`: threads of polars wake one another by it, which no disk fails, and then wait for ever."""
+"""Not `write`: polars's threads wake one another by it, which no disk fails, and would then wait forever."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Point:
     error: str | None = None
 
     def prefix(self) -> list[str]:
-        """Give the command that runs another one with the fault in it."""
+        """Return the command that runs another one with the fault in it."""
         fault = f"error={self.error}" if self.error else "signal=SIGKILL"
         expression = f"inject={self.call}:{fault}:when={self.when}" + ("" if self.error is None else "+")
         return strace("-o", "/dev/null", "-e", f"trace={self.call}", "-e", expression)
@@ -48,7 +48,7 @@ class Point:
 
 
 def points(made: Bench, command: tuple[str, ...], *, fresh: bool, codes: tuple[int, ...] = (0, 3)) -> list[Point]:
-    """Find every point of a command: how often any one thread makes each call in a run that nothing disturbs."""
+    """Find every point of a command: how often any one thread makes each call in an undisturbed run."""
     home = made.empty_home() if fresh else made.home()
     found = points_of(home, lambda prefix: run_with(home, prefix, *command), codes)
     shutil.rmtree(home.path)
@@ -71,7 +71,7 @@ def points_of(home: Home, run: Callable[[list[str]], CompletedProcess[Any]], cod
 
 
 def chosen(found: Sequence[Point], number: int | None, seed: int) -> list[Point]:
-    """Choose points, each kind of call as often as any other: rare calls are not drowned by common ones."""
+    """Choose points, each kind of call as often as any other: common calls don't crowd out rare ones."""
     if number is None:
         return list(found)
     dice = random.Random(seed)
@@ -86,7 +86,7 @@ def chosen(found: Sequence[Point], number: int | None, seed: int) -> list[Point]
 
 
 def errors_of(found: Sequence[Point]) -> list[Point]:
-    """Give the errors that the calls of these points can end with."""
+    """Return the errors that the calls of these points can end with."""
     return [
         Point(point.call, point.when, error)
         for error, calls in _ERRORS.items()

@@ -1,12 +1,12 @@
 """Many nights on one ledger: `python -m tests.campaign.nights [--nights N] [--rows N]`.
 
 Each night, a day later by the program's clock, one file comes in. Of twenty nights eleven bring a mishap: payments that
-get no answer or never arrive, a kill in the middle, a gateway or an inbox that is not there, a full disk, a file with
-wrong totals, with bad and old rows, twice, or none. What is in doubt stands for three nights before a person settles
-it. After every call, and every morning, exit code, summary, results, metrics and `health` are held against a book that
+get no answer or never arrive, a kill in the middle, a gateway or an inbox that is missing, a full disk, a file with
+wrong totals, with bad and old rows, twice, or none. What is in doubt stays so for three nights before a person settles
+it. After every call, and every morning, exit code, summary, results, metrics and `health` are compared with a book that
 is kept in plain Python from what the gateway logged. The ledger is backed up each week and purged each month.
 
-Over all nights processor time, memory and bytes a row must stay flat, and the ledger must open in 0.3 seconds. Calls
+Over all nights processor time, memory and bytes per row must stay flat, and the ledger must open in 0.3 seconds. Calls
 run in forks of this process, which has the program loaded: their figures leave out its start. Ends with 1 if anything
 was wrong.
 """
@@ -40,7 +40,7 @@ PERIOD = 20
 NIGHTS_IN_DOUBT = 3
 _WEEKS_TEN = 70
 _DISK_BYTES = 40_000
-"""No file grows larger in a call whose disk is full: the ledger can be read, and nothing be registered."""
+"""No file grows larger in a call whose disk is full: the ledger can be read, and nothing can be registered."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,14 @@ def dropped(house: House) -> None:
 
 
 def wrong_totals(house: House) -> None:
-    """The file has another number of rows than its sender says, and is refused; then it comes with the right one."""
+    """Its number of rows is not what its sender says, and is refused; then it comes with the right number."""
     house.upload(said=house.rows + 1)
     house.submit(4, registered=False)
     plain(house)
 
 
 def stopped(house: House) -> None:
-    """The run ends half-way; the next call goes on."""
+    """The run ends halfway; the next call continues it."""
     house.upload()
     house.register()
     house.submit(6, "--limit", str(house.rows // 2))
@@ -107,7 +107,7 @@ def no_gateway(house: House) -> None:
 
 
 def no_inbox(house: House) -> None:
-    """Somebody renamed the inbox."""
+    """Someone renamed the inbox."""
     aside = house.inbox.rename(house.inbox.with_name("renamed"))
     house.submit(5, registered=False)
     aside.rename(house.inbox)
@@ -115,7 +115,7 @@ def no_inbox(house: House) -> None:
 
 
 def killed(house: House) -> None:
-    """The process is killed while every worker waits for an answer: these rows are in doubt, and no other."""
+    """The process is killed while every worker waits for an answer: these rows are in doubt, and no others."""
     house.oracle.plan(held_from=house.rows // 2)
     house.upload()
     process, call = house.start_submission()
@@ -147,7 +147,7 @@ def _fill_disk() -> None:
 
 
 def bad_and_old_rows(house: House) -> None:
-    """One row can't be read, and one was paid ten weeks ago: its names are purged, and it is known all the same."""
+    """One row can't be read, and one was paid ten weeks ago: its names are purged, and it is still recognized."""
     file = house.upload()
     paid = 1 + max(0, house.night - _WEEKS_TEN) * house.rows
     old = small_file(house.home.path / "old.csv", 1, first=paid).read_text("utf-8").splitlines()[1]
@@ -162,11 +162,11 @@ MISHAPS = {
     1: lost, 3: wrong_totals, 5: dropped, 7: stopped, 9: again, 11: no_gateway, 13: no_inbox, 15: killed, 16: no_file,
     17: full_disk, 18: bad_and_old_rows,
 }  # fmt: skip
-"""What befalls a night, by its number's place in a period."""
+"""What happens in a night, by its position in a period."""
 
 
 def live_through(house: House) -> Night | None:
-    """Live through a night; gives what its call took, unless a mishap befell it."""
+    """Live through a night; return what its call took, unless it had a mishap."""
     mishap = MISHAPS.get(house.night % PERIOD)
     try:
         house.settle(house.night - NIGHTS_IN_DOUBT)
@@ -193,7 +193,7 @@ def key_of(home: Path) -> Path:
 
 
 def report(name: str, nights: list[Night], problems: list[str]) -> None:
-    """Print the first tenth beside the last, and note what grew."""
+    """Print the first tenth next to the last, and record what grew."""
     tenth = max(1, len(nights) // 10)
     first, last = nights[:tenth], nights[-tenth:]
     for label in ("cpu_s", "memory_mib", "bytes_a_row", "opening_s"):
@@ -206,7 +206,7 @@ def report(name: str, nights: list[Night], problems: list[str]) -> None:
 
 
 def campaign(nights: int, rows: int) -> list[str]:
-    """Live through the nights, and through as many more as it takes to settle all; gives what was wrong."""
+    """Live through the nights, and as many more as it takes to settle everything; return what was wrong."""
     problems: list[str] = []
     clock.offset_s = DAY_S
     began = time.monotonic()

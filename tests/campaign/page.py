@@ -1,8 +1,8 @@
-"""The page's child as a third way to run: killed before any system call, failed, started twice; then taken up again.
+"""The page's child as a third way to run: killed before any system call, failed, started twice; then started again.
 
-A template home holds a file that was uploaded, asked about and approved on the page, its child wanted and not started.
+A template home holds a file that was uploaded, submitted and approved on the page, its child wanted and not started.
 
-Run as `python -m tests.campaign.page HOME`, with a run's environment, it makes such a home.
+Run as `python -m tests.campaign.page HOME`, with a run's environment, it creates such a home.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ class Pages:
         subprocess.run(command, env=made.home_at(self._template).environment, check=True)
 
     def home(self) -> Home:
-        """Give a fresh copy."""
+        """Return a fresh copy."""
         self._made.count += 1
         path = self._made.folder / f"page-{self._made.count}"
         shutil.copytree(self._template, path, symlinks=True)
         return self._made.home_at(path)
 
     def points(self) -> list[Point]:
-        """Find every point of a child that nothing disturbs."""
+        """Find every point of an undisturbed child."""
         home = self.home()
         found = points_of(home, lambda prefix: child(home, prefix), codes=(0,))
         shutil.rmtree(home.path)
         return found
 
     def hit(self, point: Point) -> Findings:
-        """Hit a child at a point, and take it up again as the server does."""
+        """Hit a child at a point, and start it again as the server does."""
         home, since = self.home(), self._made.oracle.log.stat().st_size
         done = child(home, point.prefix())
         refused = (home.path / _TROUBLE).read_text()
@@ -82,9 +82,9 @@ class Pages:
         return self._finish(home, since, f"{processes} children at once", in_doubt_max=0)
 
     def _finish(self, home: Home, since: int, story: str, in_doubt_max: int | None = None) -> Findings:
-        """Start the child again as long as it is wanted, let a stopped run go on, and look at what came of it."""
+        """Start the child again as long as it is wanted, resume a stopped run, and check the result."""
         for _ in range(_STARTS_MAX):
-            if _is_wanted(home):  # also again, where the dead one's lock was not free yet
+            if _is_wanted(home):  # also again, if the dead one's lock was not free yet
                 child(home, [])
             elif _state(home) == "stopped":
                 _let_go_on(home)
@@ -97,7 +97,7 @@ class Pages:
 
 
 def kills_and_errors(made: Bench, kills: int | None, errors: int | None, seed: int) -> Iterator[Findings]:
-    """Hit the page's child everywhere, or at so many points."""
+    """Hit the page's child everywhere, or at this many points."""
     pages = Pages(made)
     every = pages.points()
     for point in (*chosen(every, kills, seed), *chosen(errors_of(every), errors, seed)):
@@ -120,7 +120,7 @@ def begin(home: Home, prefix: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def child(home: Home, prefix: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
-    """Run the child to its end, whatever becomes of it."""
+    """Run the child to its end, whatever happens to it."""
     with begin(home, prefix) as process:
         return subprocess.CompletedProcess([], process.wait(120))
 
@@ -151,7 +151,7 @@ def _let_go_on(home: Home) -> None:
 
 
 def _prepare(home: Path) -> None:
-    """Upload, check, ask and approve as people do."""
+    """Upload, check, request approval and approve as people do."""
     settings = load_settings({})
     (home / _SETTINGS).write_text(json.dumps(dataclasses.asdict(settings)))
     by = Actor("campaign", "host")

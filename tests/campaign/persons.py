@@ -61,7 +61,7 @@ def _doubts(home: Home) -> int:
 
 
 def wrong_clocks(made: Bench, seed: int) -> Iterator[Findings]:
-    """Begin a run under one clock, kill it, and go on under another: no decision to send depends on the time."""
+    """Start a run under one clock, kill it, and continue under another: no decision to send depends on the time."""
     dice = random.Random(seed)
     for first in _CLOCKS:
         second = dice.choice(_CLOCKS)

@@ -45,7 +45,7 @@ class _Payer:
         self.slowest_s = 0.0
 
     def pay(self, text: bytes, before_first_byte: BeforeFirstByte) -> Outcome:
-        """Send one payment; with a stop request it comes just before the first byte of the struck row."""
+        """Send one payment; if a stop is requested, it comes just before the first byte of the struck row."""
         self.count += 1
         strikes = self.count == self._mark_failed
         self._server.armed = strikes or self._server.fault.lasts
@@ -118,5 +118,5 @@ def _numbered(payer: _Payer) -> Pay:
 
 
 def _was_refused_first(server: FaultServer, number: int, row: int) -> bool:
-    """Whether a row that arrived may have been told that it was not applied (429, 401, 403), and so may go again."""
+    """Return whether a row that arrived may have been told 'not applied' (429, 401, 403), so that it may be resent."""
     return number >= row and State.PENDING in server.fault.states

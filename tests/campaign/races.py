@@ -42,7 +42,7 @@ def starts_at_once(made: Bench, processes: int) -> Findings:
 
 
 def stopped_and_replaced(made: Bench, seed: int) -> Findings:
-    """SIGSTOP a run, start another, which finds the batch held; SIGCONT, and the first goes on.
+    """SIGSTOP a run, start another, which finds the batch held; SIGCONT, and the first continues.
 
     The run is paced, so that it rarely stops inside a commit: then the other one waits for the ledger's lock instead.
     """
@@ -86,10 +86,10 @@ _PERMISSION_S = 0.1
 
 
 def stopped_with_a_permission(made: Bench) -> Findings:
-    """SIGSTOP a run when `sending` of its first row is durable, and let it go on when its permission has ended.
+    """SIGSTOP a run when `sending` of its first row is durable, and continue it when its permission has expired.
 
-    Others may have taken the row for in doubt, and a person may have sent it again: so not a byte of it may leave. It
-    is pending again, by its own proof, and the next run sends it.
+    Others may have found the row in doubt, and a person may have sent it again: so not a byte of it may leave. It is
+    pending again, by its own proof, and the next run sends it.
     """
     home = made.home()
     (home.path / "once.toml").write_text("[submit]\nattempts_max = 1\n", "utf-8")
@@ -118,14 +118,14 @@ def stopped_with_a_permission(made: Bench) -> Findings:
 
 
 def undisturbed(made: Bench) -> Findings:
-    """Run without anything going wrong."""
+    """Run with nothing going wrong."""
     home = made.home()
     since = made.oracle.log.stat().st_size
     return finish_and_check(made, home, since, "undisturbed", ("resume",), in_doubt_max=0)
 
 
 def lost_answers(made: Bench) -> Findings:
-    """Run against an oracle that now and then takes a payment and gives no answer, or no answer that can be read."""
+    """Run against an oracle that now and then accepts a payment and gives no answer, or no readable answer."""
     home = made.home()
     since = made.oracle.log.stat().st_size
     home.run("resume", "--max-in-doubt", "1000")

@@ -1,4 +1,4 @@
-"""Ledgers that are not what they should be: brought back from a backup, deleted, damaged, cut off."""
+"""Ledgers that are not what they should be: restored from a backup, deleted, damaged, cut off."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.command import Home
 
 
 def older_ledger(made: Bench) -> Findings:
-    """Pay some rows, bring back the ledger from before: it is older than its witness, and nothing is sent."""
+    """Pay some rows, restore the earlier ledger: it is older than its witness, and nothing is sent."""
     home = made.home()
     state = home.path / ".local"
     shutil.copytree(state, home.path / "backup")

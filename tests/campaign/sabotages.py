@@ -1,7 +1,7 @@
-"""Teeth: the program is broken on purpose, one promise at a time, and the campaign must notice each.
+"""Proof that the campaign notices: the program is broken on purpose, one promise at a time, and it must notice each.
 
 A sabotage is a change of text in a copy of the package. If the text is no longer there the campaign fails too: then the
-sabotage must be written anew for the code as it stands.
+sabotage must be rewritten for the present code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GARBAGE = ("--garbage-every", "5")
 
 
 def _kills(made: Bench) -> Iterator[Findings]:
-    """Kill around the moments at which rows are recorded and sent."""
+    """Kill around the points at which rows are recorded and sent."""
     found = kills.points(made, _RESUME, fresh=False)
     near = [point for point in found if point.call in ("sendto", "recvfrom", "fdatasync", "pwrite64")]
     for point in kills.chosen(near, 40, seed=7):
@@ -55,7 +55,7 @@ class Sabotage:
 
     name: str
     changes: tuple[tuple[str, str, str], ...]
-    """File of the package, text, what stands in its place."""
+    """File of the package, text, replacement."""
     trials: Callable[[Bench], Iterator[Findings]]
     oracle_options: tuple[str, ...] = ()
 
@@ -215,7 +215,7 @@ def broken(sabotage: str, changes: Iterable[tuple[str, str, str]], program: Path
 
 
 def caught(sabotage: Sabotage, folder: Path) -> str | None:
-    """Apply a sabotage to a copy of the program; gives what the trials found wrong first, or None."""
+    """Apply a sabotage to a copy of the program; return what the trials found wrong first, or None."""
     program = broken(sabotage.name, sabotage.changes, folder / "program")
     with bench(folder / "bench", program, *sabotage.oracle_options) as made:
         for found in sabotage.trials(made):

@@ -1,9 +1,9 @@
 """Servers that fail under a ledger on PostgreSQL: `python -m tests.campaign.servers [--cycles N] [--bytes STEP]`.
 
-First a group's commit is cut at every byte that goes either way, in clear and encrypted. Then cycles of two machines
-that pay over one ledger, as real processes against a gateway that counts: in the middle of a run the server is stopped
-and started, a synchronous standby takes over, a standby takes over that had lost what was recorded last, or the machine
-that pays is killed at that very moment. Never may a row arrive twice, be lost, or be called what it is not. At last the
+First a group's commit is cut at every byte in either direction, unencrypted and encrypted. Then come cycles of two
+machines that pay over one ledger, as real processes against a gateway that counts: in the middle of a run the server is
+stopped and started, a synchronous standby takes over, a standby takes over that had lost what was recorded last, or the
+machine that pays is killed at that very moment. No row may ever arrive twice, be lost, or be misreported. Finally the
 program is broken on purpose, one promise at a time, and a test must notice each.
 Ends with 1 if anything was wrong.
 """
@@ -42,14 +42,14 @@ from tests.support.postgres import Cluster, encrypt, own_cluster
 
 _NAME = "payments"
 _SHARED_ROWS = 1_600
-"""Rows of a batch that two machines send: they share it by some hundred."""
+"""Rows of a batch that two machines send: they share it by the hundreds."""
 
 
 # Cuts
 
 
 def cuts(cluster: Cluster, folder: Path, options: str, to_server: bool, step: int) -> Iterator[Findings]:
-    """Cut one commit after the other, each a byte later than the one before, and look behind its back what stands."""
+    """Cut one commit after the other, each a byte later than the one before, and check directly what is recorded."""
     server = cluster.server()
     database = server.new_database()
     settings = LedgerSettings(url=server.url(database), key_file=str(folder / "key"), witness=str(folder / "witness"))
@@ -122,7 +122,7 @@ class Office:
         cluster.stop()
 
     def machine(self, path: Path, *ports: int) -> Home:
-        """Give a machine whose ledger is at these ports, whichever of them writes."""
+        """Return a machine whose ledger is at these ports, whichever of them accepts writes."""
         path.mkdir(exist_ok=True, parents=True)
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         url = f"postgresql://payer@{hosts}/{_NAME}"
@@ -133,7 +133,7 @@ class Office:
 
     @contextmanager
     def cycle(self) -> Iterator[tuple[Cluster, Cluster, Home, Home]]:
-        """Give the two servers and the two machines of a cycle."""
+        """Yield the two servers and the two machines of a cycle."""
         number = next(self._numbers)
         one, two = self.cluster.copy(f"one{number}"), self.cluster.copy(f"two{number}")
         folder = self.bench.folder / f"cycle {number} of {self.rows} rows"
@@ -155,7 +155,7 @@ def _expect(home: Home, code: int, *arguments: str) -> None:
 
 @contextmanager
 def _running(office: Office, home: Home, rows: int, helper: Home | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """Let a machine pay, and another help it, until so many rows have arrived; what happens then is the block's."""
+    """Let a machine pay, and another help it, until this many rows have arrived; the block does the rest."""
     oracle = office.bench.oracle
     since = oracle.log.stat().st_size
     processes: list[subprocess.Popen[bytes]] = []
@@ -179,7 +179,7 @@ def _running(office: Office, home: Home, rows: int, helper: Home | None = None) 
 
 
 def _attach(one: Cluster, two: Cluster) -> None:
-    """Let the second server follow the first, which waits for it."""
+    """Make the second server follow the first, which waits for it."""
     two.follows(one, "second")
     two.start()
     one.server().run("ALTER SYSTEM SET synchronous_standby_names = 'second'")
@@ -193,7 +193,7 @@ def _promote(standby: Cluster) -> None:
 
 
 def restarted(office: Office, number: int, rows: int) -> Findings:
-    """Stop the server at once and start it again: the run goes on, nothing is in doubt."""
+    """Stop the server abruptly and start it again: the run continues, nothing is in doubt."""
     since = office.bench.oracle.log.stat().st_size
     with office.cycle() as (one, _, first, _second):
         with _running(office, first, rows):
@@ -203,7 +203,7 @@ def restarted(office: Office, number: int, rows: int) -> Findings:
 
 
 def taken_over(office: Office, number: int, rows: int) -> Findings:
-    """A synchronous standby takes over; the other machine looks by cron: the run goes on, nothing is in doubt."""
+    """A synchronous standby takes over; the other machine checks by cron: the run continues, nothing is in doubt."""
     since = office.bench.oracle.log.stat().st_size
     with office.cycle() as (one, two, first, second):
         _attach(one, two)
@@ -228,7 +228,7 @@ def killed_and_taken_over(office: Office, number: int, rows: int) -> Findings:
 
 
 def taken_over_together(office: Office, number: int, rows: int) -> Findings:
-    """A synchronous standby takes over while two machines send the batch: both go on, nothing is in doubt."""
+    """A synchronous standby takes over while two machines send the batch: both continue, nothing is in doubt."""
     since, story = office.bench.oracle.log.stat().st_size, f"taken over together ({number})"
     with office.cycle() as (one, two, first, second):
         _attach(one, two)
@@ -243,7 +243,7 @@ def taken_over_together(office: Office, number: int, rows: int) -> Findings:
 
 
 def taken_over_too_late(office: Office, number: int, rows: int) -> Findings:
-    """A standby takes over that lost what was recorded: no machine sends anything more, also when it is asked to."""
+    """A standby takes over that lost what was recorded: no machine sends anything more, even when told to."""
     oracle, story = office.bench.oracle, f"taken over too late ({number})"
     found = Findings(trials=1, fired=1)
     with office.cycle() as (one, two, first, second):
@@ -278,7 +278,7 @@ def taken_over_too_late(office: Office, number: int, rows: int) -> Findings:
 
 
 def taken_over_too_late_together(office: Office, number: int, rows: int) -> Findings:
-    """A standby that lost what was recorded takes over while two machines send: both stop, and go on no more."""
+    """A standby that lost what was recorded takes over while two machines send: both stop, and do not continue."""
     oracle, story = office.bench.oracle, f"taken over too late together ({number})"
     found = Findings(trials=1, fired=1)
     with office.cycle() as (one, two, first, second):
@@ -309,7 +309,7 @@ STORIES_OF_TWO: tuple[Story, ...] = (taken_over_together, taken_over_too_late_to
 
 
 def cycles(office: Office, story: Story, number: int, seed: int) -> Iterator[Findings]:
-    """Live through so many cycles of a story, each at a moment of its own."""
+    """Run this many cycles of a story, each at a time of its own."""
     dice = random.Random(f"{story.__name__} {seed}")
     first, last = (1, office.rows - 2) if office.rows == ROWS else (600, office.rows - 400)
     for at in range(number):
@@ -383,7 +383,7 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
 
 
 def unnoticed(folder: Path) -> Iterator[str]:
-    """Break the program in each way, and run the test that must notice; gives those that did not."""
+    """Break the program in each way, and run the test that must notice; yields those that did not."""
     for number, (name, change, test) in enumerate(SABOTAGES):
         program = broken(name, [change], folder / f"program{number}")
         for part in ("tests", "schemas", "samples"):
@@ -400,7 +400,7 @@ def unnoticed(folder: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Run all of it; gives the exit code."""
+    """Run all of it; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cycles", type=int, default=10, help="of each story")
     parser.add_argument("--seed", type=int, default=20261123)

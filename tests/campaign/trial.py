@@ -1,6 +1,6 @@
 """One trial: a home with a registered batch, something that goes wrong, the same command run to its end, the check.
 
-The check never trusts batchpay's own state alone: it holds what the oracle received against what the results say.
+The check never trusts batchpay's own state alone: it compares what the oracle received with what the results say.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TRIES = 4
 
 @dataclass
 class Findings:
-    """What a campaign counted; any wrong line fails it."""
+    """What a campaign counted; any `wrong` line fails it."""
 
     trials: int = 0
     fired: int = 0
@@ -35,7 +35,7 @@ class Findings:
     wrong: list[str] = field(default_factory=list)
 
     def add(self, other: Findings) -> None:
-        """Take in what another part of the campaign counted."""
+        """Add what another part of the campaign counted."""
         self.trials += other.trials
         self.fired += other.fired
         self.in_doubt += other.in_doubt
@@ -43,7 +43,7 @@ class Findings:
         self.wrong += other.wrong
 
     def line(self, name: str) -> str:
-        """Say it in one line."""
+        """Describe it in one line."""
         return (
             f"{name}: {self.trials} trials, {self.fired} faults fired, {self.in_doubt} rows in doubt "
             f"(at most {self.in_doubt_most} in a trial), {len(self.wrong)} wrong"
@@ -63,14 +63,14 @@ class Bench:
     count: int = 0
 
     def home(self) -> Home:
-        """Give a fresh copy of the template: a ledger with a registered batch, nothing sent."""
+        """Return a fresh copy of the template: a ledger with a registered batch, nothing sent."""
         self.count += 1
         path = self.folder / f"trial-{self.count}"
         shutil.copytree(self.template, path, symlinks=True)
         return self.home_at(path)
 
     def empty_home(self) -> Home:
-        """Give a home with the payment file alone."""
+        """Return a home with only the payment file."""
         self.count += 1
         path = self.folder / f"trial-{self.count}"
         path.mkdir()
@@ -78,7 +78,7 @@ class Bench:
         return self.home_at(path)
 
     def home_at(self, path: Path) -> Home:
-        """Give what runs in a folder."""
+        """Return what runs in a folder."""
         extra = {"BATCHPAY_WORKERS": str(self.workers)}
         if self.program is not None:
             extra["PYTHONPATH"] = str(self.program)
@@ -102,7 +102,7 @@ def bench(folder: Path, program: Path | None = None, *oracle_options: str) -> It
 
 
 def run_with(home: Home, prefix: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command under another program (strace), whatever becomes of it."""
+    """Run a command under another program (strace), whatever happens to it."""
     return subprocess.run(
         [*prefix, *home.command(*arguments)],
         env=home.environment,
@@ -125,7 +125,7 @@ def finish_and_check(
     in_doubt_max: int | None = None,
     rows: int = ROWS,
 ) -> Findings:
-    """Run the command to its end and hold its results against what arrived.
+    """Run the command to its end and compare its results with what arrived.
 
     `since` is the size of the oracle's log before; at most `in_doubt_max` rows may be in doubt (as many as workers).
     """
@@ -155,7 +155,7 @@ def finish_and_check(
 def _contradictions(
     summary: dict[str, int], states: dict[str, str], arrived: list[dict[str, str]], rows: int
 ) -> Iterator[str]:
-    """Tell where what batchpay states is not what happened."""
+    """Return where batchpay's statements are not what happened."""
     if len(states) != rows or summary["rows"] != rows:
         yield f"{len(states)} of {rows} rows are left"
     for reference, count in Counter(entry["reference"] for entry in arrived).items():

@@ -1,1 +1,1 @@
-"""A model of the business: random walks over what people do, held against what a gateway received."""
+"""A model of the business: random walks over what people do, compared with what a gateway received."""

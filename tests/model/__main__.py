@@ -1,6 +1,6 @@
 """Walk: `python -m tests.model [--walks N] [--seed N] [--steps 'make:1:2:3 submit:0:0:0']`.
 
-Prints what was found, with the seed and the fewest steps that show it; ends with 1 where anything was.
+Prints what was found, with the seed and the fewest steps that show it; ends with 1 if anything was found.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support.postgres import running_server
 
 
 def main() -> int:
-    """Walk as asked; gives the exit code."""
+    """Walk as requested; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--walks", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1, help="the first walk's; each has the next number")

@@ -19,17 +19,17 @@ Action = Callable[[World, int, int, int], None]
 Thing = TypeVar("Thing")
 
 STALE_H = 7 * 24 + 12
-"""How long nobody has touched a batch that is surely stale (policy.stale_days)."""
+"""How long a batch must be untouched to be certainly stale (policy.stale_days)."""
 LOW_CENTS = 10_000
-"""The limit of a payment, where one is set."""
+"""The limit of a payment, if one is set."""
 WRONG_CASE = 5
-"""The kind of wrong row that `--normalize` repairs without touching its amount: a release can send it."""
+"""The kind of invalid row that `--normalize` repairs without touching its amount: a release can send it."""
 _ANSWERS = ("none", "garbage", "error", "both", "too many", "twice", "success")
 SHAPES = ("named", "plain", "invoice", "both", "recurring")
 
 
 def make(world: World, a: int, b: int, c: int) -> None:
-    """Make a payment file of two or three new payments; perhaps one of them is wrong."""
+    """Write a payment file of two or three new payments; one of them may be invalid."""
     rows = []
     for place in range(2 + a % 2):
         world.numbers += 1
@@ -57,7 +57,7 @@ def _wrong(row: Row, c: int) -> Row:
         row,
         replace(row, amount=f"{row.number}"),  # --normalize repairs it
         replace(row, amount=f"{row.number},25"),
-        replace(row, amount=f"{LOW_CENTS // 100 + row.number}.00"),  # above the limit, where one is set
+        replace(row, amount=f"{LOW_CENTS // 100 + row.number}.00"),  # above the limit, if one is set
         replace(row, direction="debit"),
         replace(row, payment_id=f"P\u200b-{row.number}") if row.payment_id else row,
     )
@@ -65,7 +65,7 @@ def _wrong(row: Row, c: int) -> Row:
 
 
 def chosen(things: list[Thing], a: int) -> Thing | None:
-    """One of several, the latest most often."""
+    """Choose one of several, the latest most often."""
     return things[-1 - a % (2 * len(things) - 1) // 2] if things else None
 
 
@@ -105,7 +105,7 @@ def _with_invisible(text: str) -> str:
 
 
 def corrected(row: Row) -> Row:
-    """The row as its author meant it."""
+    """Return the row as its author meant it."""
     amount = row.amount.replace(",", ".")
     if re.fullmatch("[0-9]+", amount):
         amount += ".00"
@@ -135,7 +135,7 @@ def correct_rejects(world: World, a: int, b: int, c: int) -> None:
 
 
 def options_of(b: int, c: int) -> list[str]:
-    """The options of a submission: mostly none."""
+    """Return the options of a submission: usually none."""
     reason = ["--reason", f"reason {c % 2}"]
     kinds: tuple[list[str], ...] = (
         [], [], [], ["--normalize"], ["--allow-duplicates", *reason], ["--again", *reason], ["--limit", "1"],
@@ -192,7 +192,7 @@ def look_and_submit(world: World, a: int, b: int, c: int) -> None:
 
 
 def set_limit(world: World, a: int, b: int, c: int) -> None:
-    """Set, raise or take away the limit of a payment."""
+    """Set, raise or remove the limit of a payment."""
     world.max_cents = None if a % 2 else LOW_CENTS
     world.write_settings()
     world.story.append(f"limit {world.max_cents}")
@@ -204,7 +204,7 @@ def days_pass(world: World, a: int, b: int, c: int) -> None:
 
 
 def answers(world: World, a: int, b: int, c: int) -> None:
-    """The gateway answers the next payments in some odd way."""
+    """The gateway answers the next payments in some unusual way."""
     world.gateway.answers = [_ANSWERS[a % len(_ANSWERS)]]
     if a % len(_ANSWERS) == _ANSWERS.index("twice"):
         world.gateway.answers.append("none")
@@ -214,7 +214,7 @@ def answers(world: World, a: int, b: int, c: int) -> None:
 
 
 def other_gateway(world: World, a: int, b: int, c: int) -> None:
-    """Go over to the sandbox, or back to the live gateway."""
+    """Switch to the sandbox, or back to the live gateway."""
     world.live = not world.live
     world.story.append("live" if world.live else "sandbox")
 
@@ -228,14 +228,14 @@ def kill(world: World, a: int, b: int, c: int) -> None:
 
 
 def resume(world: World, a: int, b: int, c: int) -> None:
-    """Go on with a batch without its file."""
+    """Resume a batch without its file."""
     batch = chosen(_here(world), a)
     if batch is not None:
         go_on(world, batch, stale=b % 3 == 0)
 
 
 def go_on(world: World, batch: Batch, *, stale: bool) -> None:
-    """Resume a batch; one that nobody touched for a week needs a person's word."""
+    """Resume a batch; one that nobody touched for a week needs a person's decision."""
     options = ["--stale", "--reason", "still due"] if stale else []
     used = [one.at_h for one in world.commands.values() if batch in (one.batch, one.known)]
     forbidden = ""
@@ -245,7 +245,7 @@ def go_on(world: World, batch: Batch, *, stale: bool) -> None:
 
 
 def rules_change(world: World, a: int, b: int, c: int) -> None:
-    """A submission is cut short; before it goes on, a limit is set, a start date passes, or weeks do."""
+    """A submission is cut short; before it resumes, a limit is set, a start date passes, or weeks do."""
     make(world, a, 4 if b % 2 else b, 4 if c % 2 else 0)
     file = world.files[-1]
     send(world, file, ["--limit", "1"])
@@ -281,7 +281,7 @@ def resolve(world: World, a: int, b: int, c: int) -> None:
 
 
 def settle(world: World, batch: Batch, number: int, decision: str) -> None:
-    """Note what a person decided of a row in doubt."""
+    """Record what a person decided about a row in doubt."""
     batch.settled[number] = decision
     batch.states[number] = "pending" if decision == "send again" else decision
     if decision == "accepted":

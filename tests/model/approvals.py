@@ -1,4 +1,4 @@
-"""Plans and the people who approve them: nothing new goes without as many as the policy asks for, and once."""
+"""Plans and the people who approve them: nothing new is sent without as many as the policy requires, and only once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _PEOPLE = ("ben", "ben", "cleo", "ada")
 
 
 def set_policy(world: World, a: int, b: int, c: int) -> None:
-    """From now on none, one or two other people must approve."""
+    """From now on no, one or two other people must approve."""
     world.approvals = a % 3
     world.write_settings()
     world.story.append(f"policy.approvals = {world.approvals}")
 
 
 def plan(world: World, a: int, b: int, c: int) -> None:
-    """Dry run with a plan, approvals by some people, perhaps another file or day meanwhile, then a submission of it."""
+    """Dry run with a plan, approvals by some people, another file or day meanwhile, then its submission."""
     file = chosen(world.files, a)
     if file is None or world.forbidden:
         return
@@ -46,7 +46,7 @@ def plan(world: World, a: int, b: int, c: int) -> None:
     if meanwhile == 1 and world.approvals:
         forbidden = "its approvals are too old"
     if meanwhile != 2 and not made["would_send"]:
-        forbidden = ""  # where nothing would go nobody needs to agree
+        forbidden = ""  # if nothing would be sent nobody needs to approve
     odd = world.gateway.odd_answers
     sent = _send(world, File(file.name, list(rows)), [*options, "--from-plan", path], forbidden)
     if sent and sent != made["would_send"] and world.gateway.odd_answers == odd:
@@ -59,7 +59,7 @@ def plan(world: World, a: int, b: int, c: int) -> None:
 
 
 def _send(world: World, file: File, options: list[str], forbidden: str) -> int:
-    """Submit as the one who prepared the plan; gives how many payments arrived."""
+    """Submit as the one who prepared the plan; return how many payments arrived."""
     call, command = prepare(world, file, options, forbidden=forbidden)
     known = command.known
     done = world.end(command, run_here(Call(call.arguments, call.folder, call.environment, person="ada")))

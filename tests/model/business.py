@@ -1,6 +1,6 @@
-"""What was meant: economic payments, the rows that ask for them, and the rules that decide, in plain Python.
+"""What was meant: economic payments, the rows that request them, and the rules that decide, in plain Python.
 
-Written from CONTRACT.md and RULES.md alone; nothing of the program is imported. A payment has a number that no change
+Written only from CONTRACT.md and RULES.md; nothing of the program is imported. A payment has a number that no change
 of a file touches, so that the gateway can count it whatever the row looks like by then.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 DUPLICATE_DAYS = 5
 _UNCLEAR_H = 12
-"""How close to the limit of days the model does not decide: a walk's days are not the program's milliseconds."""
+"""How close to the limit of days the model does not decide: a walk's days aren't the program's milliseconds."""
 _AMOUNT = re.compile(r"([0-9]+)\.([0-9]{2})")
 _REPAIRABLE = re.compile(r"([0-9]+)(\.[0-9])?")
 
@@ -33,25 +33,25 @@ class Row:
 
     @property
     def cents(self) -> int | None:
-        """The amount in cents; None where it can't be read."""
+        """The amount in cents; None if it can't be read."""
         found = _AMOUNT.fullmatch(self.amount)
         return int(found[1]) * 100 + int(found[2]) if found else None
 
     @property
     def bill(self) -> tuple[str, str, int | None, str]:
-        """What makes two rows the same bill."""
+        """Return what makes two rows the same bill."""
         return self.account, self.direction.upper(), self.repaired.cents, same(self.invoice)
 
     @property
     def repaired(self) -> Row:
-        """The row as `--normalize` reads it."""
+        """Return the row as `--normalize` reads it."""
         amount = self.amount
         if found := _REPAIRABLE.fullmatch(amount):
             amount = f"{found[1]}{(found[2] or '.').ljust(3, '0')}"
         return replace(self, amount=amount, direction=self.direction.upper())
 
     def faults(self, max_cents: int | None, today: datetime.date, *, normalize: bool) -> set[str]:
-        """What is wrong with the row on a day; empty where it is right."""
+        """Return what is wrong with the row on a day; empty if it is valid."""
         row = self.repaired if normalize else self
         found: set[str] = set()
         if row.cents is None:
@@ -69,12 +69,12 @@ class Row:
 
 
 def same(text: str) -> str:
-    """Compare identifiers as RULES.md says: NFKC, case folded, trimmed."""
+    """Return an identifier as RULES.md compares it: NFKC, case folded, trimmed."""
     return unicodedata.normalize("NFKC", text).casefold().strip()
 
 
 def is_duplicate(new: Row, old: Row, age_h: float) -> bool | None:
-    """Whether a row repeats one of an earlier batch that is so many hours old; None where it is a matter of minutes."""
+    """Return whether a row repeats one of an earlier batch this many hours old; None if it is a matter of minutes."""
     if new.payment_id and same(new.payment_id) == same(old.payment_id):
         return True
     if new.bill != old.bill:
@@ -88,7 +88,7 @@ def is_duplicate(new: Row, old: Row, age_h: float) -> bool | None:
 
 
 def repeats_in_file(rows: list[Row]) -> set[int]:
-    """Numbers of payments that stand more than once in a file by id or bill."""
+    """Return the numbers of payments that are in a file more than once, by id or bill."""
     found: set[int] = set()
     for place, row in enumerate(rows):
         for other in rows[:place]:
@@ -99,21 +99,21 @@ def repeats_in_file(rows: list[Row]) -> set[int]:
 
 @dataclass
 class Batch:
-    """One registered batch, as the walk saw it come into being."""
+    """One registered batch, as the walk saw it registered."""
 
     name: str
     rows: list[Row]
     registered_h: float
     live: bool
     again: str = ""
-    """The reason why its content is paid once more."""
+    """The reason why its content is paid again."""
     allows_duplicates: bool = False
     states: dict[int, str] = field(default_factory=dict)
-    """What the program said last of each payment."""
+    """What the program last said of each payment."""
     settled: dict[int, str] = field(default_factory=dict)
-    """What a person decided of rows in doubt."""
+    """What a person decided about rows in doubt."""
     unheard: bool = False
-    """A command was killed at it, and none has told its rows' states since."""
+    """A command was killed while working on it, and none has reported its rows' states since."""
     lost: bool = False
     """Registered in a ledger that was replaced by an older copy."""
     purged: bool = False

@@ -1,7 +1,7 @@
 """The clock of a walk: days pass without waiting, in this process and in those it forks.
 
 Every module of the program that reads the time does so through its own name for `datetime` or `time`. Those names are
-exchanged, module by module, for ones that add an offset: nothing of the program needs a seam of its own.
+replaced, module by module, by ones that add an offset: the program needs no seam for it.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class ShiftedDatetime(metaclass=_Meta):
 
 
 def now(tz: datetime.tzinfo | None = None) -> datetime.datetime:
-    """The moment that the walk is at."""
+    """Return the time that the walk is at."""
     return _real_datetime.now(tz) + datetime.timedelta(seconds=offset_s)
 
 
 def today() -> datetime.date:
-    """The day that the walk is at, as the machine's own zone has it."""
+    """Return the date that the walk is at, in the machine's own time zone."""
     return now(datetime.UTC).astimezone().date()
 
 
@@ -67,7 +67,7 @@ vars(_datetime)["datetime"] = ShiftedDatetime
 
 
 def load_program() -> None:
-    """Import every module of the program, so that none comes in later with the real clock."""
+    """Import every module of the program, so that none is loaded later with the real clock."""
     package = importlib.import_module(_PROGRAM)
     for found in pkgutil.walk_packages(package.__path__, f"{_PROGRAM}."):
         if not found.name.endswith(".__main__"):
@@ -75,7 +75,7 @@ def load_program() -> None:
 
 
 def exchange() -> None:
-    """Exchange the clocks of all modules of the program that are loaded; harmless when done again."""
+    """Replace the clocks of all loaded modules of the program; harmless if repeated."""
     for name, module in list(sys.modules.items()):
         if name in _exchanged or name.split(".")[0] != _PROGRAM:
             continue

@@ -1,6 +1,6 @@
 """Runs the program's command line: in this process, or in one forked from a server that has it loaded.
 
-In this process it costs some 40 ms; the forked one is for kills, and for commands that run while another one runs.
+In this process it costs about 40 ms; the forked one is for kills, and for commands that run while another one runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Call:
     folder: str
     environment: dict[str, str]
     output: str = ""
-    """Where standard output goes, where it is no ordinary file (/dev/full)."""
+    """Where standard output goes, if it is not an ordinary file (/dev/full)."""
     person: str = "ada"
     """The account that runs it, as the operating system names it."""
 
@@ -51,7 +51,7 @@ class Done:
 
     @property
     def json(self) -> dict[str, Any]:
-        """The object on standard output; empty where there is none."""
+        """Return the object on standard output; empty if there is none."""
         try:
             value = json.loads(self.out)
         except ValueError:
@@ -89,7 +89,7 @@ def run_here(call: Call, before_lock: Sequence[Callable[[], None]] = ()) -> Done
 
 
 def _main(call: Call) -> int:
-    """Call the program as a process begins it: with descriptors, arguments and environment of its own."""
+    """Call the program as a process starts it: with descriptors, arguments and environment of its own."""
     from batchpay.cli.main import main
 
     out, err = _streams(call)
@@ -115,7 +115,7 @@ def _main(call: Call) -> int:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # what the interpreter makes of it at its end
+        except OSError:  # what the interpreter does with it at its end
             code = 120
     return code
 
@@ -135,7 +135,7 @@ def _read(call: Call, code: int) -> Done:
 
 @contextmanager
 def _pause_at_lock(acts: Sequence[Callable[[], None]]) -> Iterator[None]:
-    """Stop at the moment between what was checked and what is registered: when the batch's lock is taken."""
+    """Stop between what was checked and what is registered: when the batch's lock is taken."""
     if not acts:
         yield
         return
@@ -155,7 +155,7 @@ def _pause_at_lock(acts: Sequence[Callable[[], None]]) -> Iterator[None]:
 
 
 def start_fork(call: Call, prepare: Callable[[], None] | None = None) -> int:
-    """Run a command in a fork of this process, which has the program loaded and runs no thread; gives its id."""
+    """Run a command in a fork of this process, which has the program loaded and runs no thread; return its id."""
     process = os.fork()
     if not process:
         code = 1
@@ -170,7 +170,7 @@ def start_fork(call: Call, prepare: Callable[[], None] | None = None) -> int:
 
 
 def wait_for_fork(process: int, call: Call) -> tuple[Done, resource.struct_rusage]:
-    """Wait for it; gives how it ended (minus the signal, where one killed it), and what it took."""
+    """Wait for it; return how it ended (minus the signal, if one killed it), and the resources it used."""
     _, status, usage = os.wait4(process, 0)
     return _read(call, os.waitstatus_to_exitcode(status)), usage
 
@@ -181,7 +181,7 @@ class Forks:
     def __init__(self) -> None:
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["tests.model.preload"])
-        forkserver.ensure_running()  # now: from the folder of a command it would not find what it is to load
+        forkserver.ensure_running()  # now: from a command's folder it would not find what it must load
 
     def start(self, call: Call) -> ForkServerProcess:
         process = self._context.Process(target=_forked, args=(call, clock.offset_s), daemon=True)

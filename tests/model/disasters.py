@@ -1,4 +1,4 @@
-"""What befalls a ledger and its machine: backups, clones, lost witnesses, wrong clocks, hands in the database."""
+"""What happens to a ledger and its machine: backups, clones, lost witnesses, wrong clocks, edits in the database."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def back_up(world: World, a: int, b: int, c: int) -> None:
 
 
 def bring_back(world: World, a: int, b: int, c: int) -> None:
-    """Put the backup in the ledger's place: what was sent since, the ledger does not know."""
+    """Restore the backup: the ledger does not know what was sent since."""
     backup = world.backup
     if backup is None:
         return
@@ -72,7 +72,7 @@ def lose_witness(world: World, a: int, b: int, c: int) -> None:
 
 
 def accept(world: World, a: int, b: int, c: int) -> None:
-    """A person accepts the ledger as it stands: what it would send is in doubt now."""
+    """A person accepts the ledger as is: what it would send is in doubt now."""
     if not world.forbidden:
         return
     done = world.run("ledger", "check", "--accept-witness", *REASON)
@@ -86,7 +86,7 @@ def accept(world: World, a: int, b: int, c: int) -> None:
 
 
 def settle_window(world: World, a: int, b: int, c: int) -> None:
-    """A person says that the time which the ledger does not remember is settled."""
+    """A person says that the period the ledger does not remember is settled."""
     if not world.window_open or world.forbidden:
         return
     if world.run("ledger", "check", "--lost-window-settled", *REASON).code == 0:
@@ -94,14 +94,14 @@ def settle_window(world: World, a: int, b: int, c: int) -> None:
 
 
 def clone(world: World, a: int, b: int, c: int) -> None:
-    """Copy the home with ledger, key and witness to another machine, and go on there."""
+    """Copy the home with ledger, key and witness to another machine, and continue there."""
     if world.ledger.is_in_home and world.batches and not world.forbidden:
         with world.another_home("clone") as home:
             _try_there(world, home, a, "the ledger was cloned to another machine", "machine-two")
 
 
 def edit_by_hand(world: World, a: int, b: int, c: int) -> None:
-    """Make paid rows pending with a database tool, in a copy of the home, and go on there."""
+    """Make paid rows pending with a database tool, in a copy of the home, and continue there."""
     if not world.batches:
         return
     with world.ledger.edited(world) as home:
@@ -178,7 +178,7 @@ def _alive(world: World) -> list[Batch]:
 
 
 def foreign_settings(world: World, a: int, b: int, c: int) -> None:
-    """A stranger leaves a settings file in the folder that would send payments elsewhere."""
+    """Someone leaves a settings file in the folder that would send payments elsewhere."""
     file = chosen(world.files, a)
     path = world.home / "batchpay.toml"
     if file is None or world.forbidden:
@@ -199,7 +199,7 @@ def foreign_settings(world: World, a: int, b: int, c: int) -> None:
 
 
 def other_environment(world: World, a: int, b: int, c: int) -> None:
-    """The setting says that the gateway is the other one, test or live, while its address stays."""
+    """The setting says that the gateway is the other kind, test or live, while its address stays."""
     file = chosen(world.files, a)
     known = any(one.live == world.live and not one.purged for one in _alive(world))
     if file is None or world.forbidden or not known:
@@ -212,7 +212,7 @@ def other_environment(world: World, a: int, b: int, c: int) -> None:
 
 
 def odd_api_id(world: World, a: int, b: int, c: int) -> None:
-    """An API id that would smuggle a header of its own into every request."""
+    """An API id that would smuggle an extra header into every request."""
     file = chosen(world.files, a)
     if file is None or world.forbidden:
         return
@@ -223,7 +223,7 @@ def odd_api_id(world: World, a: int, b: int, c: int) -> None:
 
 
 def look_around(world: World, a: int, b: int, c: int) -> None:
-    """Look at everything: nothing changes, nothing private is shown, and an honest ledger is in order."""
+    """Display everything: nothing changes, nothing private is shown, and an intact ledger is in order."""
     began = len(world.gateway.arrivals)
     batch = chosen(_alive(world), a)
     looks: list[tuple[str, ...]] = [("status",), ("ledger", "check"), ("health",)]
@@ -242,7 +242,7 @@ def look_around(world: World, a: int, b: int, c: int) -> None:
 
 
 def go_on_after_a_restore(world: World, a: int, b: int, c: int) -> None:
-    """Pay after a backup, bring it back, accept it, and submit something new before what was lost is settled."""
+    """Pay after a backup, restore it, accept it, and submit something new before what was lost is settled."""
     if world.forbidden or world.window_open or world.approvals:
         return
     back_up(world, a, b, c)

@@ -22,11 +22,11 @@ COLUMNS = (
     "paymentId", "transactionType", "recurringIndicator", "invoiceNumber", "amount", "achAccountNumber",
     "billingInternalId", "recurringStartDate", *_RECURRING, *_SAME, "walk",
 )  # fmt: skip
-"""`walk` is a column of the person's own, which goes through to results and rejects."""
+"""`walk` is a column of the person's own, which is carried into results and rejects."""
 
 
 def cells(row: Row) -> list[str]:
-    """A row's cells, in the order of COLUMNS."""
+    """Return a row's cells, in the order of COLUMNS."""
     recurring = _RECURRING if row.start else dict.fromkeys(_RECURRING, "")
     values = {
         **_SAME, **recurring,
@@ -38,7 +38,7 @@ def cells(row: Row) -> list[str]:
 
 
 def write_file(path: Path, rows: Sequence[Row]) -> None:
-    """Write a payment file in the format that its name says."""
+    """Write a payment file in the format that its name implies."""
     table = [list(COLUMNS), *(cells(row) for row in rows)]
     if path.suffix == ".xlsx":
         import openpyxl
@@ -57,7 +57,7 @@ def write_file(path: Path, rows: Sequence[Row]) -> None:
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
-    """The lines of a results or rejects file (CSV, or a workbook beside one), by column."""
+    """Return the lines of a results or rejects file (CSV, or a workbook next to it), by column."""
     if path.suffix == ".xlsx":
         import openpyxl
 
@@ -70,5 +70,5 @@ def read_table(path: Path) -> list[dict[str, str]]:
 
 
 def number_of(line: dict[str, str]) -> int:
-    """The payment that a line of a results or rejects file is about."""
+    """Return the payment that a line of a results or rejects file is about."""
     return int(line["walk"].removeprefix("E"))

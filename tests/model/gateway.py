@@ -1,6 +1,6 @@
-"""A gateway in a thread that counts what arrived, by command and by payment, and answers as it is told.
+"""A gateway in a thread that counts what arrived, by command and by payment, and answers as instructed.
 
-It listens on two ports: the live gateway and its sandbox. A payment is written down whole before it is answered. The
+It listens on two ports: the live gateway and its sandbox. A payment is recorded whole before it is answered. The
 command is known by the API id in the header (each command of a walk has its own), the economic payment by the
 billingInternalId, which no change of a file touches.
 """
@@ -40,31 +40,31 @@ class Arrival:
     invoice: str | None
     amount: str
     live: bool
-    """Whether it came in at the live gateway, not at the sandbox."""
+    """Whether it arrived at the live gateway, not at the sandbox."""
     answer: str
     """What the gateway answered: success, error, both, garbage, too many, none; twice is a success and one more."""
     reference: str = ""
-    """The gateway's own id of the payment, which a success tells."""
+    """The gateway's own id of the payment, which a success reports."""
     void: str = ""
     """Why it does not count as a payment: declined, not applied, or what a person decided."""
 
 
 Hook = Callable[[str, int], None]
-"""Called before a request is answered: with `account`, `connection` or `payment`, and how many of them came."""
+"""Called before a request is answered: with `account`, `connection` or `payment`, and how many of them arrived."""
 
 
 @dataclass
 class Gateway:
-    """Both gateways; `begin` starts a walk anew."""
+    """Both gateways; `begin` starts a new walk."""
 
     arrivals: list[Arrival] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
-    """Answers of the next payments; when none is left, success."""
+    """Answers of the next payments; success when none is left."""
     hook: Hook | None = None
     odd_headers: list[str] = field(default_factory=list)
     """Header names that no client of ours sends."""
     odd_answers: int = 0
-    """How many payments were answered otherwise than by a success."""
+    """How many payments were answered with something other than success."""
     _counts: dict[str, int] = field(default_factory=dict)
     _turn: threading.RLock = field(default_factory=threading.RLock)
     _listeners: list[socket.socket] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Gateway:
         self.odd_answers = 0
 
     def of(self, command: str) -> list[Arrival]:
-        """What a command sent."""
+        """Return what a command sent."""
         return [one for one in self.arrivals if one.command == command]
 
     def _accept(self, listener: socket.socket, live: bool) -> None:
@@ -115,7 +115,7 @@ class Gateway:
                     if len(body) < length or not self._answer(connection, line.decode("latin-1"), headers, body, live):
                         return
             except OSError:
-                return  # the payer is gone
+                return  # the sender is gone
 
     def _answer(self, connection: socket.socket, line: str, headers: dict[str, str], body: bytes, live: bool) -> bool:
         """Answer one request; False closes the connection."""

@@ -31,9 +31,9 @@ def fail(world: World, text: str) -> None:
 
 
 def hold_all(world: World, ended: Sequence[tuple[Command, Done]], registered: Sequence[tuple[Command, Done]]) -> None:
-    """Hold every invariant after a command, or after several that ran at once, in the order of their ends.
+    """Check every invariant after a command, or after several that ran at the same time, in the order they ended.
 
-    `registered` has the same ones in the order of their batches, which tells what the later one could know.
+    `registered` has the same ones in the order of their batches, which shows what the later one could know.
     """
     batches = {command.name: _take_in(world, command, done) for command, done in registered}
     for command, done in ended:
@@ -51,7 +51,7 @@ def _hold(world: World, command: Command, done: Done, batch: Batch | None) -> No
 
 
 def _its_end(world: World, command: Command, done: Done) -> None:
-    """No internal error, no account number on any stream, and nothing sent where the code says so."""
+    """No internal error, no account number on any stream, and nothing sent if the exit code says so."""
     if done.code in (1, 120) or "Traceback" in done.err:
         fail(world, f"internal error, exit code {done.code}: {done.err.strip()[-300:]}")
     if any(one in done.out + done.err for one in ("\x07", "\x1b")):
@@ -87,7 +87,7 @@ def _take_in(world: World, command: Command, done: Done) -> Batch | None:
 
 
 def _left_without_a_word(world: World, command: Command) -> str | None:
-    """Find the batch of a command that could not say its name any more."""
+    """Find the batch of a command that ended before it could name it."""
     if command.known is not None:
         return command.known.name
     listed = world.ask("status", "--json").json.get("batches", [])
@@ -95,7 +95,7 @@ def _left_without_a_word(world: World, command: Command) -> str | None:
 
 
 def _nothing_forbidden(world: World, command: Command) -> None:
-    """Nothing goes that fails today's rules, was rejected and not released, or stands in no file of the command."""
+    """Nothing is sent that fails today's rules, was rejected and not released, or is in no file of the command."""
     batch = command.batch or command.known
     for arrival in world.gateway.of(command.name):
         row = next((row for row in command.rows if row.number == arrival.payment), None)
@@ -105,7 +105,7 @@ def _nothing_forbidden(world: World, command: Command) -> None:
         if arrival.live != command.live:
             fail(world, f"E{arrival.payment} arrived at the other gateway")
         normalized = command.has("--normalize") or bool(batch and getattr(batch, "normalized", False))
-        # What a batch was registered with --normalize stays repaired in its request.
+        # A batch that was registered with --normalize stays repaired in its requests.
         today = clock.today()
         faults = row.faults(command.max_cents, today, normalize=True)
         if not normalized and command.known is None:
@@ -122,7 +122,7 @@ def _nothing_forbidden(world: World, command: Command) -> None:
 
 
 def _reopened(command: Command, number: int) -> bool:
-    """Tell whether somebody decided that a paid row is paid again: by this command, or by one that came in between."""
+    """Return whether someone decided that a paid row is paid again: by this command, or by one that came in between."""
     batch = command.batch
     again_meanwhile = batch is not None and batch is not command.known and bool(batch.again)
     sent_again = command.known is not None and command.known.settled.get(number) == "send again"
@@ -171,9 +171,9 @@ def _same_bill_only(row: Row, before: Row) -> bool:
 
 
 def _results_are_true(world: World, command: Command, batch: Batch, summary: dict[str, Any]) -> None:
-    """Every row stands in results or rejects, in the state that the gateway's log bears out."""
+    """Every row is in results or rejects, in the state that the gateway's log confirms."""
     if len({row.number for row in batch.rows}) != len(batch.rows):
-        return  # a payment that stands twice in one file has two states
+        return  # a payment that is in one file twice has two states
     results = read_table(world.home / summary["results"])
     before = world.results.get(summary["results"], batch.name)
     if before != batch.name and not batch.lost:
@@ -192,7 +192,7 @@ def _results_are_true(world: World, command: Command, batch: Batch, summary: dic
     wanted = {row.number for row in batch.rows}
     left = wanted - states.keys() - numbers
     if len(numbers) + len(left) == summary["rejected"] or command.disturbed:
-        numbers |= left  # rejected earlier, and right by the rules of today: a release would add it
+        numbers |= left  # rejected earlier, and valid by today's rules: a release would add it
     if states.keys() | numbers != wanted:
         fail(world, f"rows of the file {sorted(wanted)}, in results and rejects {sorted(states.keys() | numbers)}")
     for number, state in states.items():
@@ -207,7 +207,7 @@ def _results_are_true(world: World, command: Command, batch: Batch, summary: dic
 
 
 def _rejected_for_a_reason(world: World, command: Command, batch: Batch, line: dict[str, str]) -> None:
-    """A right row that nobody paid before is not refused: it would be lost."""
+    """A valid row that nobody paid before is not rejected: it would be lost."""
     row = batch.row(number_of(line))
     if not line["_errors"].strip():
         fail(world, f"a line of the rejects names no error: {line.get('walk')}")
@@ -229,7 +229,7 @@ def _rules_seen(world: World, command: Command) -> list[tuple[int | None, Any]]:
 
 
 def _state_is_true(world: World, command: Command, batch: Batch, number: int, state: str) -> None:
-    """Hold a row's state against what arrived for its batch: before the command ended, where the row waited then."""
+    """Compare a row's state with what arrived for its batch: before the command ended, if the row waited then."""
     everything = world.gateway.arrivals
     arrived = [
         (place, one)
@@ -276,7 +276,7 @@ def _code_is_true(world: World, command: Command, done: Done) -> None:
 
 
 def _all_held_back(command: Command, done: Done) -> bool:
-    """Whether every row that waits fails today's rules."""
+    """Return whether every row that waits fails today's rules."""
     batch = command.batch
     if batch is None:
         return False

@@ -1,4 +1,4 @@
-"""Where a walk's ledger lies, and what befalls it behind the program's back: a file, or a database of a server."""
+"""Where a walk's ledger is, and what happens to it behind the program's back: a file, or a server's database."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class Ledger(Protocol):
     """A walk's ledger."""
 
     environment: dict[str, str]
-    """What tells the program where it lies."""
+    """What tells the program where it is."""
     init: tuple[str, ...]
-    """Options by which it is made."""
+    """Options by which it is created."""
     is_in_home: bool
     """Whether a copy of the home is a second ledger."""
     is_purged: bool
     """Whether the program can erase what is long finished."""
 
     def back_up(self, world: World) -> str:
-        """Keep a copy; gives its name, or nothing where none could be made."""
+        """Keep a copy; return its name, or nothing if none could be made."""
 
     def bring_back(self, copy: str) -> None:
         """Put a copy in its place."""
 
     def edited(self, world: World) -> AbstractContextManager[Path | None]:
-        """Make paid rows pending with a database tool for a while; gives the home that has it so, or None."""
+        """Make paid rows pending with a database tool for a while; yields the home that has it so, or None."""
 
     def close(self) -> None:
         """Remove what is not in the walk's folder."""
@@ -78,7 +78,7 @@ class LedgerFile:
 
 
 class LedgerDatabase:
-    """A database of its own; it is copied and brought back by the server's means."""
+    """A database of its own; it is copied and restored by the server's means."""
 
     is_in_home = is_purged = False
 

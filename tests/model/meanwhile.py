@@ -1,4 +1,4 @@
-"""Several things at once: another command, or another file, at a chosen moment of a submission that is under way."""
+"""Several things at the same time: another command, or another file, at a chosen point of a submission under way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RECURRING = SHAPES.index("recurring")
 
 
 def replace_file(world: World, a: int, b: int, c: int) -> None:
-    """Drop a new file of the same name while the old one is being read, registered or paid."""
+    """Put a new file of the same name in place while the old one is being read, registered or paid."""
     file = chosen(world.files, a)
     if file is None or world.forbidden:
         return
@@ -33,7 +33,7 @@ def replace_file(world: World, a: int, b: int, c: int) -> None:
     world.story.append(f"  at its {moment}, {file.name} is replaced by another file")
 
     def act() -> list[tuple[Command, Done]]:
-        new_path = path if a % 2 == 0 else path.with_name(f"new-{path.name}")  # written over, or put in its place
+        new_path = path if a % 2 == 0 else path.with_name(f"new-{path.name}")  # overwritten, or replaced
         write_file(new_path, rows)
         new_path.replace(path)
         replaced.append(True)
@@ -56,7 +56,7 @@ def _archived(world: World, file: File, path: Path) -> None:
 
 
 def at_once(world: World, a: int, b: int, c: int) -> None:
-    """Run another submission, of the same file or of another, at a moment of one that is under way."""
+    """Run another submission, of the same file or of another, at some point of one that is under way."""
     file = chosen(world.files, a)
     other = chosen(world.files, b // 4)
     if file is None or other is None or world.forbidden:
@@ -183,7 +183,7 @@ def reconcile(world: World, a: int, b: int, c: int) -> None:
         for number, state in one.states.items()
         if state == "accepted" and not one.lost and number not in one.settled
     } - {number for number, state in batch.states.items() if state == "in_doubt"}
-    # The program knows the references that it was told: none whose answer was lost, none that was restored away.
+    # The program knows the references that it was given: none whose answer was lost, or that a restore removed.
     known = [one.reference for one in answered if one.payment in accepted]
     kind = ("true", "last month's", "returned", "pending", "another row's")[b % 5]
     other = known[0] if known else "S0"

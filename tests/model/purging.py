@@ -14,7 +14,7 @@ _TOTALS = ("rows", "rejected", "pending", "sending", "accepted", "declined", "in
 
 
 def purge(world: World, a: int, b: int, c: int) -> None:
-    """Erase names, details and messages of old batches: totals stand, open batches stay, details are gone."""
+    """Erase names, details and messages of old batches: totals remain, open batches stay, details are gone."""
     if not world.ledger.is_purged:
         return
     days = _DAYS[a % len(_DAYS)]
@@ -52,7 +52,7 @@ def _totals(world: World) -> dict[str, dict[str, Any]]:
 
 
 def _details_are_gone(world: World, name: str) -> None:
-    """Neither the program nor the tables have them any more."""
+    """Neither the program nor the tables have them any longer."""
     if (code := world.ask("results", name, "--results", "purged.csv").code) != 2:
         raise Violation(f"batch {name} was purged, and its results end with {code}")
     connection = sqlite3.connect(world.home / LEDGER)

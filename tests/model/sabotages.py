@@ -1,8 +1,8 @@
-"""Teeth of the walk: each defect that was once found is put back, one at a time, and a walk must find it.
+"""Proof that the walk notices: each defect that was once found is put back, one at a time, and a walk must find it.
 
 `python -m tests.model.sabotages [NAME...] [--walks 200]` makes each change in a copy of the package, walks at random
-(the walks of `make test`) until something is found, and tells after how many walks. A text that is no longer there is an error: then the sabotage must
-be written anew for the code as it stands.
+(the walks of `make test`) until something is found, and reports after how many walks. A text that is no longer there is
+an error: then the sabotage must be rewritten for the present code.
 """
 
 # ruff: noqa: E501 (texts of the program as they stand)
@@ -23,13 +23,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Defect:
-    """One defect: where it belongs among the decisions of the house, and the change that brings it back."""
+    """One defect: where it belongs among the project's decisions, and the change that brings it back."""
 
     name: str
     steps: str
     """The shortest walk that shows it."""
     changes: tuple[tuple[str, str, str], ...]
-    """File of the package, text, what stands in its place."""
+    """File of the package, text, replacement."""
 
 
 DEFECTS = (
@@ -382,7 +382,7 @@ DEFECTS = (
 
 
 def broken(defect: Defect, folder: Path) -> Path:
-    """Put a defect into a copy of the package; gives the folder to import it from."""
+    """Put a defect into a copy of the package; return the folder to import it from."""
     program = folder / "program"
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "batchpay", program / "batchpay", symlinks=True, ignore=ignored)
@@ -413,13 +413,13 @@ def walk_over(defect: Defect, arguments: list[str]) -> subprocess.CompletedProce
 
 
 def shown(defect: Defect) -> str | None:
-    """Take the shortest walk: what it finds, or None."""
+    """Take the shortest walk: return what it finds, or None."""
     done = walk_over(defect, ["--steps", defect.steps])
     return done.stdout.splitlines()[0] if done.returncode else None
 
 
 def walks_until_found(defect: Defect, walks: int, seed: int) -> tuple[int, str] | None:
-    """Walk at random: after how many walks something was found, and what; None where nothing was."""
+    """Walk at random: return after how many walks something was found, and what; None if nothing was."""
     done = walk_over(defect, ["--walks", str(walks), "--seed", str(seed), "--most", "1", "--no-shrink"])
     found = re.search(r"^seed (\d+): (.*)$", done.stdout, flags=re.MULTILINE)
     if found is None and done.returncode:
@@ -428,7 +428,7 @@ def walks_until_found(defect: Defect, walks: int, seed: int) -> tuple[int, str] 
 
 
 def main() -> int:
-    """Put each defect back and walk; gives 1 where one was not found."""
+    """Put each defect back and walk; return 1 if one was not found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="beginnings of names; all by default")
     parser.add_argument("--walks", type=int, default=200)

@@ -1,8 +1,8 @@
-"""What people do one after the other: a walk begins with one of these and goes on at random.
+"""What people do one thing after another: a walk begins with one of these and continues at random.
 
-A story is written as steps: `name:a:b:c`. A number that is not given, or is `*`, is the dice's; `1|4` is one of the
+A story is written as steps: `name:a:b:c`. A number that is not given, or is `*`, is left to chance; `1|4` is one of the
 two, `edit|clone` one of two actions, and a step that ends with `?` is left out half of the time. A story says how work
-goes on, not what goes wrong in it: the numbers are held only where the story would be another one without.
+proceeds, not what goes wrong in it: the numbers are fixed only where it would be a different story without them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 
 NUMBERS = 60
-"""Each number of a step is below."""
+"""Each number of a step is below this."""
 
 STORIES: dict[str, int] = {
     "make submit": 16,
@@ -19,12 +19,12 @@ STORIES: dict[str, int] = {
     "make:*:1|2|3:0|1 submit:*:0 days_pass:2|3|4 alter:*:1|2|5:* submit": 7,
     "make:*:0|2|3:0|1 submit:*:0 alter submit:*:4|9": 5,
     "make other_gateway? submit:*:0 other_gateway alter submit:0:0": 3,
-    # wrong rows are corrected, here or in the rejects, and released or paid from another file
+    # invalid rows are corrected, here or in the rejects, and released or paid from another file
     "make:*:*:2|3|5 submit:*:0 correct_in_place submit": 4,
     "make:*:*:2|3|5 submit:*:0 set_limit? submit:*:0|3": 5,
     "make:*:0|1|2:5 submit:*:0 correct_rejects submit:*:0 days_pass:3|4 submit:2:8": 6,
     "days_pass? release_race": 4,
-    # a part is sent, time passes or a rule changes, and the rest goes
+    # a part is sent, time passes or a rule changes, and the rest is sent
     "make submit:*:6 days_pass:2|3|4 resume|submit": 4,
     "make submit:*:6 days_pass:3|4 resume": 5,
     "make:*:*:4 submit:*:6 set_limit:0 resume|submit": 3,
@@ -33,10 +33,10 @@ STORIES: dict[str, int] = {
     # a file is edited or another command runs while it is being checked
     "make replace_file:*:0|1|2|3:*": 9,
     "make at_once": 3,
-    # somebody else agrees, or does not
+    # someone else approves, or does not
     "set_policy make plan": 7,
     "make plan": 6,
-    # the gateway says odd things, and a person finds out what became of the payments
+    # the gateway gives unusual answers, and a person finds out what became of the payments
     "answers make submit:*:0 submit|resume|resolve": 3,
     "answers:0|1|3|5 make submit:*:0 make submit:*:0": 5,
     "answers:3 make submit:*:0": 4,
@@ -50,10 +50,10 @@ STORIES: dict[str, int] = {
     "make submit? look_around": 5,
     "make submit:*:0|6 back_up make? submit bring_back accept? submit|resume": 3,
     "go_on_after_a_restore settle_window? submit": 3,
-    # what is long finished is erased, and stays known
+    # what is long finished is erased, and remains known
     "make:*:*:0|3 submit:*:0|6 days_pass:2|3|4 purge alter? submit": 5,
 }
-"""Each story and how often it is told among the others."""
+"""Each story and how often it occurs among the others."""
 
 Numbered = tuple[str, int, int, int]
 
@@ -63,7 +63,7 @@ random.Random(1).shuffle(_IN_TURN)
 
 
 def told(seed: int, dice: random.Random) -> list[Numbered]:
-    """Tell the story of a walk: its steps, every number decided. Walks in a row tell each as often as said."""
+    """Return the story of a walk: its steps, every number decided. Walks in a row use each as often as stated."""
     steps = []
     for word in _IN_TURN[seed % len(_IN_TURN)].split():
         if word.endswith("?") and dice.randrange(2):

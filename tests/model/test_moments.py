@@ -1,4 +1,4 @@
-"""Moments that only a second hand at the right instant brings about: between the check of a file and its batch."""
+"""Moments that only a second action at the right instant brings about: between the check of a file and its batch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows(first: int, last: int) -> list[Row]:
 
 
 def test_a_file_that_changes_between_check_and_registration_is_refused_whole(world: World) -> None:
-    """The digest of what is registered could be compared with nothing, and no test saw it."""
+    """The digest of what is registered could be compared with nothing, and no test noticed."""
     file = world.save("a.csv", rows(1, 3))
     call, command = prepare(world, file, [])
 
@@ -50,7 +50,7 @@ def test_a_file_that_changes_between_check_and_registration_is_refused_whole(wor
 
 @pytest.mark.parametrize("others", [1, 2])
 def test_a_batch_that_is_registered_meanwhile_is_looked_up_and_the_run_goes_on(world: World, others: int) -> None:
-    """Another file comes in between: it is looked at again, and not given up at the first or second try."""
+    """Another file comes in between: it is checked again, and not given up at the first or second try."""
     file = world.save("a.csv", rows(1, 3))
     left = [world.save(f"b{number}.csv", rows(10 * number, 10 * number + 1)) for number in range(1, others + 1)]
     call, command = prepare(world, file, [])
@@ -69,7 +69,7 @@ def test_a_batch_that_is_registered_meanwhile_is_looked_up_and_the_run_goes_on(w
 
 @pytest.mark.parametrize("state", ["pending", "sending", "in_doubt"])
 def test_paying_again_waits_until_every_row_is_settled(world: World, state: str) -> None:
-    """The look for unsettled rows could name another state: each of the three holds a second payment back."""
+    """The check for unsettled rows could name another state: each of the three holds a second payment back."""
     file = world.save("a.csv", rows(1, 2 if state == "pending" else 1))
     if state == "sending":
         call, command = prepare(world, file, [])
@@ -80,7 +80,7 @@ def test_paying_again_waits_until_every_row_is_settled(world: World, state: str)
     begun = len(world.gateway.arrivals)
     send(world, file, ["--again", "--reason", "the bank lost them"])
     assert len(world.gateway.arrivals) == begun
-    assert world.story[-1].endswith("-> 7" if state == "in_doubt" else "-> 2")  # a doubt outranks a wrong use
+    assert world.story[-1].endswith("-> 7" if state == "in_doubt" else "-> 2")  # a doubt outranks wrong use
 
 
 _TWICE_DUE = ["--allow-duplicates", "--reason", "twice due"]

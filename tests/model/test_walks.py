@@ -1,4 +1,4 @@
-"""Random walks over what people do, held against a gateway that counts: 200 from fixed seeds, and a state machine.
+"""Random walks over what people do, compared with a gateway that counts: 200 from fixed seeds, and a state machine.
 
 The 200 run in processes of their own: the program changes its process (descriptors, signals, limits). A walk that fails
 prints its seed, the fewest steps that show it, and the command that runs those again.
@@ -21,13 +21,13 @@ from tests.model.walk import Failure, Runner, Step, steps_of
 
 WALKS = 200
 PROCESSES = 2
-"""At once: the walks take a core each."""
+"""How many at the same time: the walks take a core each."""
 _ROOT = Path(__file__).resolve().parents[2]
 _NUMBER = st.integers(0, 59)
 
 
 def test_two_hundred_walks() -> None:
-    """Nothing twice without a decision that names it, nothing lost, and every word about it true."""
+    """Nothing twice without a decision that names it, nothing lost, and every statement about it true."""
     share = WALKS // PROCESSES
     command = [sys.executable, "-m", "tests.model", "--walks", str(share), "--most", "3", "--seed"]
     started = [
@@ -78,7 +78,7 @@ def test_the_same_as_a_state_machine() -> None:
 
 
 def test_every_story_can_be_told() -> None:
-    """A walk begins with a story: one that names an action which is not there would end it."""
+    """A walk begins with a story: one that names a missing action would end it."""
     steps = [step for seed in range(1000) for step in steps_of(seed)]
     assert {step.action for step in steps} == ACTIONS.keys()
     assert all(0 <= number < NUMBERS for step in steps for number in (step.a, step.b, step.c))
@@ -96,7 +96,7 @@ def test_a_failure_tells_how_to_see_it_again() -> None:
 
 
 def test_every_defect_can_still_be_put_back() -> None:
-    """A sabotage whose text is gone shows nothing any more."""
+    """A sabotage whose text is gone no longer shows anything."""
     for defect in DEFECTS:
         for name, text, _ in defect.changes:
             file = _ROOT / (name.removeprefix("../") if name.startswith("../") else f"batchpay/{name}")

@@ -1,4 +1,4 @@
-"""A walk: a list of steps made from a seed, run, and cut down to what matters where it fails."""
+"""A walk: a list of steps made from a seed, run, and cut down to what matters if it fails."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Failure:
 
 
 def steps_of(seed: int, most: int = STEPS_MAX) -> list[Step]:
-    """The steps of a walk, at most about `most`: one of the stories of stories.py, and what the dice say after it."""
+    """Return the steps of a walk, at most about `most`: one of the stories of stories.py, and random ones after it."""
     dice = random.Random(seed)
     steps = [Step(*one) for one in told(seed, dice)]
     names, weights = list(ACTIONS), [one.weight for one in ACTIONS.values()]
@@ -89,13 +89,13 @@ class Runner:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def world(self) -> World:
-        """A new world, whose clock stands at now."""
+        """Return a new world, whose clock is at the present time."""
         self.count += 1
         clock.offset_s = 0.0
         return World(self.folder / str(self.count), self.gateway, self.forks, self._server)
 
     def failure(self, steps: Sequence[Step]) -> tuple[str, list[str]] | None:
-        """Run steps; what was found wrong, with the story, or None."""
+        """Run steps; return what was found wrong, with the story, or None."""
         world = self.world()
         try:
             for step in steps:
@@ -108,7 +108,7 @@ class Runner:
         return None
 
     def walk(self, seed: int, *, most: int = STEPS_MAX, shrink: bool = True) -> Failure | None:
-        """Walk; where it fails, cut the steps down to those that matter."""
+        """Walk; if it fails, cut the steps down to those that matter."""
         steps = steps_of(seed, most)
         found = self.failure(steps)
         if found is None:

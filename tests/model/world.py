@@ -1,6 +1,6 @@
 """One walk's world: a home, its files, what the model knows, and the commands that are run in it.
 
-After every command the invariants are held (invariants.py): a walk ends at the first that does not hold.
+After every command the invariants are checked (invariants.py): a walk ends at the first that does not hold.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ class Command:
     other_rows: list[Row] = field(default_factory=list)
     """What the file holds after it was replaced while the command ran."""
     known: Batch | None = None
-    """The batch that the command goes on with, as it stood before."""
+    """The batch that the command resumes, as it was before."""
     before: dict[int, str] = field(default_factory=dict)
     """The states of its payments before."""
     batch: Batch | None = None
     max_cents: int | None = None
     approvals: int = 0
-    """How many other people the policy asks for."""
+    """How many other people the policy requires."""
     forbidden: str = ""
-    """Why it must send nothing; empty where it may."""
+    """Why it must send nothing; empty if it may."""
     killed: bool = False
     disturbed: bool = False
     """Whether something else happened while it ran: then its own summary may be about less than the whole."""
     arrivals_then: int | None = None
-    """How many payments had arrived when it ended, where another one was still under way."""
+    """How many payments had arrived when it ended, if another one was still under way."""
 
     def has(self, option: str) -> bool:
         return option in self.arguments
 
     def value(self, option: str) -> str:
-        """The value that an option has; empty where it is not given."""
+        """Return the value that an option has; empty if it is not given."""
         return self.arguments[self.arguments.index(option) + 1] if option in self.arguments else ""
 
 
@@ -80,7 +80,7 @@ class World:
         gateway.begin()
         self.hours = 0.0
         self.paid_at_hours = 0.0
-        """When the ledger certainly wrote last; it may have later."""
+        """When the ledger certainly wrote last; it may have written later."""
         self.files: list[File] = []
         self.batches: dict[str, Batch] = {}
         self.commands: dict[str, Command] = {}
@@ -92,7 +92,7 @@ class World:
         self.approvals = 0
         self.live = True
         self.forbidden = ""
-        """Why the ledger as it stands must send nothing."""
+        """Why the present ledger must send nothing."""
         self.window_open = False
         """Whether payments made since the backup are unknown to the ledger, and nobody has settled them yet."""
         self.window_lost = False
@@ -111,7 +111,7 @@ class World:
     # Files and settings
 
     def write_settings(self) -> None:
-        """Write the settings file anew."""
+        """Write the settings file again."""
         text = "[submit]\nwait_s_max = 0.01\nattempts_max = 2\n"
         if self.max_cents is not None:
             text += f'[limits]\nmax_amount = "{self.max_cents // 100}.{self.max_cents % 100:02d}"\n'
@@ -135,7 +135,7 @@ class World:
         return self.files[-1]
 
     def known_batch(self, rows: list[Row], *, live: bool) -> Batch | None:
-        """The latest batch with this content, in the ledger as it stands."""
+        """Return the latest batch with this content in the present ledger."""
         found = [one for one in self.batches.values() if one.rows == rows and not one.lost and one.live == live]
         return found[-1] if found else None
 
@@ -160,7 +160,7 @@ class World:
         return Call(tuple(arguments), str(self.home), {**base, **environment})
 
     def begin(self, call: Call, **known: Any) -> Command:
-        """Note a command before it runs."""
+        """Record a command before it runs."""
         name = call.environment["BATCHPAY_API_ID"]
         live = call.environment["BATCHPAY_ENVIRONMENT"] == "live"
         command = Command(
@@ -182,7 +182,7 @@ class World:
         return command
 
     def end(self, command: Command, done: Done) -> Done:
-        """Note how it ended and hold the invariants."""
+        """Record how it ended and check the invariants."""
         self.story[-1] += "" if command.disturbed else f" -> {done.code}"
         if self.gateway.of(command.name):
             self.paid_at_hours = self.hours
@@ -197,7 +197,7 @@ class World:
         return self.end(self.begin(call, **known), run_here(call))
 
     def ask(self, *arguments: str) -> Done:
-        """Run a command that only looks; no invariant is held."""
+        """Run a command that only reads; no invariant is checked."""
         call = self.call(*arguments)
         return run_here(Call(call.arguments, call.folder, {**call.environment, "BATCHPAY_API_ID": "look"}))
 
@@ -209,10 +209,10 @@ class World:
         moment: str,
         times: int = 1,
     ) -> None:
-        """Run a command here while `act` happens at a moment: `lock`, or a request: `account`, `connection`, `payment`.
+        """Run a command here while `act` happens at a point: `lock`, or a request: `account`, `connection`, `payment`.
 
         What `act` finds wrong is raised at the end: in the gateway's thread it would be lost. The command has its batch
-        before the connection is tested and a payment leaves, so whatever comes in there is registered after it.
+        before the connection is tested and a payment leaves, so anything that arrives then is registered after it.
         """
         raised: list[BaseException] = []
         ended: list[tuple[Command, Done]] = []
@@ -242,7 +242,7 @@ class World:
         invariants.hold_all(self, at_its_end, registered)
 
     def run_killed(self, call: Call, command: Command, payments: int) -> Done:
-        """Run a command in a process of its own, and kill it when so many payments have arrived."""
+        """Run a command in a process of its own, and kill it when this many payments have arrived."""
         process = self.forks.start(call)
         came = [0]
 
