@@ -252,7 +252,7 @@ def check_tables(tables: dict[str, Any], command_options: dict[str, set[str]]) -
     for table, values in tables.items():
         if table not in known_parts and table not in command_options:
             known = [*known_parts, *command_options]
-            raise SettingsNotUsable(f"[{table}] is not a table of the settings{did_you_mean(table, known)}")
+            raise SettingsNotUsable(f"[{table}] is not a settings table{did_you_mean(table, known)}")
         if not isinstance(values, dict):
             raise SettingsNotUsable(f"{table} must be a table: [{table}]")
         names = {item.name for item in fields(known_parts[table])} if table in known_parts else set()
@@ -303,7 +303,7 @@ def _refuse_variables(key: str, environment: dict[str, str]) -> None:
     words = key.upper().split(".")
     for variable in ("_".join(("BATCHPAY", *words)), f"BATCHPAY_{words[1]}"):
         if environment.get(variable):
-            raise SettingsNotUsable(f"no variable sets {key}, so {variable} would count for nothing: use batchpay.toml")
+            raise SettingsNotUsable(f"no variable sets {key}, so {variable} would have no effect: use batchpay.toml")
 
 
 def _convert(key: str, kind: Any, value: Any) -> Any:

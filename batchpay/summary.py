@@ -139,11 +139,11 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
     """Read a batch's summary from the ledger."""
     pending = batch.by_state[State.PENDING]
     days = batch.clock_ahead_days
-    ahead = [f"the clock was {days} days after the ledger's last event: is the date right?"] if days else []
-    limit = [f"the gateway refused what came faster than {batch.limit_found}"] if batch.limit_found else []
+    ahead = [f"the clock was {days} days after the ledger's last event: is the date correct?"] if days else []
+    limit = [f"the gateway refused requests faster than {batch.limit_found}"] if batch.limit_found else []
     purged = (
-        f"names, details and messages were purged {local_time(batch.purged_at)}: results and reports can't be written"
-        " any more, and an export is matched by the gateway's reference alone"
+        f"names, details and messages were purged {local_time(batch.purged_at)}: results and reports can no longer be "
+        "written, and an export is matched by the gateway's reference alone"
     )
     return Summary(
         file=batch.file,

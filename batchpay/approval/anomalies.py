@@ -56,10 +56,13 @@ class PayeeColumns:
     amounts_cents: Sequence[int]
 
 
-_CHANGED = "a new account of a known payee{before}, ask the payee by a telephone number that you already had"
+_CHANGED = "a new account of a known payee{before}, call the payee at a phone number that you already had"
 CODES = {
     "new_payee": ("achNameOnCheck", "the ledger holds no accepted payment of this payee"),
-    "changed_account": ("achAccountNumber", "a known payee with an account that the ledger has not seen for it"),
+    "changed_account": (
+        "achAccountNumber",
+        "a known payee with an account that the ledger has not seen before for this payee",
+    ),
     "unusual_amount": ("amount", f"over {UNUSUAL_TIMES} times the payee's usual amount (the mean of accepted ones)"),
 }
 """Column and meaning of every warning of these checks."""
@@ -93,7 +96,7 @@ def variances(
             found.append(_variance(row, "changed_account", _CHANGED.format(before="")))
         if cents > UNUSUAL_TIMES * facts.usual_cents > 0:
             times = (cents - 1) // facts.usual_cents
-            message = f"over {times} times the usual {money(facts.usual_cents)} of this payee, look again"
+            message = f"over {times} times the usual {money(facts.usual_cents)} of this payee, check it"
             found.append(_variance(row, "unusual_amount", message))
     asked = list(dict.fromkeys(changed.values()))[:KEPT_MAX]
     before = history.last_accounts(asked, environment, exclude_digest) if asked else {}

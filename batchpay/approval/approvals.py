@@ -48,7 +48,7 @@ class Policy:
         second_cents = parse_cents(settings.second_above) if settings.second_above else None
         if above_cents is None or (settings.second_above and second_cents is None):
             name = "approve_above" if above_cents is None else "second_above"
-            raise SettingsNotUsable(f"policy.{name} must be written 12345.67")
+            raise SettingsNotUsable(f"policy.{name} must be an amount like 12345.67")
         return cls(settings.approvals, above_cents, settings.approval_days, second_cents)
 
     def needed(self, cents: int) -> int:
@@ -85,8 +85,8 @@ class Policy:
             raise WaitingForPerson(f"{printable(str(approver))} prepared this; another person must approve it")
         if may_be_one(approver, prepared_by):
             raise WaitingForPerson(
-                f"{printable(str(prepared_by))} prepared this, and nothing tells that {printable(str(approver))} is "
-                "another person: whoever prepares and whoever approves must each log in under their own account"
+                f"{printable(str(prepared_by))} prepared this, and nothing shows that {printable(str(approver))} is "
+                "another person: the preparer and the approver must each log in under their own account"
             )
         for approval in approvals:
             if person in (person_key(approval.who), _key(approval.who.account)):
@@ -102,7 +102,8 @@ class Policy:
             others = "another person" if missing == 1 else f"{missing} other people"
             raise WaitingForPerson(
                 f"{printable(file)}: {money(cents)} in all needs approval by {others}; nothing was registered or sent "
-                "(batchpay submit FILE --dry-run --plan PLAN, batchpay approve PLAN, batchpay submit FILE --from-plan "
+                "(batchpay submit FILE --dry-run --plan PLAN, batchpay approve PLAN, batchpay submit FILE "
+                "--from-plan "
                 "PLAN)"
             )
 

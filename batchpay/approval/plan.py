@@ -148,7 +148,7 @@ class Plan:
         """Raise FileRefused, naming everything that differs, unless exactly what was approved would be sent now."""
         different = differences(self.content, json.loads(json.dumps(proposal.as_json())))
         if self.changed_accounts(ledger) != proposal.changed_accounts:
-            different.append("other changed accounts are warned of")
+            different.append("the warnings name other changed accounts")
         if not different and proposal.seal(ledger) != self.seal:
             different = ["the seal is another"]
         if different:

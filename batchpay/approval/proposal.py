@@ -138,8 +138,8 @@ def _difference(name: str, approved: Any, found: Any) -> list[str]:
 
 
 _IN_WORDS = {
-    "digest": "the content is another",
-    "map": "the column map is another",
+    "digest": "the content differs",
+    "map": "the column map differs",
     "to_send: rows_digest": "other rows would be sent",
 }
 

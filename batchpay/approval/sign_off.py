@@ -101,7 +101,7 @@ def plan_lines(plan: Plan, changed_accounts: Sequence[str] = ()) -> list[str]:
 
 _TOTALS: tuple[tuple[str, str], ...] = (
     ("would be sent", "total"),
-    ("  DEBIT  (taken from payers)", Direction.DEBIT),
+    ("  DEBIT  (collected from payers)", Direction.DEBIT),
     ("  CREDIT (paid to payees)", Direction.CREDIT),
     ("  of these registered earlier, pending", "pending"),
     ("  of these rejected earlier, released", "released"),

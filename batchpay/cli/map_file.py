@@ -79,7 +79,7 @@ class _Terminal:
 
 
 def _print(proposed: Proposed) -> None:
-    _line(f"{proposed.file}: {'' if proposed.is_whole else 'the first '}{row_count(proposed.rows)} looked at")
+    _line(f"{proposed.file}: {'' if proposed.is_whole else 'the first '}{row_count(proposed.rows)} examined")
     for column in proposed.columns:
         if column.targets or column.why:
             _line(

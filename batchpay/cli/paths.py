@@ -161,7 +161,7 @@ def make_folder(folder: str | Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise NotUsable(f"{path} can't be made: {error.strerror}") from None
+        raise NotUsable(f"{path} can't be created: {error.strerror}") from None
     return path
 
 

@@ -132,7 +132,7 @@ class AccountsClient:
 
     def make_default(self, number: int) -> str:
         """Make an account the default of its kind; return the gateway's message. Raises as `create`."""
-        look = "making it the default once more does no harm"
+        look = "making it the default again does no harm"
         return self._change(f"gateway.json/{number}/default", b"", _words, look)
 
     def _read(self, path: str, take: Callable[[Any], Value]) -> Value:

@@ -42,7 +42,7 @@ def problem_of(error: BaseException) -> str:
     if isinstance(error, ExchangeFailed):
         return error.problem
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate is not to be trusted: {error.verify_message}"
+        return f"the certificate is not trusted: {error.verify_message}"
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ssl.SSLError):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 PERMISSION_S = 10.0
 """A row leaves within this many seconds after the ledger was asked for permission, or not with this permission."""
-TOO_OLD = "this machine or the ledger stood still between the permission to send and the first byte"
+TOO_OLD = "this machine or the ledger stalled between the permission to send and the first byte"
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

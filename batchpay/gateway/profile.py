@@ -50,11 +50,11 @@ _MEANINGS = {
 _STOPS = {
     401: "credentials refused",
     403: "credentials refused",
-    404: "the gateway does not know the path (HTTP 404): is gateway.base_url right?",
-    405: "the gateway refuses the method (HTTP 405): is gateway.base_url right?",
+    404: "the gateway does not know the path (HTTP 404): is gateway.base_url correct?",
+    405: "the gateway refuses the method (HTTP 405): is gateway.base_url correct?",
     415: "the gateway refuses the content type (HTTP 415)",
 }
-_REDIRECTED = "the gateway redirects, which is not followed: is gateway.base_url right?"
+_REDIRECTED = "the gateway redirects, which is not followed: is gateway.base_url correct?"
 _STOPPED_BY_PROFILE = "the gateway answered HTTP {status}, at which gateway.profile stops"
 
 _DEFAULT_HTTP: dict[str, str] = {
@@ -169,7 +169,7 @@ class Profile:
         elif (word in self.accepted and _holds(members, self.error)) or (
             word in self.declined and _holds(members, self.success)
         ):
-            state, reason = State.IN_DOUBT, f"HTTP {http_status}, but the answer says yes and no at once"
+            state, reason = State.IN_DOUBT, f"HTTP {http_status}, but the answer says both yes and no"
         return Outcome(state, reason, answer, bytes_sent, stop=stop, pace=pace)
 
     def _is_anothers(self, members: Members, invoice: Callable[[], str | None]) -> bool:

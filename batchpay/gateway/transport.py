@@ -24,9 +24,7 @@ from batchpay.gateway.permission import TOO_OLD, BeforeFirstByte, since_boot_s
 from batchpay.gateway.wire import AnswerReader, AnswerRefused, checked_target, header_block
 from batchpay.settings import GatewaySettings, Secret
 
-UNASKED_ANSWER = (
-    "an answer came that nobody had asked for: neither this row's answer nor that of the row before is proven"
-)
+UNASKED_ANSWER = "an unrequested answer arrived: neither this row's answer nor that of the row before is proven"
 _STEADY_S = 1.0
 """A connection used this recently is checked only once, right before the first byte, and not also when it is chosen."""
 

@@ -140,7 +140,7 @@ class AnswerReader:
         self._in_body = True
         length, coding = self.headers.get("content-length"), self.headers.get("transfer-encoding")
         if self.headers.get("content-encoding", "identity").lower() != "identity":
-            self._refuse("the answer is packed, which was not asked for")
+            self._refuse("the answer is compressed, which was not requested")
         if coding is not None and (length is not None or coding.lower() != "chunked"):
             self._refuse("the answer's length is stated in two ways")
         if coding is None and length is None and status not in _NO_BODY_STATUSES:

@@ -60,8 +60,8 @@ def require_whole(expected: ControlTotals, end: FileEnd, actual: Totals, name: s
         assert end.total_cents is not None
         place, wrong = end.total_place(line_word), format_cents(end.total_cents)
         raise FileRefused(
-            f"{name}: {place} holds an amount alone, a total of {wrong}, and the {rows} before it add up to {total}: "
-            "a row is missing or changed (if it is a payment, fill it in)"
+            f"{name}: {place} has only an amount, a total of {wrong}, and the {rows} before it add up to {total}: a "
+            "row is missing or changed (if it is a payment, fill it in)"
         )
     stated = expected.stated or end.total_cents is not None
     if end.unfinished_line is not None and (end.is_cut or not stated):

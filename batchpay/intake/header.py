@@ -45,8 +45,8 @@ class Examples:
         notes = [f"rows marked as an example, which are not payments: {self.count}"] if self.count else []
         if self.with_account:
             notes.append(
-                f"rows marked as an example that have an account number: {self.with_account}; typed over the example, "
-                f"a payment is not sent: clear its cell in {NOTE_COLUMN}"
+                f"rows marked as an example that have an account number: {self.with_account}; a payment typed over "
+                f"the example is not sent: clear its cell in {NOTE_COLUMN}"
             )
         return notes
 
@@ -128,12 +128,12 @@ def title_notes(
     for row, cells in above:
         if cells > most:
             raise FileRefused(
-                f"{place}: {word} {row} stands above the header, which is in {word} {number}, and has {cells} cells: "
-                "payments must stand below it"
+                f"{place}: {word} {row} is above the header, which is in {word} {number}, and has {cells} cells: "
+                "payments must be below it"
             )
     if not any(cells for _, cells in above):
         return ()
-    return (f"the header was found in {word} {number}, what stands above it is not read",)
+    return (f"the header was found in {word} {number}; anything above it is not read",)
 
 
 def near_miss(name: str, known: Iterable[str]) -> str | None:

@@ -72,7 +72,7 @@ class ParquetReader:
             try:
                 frame = part.select(*columns, pl.lit(None, pl.UInt32).alias("_line"))
             except pl.exceptions.PanicException:  # its cells are not valid values
-                raise FileRefused(f"{self._file.name}: has a date or a time beyond all calendars") from None
+                raise FileRefused(f"{self._file.name}: has a date or time outside the calendar") from None
             frame = frame.drop(name for name in frame.columns if name.startswith(CELL_MARKS) and _all_null(frame, name))
             frame = finish_chunk(self._file.name, frame, self.names, self._header, row)
             row += frame.height

@@ -141,7 +141,7 @@ def open_source(
         source = replace(source, notes=notes, column_map=mapping.digest)
     if source.renamed:
         note = ", ".join(f"{column_name(name)} as {ours}" for name, ours in source.renamed.items())
-        note = f"columns whose names differ from ours in case or blanks are read: {note}"
+        note = f"columns whose names differ only in case or blanks are read: {note}"
         source = replace(source, notes=(*source.notes, note))
     return source
 
@@ -239,7 +239,7 @@ def _headers(
         except FileRefused as error:
             if {canonical_name(name) for name in names}.issuperset(required):
                 raise
-            raise ForeignColumns(f"{error}. For a file with columns of its own: batchpay map FILE") from None
+            raise ForeignColumns(f"{error}. For a file with its own column names: batchpay map FILE") from None
         return header, header
     own = mapping.own_header(names, place)
     return read_header(mapping.mapped_names(own), required=required, place=place), own

@@ -167,5 +167,5 @@ def _what_is_there(rows: pl.DataFrame, own: Sequence[str]) -> pl.Expr:
 def _stray_cell(at: int, first_column: int | None) -> pl.Expr:
     """Describe where a cell is that belongs to no column of the header."""
     if first_column is None:
-        return pl.lit(f"cell {at + 1} of the row stands in a column without a name")
-    return pl.format("cell {}{} stands in a column without a name", pl.lit(column_letters(first_column + at)), "_line")
+        return pl.lit(f"cell {at + 1} of the row is in a column without a name")
+    return pl.format("cell {}{} is in a column without a name", pl.lit(column_letters(first_column + at)), "_line")

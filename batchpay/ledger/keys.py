@@ -130,7 +130,7 @@ def load_keys(path: Path) -> Keys:
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise LedgerNotUsable(f"ledger.key_file: {path} holds no ledger key ({2 * KEY_BYTES} hex digits)")
+        raise LedgerNotUsable(f"ledger.key_file: {path} has no ledger key ({2 * KEY_BYTES} hex digits)")
     return Keys(key)
 
 
@@ -153,4 +153,4 @@ def create_key_file(path: Path) -> None:
             temporary.unlink()
         sync_directory(path.parent)
     except OSError as error:
-        raise LedgerNotUsable(f"ledger.key_file: {path} can't be made: {error.strerror}") from None
+        raise LedgerNotUsable(f"ledger.key_file: {path} can't be created: {error.strerror}") from None

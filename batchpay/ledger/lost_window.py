@@ -54,7 +54,7 @@ def require_settled(transaction: Transaction) -> None:
     lost = open_lost_window(transaction, transaction.statements)
     if lost is not None:
         raise LossNotSettled(
-            f"the ledger was restored: {lost}; nothing new is registered before a person has looked what was paid: "
+            f"the ledger was restored: {lost}; nothing new is registered until a person has checked what was paid: "
             'batchpay ledger check --lost-window-settled --reason "…"'
         )
 
@@ -64,5 +64,5 @@ def settle(store: Store, who: str, why: str) -> None:
     require_named(LEDGER_ACCEPTED, who, why)
     with store.transaction() as transaction:
         if open_lost_window(transaction, transaction.statements) is None:
-            raise WrongUse("no part of this ledger is lost that nobody has settled; there is nothing to settle")
+            raise WrongUse("no lost part of this ledger is unsettled; there is nothing to settle")
         transaction.event(SETTLED, None, who, why, {})

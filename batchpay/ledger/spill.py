@@ -49,7 +49,7 @@ class Spill:
             sync_directory(path.parent)
         except OSError as error:
             self.close()
-            raise LedgerNotUsable(f"the spill file {path} can't be made: {error.strerror}") from None
+            raise LedgerNotUsable(f"the spill file {path} can't be created: {error.strerror}") from None
 
     def write(self, outcomes: list[Spilled]) -> None:
         """Write outcomes and make them durable."""

@@ -140,7 +140,7 @@ def last_call(last: LastCall | None, expect_every: timedelta | None, now: dateti
     if expect_every is None:
         return Finding("last call", completed, 0, details)
     if last.completed_at is not None and (last.completed_at - now).total_seconds() > _CLOCK_BACK_S:
-        return Finding("last call", f"{completed}, which is {_AHEAD}: nobody knows of a later one", 6, details)
+        return Finding("last call", f"{completed}, which is {_AHEAD}: a later one is unknown", 6, details)
     waited = None if last.completed_at is None else banking_time(last.completed_at.astimezone(), now.astimezone())
     if waited is None or waited > expect_every:
         text = f"{completed}, expected every {_age(expect_every)} of banking days; exit code then {last.exit_code}"
@@ -153,7 +153,7 @@ def disk(folder: Path) -> Finding:
     try:
         status = os.statvfs(folder)
     except OSError as error:
-        return Finding("disk", f"the ledger's folder {folder} can't be looked at: {error.strerror}", 5)
+        return Finding("disk", f"the ledger's folder {folder} can't be checked: {error.strerror}", 5)
     free = status.f_bavail * status.f_frsize
     text = f"{free >> 20:,} MiB free on the ledger's disk"
     return Finding("disk", text, 5 if free < DISK_FREE_BYTES_MIN else 0, {"free_bytes": free})
@@ -171,7 +171,7 @@ def backup(last: datetime | None, backup_every: timedelta | None, now: datetime)
 def retention(old: Sequence[OldBatch], details_days: int, *, unfinished: bool, now: datetime) -> Finding:
     """Check whether names, details and messages are due to be purged; a month late, or half done, it needs a person."""
     if unfinished:
-        return Finding("retention", "a purge was begun and not completed: batchpay ledger purge", 6)
+        return Finding("retention", "a purge was started and not completed: batchpay ledger purge", 6)
     due = [one for one in old if one.stays is None]
     days = counted(details_days, "day")
     if not due:

@@ -69,7 +69,7 @@ def _checked(url: str) -> str:
     except ValueError:
         raise WrongUse("--ping-url is not an address") from None
     if not host or parts.scheme not in ("http", "https") or "@" in parts.netloc or "?" in url or "#" in url:
-        raise WrongUse("--ping-url is an address https://host/path without user, query and fragment")
+        raise WrongUse("--ping-url must be an address like https://host/path, without user, query or fragment")
     if parts.scheme == "http" and not is_loopback(host):
         raise WrongUse("--ping-url must be https; http goes to this machine only")
     return url.rstrip("/")

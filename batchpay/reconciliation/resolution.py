@@ -232,7 +232,7 @@ def _read_line(
         return "its row number can't be read"
     row = int(texts["row"].partition(".")[0])
     if row in seen:
-        return f"row {row} stands in line {seen[row]} already"
+        return f"row {row} is already in line {seen[row]}"
     seen[row] = line
     word = re.sub(r"[\s_-]+", " ", texts["decision"]).strip().lower()
     if not word:
@@ -266,11 +266,11 @@ def _attempt_problem(text: str, doubt: Doubt) -> str | None:
     except ValueError:
         if doubt.attempts <= 1 or doubt.sent_from is None:
             return None
-        return f"row {doubt.row} was tried more than once, and sent_from_utc does not say which time this is about"
+        return f"row {doubt.row} was tried more than once, and sent_from_utc does not say which attempt this is about"
     sent = sent if sent.tzinfo else sent.replace(tzinfo=UTC)
     if doubt.sent_from is None or doubt.sent_from - sent < timedelta(seconds=1):
         return None
-    return f"row {doubt.row} was sent again after this sheet was written, look it up anew"
+    return f"row {doubt.row} was sent again after this sheet was written, look it up again"
 
 
 def _account_in(text: str, doubts: Iterable[Doubt]) -> int | None:

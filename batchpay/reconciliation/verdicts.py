@@ -226,9 +226,9 @@ def _conclusion(row: LedgerRow, lines: Sequence[ExportLine]) -> tuple[State | No
     if line.found_by == BY_MASK:
         return None, "only a part of the row's reference is known: it fits, and so do amount and date"
     if line.found_by == BY_AMOUNT:
-        return None, "only amount, account and date speak for this line"
+        return None, "only amount, account and date match this line"
     if line.came_back and line.standing is ReportedStatus.ACCEPTED:
-        return None, "the line goes the other way: the money came back"
+        return None, "the line has the opposite direction: the money came back"
     if line.standing is ReportedStatus.ACCEPTED and any(other.came_back for other in lines):
         return None, "paid there, and a further line says that it came back"
     unknown = [other.status_text for other in lines if other.is_word_unknown]

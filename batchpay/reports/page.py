@@ -147,7 +147,7 @@ def write_batch_page(ledger: Ledger, batch: BatchSummary, path: str | Path | Str
             for state in _NEEDS_SOMEONE
             if (rows := sum(row.kind == state for row in listed))
         ],
-        more_at=f"The others: batchpay results {batch.batch}; rejected rows stand in the rejects file.",
+        more_at=f"The others: batchpay results {batch.batch}; rejected rows are in the rejects file.",
         settled=_settled(story),
         accepted_columns=with_place(_ACCEPTED_COLUMNS, batch.file),
         accepted=_accepted_parts(gathered.accepted_rows, batch.file),
@@ -213,7 +213,7 @@ def write_check_page(
         attention_title="What is wrong",
         attention_left=max(sum(counts.values()) - len(listed), 0),
         attention_kinds=[KindCount("rejected", "rejected", len(listed))],
-        more_at="The rejects file has all of them beside their rows: batchpay validate FILE --rejects PATH.",
+        more_at="The rejects file has all of them with their rows: batchpay validate FILE --rejects PATH.",
     )  # fmt: skip
     write(page, path)
 
@@ -275,7 +275,9 @@ def _ledger_row(batch: BatchSummary, row: LedgerRow) -> ListedRow:
 def _rejected_row(batch: BatchSummary, row: RejectedRow) -> ListedRow:
     todo = "Correct it in the rejects file and submit that file."
     if "row.duplicate" in row.reasons:
-        todo = "The same bill stands elsewhere. If due again: submit the rejects with --allow-duplicates --reason TEXT."
+        todo = (
+            "The same bill appears elsewhere. If due again: submit the rejects with --allow-duplicates --reason TEXT."
+        )
     texts = ["", "", "", "", "", ", ".join(row.reasons), todo]
     return _row(State.REJECTED, place_word(batch.file), row, row.amount_cents, texts, None)
 
@@ -347,8 +349,8 @@ def _why(row: LedgerRow) -> str:
 
 def _what_to_do(batch: str, row: LedgerRow) -> str:
     if row.state is State.DECLINED:
-        return "Not paid, and not sent again by itself. Ask the payee or payer, then submit it in a new file."
-    first = "Money leaves us, so look first. " if row.direction == Direction.CREDIT else ""
+        return "Not paid, and not resent automatically. Ask the payee or payer, then submit it in a new file."
+    first = "Money leaves our account, so check this first. " if row.direction == Direction.CREDIT else ""
     sought = row.details.get("invoiceNumber") or "amount and name"
     return f"{first}Look for {sought} in the gateway’s portal, then: batchpay resolve {batch} --row {row.row}"
 
@@ -360,10 +362,10 @@ def _headlines(summary: Summary) -> tuple[str, list[str]]:
     lines = []
     if doubt.rows:
         amount = summary.amount_in(State.IN_DOUBT)
-        lines.append(f"{row_count(doubt.rows)} in doubt, {amount}: paid or not, nobody knows yet. A person must look.")
+        lines.append(f"{row_count(doubt.rows)} in doubt, {amount}: paid or not, not known yet. A person must look.")
     if waiting.rows:
         stopped = f" The run stopped: {summary.stopped}." if summary.stopped else ""
-        go_on = f"To go on: batchpay resume {summary.batch}"
+        go_on = f"To continue: batchpay resume {summary.batch}"
         amount = summary.amount_in(State.PENDING, State.SENDING)
         lines.append(f"{row_count(waiting.rows)} not sent yet, {amount}.{stopped} {go_on}")
     if declined.rows:
@@ -389,7 +391,7 @@ def _outcomes(summary: Summary, renamed: Mapping[State, tuple[str, str]] | None 
 
 
 def _directions(by_direction: Mapping[str, Totals], of: str = "") -> list[DirectionTotals]:
-    labels = {Direction.DEBIT: "debits: money to us", Direction.CREDIT: "credits: money from us"}
+    labels = {Direction.DEBIT: "debits: money in", Direction.CREDIT: "credits: money out"}
     found = [DirectionTotals(of + label, by_direction.get(name, Totals())) for name, label in labels.items()]
     return [one for one in found if one.totals.rows]
 

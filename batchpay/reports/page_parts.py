@@ -114,7 +114,7 @@ class HistoryLine:
 
 
 def _made() -> str:
-    return f"Made {local_time(datetime.now(UTC))} by batchpay {__version__}"
+    return f"Created {local_time(datetime.now(UTC))} by batchpay {__version__}"
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ class Page:
     reasons_counted: str = "rows"
     columns: Sequence[Column] = ()
     attention: Sequence[ListedRow] = ()
-    attention_title: str = "Rows that need someone"
+    attention_title: str = "Rows that need attention"
     attention_left: int = 0
     attention_kinds: Sequence[KindCount] = ()
     more_at: str = ""

@@ -227,7 +227,7 @@ class Sender:
             outcome = self._attempts.run(lambda: self._attempt(payment))
         except (ClaimRefused, LedgerNotUsable):
             # Nothing of the row was sent: another run has it, or the ledger failed (the recorder reports that).
-            self._stop.ask("the ledger did not grant a row to this run")
+            self._stop.ask("the ledger did not give this run a row")
         except _HeldBack:
             is_held_back = True
         else:

@@ -29,7 +29,7 @@ LENGTHS = ("_surplus", "_missing")
 _RUNS = r"^[=@]|^[+-].*[^0-9 ().-]"
 """How a cell begins that a spreadsheet would run as a formula; a signed number or a phone number does not. A tab or a
 carriage return at the beginning of a cell is an error already."""
-_RUNS_MESSAGE = "a spreadsheet may run this cell, look at it as text"
+_RUNS_MESSAGE = "a spreadsheet may run this cell; view it as text"
 _BEYOND = " "
 """Not the name of any column."""
 _PARQUET_ROWS = 5_000

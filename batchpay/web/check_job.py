@@ -196,7 +196,7 @@ def _plainly(sentence: str, name: str) -> str:
     sentence = re.sub("^/proc/self/fd/[0-9]+:? ", "", sentence)
     sentence = sentence.removeprefix(f"{name}: ").removeprefix(f"{name} ")
     sentence = re.sub("^(is|has|can't|changed|contains|must|states) ", r"it \1 ", sentence)
-    sentence = sentence.removesuffix("; say which one is meant by --sheet")
+    sentence = sentence.removesuffix("; name one with --sheet")
     sentence = re.sub(r" \(use --encoding.*\)", ": choose below what it is", sentence)
     return re.sub(r"state --expect-rows (\S+) --expect-total (\S+)", r"say below that you expect \1 and \2", sentence)
 

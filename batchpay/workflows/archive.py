@@ -19,7 +19,7 @@ def archive_finished(path: str, folder: str, summary: Summary) -> None:
         return
     try:
         archived = archive(path, folder, summary.read)
-        left = f"{path} is not archived: what stands there now is not the file that was read"
+        left = f"{path} is not archived: the file there now is not the file that was read"
         summary.notes.append(f"archived as {archived}" if archived else left)
     except NotUsable as error:
         summary.stopped = "; ".join(filter(None, (summary.stopped, str(error))))

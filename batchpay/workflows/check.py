@@ -222,7 +222,9 @@ def dry_run(
 def refuse_release_of_nothing(checked: FileCheck, decisions: Decisions) -> None:
     """Refuse to release rows of a content that nobody has submitted yet, or of a batch that was purged."""
     if decisions.release and checked.known is None:
-        raise WrongUse(f"{checked.source.name}: this content was not submitted yet, so there is nothing to release")
+        raise WrongUse(
+            f"{checked.source.name}: this content has not been submitted yet, so there is nothing to release"
+        )
     if decisions.release and checked.known is not None and checked.known.purged_at is not None:
         raise WrongUse(
             f"{checked.source.name}: batch {checked.known.batch} was purged, so none of its rows can be released; "

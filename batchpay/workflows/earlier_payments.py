@@ -26,7 +26,7 @@ _BATCHES_NAMED = 5
 _ROWS_NAMED = 3
 _REPEATED_LEAST = 2
 """A batch that at least this many rows repeat has a line in the summary."""
-_DUE = "if it is due again give it"
+_DUE = "if it is due again, give it"
 
 
 @dataclass(slots=True)

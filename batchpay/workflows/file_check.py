@@ -156,11 +156,11 @@ class FileCheck:
         if self.source.counting is not None and self.source.counting.note is not None:
             notes.append(self.source.counting.note)
         if unreadable := self.verdict.unreadable_amounts:
-            notes.append(f"in {row_count(unreadable)} the amount can't be read: it is not in any total")
+            notes.append(f"in {row_count(unreadable)} the amount can't be read: it is not included in any total")
         if zeros := self.verdict.note_on_zeros():
             notes.append(zeros)
         if not self.verdict.rows:
-            notes.append("the file has a header and no rows: there is nothing to do")
+            notes.append("the file has a header and no rows: nothing to do")
         return notes + self.earlier.notes(self.verdict.rows)
 
     def _release_note(self, rules: RuleOptions) -> str:
@@ -168,7 +168,7 @@ class FileCheck:
         count, is_one = row_count(self.releasable.rows), self.releasable.rows == 1
         found = f"{count}, {money(self.releasable.cents)}, that an earlier submission rejected"
         if self.accounts.asked:
-            return f"{found} {'is' if is_one else 'are'} right now: submit {how_to_release(rules)} sends them"
+            return f"{found} {'is' if is_one else 'are'} valid now: submit {how_to_release(rules)} sends them"
         passes = "passes" if is_one else "pass"
         return (
             f"{found} {passes} the rules now: submit {how_to_release(rules)} would check them again, accounts as well"

@@ -103,7 +103,7 @@ def back_up(
     """
     folder = target if target.is_dir() else None
     if keep is not None and folder is None:
-        raise WrongUse("--keep needs a folder as TARGET: nothing is removed elsewhere")
+        raise WrongUse("--keep needs a folder as TARGET: nothing is removed otherwise")
     with closing(door.open_ledger(settings, read_only=True)) as ledger:
         if folder is None:
             ledger.backup(target)
@@ -145,5 +145,5 @@ def _back_up_into(folder: Path, ledger: Ledger, now: datetime) -> Path:
 def require_reason(option: str, reason: str | None) -> str:
     """Return the reason that an option requires; raises WrongUse."""
     if not (reason or "").strip():
-        raise WrongUse(f"{option} needs --reason TEXT, which stays in the ledger's history")
+        raise WrongUse(f"{option} needs --reason TEXT, which is kept in the ledger's history")
     return str(reason)

@@ -155,7 +155,7 @@ def _columns(draft: Draft, names: list[str]) -> tuple[MapColumn, ...]:
             found[entry.key][0].extend(re.findall(r"\{([^{}]*)\}", values[0]))
     for name in names:
         if name in COLUMNS and not found[name][0] and not found[name][1]:
-            found[name] = ([name], "its name is ours")
+            found[name] = ([name], "it has the column's own name")
     return tuple(MapColumn(name, tuple(targets), why) for name, (targets, why) in found.items())
 
 
@@ -185,10 +185,10 @@ def _shown(name: str, row: dict[str, Any]) -> str | None:
 
 def _write(path: Path, proposed: Proposed) -> None:
     """Write the map only if no file is there, not even one that appeared meanwhile."""
-    looked_at = f"{row_count(proposed.rows)} looked at"
+    looked_at = f"{row_count(proposed.rows)} examined"
     headline = [
-        f"A map for {Path(proposed.file).name} ({looked_at}), made by batchpay map. Look it over.",
-        "What is open stands behind a # under its table: take the # away from the line that is right.",
+        f"A map for {Path(proposed.file).name} ({looked_at}), proposed by batchpay map. Check it before use.",
+        "Open questions are commented out under their table: remove the # from the correct line.",
     ]
     pending = PendingFile(path)
     with pending.abandoned_on_error():

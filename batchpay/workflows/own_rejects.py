@@ -97,8 +97,9 @@ class OwnRejects:
             return []
         more = f" (and {len(self._left) - 1} more)" if len(self._left) > 1 else ""
         return [
-            f"{self._left[0]}{more} stays as it is: not all of its rows are rows of this file, cell for cell, so "
-            "somebody corrected it, or it is another file's; a row of it may be paid by now, look before you submit it"
+            f"{self._left[0]}{more} was left as is: not all of its rows are rows of this file, cell for cell, so "
+            "someone corrected it, or it belongs to another file; some of its rows may already be paid, so check "
+            "before you submit it"
         ]
 
 

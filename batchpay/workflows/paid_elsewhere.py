@@ -31,7 +31,7 @@ def refuse_paid_elsewhere(ledger: Ledger, results: Path | None, environment: Env
         if batch not in known:
             raise FileRefused(
                 f"{path} holds the results of batch {batch}, which this ledger does not know: another ledger may have "
-                "paid this file, or this one before it was brought back from a backup. Look there first; if it was not "
+                "paid this file, or this one before it was restored from a backup. Check there first; if it was not "
                 "paid, submit with --paid-elsewhere-checked --reason TEXT"
             )
 
@@ -82,8 +82,8 @@ def refuse_other_environment(ledger: Ledger, settings: Settings) -> None:
     latest = next(batch for batch in ledger.batches() if check_origin(batch.origin) == named)
     if latest.environment is not environment:
         raise SettingsNotUsable(
-            f"batch {latest.batch} was for {named} as a {latest.environment} gateway, and now it is to be a "
+            f"batch {latest.batch} was for {named} as a {latest.environment} gateway, and is now set to be a "
             f"{environment} one (gateway.environment, BATCHPAY_ENVIRONMENT): what was paid there would be paid again. "
-            "If the gateway has changed and nothing of this file was paid: submit with --paid-elsewhere-checked "
+            "If the gateway has changed and nothing in this file was paid: submit with --paid-elsewhere-checked "
             "--reason TEXT"
         )

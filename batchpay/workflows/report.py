@@ -42,7 +42,7 @@ def _with_details(batch: BatchSummary) -> BatchSummary:
     """Refuse a batch whose names the ledger no longer has: the file written in time must not be replaced."""
     if batch.purged_at is not None:
         raise WrongUse(
-            f"the ledger has no names, details and messages of batch {batch.batch} any more, they were purged"
+            f"the ledger no longer has names, details and messages of batch {batch.batch}; they were purged"
             f" {local_time(batch.purged_at)}; what is left: batchpay status, batchpay reconcile"
         )
     return batch

@@ -63,7 +63,7 @@ def max_amount_cents(settings: Settings) -> int | None:
         return None
     cents = parse_cents(settings.limits.max_amount)
     if cents is None:
-        raise SettingsNotUsable("limits.max_amount must be written 12345.67")
+        raise SettingsNotUsable("limits.max_amount must be an amount like 12345.67")
     return cents
 
 
@@ -118,7 +118,7 @@ def _accepted_rules(names: str | None) -> frozenset[str]:
     if unknown:
         raise WrongUse(
             f"--accept-suggestions: no rule with suggestions is called {', '.join(unknown)}. Name rules like "
-            "amount.format,billingPhone.phone, or for all of them write the option behind the files, without a value"
+            "amount.format,billingPhone.phone, or for all of them put the option after the files, without a value"
         )
     return frozenset(accepted) or suggesting_rules()
 

@@ -58,6 +58,6 @@ def refuse_stale(ledger: Ledger, batch: BatchSummary, stale_days: int) -> None:
     if pending and is_stale(ledger, batch.batch, stale_days):
         days = untouched_days(ledger, batch.batch)
         raise WrongUse(
-            f"nothing has happened to batch {batch.batch} for {counted(days, 'day')}; if what is pending, "
-            f"{row_count(pending)}, is still to be paid: batchpay resume --stale --reason TEXT"
+            f"batch {batch.batch} has had no activity for {counted(days, 'day')}; if the pending rows "
+            f"({row_count(pending)}) are still to be paid: batchpay resume --stale --reason TEXT"
         )

@@ -170,7 +170,7 @@ def _clock_ahead_days(ledger: Ledger, settings: Settings, progress: Progress) ->
     days = int(ledger.opened_after_s // 86_400)
     if days <= settings.policy.clock_ahead_days:
         return 0
-    progress.say(f"the clock is {days} days after the ledger's last event: is the date right?")
+    progress.say(f"the clock is {days} days after the ledger's last event: is the date correct?")
     log("clock is ahead", level=logging.WARNING, reason=f"{days} days after the ledger's last event")
     return days
 
@@ -205,9 +205,9 @@ def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: 
         for state in (State.ACCEPTED, State.DECLINED):
             if told[state] > (known := by_state[state].rows):
                 raise LedgerBehind(
-                    f"{path} tells of {told[state]} {state} rows of batch {batch.batch}, the ledger of {known}: it was "
-                    "brought back from before. Bring back the latest one; where there is none, batchpay ledger check "
-                    "--accept-witness --reason TEXT puts in doubt what it would send"
+                    f"{path} tells of {told[state]} {state} rows of batch {batch.batch}, the ledger of {known}: it is "
+                    "an older copy. Restore the latest one; if there is none, batchpay ledger check --accept-witness "
+                    "--reason TEXT puts in doubt what it would send"
                 )
 
 

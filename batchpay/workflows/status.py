@@ -45,7 +45,7 @@ def add_in_doubt_elsewhere(summary: Summary, ledger: Ledger, finished: BatchSumm
     try:
         summary.in_doubt_elsewhere = in_doubt(ledger, finished.environment, but=finished.batch)
     except LedgerNotUsable as error:
-        reason = f"nobody could look for other rows in doubt: {once_sent(error)}"
+        reason = f"other rows in doubt could not be checked: {once_sent(error)}"
         summary.stopped = "; ".join(filter(None, (summary.stopped, reason)))
 
 

@@ -134,7 +134,7 @@ def submit(
                 summary.allowed_duplicates = checked.earlier.allowed_json(submission.decisions.reason)
             add_in_doubt_elsewhere(summary, ledger, finished)
             return summary, checked.verdict
-    raise LedgerNotUsable("other files keep being registered in this ledger; run the command again")
+    raise LedgerNotUsable("other files are being registered in this ledger; run the command again")
 
 
 def _nothing_left_notes(batch: BatchSummary, decisions: Decisions) -> list[str]:

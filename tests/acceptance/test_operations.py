@@ -404,4 +404,4 @@ def test_what_is_in_no_sum_is_said(home: Home) -> None:
     told = home.json("validate", "a.csv")
     assert (told["rows"], told["amount"]["total"]) == (3, "7.50")
     assert "rows marked as an example, which are not payments: 1" in told["notes"]
-    assert "in 1 row the amount can't be read: it is not in any total" in told["notes"]
+    assert "in 1 row the amount can't be read: it is not included in any total" in told["notes"]

@@ -70,8 +70,8 @@ def test_a_changed_account_and_an_unusual_amount_are_both_said() -> None:
         (2, "achAccountNumber", "changed_account"),
         (2, "amount", "unusual_amount"),
     ]
-    assert "known payee, the last payment had ****1111, ask" in found[0].message
-    assert found[1].message == "over 3 times the usual 100.00 of this payee, look again"
+    assert "known payee, the last payment had ****1111, call" in found[0].message
+    assert found[1].message == "over 3 times the usual 100.00 of this payee, check it"
 
 
 def test_a_changed_account_is_said_where_the_last_one_was_purged() -> None:
@@ -79,7 +79,7 @@ def test_a_changed_account_is_said_where_the_last_one_was_purged() -> None:
     history = Remembered({BOB: PayeeFacts(10_000, frozenset({FIRST}))})
     (found,) = variances(history, PayeeColumns([1], [BOB], [OTHER], [500]), Environment.LIVE)
     assert found.code == "changed_account"
-    assert "known payee, ask" in found.message
+    assert "known payee, call" in found.message
 
 
 @pytest.mark.parametrize(("cents", "times"), [(30_001, 3), (40_000, 3), (40_001, 4), (1_000_001, 100)])
@@ -129,7 +129,7 @@ def told(rows: int, *others: Variance) -> Anomalies:
     return anomalies
 
 
-CHANGED = Variance(200_001, "achAccountNumber", "changed_account", "a new account of a known payee, ask")
+CHANGED = Variance(200_001, "achAccountNumber", "changed_account", "a new account of a known payee, call")
 UNUSUAL = [Variance(200_100 + number, "amount", "unusual_amount", "over 3 times") for number in range(30)]
 
 
@@ -138,7 +138,7 @@ def test_a_hundred_thousand_new_payees_are_one_line() -> None:
     lines = told(100_000, CHANGED, *UNUSUAL).lines(_place)
     assert lines[0] == (
         "row 200001: achAccountNumber: changed_account: Payee, 200001, CREDIT 2,000.01, account ****6789: "
-        "a new account of a known payee, ask"
+        "a new account of a known payee, call"
     )
     assert lines[-1] == "new_payee: 1 DEBIT 1.00, 99,999 CREDIT 2.50"
     assert len(lines) == 1 + 20 + 1 + 1

@@ -59,7 +59,7 @@ def test_the_shared_account_itself_is_no_other_person() -> None:
     account = Actor("Payments", "pc1")
     for prepared_by, approver in ((ann, account), (account, ann)):
         assert POLICY.counted([approval(approver)], prepared_by, SEAL, NOW) == []
-        with pytest.raises(WaitingForPerson, match="nothing tells"):
+        with pytest.raises(WaitingForPerson, match="nothing shows"):
             POLICY.require_other(approver, [], prepared_by)
     with pytest.raises(WaitingForPerson, match="already approved this"):
         POLICY.require_other(account, [approval(ben)], EVE)

@@ -190,9 +190,9 @@ def test_what_was_approved_passes(ledger: Ledger) -> None:
 
 
 CHANGES: dict[str, tuple[Any, str]] = {
-    "digest": (bytes(32), "the content is another"),
+    "digest": (bytes(32), "the content differs"),
     "sheet": ("December", "sheet is December, approved was November"),
-    "column_map": ("cd" * 32, "the column map is another"),
+    "column_map": ("cd" * 32, "the column map differs"),
     "origin": ("https://x.example", "origin is https://x.example, approved was https://gateway.example"),
     "environment": ("test", "environment is test, approved was live"),
     "total": (Totals(3, 3_001), "in file is 3 rows and 30.01, approved was 3 rows and 30.00"),
@@ -208,7 +208,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "release": (True, "release is on"),
     "reason": ("asked by Kim", "reason is asked by Kim, approved was none"),
     "batch_total": (Totals(3, 9_900), "batch total is 3 rows and 99.00"),
-    "changed_accounts": (("line 2: Ada, 5.00, ****9123",), "other changed accounts are warned of"),
+    "changed_accounts": (("line 2: Ada, 5.00, ****9123",), "the warnings name other changed accounts"),
 }
 NOT_SEALED = {"sheet", "column_map", "warnings", "notes", "file", "changed_accounts"}
 """Names, and what follows from the content and the ledger."""

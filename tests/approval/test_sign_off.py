@@ -28,7 +28,7 @@ PAGE_WORDS = [
     ["rejected", "1", "5.00"],
     ["with an amount that can't be read: 1;"],
     ["would be sent", "2", "25.00"],
-    ["DEBIT", "(taken from payers)", "1", "5.00"],
+    ["DEBIT", "(collected from payers)", "1", "5.00"],
     ["CREDIT", "(paid to payees)", "1", "20.00"],
     ["1", "achAccountNumber.changed_account"],
     ["note", "1 hidden row is read as well"],

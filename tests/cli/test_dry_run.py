@@ -102,7 +102,7 @@ def test_what_differs_from_a_plan_is_told_line_by_line(call: Caller, tmp_path: P
     small_file(tmp_path / "a.csv", 3)
     told = call.text("submit", "a.csv", "--from-plan", "plan.json")
     assert "a.csv is not what the plan approved:\n" in told
-    assert "\n  the content is another\n" in told
+    assert "\n  the content differs\n" in told
     assert "\n  to send: total is 3 rows and 6.75, approved was 2 rows and 3.50\n" in told
     error = call("submit", "a.csv", "--from-plan", "plan.json")["error"]
-    assert "the content is another, in file is 3 rows" in error
+    assert "the content differs, in file is 3 rows" in error

@@ -66,7 +66,7 @@ def test_numbers(value: object) -> None:
 )
 def test_a_limit_that_no_variable_sets_is_not_passed_over(variable: str, key: str) -> None:
     """A payment of 900.00 was sent although the job's environment had BATCHPAY_MAX_AMOUNT=200.00: nothing read it."""
-    with pytest.raises(SettingsNotUsable, match=f"no variable sets {key}, so {variable} would count for nothing"):
+    with pytest.raises(SettingsNotUsable, match=f"no variable sets {key}, so {variable} would have no effect"):
         load_settings({"limits": {"max_amount": "100.00"}}, {variable: "200"})
     assert load_settings({}, {variable: "", "BATCHPAY_APPROVALS": "1"}).policy.approvals == 1
 

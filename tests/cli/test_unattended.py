@@ -165,5 +165,5 @@ def test_a_clock_far_ahead_is_told_also_in_the_quiet(call: Caller, monkeypatch: 
     small_file(Path("b.csv"), 1, first=2)
     told = call("submit", "b.csv", "-q", "--log-file", "run.log")
     ahead = "90 days after the ledger's last event"
-    assert (told["exit_code"], told["notes"]) == (0, [f"the clock was {ahead}: is the date right?"])
+    assert (told["exit_code"], told["notes"]) == (0, [f"the clock was {ahead}: is the date correct?"])
     assert f'WARNING clock is ahead reason="{ahead}"' in Path("run.log").read_text()

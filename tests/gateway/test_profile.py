@@ -229,7 +229,7 @@ def test_short_account_and_one_with_letters_are_masked_too() -> None:
 def test_success_beside_an_error_proves_nothing(extra: dict[str, Any]) -> None:
     """An answer that says `success` and holds an error is in doubt: the payment may have been made or not."""
     outcome = load().outcome_of(200, {}, json.dumps({"status": "success", **extra}).encode())
-    assert (outcome.state, outcome.reason) == (State.IN_DOUBT, "HTTP 200, but the answer says yes and no at once")
+    assert (outcome.state, outcome.reason) == (State.IN_DOUBT, "HTTP 200, but the answer says both yes and no")
     assert state(load({"error": ["fault"]}), 200, {"status": "success", **extra}) is State.ACCEPTED
 
 

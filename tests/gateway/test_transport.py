@@ -433,7 +433,7 @@ def test_no_secret_shows_anywhere(caplog: pytest.LogCaptureFixture, capfd: pytes
         (answer("200 OK", b'{"status":"success","successMessage":{"message":"Connection Success"}}'), True, None),
         (answer("401 Unauthorized", b"{}"), False, "refuses the id or the key"),
         (answer("403 Forbidden", b"{}"), False, "refuses the id or the key"),
-        (answer("404 Not Found", b""), False, "is gateway.base_url right"),
+        (answer("404 Not Found", b""), False, "is gateway.base_url correct"),
         (answer("301 Moved", b"", "Location: https://evil.example/"), False, "redirects"),
         (answer("429 Slow Down", b""), False, "busy"),
         (answer("200 OK", b'{"status":"error","message":"no"}'), False, "refused"),
@@ -467,4 +467,4 @@ def test_connection_report_over_tls(authority: trustme.CA, bundle: str) -> None:
         with client_of(server) as client:
             report = client.test_connection()
             assert (report.ok, report.http_status) == (False, None)
-            assert "certificate is not to be trusted" in (report.problem or "")
+            assert "certificate is not trusted" in (report.problem or "")

@@ -26,7 +26,7 @@ def fed(data: bytes) -> AnswerReader:
         (OK + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", "stated in two ways|not valid HTTP"),
         (OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n", "stated in two ways"),
         (OK + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n", "two content-length|not valid HTTP"),
-        (OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n", "packed"),
+        (OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n", "compressed"),
         (OK + b"Content-Length: 41\r\n\r\n", "longer than allowed"),
         (OK + b"X: %b\r\n\r\n" % (b"x" * HEAD_BYTES_MAX), "headers are longer than allowed"),
         (b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\n{}", "unknown version|not valid HTTP"),

@@ -112,7 +112,7 @@ def test_typed_cells_under_a_map(tmp_path: Path) -> None:
         ("[fixed]\ngatewayId = 12", "write gatewayId as text"),
         ('[fixed]\ngatewayid = "12"', "did you mean gatewayId"),
         ('[values]\nx = "1"', "x is not a table"),
-        ('[defaults]\namount = "1"\n[fixed]\namount = "1"', "amount stands in"),
+        ('[defaults]\namount = "1"\n[fixed]\namount = "1"', "amount is in"),
         ("[columns", "is not a column map"),
     ],
 )

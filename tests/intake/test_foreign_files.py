@@ -345,9 +345,9 @@ gatewayId = 7
     told = str(refused.value)
     for words in (
         "[colums] is unknown (did you mean columns?)", "amuont is not a column (did you mean amount?)",
-        "b can't be amount and billingCity", "which column of ours c is", "d needs two or more",
+        "b can't be amount and billingCity", "which batchpay column c is", "d needs two or more",
         "billingFristName is not a column (did you mean billingFirstName?)", "every pattern of f",
-        "the text of paymentId names no column", "the text of invoiceNumber has a brace", '"" is no value of a cell',
+        "the text of paymentId names no column", "the text of invoiceNumber has a brace", '"" is not a cell value',
         "decimal and thousands must differ", "negativ is not one of", "(did you mean negative?)",
         "[formats.taxAmount]: negative is not one of", "a day, a month and a year", "billingCity holds no amounts",
         "write gatewayId as text",
@@ -358,10 +358,10 @@ gatewayId = 7
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('[fixed]\ntransactionType = "DEBIT"\n[formats.amount]\nnegative = "CREDIT"', "say it in one way"),
+        ('[fixed]\ntransactionType = "DEBIT"\n[formats.amount]\nnegative = "CREDIT"', "set it in one place"),
         ('[columns]\na = "amount"\nb = "amount"', "amount is made in 2 ways"),
         ('[columns]\na = "billingCity"\n[templates]\nbillingCity = "{b}"', "billingCity is made in 2 ways"),
-        ('[columns]\na = "amount"\n[fixed]\namount = "1.00"', "amount is made of the file's cells and stands in"),
+        ('[columns]\na = "amount"\n[fixed]\namount = "1.00"', "amount is made of the file's cells and is in"),
         ('[fixed]\namount = "1.00"\n[formats.amount]\ndecimal = ","', "reads nothing"),
         ('[formats.amount]\ncurrency = "12"', "currency is one to four"),
         ('[formats.amount]\nnegative = "credit"', 'negative can only be "CREDIT", "DEBIT", "refused"'),

@@ -78,7 +78,7 @@ def test_columns_without_a_name(tmp_path: Path) -> None:
         frame = next(source.chunks())
         assert source.carried == ()
         assert source.own_header == (*HEADER, "", "")
-    assert frame["_stray"].to_list() == [None, "cell 16 of the row stands in a column without a name"]
+    assert frame["_stray"].to_list() == [None, "cell 16 of the row is in a column without a name"]
 
 
 def test_example_rows_are_no_payments(tmp_path: Path) -> None:
@@ -101,7 +101,9 @@ def test_a_payment_typed_over_the_example_is_told(tmp_path: Path) -> None:
             list(source.chunks())
             told = source.examples.notes()
     assert told[0] == "rows marked as an example, which are not payments: 2"
-    assert told[1].startswith("rows marked as an example that have an account number: 2; typed over the example")
+    assert told[1].startswith(
+        "rows marked as an example that have an account number: 2; a payment typed over the example is not sent"
+    )
     write_blank(tmp_path / "blank.csv")
     with open_source(str(tmp_path / "blank.csv")) as source:
         list(source.chunks())
@@ -116,7 +118,7 @@ def test_names_in_other_letters_and_blanks(tmp_path: Path) -> None:
         assert (source.columns, source.carried) == (HEADER, ())
         assert "Amount " in source.own_header
         assert source.notes == (
-            "columns whose names differ from ours in case or blanks are read: Amount  as amount, "
+            "columns whose names differ only in case or blanks are read: Amount  as amount, "
             "ACH\\nRouting Number as achRoutingNumber",
         )
     assert frame["amount"].to_list() == ["12.50"]

@@ -133,7 +133,7 @@ def test_two_columns_of_amounts_are_a_question() -> None:
     choose(draft, "amount", "Gross Pay")
     finished(draft, [*PAYABLES, "Gross Pay"])
     assert draft.tables["columns"]["Gross Pay"] == "amount"
-    assert draft.tables["columns"]["Amount"] == ""  # its name is ours: unmapped it would be a second amount
+    assert draft.tables["columns"]["Amount"] == ""  # it has the column's own name: unmapped it would be a second amount
     assert "transactionType" in asked(draft)
 
 
@@ -176,8 +176,8 @@ def test_what_a_sign_means_is_asked() -> None:
     assert draft.tables["formats"]["amount"]["negative"] == "CREDIT"
     assert "transactionType" not in asked(draft)
     draft = draft_of(Amount=["-99.00", "5.00", "(7.50)"])
-    choose(draft, "transactionType", "they are no payments")
-    assert asked(draft)["transactionType"].text == "which way does the money go?"
+    choose(draft, "transactionType", "they are not payments")
+    assert asked(draft)["transactionType"].text == "which way does the money move?"
 
 
 def test_day_and_month_are_never_guessed() -> None:
@@ -223,7 +223,7 @@ def test_names_of_people() -> None:
     assert tables["templates"] == {"achNameOnCheck": "{First Name} {Last Name}"}
     draft = draft_of(**{"Vendor Name": ["Byron, Ada", "Fox, Tom", "Ruiz, Carla Maria"]})
     texts = [choice.text for choice in asked(draft)["billingFirstName"].choices]
-    assert texts[1] == "people, last name and a comma first (3 of 3 can be split for certain)"
+    assert texts[1] == "people, last name and a comma first (3 of 3 can be split reliably)"
     choose(draft, "billingFirstName", "people, last name")
     assert draft.tables["split"] == {"Vendor Name": "{billingLastName}, {billingFirstName}"}
 

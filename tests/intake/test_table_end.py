@@ -62,9 +62,7 @@ def test_a_last_row_that_is_the_total(tmp_path: Path, end: str, is_finished: boo
 def test_a_total_that_does_not_fit(tmp_path: Path) -> None:
     """A row was lost on the way, or changed: a file of which nobody knows what it should be is refused whole."""
     path = write(tmp_path, csv_text(2) + total_of(gatewayId="Total", amount="37.50"))
-    with pytest.raises(
-        FileRefused, match=r"line 4 holds an amount alone, a total of 37.50, and the 2 rows .* to 25.00"
-    ):
+    with pytest.raises(FileRefused, match=r"line 4 has only an amount, a total of 37.50, and the 2 rows .* to 25.00"):
         check(path)
 
 
@@ -116,7 +114,7 @@ def test_a_total_that_a_spreadsheet_added_up(tmp_path: Path) -> None:
     assert preview.verdict.total == Totals(4, 30)
     assert preview.verdict.counts == {"row.no_payment": 1}
     total[3] = 0.4
-    with pytest.raises(FileRefused, match=r"row 8 holds an amount alone, a total of 0.40, and the 3 rows"):
+    with pytest.raises(FileRefused, match=r"row 8 has only an amount, a total of 0.40, and the 3 rows"):
         check(workbook(tmp_path, [["Payments of May"], [], HEADER, *rows, [], total]))
 
 
@@ -149,7 +147,7 @@ def test_titles_above_the_header(tmp_path: Path, separator: str, above: str, num
     """A CSV has titles as a workbook has: they are passed over with a note. Once the title was taken for the header."""
     path = write(tmp_path, above.format(separator=separator) + csv_text(2, separator))
     with open_source(path) as source:
-        assert source.notes == (f"the header was found in line {number}, what stands above it is not read",)
+        assert source.notes == (f"the header was found in line {number}; anything above it is not read",)
         frame = next(source.chunks())
     assert frame.select(HEADER).rows() == [ROW, ROW]
     assert frame["_line"].to_list() == [number + 1, number + 2]
@@ -167,11 +165,9 @@ def test_too_many_titles(tmp_path: Path) -> None:
 def test_payments_above_the_header(tmp_path: Path) -> None:
     """Who sorts a sheet with its header gets payments above it: they must not be lost as titles."""
     text = line() + line() + csv_text(1)
-    with pytest.raises(FileRefused, match="line 1 stands above the header, which is in line 3, and has 14 cells"):
+    with pytest.raises(FileRefused, match="line 1 is above the header, which is in line 3, and has 14 cells"):
         check(write(tmp_path, text))
-    with pytest.raises(
-        FileRefused, match="'Sheet': row 2 stands above the header, which is in row 3, and has 14 cells"
-    ):
+    with pytest.raises(FileRefused, match="'Sheet': row 2 is above the header, which is in row 3, and has 14 cells"):
         check(workbook(tmp_path, [["May"], ROW, HEADER, ROW]))
 
 
@@ -204,8 +200,8 @@ def test_a_stray_cell_hides_nothing(tmp_path: Path) -> None:
     assert [(failure.line, failure.column, failure.code) for failure in found] == [
         (2, "amount", "format"), (2, "row", "ragged"), (4, "row", "no_payment"),
     ]  # fmt: skip
-    assert found[1].message.startswith("cell P2 stands in a column without a name")
-    assert found[2].message.startswith("cell P4 stands in a column without a name and the row holds no payment")
+    assert found[1].message.startswith("cell P2 is in a column without a name")
+    assert found[2].message.startswith("cell P4 is in a column without a name and the row holds no payment")
 
 
 def test_totals_that_a_person_and_the_file_state(tmp_path: Path) -> None:

@@ -306,7 +306,7 @@ def test_title_rows_and_hidden_rows(tmp_path: Path) -> None:
         read(path, REQUIRED)
     with open_source(path, include_hidden=True) as source:
         assert source.notes == (
-            "the header was found in row 3, what stands above it is not read",
+            "the header was found in row 3; anything above it is not read",
             "1 row that can't be seen, hidden or filtered out: read as well"
         )  # fmt: skip
         frame = pl.concat(source.chunks())
@@ -326,7 +326,7 @@ def test_sheets(tmp_path: Path) -> None:
         sheet.append([amount if column == "amount" else cell for column, cell in VALID.items()])
     path = str(tmp_path / "two.xlsx")
     book.save(path)
-    with pytest.raises(FileRefused, match="several sheets of payments, 'May', 'June'; say which"):
+    with pytest.raises(FileRefused, match="several sheets of payments, 'May', 'June'; name one"):
         read(path, REQUIRED)
     assert read(path, REQUIRED, sheet="June")["amount"].to_list() == ["2.00"]
     with pytest.raises(FileRefused, match="has no sheet 'Juni', but Sheet, May, June"):
@@ -334,7 +334,7 @@ def test_sheets(tmp_path: Path) -> None:
     first.sheet_state, book["May"].sheet_state = "visible", "hidden"
     book.save(path)
     with open_source(path) as source:
-        assert source.notes == ("sheet 'June' is read, and not the other 2 sheets",)
+        assert source.notes == ("sheet 'June' is read, not the other 2 sheets",)
     assert read(path, REQUIRED)["amount"].to_list() == ["2.00"]
 
 

@@ -198,7 +198,7 @@ def test_a_machine_that_stands_still_is_shut_out(machines: Machines) -> None:
     hanging = [payment.row for payment in leader.claim(4)]
     leader.commit(hanging, [])
     machines.let_pass(helper, LEASE_S)
-    with pytest.raises(LedgerNotUsable, match="taken the batch over"):
+    with pytest.raises(LedgerNotUsable, match="taken over the batch"):
         leader.commit([10], [(hanging[0], ACCEPTED)])
     while send(helper, 500):
         pass

@@ -295,7 +295,7 @@ def test_a_further_machine_joins_once(used: PostgresFactory) -> None:
     assert [(event.who, event.why) for event in ledger.events() if event.kind == "joined"] == [
         ("tester", "a second machine")
     ]
-    with pytest.raises(WrongUse, match="knows the ledger already"):
+    with pytest.raises(WrongUse, match="already knows the ledger"):
         other.join()
     send_one(ledger)
     other.close()
@@ -338,7 +338,7 @@ def test_a_witness_follows_the_ledger_to_another_address(used: PostgresFactory) 
     used.settings = replace(used.settings, url=used.settings.url.replace("127.0.0.1", "localhost"))
     send_one(used.open())
     used.close()
-    with pytest.raises(WrongUse, match="knows the ledger already"):
+    with pytest.raises(WrongUse, match="already knows the ledger"):
         used.join()
     used.settings = replace(used.settings, witness=str(used.folder / "keys" / "named"))
     with pytest.raises(LedgerBehind, match="is not there"):
@@ -459,7 +459,7 @@ def test_a_copy_in_another_server_sends_nothing(used: PostgresFactory) -> None:
             accept_machine(used.settings, who, why)
     accept_machine(used.settings, "ada", "moved to a new server, the old one is off")
     assert used.open().check() == []
-    with pytest.raises(WrongUse, match="where it lay before"):
+    with pytest.raises(WrongUse, match="where it was before"):
         accept_machine(used.settings, "ada", "again")
 
 
@@ -472,7 +472,7 @@ def test_a_restored_database_shuts_out_the_runs_that_it_shows(factory: PostgresF
         run.commit([1], [])
         factory.witness.write_bytes(b"")
         accept_witness(factory.settings, "ada", "tried")
-        with pytest.raises(LedgerNotUsable, match="taken the batch over"):
+        with pytest.raises(LedgerNotUsable, match="taken over the batch"):
             run.commit([2], [])
     factory.close()
     assert factory.open().check() == []

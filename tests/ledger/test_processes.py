@@ -271,7 +271,7 @@ def test_a_ledger_that_is_moved_away_while_it_is_used_takes_no_row(
         registered.path.rename(away)
         if replaced:
             shutil.copy(away, registered.path)
-        with pytest.raises(LedgerNotUsable, match="bring it back"):
+        with pytest.raises(LedgerNotUsable, match="restore it"):
             run.commit([2], [(1, ACCEPTED)])
         run.spill([(1, ACCEPTED)])
         run.close()

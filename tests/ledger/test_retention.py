@@ -198,7 +198,7 @@ def test_a_batch_that_changed_meanwhile_is_not_purged(old: LedgerFactory, monkey
     for listed in (finished, replace(doubtful, stays=None)):
         with monkeypatch.context() as patched:
             patched.setattr("batchpay.ledger.sqlite.retention.old_batches", lambda *_, listed=listed: [listed])
-            with pytest.raises(WrongUse, match="changed meanwhile"):
+            with pytest.raises(WrongUse, match="changed in the meantime"):
                 purge(second)
     assert second.check() == []
 

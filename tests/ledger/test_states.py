@@ -243,7 +243,7 @@ def test_a_run_that_was_replaced_rejects_nothing(running: tuple[Ledger, str, Run
     ledger, name, old = running
     with ledger.lock(ledger.find(name).digest):
         ledger.start(name, "ben")
-        with pytest.raises(LedgerNotUsable, match="taken the batch over"):
+        with pytest.raises(LedgerNotUsable, match="taken over the batch"):
             old.reject([ROW_IN[State.PENDING]], "gatewayId.unknown")
     assert standing(ledger, name)[ROW_IN[State.PENDING]] is State.PENDING
 

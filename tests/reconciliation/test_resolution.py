@@ -82,7 +82,7 @@ def test_a_workbook_comes_back_with_the_numbers_a_spreadsheet_made(tmp_path: Pat
         ({"amount": "1234.65"}, "line 3: the amount of row 7 is 1234.56"),
         ({"amount": ""}, "line 3: the amount of row 7"),
         ({"row": "8"}, "line 3: row 8 is not in doubt"),
-        ({"row": "2"}, "line 3: row 2 stands in line 2 already"),
+        ({"row": "2"}, "line 3: row 2 is already in line 2"),
         ({"row": "7.5"}, "line 3: its row number"),
         ({"row": "=7"}, "line 3: its row number"),
         ({"decision": "paid"}, "line 3: a decision is one of accepted, declined, send again"),

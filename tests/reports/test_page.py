@@ -91,12 +91,12 @@ def test_a_page_tells_every_row_and_cent(tmp_path: Path) -> None:
     cells = Seen(html).cells
     assert ["accepted", "1", "1,000.00", "20.0 %"] in cells
     assert ["in doubt", "1", "2.50", "20.0 %"] in cells
-    assert ["together", "5", "1,028.25", "adds up to the file’s totals"] in cells
-    assert "1 row in doubt, 2.50: paid or not, nobody knows yet. A person must look." in html
+    assert ["total", "5", "1,028.25", "adds up to the file’s totals"] in cells
+    assert "1 row in doubt, 2.50: paid or not, not known yet. A person must look." in html
     assert "The run stopped: deadline." in html
     listed = [line for line in cells if len(line) == 10][1:]
     assert [line[0] for line in listed] == ["in doubt", "declined", "rejected"]
-    assert listed[0][-1].startswith("Money leaves us, so look first. Look for INV-2")
+    assert listed[0][-1].startswith("Money leaves our account, so check this first. Look for INV-2")
     assert "--allow-duplicates" in listed[2][-1]
     assert ["Insufficient funds", "1", ""] in cells
 
@@ -179,12 +179,12 @@ def test_a_page_says_what_a_controller_files(tmp_path: Path) -> None:
     assert facts["approved by"] == "nobody: no approval was asked for"
     assert facts["submitted by"].startswith("tester, ")
     assert facts["settled by"] == "nothing had to be settled"
-    assert "<span>control total of the file" in html
+    assert "<span>control total in the file" in html
     assert '<th scope="col" class="number">control total</th>' in html
     assert "part 1 of 1: 2 accepted, DEBIT 12.50, CREDIT 7.00" in html
     assert "<small>1 row</small>" in html
     tiles = dict(re.findall(r"<span>(accepted .*?)</span><strong>(.*?)</strong>", html))
-    assert tiles == {"accepted debits: money to us": "12.50", "accepted credits: money from us": "7.00"}
+    assert tiles == {"accepted debits: money in": "12.50", "accepted credits: money out": "7.00"}
 
 
 def test_accepted_rows_are_listed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,9 +195,9 @@ def test_accepted_rows_are_listed_in_parts(tmp_path: Path, monkeypatch: pytest.M
     seen = Seen(html)
     assert seen.tags["details"] == 2
     assert "part 1 of 2: 3 accepted, 6.00" in html
-    assert "<span>amount of the file" in html
+    assert "<span>amount in the file" in html
     assert "part 2 of 2: 2 accepted, 9.00" in html
-    assert "The first are listed here, 2 more stand in the results file." in html
+    assert "The first are listed here; 2 more are in the results file." in html
     listed = [line for line in seen.cells if len(line) == 8 and line[0].isdigit()]
     assert [line[:3] for line in listed] == [[str(row + 1), f"{row}.00", "DEBIT"] for row in range(1, 6)], "by line"
     assert re.search(r"@media print \{.*details::details-content \{ content-visibility: visible", html, re.DOTALL)

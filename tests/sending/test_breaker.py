@@ -60,8 +60,8 @@ class _Run:
     [
         ("y??y??y", 7, None),  # an answer begins the count anew
         ("y??n??n", 7, None),  # a no is an answer as well
-        ("y???yyyy", 4, "3 rows in doubt one after another"),
-        ("y??y???yyyy", 7, "3 rows in doubt one after another"),
+        ("y???yyyy", 4, "3 rows in doubt in a row"),
+        ("y??y???yyyy", 7, "3 rows in doubt in a row"),
         ("y?y?y?y?y?yyyy", 10, "5 rows in doubt"),
         ("y?y?y?y?yyyyy", 13, None),
         ("?yyy", 1, "the first answer left a row in doubt: no answer"),

@@ -419,7 +419,7 @@ DOUBT, DECLINED = Outcome(State.IN_DOUBT, "no answer"), Outcome(State.DECLINED, 
     [
         ([DOUBT], "the first answer left a row in doubt: no answer"),
         ([ACCEPTED, DOUBT, DOUBT], None),
-        ([DECLINED, DOUBT, DOUBT, DOUBT], "3 rows in doubt one after another"),
+        ([DECLINED, DOUBT, DOUBT, DOUBT], "3 rows in doubt in a row"),
         ([ACCEPTED, DOUBT, DOUBT, ACCEPTED, DOUBT, DECLINED, DOUBT], None),
         ([ACCEPTED, DOUBT, DOUBT, ACCEPTED, DOUBT, DECLINED, DOUBT, ACCEPTED, DOUBT], "5 rows in doubt"),
         ([ACCEPTED, Outcome(State.PENDING, "refused")], "refused"),

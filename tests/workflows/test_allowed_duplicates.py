@@ -103,7 +103,7 @@ def test_what_the_message_advises_sends_the_row(desk: Desk, first: str, mine: st
     desk.submit(desk.file("may.csv", BILLS[0] | {"paymentId": first}))
     bill = BILLS[0] | {"paymentId": mine, "billingFirstName": "Anne"}
     (told,) = desk.dry_run(desk.file("june.csv", bill)).verdict.failures
-    advice = "if it is due again give it an invoice number of its own, or submit it with "
+    advice = "if it is due again, give it an invoice number of its own, or submit it with "
     assert told.message.endswith(f"{advice}--allow-duplicates --reason TEXT")
     assert (
         desk.submit(desk.file("own.csv", bill | {"paymentId": mine and "OWN", "invoiceNumber": "B-1"})).exit_code == 0
@@ -115,7 +115,7 @@ def test_what_the_message_about_a_used_payment_id_advises_sends_the_row(desk: De
     """A paymentId of its own alone made it the same bill under another one."""
     desk.submit(desk.file("may.csv", BILLS[0] | {"paymentId": "P"}))
     (told,) = desk.dry_run(desk.file("june.csv", BILLS[0] | {"paymentId": "p"})).verdict.failures
-    assert told.message.endswith("if it is due again give it a paymentId and an invoice number of its own")
+    assert told.message.endswith("if it is due again, give it a paymentId and an invoice number of its own")
     own = {"paymentId": "Q", "invoiceNumber": "A-1-June"}
     assert desk.submit(desk.file("june.csv", BILLS[0] | own)).exit_code == 0
 

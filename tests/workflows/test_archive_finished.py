@@ -45,7 +45,7 @@ def test_a_file_that_can_not_be_moved_is_told(monkeypatch: pytest.MonkeyPatch) -
     summary = summary_with(State.DECLINED)
     monkeypatch.setattr(archiving, "archive", lambda *_: None)
     archiving.archive_finished("pay.csv", "done", summary)
-    assert summary.notes == ["pay.csv is not archived: what stands there now is not the file that was read"]
+    assert summary.notes == ["pay.csv is not archived: the file there now is not the file that was read"]
     monkeypatch.setattr(archiving, "archive", refuse)
     archiving.archive_finished("pay.csv", "done", summary)
     assert summary.stopped == "the folder is full"

@@ -55,7 +55,7 @@ def test_once_rows_were_sent_a_look_for_other_doubts_hides_none_of_them(
         patched.setattr(status, "in_doubt", failing())
         stopped = desk.submit(path)
     assert (desk.arrived, stopped.of(State.ACCEPTED).rows) == ({"A-1": 1}, 1)
-    assert (stopped.exit_code, stopped.stopped) == (6, "nobody could look for other rows in doubt: the disk is full")
+    assert (stopped.exit_code, stopped.stopped) == (6, "other rows in doubt could not be checked: the disk is full")
     assert desk.submit(path).exit_code == 0
 
 

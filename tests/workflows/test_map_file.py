@@ -55,7 +55,7 @@ def test_a_person_completes_the_map(tmp_path: Path) -> None:
     assert load_mapping(str(tmp_path / "payroll.toml")).fixed["transactionType"] == "CREDIT"
     first, _, third = proposed.preview
     assert (first["achAccountNumber"], first["billingFirstName"], first["amount"]) == ("****6789", "Carla", "1308.82")
-    assert "in one way alone" in third["billingFirstName"]
+    assert "in exactly one way" in third["billingFirstName"]
     assert proposed.next_command.endswith(f"--map {tmp_path / 'payroll.toml'}")
 
 
@@ -161,7 +161,7 @@ def test_a_column_that_would_be_taken_for_ours_is_left_out(tmp_path: Path) -> No
     path = write(tmp_path, text, "payroll.csv")
     proposed = propose_map(FileToMap(path), Person(ANSWERS), tmp_path / "payroll.toml")
     (left,) = [column for column in proposed.columns if column.name == "Amounts"]
-    assert (left.targets, "would be taken for one of ours" in left.why) == ((), True)
+    assert (left.targets, "would be mistaken for a batchpay column" in left.why) == ((), True)
     assert proposed.preview[0]["amount"] == "1308.82"
     assert load_mapping(str(tmp_path / "payroll.toml")).columns["Amounts"] == ()
 
@@ -173,7 +173,7 @@ def test_a_column_of_our_name_is_asked_which_way_its_money_goes(tmp_path: Path) 
     proposed = propose_map(FileToMap(path), Person(ANSWERS), None)
     assert (proposed.exit_code, proposed.preview[0]["transactionType"]) == (0, "CREDIT")
     (ours,) = [column for column in proposed.columns if column.name == "amount"]
-    assert (ours.targets, ours.why) == (("amount",), "its name is ours")
+    assert (ours.targets, ours.why) == (("amount",), "it has the column's own name")
 
 
 def test_of_two_columns_that_differ_in_case_the_one_with_amounts_is_taken(tmp_path: Path) -> None:
@@ -186,12 +186,12 @@ def test_of_two_columns_that_differ_in_case_the_one_with_amounts_is_taken(tmp_pa
 
 
 def test_what_becomes_of_a_column_of_our_name_is_told_as_it_is(tmp_path: Path) -> None:
-    """Not `its name is ours`: whoever looks the map over reads what really becomes of each column."""
+    """Not `it has the column's own name`: whoever looks the map over reads what really becomes of each column."""
     text = PAYROLL.replace("Employee", "achNameOnCheck").replace("Status", "achRoutingNumber")
     proposed = propose_map(FileToMap(write(tmp_path, text)), Person(ANSWERS), None)
     told = {column.name: (column.targets, column.why) for column in proposed.columns}
     assert told["achNameOnCheck"] == (("billingFirstName", "billingLastName"), "")
-    assert told["achRoutingNumber"] == ((), "left out: its name would be taken for one of ours")
+    assert told["achRoutingNumber"] == ((), "left out: its name would be mistaken for a batchpay column")
 
 
 def test_a_header_without_rows_has_nothing_to_propose_from(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_the_rejects_of_yesterday_are_in_a_file_still(desk: Desk) -> None:
     for limit, notes in (("", 0), ("", 1), ("5.00", 1), ("5.00", 1)):  # a new batch is told of nothing
         desk.limit(limit)
         summary = desk.submit(path)
-        assert (summary.rejects, sum("stays as it is" in note for note in summary.notes)) == (str(second), notes)
+        assert (summary.rejects, sum("was left as is" in note for note in summary.notes)) == (str(second), notes)
         assert (invoices(rejects), invoices(second)) == ({"C-1"}, {"C-3"})
     assert numbered_rejects(path) == ["day.rejects-2.csv", "day.rejects.csv"]
 
@@ -110,11 +110,11 @@ def test_corrections_in_the_rejects_are_not_written_over(desk: Desk, ending: str
         desk.limit(limit)
         summary = desk.submit(path, rejects=rejects)
         assert (summary.rejects, rejects.read_bytes() == corrected) == (str(second), True)
-        assert [f"{rejects} stays as it is" in note for note in summary.notes] == [True]
+        assert [f"{rejects} was left as is" in note for note in summary.notes] == [True]
     desk.limit("")
     summary = desk.submit(path, release="the board agreed", rejects=rejects)
     assert (desk.arrived["D-1"], summary.rejects, rejects.read_bytes() == corrected) == (1, str(second), True)
-    assert "may be paid by now" in summary.notes[-1]
+    assert "may already be paid" in summary.notes[-1]
     assert "D-1" not in {str(row[6]) for row in rows_of(second)}
     assert len(list(path.parent.glob("may.rejects*"))) == 2
 

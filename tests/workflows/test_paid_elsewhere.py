@@ -111,13 +111,15 @@ def test_one_gateway_is_not_test_and_live_at_will(desk: Desk) -> None:
     environment(desk, "live")
     for ask in (desk.submit, desk.dry_run):
         for path in (paid, late):
-            with pytest.raises(SettingsNotUsable, match=r"as a test gateway, and now .* a live one .*--paid-elsewhere"):
+            with pytest.raises(
+                SettingsNotUsable, match=r"as a test gateway, and is now .* a live one .*--paid-elsewhere"
+            ):
                 ask(path)
     assert desk.arrived == {"A-1": 1}
     desk.submit(late, looked_elsewhere="the gateway went live today")
     desk.submit(desk.file("next.csv", {"invoiceNumber": "A-3", "amount": "30.00"}))
     environment(desk, "test")
-    with pytest.raises(SettingsNotUsable, match="as a live gateway, and now it is to be a test one"):
+    with pytest.raises(SettingsNotUsable, match="as a live gateway, and is now set to be a test one"):
         desk.submit(paid)
     assert desk.arrived == {"A-1": 1, "A-2": 1, "A-3": 1}
 

@@ -81,7 +81,7 @@ def test_a_content_that_nobody_submitted_has_nothing_to_release(desk: Desk, file
     """A corrected file is another content: under --release it would be paid whole."""
     corrected = desk.file("june.csv", SMALL, LARGE | {"amount": "50.00"})
     for call in (desk.submit, desk.dry_run):
-        with pytest.raises(WrongUse, match="not submitted yet"):
+        with pytest.raises(WrongUse, match="not been submitted yet"):
             call(corrected, release="corrected")
 
 

@@ -133,7 +133,7 @@ def test_results_made_in_time_are_not_replaced(desk: Desk, paid: Path) -> None:
     before = made.read_bytes()
     purge(desk)
     for write in (results_again, batch_page):
-        with pytest.raises(WrongUse, match="no names, details and messages of batch"):
+        with pytest.raises(WrongUse, match="no longer has names, details and messages of batch"):
             write(None, lambda _: made, desk.settings)
     assert made.read_bytes() == before
 

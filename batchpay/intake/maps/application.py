@@ -129,7 +129,7 @@ class _MappedChunk:
         first = patterns[0].names[0]
         is_open = parts[first].is_null() & cells.is_not_null()
         told = _plain(" or ".join(pattern.text for pattern in patterns))
-        words = f"column {name} does not split into {told} in one way alone"
+        words = f"column {name} does not split into {told} in exactly one way"
         self.wrong[first] = pl.select(pl.when(is_open).then(pl.lit(words))).to_series()
         for target in parts.columns:
             is_whole = is_open if target in REQUIRED else None
@@ -168,7 +168,7 @@ class CountingColumns:
         names = ", ".join(map(column_name, sorted(self._columns)))
         return (
             f"paymentId is made of {names}, which only counts the rows of this file: correct rows in place, and never "
-            "put one in, take one out or sort, for then the same payments have other paymentIds and can be paid again"
+            "insert, delete or sort rows: the same payments would get other paymentIds and could be paid again"
         )
 
 

@@ -27,7 +27,7 @@ def direction() -> Question:
         Choice(f"{value}: {words}", (Entry("fixed", "transactionType", value, words),))
         for value, words in answers.items()
     )
-    return Question("transactionType", "which way does the money go?", tuple(choices))
+    return Question("transactionType", "which way does the money move?", tuple(choices))
 
 
 def money_entries(target: str, name: str, cells: pl.Series) -> Added:
@@ -50,7 +50,7 @@ def amount_entries(name: str, cells: pl.Series, *, has_direction: bool) -> Added
     if not count:
         return entries, [*questions, direction()]
     text = f"{count:,} of {len(cells):,} amounts in column {column_name(name)} are negative: what does that mean?"
-    refused = Choice("they are no payments: their rows are rejected", then=(direction(),))
+    refused = Choice("they are not payments: their rows are rejected", then=(direction(),))
     choices = (
         _signed("CREDIT", "they are paid out, the others collected"),
         _signed("DEBIT", "they are collected, the others paid out"),
@@ -99,7 +99,7 @@ def _how_written(
         choices.append(Choice(f"{cells[at]} is {_in_words(one, at)}", tuple(entries(target, one))))
     text = f"how is column {column_name(name)} written?"
     if len(ways.best) == 1:
-        text = f"column {column_name(name)} is written in more than one way: is the commonest one right?"
+        text = f"column {column_name(name)} is written in more than one way: is the most common one right?"
     return Question(target, text, tuple(choices))
 
 

@@ -69,7 +69,7 @@ class _Tables:
         for table, names in (("templates", templates), ("values", values), ("defaults", defaults), ("fixed", fixed)):
             self._known(table, names)
         self.problems += [
-            f'[values.{column_name(name)}]: "" is no value of a cell, [defaults] fills blank cells'
+            f'[values.{column_name(name)}]: "" is not a cell value; [defaults] fills blank cells'
             for name, given in values.items()
             if "" in given
         ]
@@ -109,7 +109,8 @@ class _Tables:
         targets = given if isinstance(given, list) else [given]
         if not targets or not all(isinstance(target, str) for target in targets):
             self.problems.append(
-                f"[columns]: write which column of ours {column_name(name)} is, in quotation marks, several in brackets"
+                f"[columns]: write which batchpay column {column_name(name)} is, in quotation marks, several in "
+                "brackets"
             )
             return ()
         if targets == [""]:
@@ -128,7 +129,8 @@ class _Tables:
         for pattern in patterns:
             if pattern.adjoining or len(pattern.names) < 2 or len(set(pattern.names)) < len(pattern.names):
                 self.problems.append(
-                    f"[split]: {column_name(name)} needs two or more of our columns, each once, text between them"
+                    f"[split]: {column_name(name)} needs two or more batchpay columns, each once, with text between "
+                    "them"
                 )
                 return ()
         if len({frozenset(pattern.names) for pattern in patterns}) > 1:
@@ -198,21 +200,21 @@ def _contradictions(mapping: Mapping) -> list[str]:
     ours = [column_name(name) for name in mapping.sources if name.startswith("_")]
     if ours:
         problems.append(f"columns that begin with _ are never read: {', '.join(ours)}")
-    problems += [f"{name} stands in [defaults] and in [fixed]" for name in mapping.defaults if name in mapping.fixed]
+    problems += [f"{name} is in both [defaults] and [fixed]" for name in mapping.defaults if name in mapping.fixed]
     made = Counter(target for targets in mapping.columns.values() for target in targets)
     made.update(target for patterns in mapping.split.values() for target in patterns[0].names)
     made.update(mapping.templates.keys())
     problems += [f"{name} is made in {count} ways" for name, count in made.items() if count > 1]
-    problems += [f"{name} is made of the file's cells and stands in [fixed]" for name in made if name in mapping.fixed]
+    problems += [f"{name} is made of the file's cells and is in [fixed]" for name in made if name in mapping.fixed]
     written = (*mapping.numbers, *mapping.dates)
     problems += [
-        f"{name} stands in [fixed], so [formats.{name}] reads nothing" for name in written if name in mapping.fixed
+        f"{name} is in [fixed], so [formats.{name}] reads nothing" for name in written if name in mapping.fixed
     ]
     if mapping.signed is not None:
         elsewhere = [DIRECTION in table for table in (made, mapping.fixed, mapping.defaults, mapping.values)]
         if any(elsewhere):
             problems.append(
-                f"{DIRECTION} comes of the sign of the amount ([formats.amount] negative): say it in one way"
+                f"{DIRECTION} comes from the sign of the amount ([formats.amount] negative): set it in one place"
             )
     for name, targets in mapping.columns.items():
         if len({_kind(mapping, target) for target in targets}) > 1:

@@ -84,8 +84,8 @@ class Mapping:
             in_id = self.templates[PAYMENT_ID].names if PAYMENT_ID in self.templates else ()
             if set(absent) & set(in_id):
                 told += (
-                    ". A paymentId can be made of the file's cells alone: the place of a row changes when another is "
-                    "put in before it, and the same payment would go out again under another paymentId"
+                    ". A paymentId can be made of the file's cells alone: the position of a row changes when another "
+                    "is inserted before it, and the same payment would be sent again under another paymentId"
                 )
             raise FileRefused(f"{place}{self.name} maps columns that the file does not have: {told}")
         internal = tuple(_own_name(name, at) for at, name in enumerate(names))

@@ -78,7 +78,7 @@ class _Candidate:
     is_named: bool = True
     """Whether its name supports it at all."""
     is_ours: bool = False
-    """Whether its name is ours."""
+    """Whether it has the column's own name."""
 
     @property
     def is_sure(self) -> bool:
@@ -111,7 +111,7 @@ def finished(draft: Draft, names: Sequence[str]) -> None:
     for name, canonical in left.items():
         is_one_of_two = canonical in made or list(left.values()).count(canonical) > 1
         if is_one_of_two if canonical in COLUMNS else near_miss(name, COLUMNS):
-            draft.add(Entry("columns", name, "", "left out: its name would be taken for one of ours"))
+            draft.add(Entry("columns", name, "", "left out: its name would be mistaken for a batchpay column"))
 
 
 def _listed(value: str | list[str]) -> list[str]:
@@ -202,7 +202,7 @@ class _Proposer:
             return (_one_of(target, _FOR_ALL[target]),)
         if target in _MISSING:
             return (Question(target, _MISSING[target]),)
-        text = f"no column is {target}: state one for all rows"
+        text = f"no column is {target}: enter one for all rows"
         return (Question(target, text, typed="fixed"),) if target in REQUIRED else ()
 
     def _taken(self, target: str, found: _Candidate) -> tuple[tuple[Entry, ...], tuple[Question, ...]]:
@@ -276,12 +276,12 @@ class _Proposer:
         ):
             count = len(cells) - Pattern(text).split_cells(cells)[FIRST].null_count()
             if count:
-                words += f" ({count:,} of {len(cells):,} can be split for certain)"
+                words += f" ({count:,} of {len(cells):,} can be split reliably)"
                 choices.append(Choice(words, (Entry("split", name, text, words),)))
-        words = "companies: the whole name stands in each field for a name"
+        words = "companies: the whole name goes into each name field"
         company = [] if self._has("billingCompany") else ["billingCompany"]
         choices.append(Choice(words, (Entry("columns", name, [NAME, *company, FIRST, LAST], words),)))
-        return Question(FIRST, f"who stands in column {told}, people or companies?", tuple(choices))
+        return Question(FIRST, f"who is in column {told}, people or companies?", tuple(choices))
 
     def _fixed(self) -> None:
         """Ask for what every payment needs and no column provides."""
@@ -308,9 +308,9 @@ class _Proposer:
         if frame.null_count().sum_horizontal()[0] or frame.n_unique() < frame.height:
             return
         made = "-".join(f"{{{name}}}" for name in names)
-        text = "shall each row get a paymentId of these cells, so that no mistake with files pays it twice?"
+        text = "should each row get a paymentId from these cells, so that no mistake with files pays it twice?"
         choices = (
-            Choice("yes", (Entry("templates", PAYMENT_ID, made, "tells every row from the others"),)),
+            Choice("yes", (Entry("templates", PAYMENT_ID, made, "is different in every row"),)),
             Choice("no"),
         )
         self._draft.questions.append(Question(PAYMENT_ID, text, choices, is_needed=False))
@@ -324,7 +324,7 @@ _FOR_ALL: dict[str, dict[str, str]] = {
     },
     "achDepositType": {"CHECKING": "all are checking accounts", "SAVINGS": "all are savings accounts"},
     "achAgreementFlag": {
-        "1": "everybody in the file has agreed to be paid, or charged, this way",
+        "1": "everyone in the file has agreed to be paid, or charged, this way",
         "0": "they have not",
     },
 }
@@ -332,7 +332,7 @@ _FOR_ALL: dict[str, dict[str, str]] = {
 
 def _one_of(target: str, answers: Mapping[str, str]) -> Question:
     choices = (Choice(f"{value}: {words}", (Entry("fixed", target, value, words),)) for value, words in answers.items())
-    return Question(target, f"no column is {target}: which one holds for all rows?", tuple(choices))
+    return Question(target, f"no column is {target}: which one applies to all rows?", tuple(choices))
 
 
 def _kind_of_account(called: str, cells: pl.Series) -> str:

@@ -110,7 +110,7 @@ def _blocks(file: OpenFile, job: dict[str, Any]) -> Iterator[bytes]:
         if not job["include_hidden"]:
             raise FileRefused(
                 f"sheet {entry.name!r}: {count} can't be seen, hidden or filtered out (the first is row {hidden[0]}); "
-                "show or delete them, or say --include-hidden"
+                "show or delete them, or use --include-hidden"
             )
         notes.append(f"{count} that can't be seen, hidden or filtered out: read as well")
     yield _line({"names": names, "first_column": columns_before, "notes": notes, "sheet": entry.name})
@@ -128,8 +128,8 @@ def _rows(sheet: CalamineSheet) -> Iterator[Row]:
             yield cells
     except (OverflowError, ValueError):
         raise FileRefused(
-            f"sheet {sheet.name!r}: row {row + 1} has a number that is shown as a time beyond all calendars, format "
-            "the cell as text and type it anew"
+            f"sheet {sheet.name!r}: row {row + 1} has a number that is shown as a time outside the calendar; format "
+            "the cell as text and type it again"
         ) from None
 
 
@@ -146,13 +146,13 @@ def _choose(
         chosen = [sheet for sheet in visible if holds_payments(sheet)] if len(visible) > 1 else []
         if len(chosen) > 1:
             names = ", ".join(repr(sheet.name) for sheet in chosen)
-            raise FileRefused(f"has several sheets of payments, {names}; say which one is meant by --sheet")
+            raise FileRefused(f"has several sheets of payments, {names}; name one with --sheet")
         found = next(iter(chosen or visible), None)
     if found is None or not found.path:
         raise FileRefused("has no visible sheet with cells")
     others = sum(not _is_helper(sheet) for sheet in sheets if sheet is not found)
     others_text = "sheet" if others == 1 else f"{others} sheets"
-    return found, [f"sheet {found.name!r} is read, and not the other {others_text}"] if others else []
+    return found, [f"sheet {found.name!r} is read, not the other {others_text}"] if others else []
 
 
 def _is_helper(sheet: archive.SheetEntry) -> bool:

@@ -29,6 +29,6 @@ def _refuse_rows_of_unheard(transaction: Transaction, batch: int, rows: Sequence
     if found is not None:
         raise WrongUse(
             f"row {found[0]} was being sent by {found[1]}, which was shut out and has not been heard of since: if it "
-            "wakes up, it may still send it. Let it wake up, or switch it off for good and say so: batchpay resolve "
+            "resumes, it may still send it. Let it resume, or turn it off for good and confirm it: batchpay resolve "
             "with --host-is-gone; nothing was changed"
         )

@@ -152,7 +152,7 @@ def accept_machine(store: Store, who: str, why: str) -> None:
         transaction.registrations()
         found = problem(store, transaction.connection, record)
         if found is None:
-            raise WrongUse("the ledger lies where it lay before; there is nothing to accept")
+            raise WrongUse("the ledger is where it was before; there is nothing to accept")
         if not isinstance(found, LedgerElsewhere | LedgerUnconfirmed):
             raise found
         transaction.event(MACHINE_ACCEPTED, None, who, why, of_machine(store))

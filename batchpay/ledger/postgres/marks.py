@@ -30,7 +30,7 @@ class RunMarks:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             sync_directory(path.parent)
         except OSError as error:
-            raise LedgerNotUsable(f"the mark of a run, {path}, can't be made: {error.strerror}") from None
+            raise LedgerNotUsable(f"the mark of a run, {path}, can't be created: {error.strerror}") from None
 
     def exists(self, token: bytes) -> bool:
         """Return whether a run was begun here."""

@@ -158,8 +158,8 @@ def _refuse_others(paths: LedgerPaths, keys: Keys | None, beside_another: str | 
     """Refuse a new ledger if this machine remembers one with payments, here or elsewhere."""
     if os.path.lexists(paths.witness):
         raise LedgerNotUsable(
-            f"the witness {paths.witness} remembers a ledger in {paths.name}: is it the right database? Bring back its "
-            "latest backup: a new one would not know what was paid. To start over all the same, move the witness away"
+            f"the witness {paths.witness} remembers a ledger in {paths.name}: is it the right database? Restore its "
+            "latest backup: a new one would not know what was paid. To start over anyway, move the witness away"
         )
     others = witnesses_of_others(paths, keys)
     if others and beside_another is None:
@@ -194,7 +194,7 @@ def join(settings: LedgerSettings, who: str, why: str) -> LedgerPaths:
         store = ledger.store
         record = store.witness.read()
         if record is not None and not failover.is_copy(store, record):
-            raise WrongUse(f"this machine knows the ledger already: {store.witness.path}")
+            raise WrongUse(f"this machine already knows the ledger: {store.witness.path}")
         with store.transaction() as transaction:
             transaction.event(failover.JOINED, None, who, why, failover.of_machine(store))
             transaction.replaces_witness = True

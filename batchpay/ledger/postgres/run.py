@@ -36,7 +36,7 @@ from batchpay.outcome import Outcome
 from batchpay.payment import State, Totals
 
 _TRIES = 3
-_TAKEN_OVER = "another run has taken the batch over; this one sends nothing more"
+_TAKEN_OVER = "another run has taken over the batch; this one sends nothing more"
 
 
 class _NotPending(Exception):

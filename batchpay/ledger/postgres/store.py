@@ -358,8 +358,8 @@ class Transaction:
         """Make it durable, then update the witness; raises LedgerNotUsable if it is unknown whether it is committed."""
         store = self._store
         unknown = (
-            f"the database {store.place.name} did not confirm a commit, so nobody knows whether it stands: "
-            "look with batchpay status"
+            f"the database {store.place.name} did not confirm a commit, so it is not known whether it took effect: "
+            "check with batchpay status"
         )
         deadline = Deadline()
         try:

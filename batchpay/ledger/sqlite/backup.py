@@ -22,7 +22,7 @@ def back_up(store: Store, target: Path) -> None:
         try:
             os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         except OSError as error:
-            raise LedgerNotUsable(f"the backup {target} can't be made: {error.strerror}") from None
+            raise LedgerNotUsable(f"the backup {target} can't be created: {error.strerror}") from None
         try:
             _copy(store, reader, target)
             sync_directory(target.absolute().parent)

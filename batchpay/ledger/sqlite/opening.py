@@ -100,8 +100,8 @@ def create_ledger(place: LedgerPaths, machine: str | None, who: str, beside_anot
         if remembered is not None and remembered.number > 1:
             raise LedgerNotUsable(
                 f"the witness {place.witness} remembers a ledger with payments, which is not at {place.ledger}: "
-                "is its disk mounted? Bring back its latest backup: a new one would not know what was paid. To start "
-                "over all the same, move the witness away"
+                "is its disk mounted? Restore its latest backup: a new one would not know what was paid. To start "
+                "over anyway, move the witness away"
             )
         if remembered is None and os.path.lexists(place.witness):
             raise LedgerNotUsable(f"the witness {place.witness} is of another key; to start over, move it away")
@@ -154,7 +154,7 @@ def _look_before_creation(place: LedgerPaths, beside_another: str | None) -> Key
     if keys is None and os.path.lexists(place.witness):
         raise LedgerNotUsable(
             f"the witness {place.witness} remembers a ledger, and its key {place.key} is not there: is its disk "
-            "mounted? Without the key nobody can tell what was paid. To start over all the same, move the witness away"
+            "mounted? Without the key nobody can tell what was paid. To start over anyway, move the witness away"
         )
     others = witnesses_of_others(place, keys)
     if others and beside_another is None:

@@ -79,7 +79,7 @@ def erase(store: Store, name: str, before: datetime, who: str, why: str, pieces:
         last = transaction.execute(sql.LAST_DEED_ON_BATCH, (number,)).fetchone()[0]
         purged_at = transaction.execute(sql.PURGED_AT, (number,)).fetchone()[0]
         if open_rows or last >= to_ms(before) or purged_at is not None:
-            raise WrongUse(f"batch {name} has changed meanwhile and was not purged; run the command again")
+            raise WrongUse(f"batch {name} has changed in the meantime and was not purged; run the command again")
         rows = transaction.execute(sql.ROWS_WITH_DETAILS, id_range(number)).fetchone()[0]
         sealed = [piece for (one,) in transaction.execute(sql.DETAILS_OF_BATCH, (number,)) for piece in _parts(one)]
         transaction.execute(sql.ERASE_DETAILS, (number,))

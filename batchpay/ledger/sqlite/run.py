@@ -222,4 +222,4 @@ class SqliteRun:
     def _check_token(self, transaction: Transaction) -> None:
         held = transaction.execute(sql.HOLDER_OF_BATCH, (self._batch,)).fetchone()
         if not held or held[0] != self._token:
-            raise LedgerNotUsable("another run has taken the batch over; this one sends nothing more")
+            raise LedgerNotUsable("another run has taken over the batch; this one sends nothing more")

@@ -185,7 +185,7 @@ class Store:
             self._lock.acquire(self.wait_s)
             try:
                 if _file_at(self.place.ledger) != self._file:
-                    raise LedgerNotUsable(f"the ledger {self.place.ledger} was moved away or replaced: bring it back")
+                    raise LedgerNotUsable(f"the ledger {self.place.ledger} was moved away or replaced: restore it")
                 return Transaction(self, self._connection)
             except BaseException:
                 self._lock.release()
