@@ -50,6 +50,9 @@ class Proposal:
     accepted_suggestions: Mapping[str, int]
     """Cells that were corrected as suggested, by `column.code`."""
     notes: tuple[str, ...]
+    not_checked: tuple[str, ...]
+    """What the warnings can't tell, since it was compared with nothing: for whoever approves. It is not part of what is
+    approved, since a submission may know more."""
     rules: Mapping[str, Any]
     """The options that decide what passes, as JSON values; without the day that counts as today."""
     again: bool = False
@@ -83,6 +86,7 @@ class Proposal:
             "warnings": dict(sorted(self.warnings.items())),
             "accepted_suggestions": dict(sorted(self.accepted_suggestions.items())),
             "notes": list(self.notes),
+            "not_checked": list(self.not_checked),
             "rules": dict(self.rules),
             "again": self.again,
             "release": self.release,
@@ -92,7 +96,8 @@ class Proposal:
     def seal(self, ledger: Ledger) -> str:
         """Return twelve characters that differ for any other content, totals, rules, rows or gateway."""
         sealed = self.as_json()
-        for name in ("file", "sheet", "map", "notes", "warnings"):  # names, and what follows from the content
+        # Names, what follows from the content, and what was known at that moment.
+        for name in ("sheet", "map", "notes", "warnings", *_NOT_COMPARED):
             del sealed[name]
         text = json.dumps(sealed, sort_keys=True, separators=(",", ":"))
         (digest,) = ledger.digest("seal", [text], SEAL_CHARACTERS // 2)
@@ -113,11 +118,11 @@ def rules_json(rules: RuleOptions) -> dict[str, Any]:
 
 
 def differences(approved: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """Name everything in which two proposals (as JSON) differ, except the file's name."""
+    """Name everything in which two proposals (as JSON) differ, except the file's name and what was not checked."""
     return [
         line
         for name in sorted(approved.keys() | found.keys())
-        if name != "file"
+        if name not in _NOT_COMPARED
         for line in _difference(name, approved.get(name), found.get(name))
     ]
 
@@ -137,6 +142,7 @@ def _difference(name: str, approved: Any, found: Any) -> list[str]:
     return [f"{member.replace('_', ' ')}{colon}{key} is {_words(found)}, approved was {_words(approved)}"]
 
 
+_NOT_COMPARED = ("file", "not_checked")
 _IN_WORDS = {
     "digest": "the content differs",
     "map": "the column map differs",

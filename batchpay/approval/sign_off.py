@@ -52,7 +52,7 @@ def sign_off_lines(
         *_total_lines(proposal.to_send),
     ]
     lines += _accepted_lines(proposal.accepted_suggestions)
-    lines += _warning_lines(proposal.warnings, proposal.notes)
+    lines += _warning_lines(proposal.warnings, proposal.notes, proposal.not_checked)
     lines += _gateway_lines(schedule) + _recurring_lines(schedule) + _day_lines(schedule)
     lines += _reason_lines(counts)
     lines += [
@@ -89,7 +89,7 @@ def plan_lines(plan: Plan, changed_accounts: Sequence[str] = ()) -> list[str]:
         *_accepted_lines(content["accepted_suggestions"]),
         *([_rule("-"), "changed accounts"] if changed_accounts else []),
         *[line for told in changed_accounts for line in wrapped(printable(told), first="  ", rest="    ")],
-        *_warning_lines(warnings, notes),
+        *_warning_lines(warnings, notes, content.get("not_checked", ())),  # a plan of an earlier version has none
         _rule("-"),
         _line("by gateway account", "rows", amount),
         *[_total_line(f"  {name}"[:40], totals) for name, totals in accounts[:_GATEWAYS_SHOWN]],
@@ -139,14 +139,15 @@ def _accepted_lines(accepted: Mapping[str, int]) -> list[str]:
     return lines + [f"{accepted[name]:>11,}  {name}"[:_WIDTH] for name in ranked]
 
 
-def _warning_lines(warnings: Mapping[str, int], notes: Sequence[str]) -> list[str]:
-    """Write the warnings, changed accounts first: they are the most common fraud."""
+def _warning_lines(warnings: Mapping[str, int], notes: Sequence[str], not_checked: Sequence[str]) -> list[str]:
+    """Write the warnings, changed accounts first: they are the most common fraud; and what no warning can be about."""
     ranked = sorted(warnings, key=lambda name: (not name.endswith(".changed_account"), -warnings[name], name))
     lines = [_rule("-"), "warnings"] if ranked else []
     lines += [f"{warnings[name]:>11,}  {name}"[:_WIDTH] for name in ranked[:_REASONS_SHOWN]]
     if len(ranked) > _REASONS_SHOWN:
         lines.append(f"{sum(warnings[name] for name in ranked[_REASONS_SHOWN:]):>11,}  other warnings")
-    return lines + [line for note in notes for line in _wrapped("note", note)]
+    lines += [line for note in notes for line in _wrapped("note", note)]
+    return lines + [line for what in not_checked for line in _wrapped("unchecked", what)]
 
 
 def _gateway_lines(schedule: Schedule) -> list[str]:

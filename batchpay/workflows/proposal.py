@@ -57,6 +57,7 @@ def propose(
         warnings=dict(checked.verdict.warning_counts),
         accepted_suggestions=dict(checked.verdict.accepted),
         notes=tuple(checked.notes()),
+        not_checked=_not_checked(checked, settings) if to_send.total.rows else (),
         rules=rules_json(request.rules),
         again=decisions.again,
         release=decisions.release,
@@ -65,6 +66,18 @@ def propose(
         batch_total=to_send.new + to_send.released + (batch.sendable if batch else Totals()),
     )
     return proposal, schedule
+
+
+def _not_checked(checked: FileCheck, settings: Settings) -> tuple[str, ...]:
+    """Name what a person might take for checked because no warning is about it."""
+    found = []
+    if not settings.policy.variance:
+        found.append("payees, accounts and amounts: policy.variance is off")
+    elif not checked.anomalies.compared:
+        found.append("payees, accounts and amounts: there are no earlier payments to compare them with")
+    if not checked.accounts.asked:
+        found.append("gateway accounts: the gateway was not asked about them")
+    return tuple(found)
 
 
 def _to_send(

@@ -214,6 +214,13 @@ NOT_SEALED = {"sheet", "column_map", "warnings", "notes", "file", "changed_accou
 """Names, and what follows from the content and the ledger."""
 
 
+def test_a_submission_may_know_more_than_the_plan(ledger: Ledger) -> None:
+    """What could not be checked when a plan was made is shown to the approver, and is no part of what is approved."""
+    found, plan = proposal(not_checked=()), make(ledger)
+    plan.verify(found, ledger)
+    assert found.seal(ledger) == plan.seal
+
+
 def test_what_only_one_of_the_two_says_is_a_difference() -> None:
     """A plan of a version that asked for more, or for less, is not what this one would send."""
     more = {**PROPOSAL.as_json(), "ceiling": "5.00"}
@@ -221,7 +228,10 @@ def test_what_only_one_of_the_two_says_is_a_difference() -> None:
     assert differences(PROPOSAL.as_json(), more) == ["ceiling is 5.00, approved was none"]
 
 
-@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Proposal) if field.name != "file"])
+COMPARED = [field.name for field in dataclasses.fields(Proposal) if field.name not in ("file", "not_checked")]
+
+
+@pytest.mark.parametrize("field", COMPARED)
 def test_anything_else_is_refused(ledger: Ledger, field: str) -> None:
     """Whatever differs of a proposal is refused and named, and breaks the seal where it is content, totals or rules."""
     value, words = CHANGES[field]

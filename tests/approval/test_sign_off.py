@@ -32,6 +32,7 @@ PAGE_WORDS = [
     ["CREDIT", "(paid to payees)", "1", "20.00"],
     ["1", "achAccountNumber.changed_account"],
     ["note", "1 hidden row is read as well"],
+    ["unchecked", "gateway accounts: the gateway was not asked about them"],
     ["seal", "5EA15EA15EA1"],
 ]
 

@@ -280,6 +280,21 @@ def test_what_earlier_payments_make_odd_is_told_by_name(office: Office) -> None:
     )
 
 
+def test_who_approves_sees_what_nobody_checked(strict: Office) -> None:
+    """A page signed before there was any earlier payment looked like one on which nothing was unusual."""
+    strict.policy(approvals=1)
+    first, second = strict.file("10.00", name="a.csv"), strict.file("11.00", name="b.csv", ids="R")
+    plans = [strict.plan(first, name="a.plan"), strict.plan(second, name="b.plan")]
+    for plan in plans:
+        page = " ".join(" ".join(strict.approve(plan, BEN).page()).split())
+        assert "unchecked payees, accounts and amounts: there are no earlier payments to compare" in page
+        assert "unchecked gateway accounts: the gateway was not asked" in page
+    strict.submit(first, plans[0])
+    strict.submit(second, plans[1])  # there is an earlier payment by now: no part of what was approved
+    assert strict.received() == ["I-1", "I-1"]
+    assert not any("earlier payments" in line for line in strict.dry_run(strict.file("1.00", ids="Q")).page())
+
+
 def test_who_approves_sees_whose_account_changed(strict: Office) -> None:
     """They saw `1 achAccountNumber.changed_account`, and neither payee nor amount; the plan's file names nobody."""
     strict.policy(approvals=0)
