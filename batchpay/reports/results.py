@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BatchSummary
+from batchpay.payment import State
+from batchpay.reports.earlier_results import told_more
 from batchpay.writing.columns import Kind, columns
 from batchpay.writing.place import first_row
 from batchpay.writing.stream import Stream
@@ -44,7 +46,8 @@ def write_results(ledger: Ledger, batch: BatchSummary, path: Path | Stream) -> P
     from batchpay.writing.frames import write_frames
 
     def is_ours(there: Path, _: int) -> bool:
-        return is_results_of(there, batch.batch)
+        knows_all = not (batch.by_state[State.PENDING].rows or batch.by_state[State.IN_DOUBT].rows)
+        return is_results_of(there, batch.batch) and (knows_all or told_more(ledger, batch.batch, there) is None)
 
     parts = ledger.row_columns(batch.batch)
     if Path(str(path)).suffix.lower() != ".xlsx":

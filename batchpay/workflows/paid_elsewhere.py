@@ -31,8 +31,8 @@ def refuse_paid_elsewhere(ledger: Ledger, results: Path | None, environment: Env
         if batch not in known:
             raise FileRefused(
                 f"{path} holds the results of batch {batch}, which this ledger does not know: another ledger may have "
-                "paid this file, or this one before it was restored from a backup. Check there first; if it was not "
-                "paid, submit with --paid-elsewhere-checked --reason TEXT"
+                "paid this file, or this one before it was restored from a backup. Check there first; if no row of it "
+                "was paid, submit with --paid-elsewhere-checked --reason TEXT"
             )
 
 

@@ -24,7 +24,7 @@ from batchpay.ledger.records import BatchSummary
 from batchpay.operations.logs import is_logging, log
 from batchpay.outcome import Finding
 from batchpay.payment import Actor, State, Totals
-from batchpay.reports.earlier_results import states_told
+from batchpay.reports.earlier_results import told_more
 from batchpay.reports.results import write_results
 from batchpay.sending.limits import Limits, StopRequest
 from batchpay.sending.one_core import on_one_core as on_one_core  # for the owner of a process
@@ -192,23 +192,20 @@ def _refuse_other_gateway(batch: BatchSummary, settings: Settings) -> None:
 
 
 def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: Path | None) -> None:
-    """Refuse to send if the existing results show more accepted or declined rows than the ledger knows.
+    """Refuse to send if existing results show more than the ledger knows.
 
-    No row ever leaves these states: ledger, key and witness were all restored from an earlier time, so that they agree.
+    Ledger, key and witness were then all restored from an earlier time, so that they agree.
     """
     if results is None or not batch.by_state[State.PENDING].rows:
         return
-    for path in standing(results):
-        if not (told := states_told(path, batch.batch)):
-            continue  # usually of another day
-        by_state = ledger.find(batch.batch).by_state  # read after the file, which another run may just have written
-        for state in (State.ACCEPTED, State.DECLINED):
-            if told[state] > (known := by_state[state].rows):
-                raise LedgerBehind(
-                    f"{path} tells of {told[state]} {state} rows of batch {batch.batch}, the ledger of {known}: it is "
-                    "an older copy. Restore the latest one; if there is none, batchpay ledger check --accept-witness "
-                    "--reason TEXT puts in doubt what it would send"
-                )
+    name = f"{Path(batch.file).stem}.results.csv"  # that of `submit`; `resume` has another
+    places = {results, results.with_name(name), Path(batch.file).with_name(name)}
+    for path in (path for place in sorted(places) for path in standing(place)):
+        if told := told_more(ledger, batch.batch, path):
+            raise LedgerBehind(
+                f"{path} tells of {told}: it is an older copy. Restore the latest one; if there is none, batchpay "
+                "ledger check --accept-witness --reason TEXT puts in doubt what it would send"
+            )
 
 
 def _require_approval(ledger: Ledger, batch: BatchSummary, settings: Settings, request: RunRequest) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from batchpay.errors import LedgerBehind
-from batchpay.ledger.open import accept_witness
+from batchpay.ledger.open import accept_witness, open_ledger
+from batchpay.ledger.records import Decision
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from batchpay.reports.earlier_results import states_told
 from batchpay.sending.limits import Limits
+from batchpay.workflows.report import results_again
 from batchpay.workflows.run import RunRequest
 from batchpay.writing.place import first_row
-from tests.workflows.desk import Desk
+from tests.workflows.desk import ACCEPTED, Desk
 
 ROWS = [{"paymentId": f"P-{row}", "invoiceNumber": f"A-{row}", "amount": "10.00"} for row in range(1, 7)]
 KINDS = ["csv", "parquet", "xlsx"]
@@ -28,13 +31,23 @@ def snapshot(desk: Desk, kind: str, *, taken: bool = False) -> Path:
         desk.submit(desk.file("pay.csv", {"paymentId": "P-0", "amount": "10.00"}), run=RunRequest(results))
         desk.file("pay.csv", *ROWS)
     desk.submit(path, run=RunRequest(results, Limits(rows_max=3)))
+    keep(desk)
+    desk.submit(path, run=RunRequest(results))
+    bring_back(desk)
+    return results
+
+
+def keep(desk: Desk) -> None:
+    """Copy ledger, key and witness."""
     for name in ("state", "keys"):
         shutil.copytree(desk.folder / name, desk.folder / f"{name}.kept")
-    desk.submit(path, run=RunRequest(results))
+
+
+def bring_back(desk: Desk) -> None:
+    """Put the copy in the place of what there is."""
     for name in ("state", "keys"):
         shutil.rmtree(desk.folder / name)
         (desk.folder / f"{name}.kept").rename(desk.folder / name)
-    return results
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -55,6 +68,53 @@ def test_results_that_got_a_number_tell_it_as_well(desk: Desk) -> None:
     results = snapshot(desk, "csv", taken=True)
     with pytest.raises(LedgerBehind, match=r"results-2\.csv tells of 6 accepted rows"):
         desk.submit(desk.folder / "pay.csv", run=RunRequest(results))
+    assert set(desk.arrived.values()) == {1}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_that_was_sent_and_is_in_doubt_is_known_by_its_results(desk: Desk, kind: str) -> None:
+    """After the copy was made one row was sent, and no answer came: the copy has it as never sent."""
+    path, results = desk.file("pay.csv", *ROWS), desk.folder / f"pay.results.{kind}"
+    desk.submit(path, run=RunRequest(results, Limits(rows_max=3)))
+    keep(desk)
+    desk.answer = lambda _: Outcome(State.IN_DOUBT, "no answer came", bytes_sent=900)
+    desk.submit(path, run=RunRequest(results, Limits(rows_max=1)))
+    bring_back(desk)
+    with pytest.raises(LedgerBehind, match=r"tells of row 4 of batch .* as in doubt, the ledger of no such attempt"):
+        desk.submit(path, run=RunRequest(results))
+    assert set(desk.arrived.values()) == {1}
+
+
+def test_a_row_that_is_sent_again_by_a_person_is_no_alarm(desk: Desk) -> None:
+    """Its results have it in doubt, the ledger as pending: of the attempt that they tell of it knows."""
+    path, results = desk.file("pay.csv", ROWS[0]), desk.folder / "pay.results.csv"
+    desk.answer = lambda _: Outcome(State.IN_DOUBT, "no answer came", bytes_sent=900)
+    batch = str(desk.submit(path, run=RunRequest(results)).batch)
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        ledger.resolve(batch, [Decision(1, State.PENDING)], "ann", "the portal does not know it")
+    desk.answer = lambda _: ACCEPTED
+    assert desk.submit(path, run=RunRequest(results)).of(State.ACCEPTED).rows == 1
+
+
+def test_results_that_show_more_are_not_replaced(desk: Desk) -> None:
+    """A restored ledger writes its own beside them: nothing else tells what was paid. Once it knows, it replaces."""
+    results = snapshot(desk, "csv")
+    before, batch = results.read_bytes(), batch_of(results)
+    again = results_again(batch, lambda _: results, desk.settings)
+    assert again.results == str(results.with_name("pay.results-2.csv"))
+    accept_witness(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left")
+    assert desk.submit(desk.folder / "pay.csv", run=RunRequest(results)).results == again.results
+    assert results.read_bytes() == before
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        ledger.resolve(batch, [Decision(row, State.ACCEPTED) for row in (4, 5, 6)], "ann", "its results of Friday")
+    assert results_again(batch, lambda _: results, desk.settings).results == str(results)
+
+
+def test_resume_looks_at_the_results_of_submit(desk: Desk) -> None:
+    """Its own have the batch's name: those of the file lie in the same folder, or beside the file."""
+    snapshot(desk, "csv")
+    with pytest.raises(LedgerBehind, match=r"pay\.results\.csv tells of 6 accepted rows"):
+        desk.resume()
     assert set(desk.arrived.values()) == {1}
 
 
