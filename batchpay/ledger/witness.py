@@ -134,13 +134,18 @@ def witness_of(ledger_id: str, place: LedgerPaths, keys: Keys) -> Path:
     """Find a ledger's witness if the place has none of its own: the ledger may have been at another address."""
     if os.path.lexists(place.witness):
         return place.witness
+    return witness_in_database(ledger_id, place, keys) or place.witness
+
+
+def witness_in_database(ledger_id: str, place: LedgerPaths, keys: Keys) -> Path | None:
+    """Find the latest witness that this machine has of a ledger in a database; None if it has none."""
     found = [(Witness(path, keys).read(), path) for path in _witnesses(place)]
     of_ledger = [
         (record.number, path)
         for record, path in found
         if record is not None and record.ledger_id == ledger_id and record.epoch is not None
     ]
-    return max(of_ledger)[1] if of_ledger else place.witness
+    return max(of_ledger)[1] if of_ledger else None
 
 
 def witnesses_of_others(place: LedgerPaths, keys: Keys | None) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -248,3 +249,27 @@ def test_nothing_moves_while_a_run_is_under_way_or_where_anything_is_wrong(mover
         connection = left.store._connection  # type: ignore[attr-defined]
         connection.execute("UPDATE row SET amount_cents = 5 WHERE state = 5")
         mover.move()
+
+
+@pytest.mark.parametrize("with_witness", [False, True])
+def test_a_file_restored_from_before_the_move_is_never_in_force(mover: Mover, *, with_witness: bool) -> None:
+    """Its own witness may even agree: the one that the machine has of the database tells where the ledger went."""
+    factory = mover.factory
+    name = register(factory.create(), columns(factory.open(), [1, 2, 3]))
+    send(factory.open(), name, {1: ACCEPTED})
+    own = Path(door.location(factory.settings).witness)
+    factory.open().backup(factory.folder / "copy.db")
+    kept = own.read_bytes()
+    factory.close()
+    mover.move()
+    for ending in ("-wal", "-shm"):
+        factory.path.with_name(factory.path.name + ending).unlink(missing_ok=True)
+    (factory.folder / "copy.db").replace(factory.path)
+    if with_witness:
+        own.write_bytes(kept)
+    assert mover.in_force() == [mover.there]
+    for accept in (door.accept_witness, door.accept_machine):
+        with pytest.raises(LedgerNotUsable, match="has moved to a database"):
+            accept(factory.settings, "ben", "as the message said")
+    Path(door.location(mover.there).witness).unlink()  # the database burned
+    assert door.accept_witness(factory.settings, "ben", "the database is lost for good").marked_in_doubt == 2

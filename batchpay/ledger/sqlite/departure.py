@@ -21,6 +21,7 @@ from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check
 from batchpay.ledger.sqlite.ledger import SqliteLedger
 from batchpay.ledger.sqlite.store import Store
+from batchpay.ledger.witness import witness_in_database
 from batchpay.payment import State
 
 _REASON = "the ledger moves to another database"
@@ -40,6 +41,20 @@ def refuse_moved(store: Store) -> None:
         raise LedgerNotUsable(
             f"the ledger {store.place.ledger} has moved to {to}: let ledger.url (BATCHPAY_LEDGER) name that; nothing "
             "was sent"
+        )
+
+
+def refuse_restored_after_move(store: Store) -> None:
+    """Raise LedgerNotUsable where this machine knows of the ledger in a database: this file is from before the move.
+
+    No person may accept it by its own witness: two ledgers would then be in force.
+    """
+    witness = witness_in_database(store.ledger_id, store.place, store.keys)
+    if witness is not None:
+        raise LedgerNotUsable(
+            f"the ledger {store.place.ledger} has moved to a database, of which {witness} is the witness, and this "
+            "file was restored from before: let ledger.url (BATCHPAY_LEDGER) name the database; nothing was sent. If "
+            "the database is lost for good, move that witness away"
         )
 
 

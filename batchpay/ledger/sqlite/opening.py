@@ -36,7 +36,7 @@ from batchpay.ledger.sqlite import restoring, schema
 from batchpay.ledger.sqlite import statements as sql
 from batchpay.ledger.sqlite.audit import check_at_opening
 from batchpay.ledger.sqlite.backup import back_up
-from batchpay.ledger.sqlite.departure import contents, depart, moved_to, refuse_moved
+from batchpay.ledger.sqlite.departure import contents, depart, moved_to, refuse_moved, refuse_restored_after_move
 from batchpay.ledger.sqlite.failures import translated
 from batchpay.ledger.sqlite.files import check_directory, check_file
 from batchpay.ledger.sqlite.ledger import SqliteLedger
@@ -218,6 +218,7 @@ def _open(
         if Check.MOVED not in unchecked:
             refuse_moved(store)
         if not read_only:
+            refuse_restored_after_move(store)
             if Check.WITNESS not in unchecked:
                 check_at_opening(store)
             if Check.MACHINE not in unchecked:
