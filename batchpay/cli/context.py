@@ -124,6 +124,12 @@ class Presets(MutableMapping[str, Any]):
             values.update(self._context.ensure_object(Context).tables.get(table, {}))
         return values
 
+    def key_of(self, name: object) -> str:
+        """Name the key under which an option is preset."""
+        given = self._context.ensure_object(Context).tables
+        table = next(one for one in reversed(self._tables) if preset_name(name) in given.get(one, {}))
+        return f"{table}.{preset_name(name)}"
+
     def __contains__(self, name: object) -> bool:
         return name not in {*COMMON, *DECISIONS} and preset_name(name) in self._values()
 
@@ -206,8 +212,23 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse as click does, with presets in place of click's own defaults map."""
-        ctx.default_map = Presets(ctx, str(self.name))
-        return super().parse_args(ctx, args)
+        ctx.default_map = presets = Presets(ctx, str(self.name))
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            if (place := _set_elsewhere(ctx, error.param, presets)) is None:
+                raise
+            raise SettingsNotUsable(f"{place}: {error.message}") from None
+
+
+def _set_elsewhere(ctx: click.Context, parameter: click.Parameter | None, presets: Presets) -> str | None:
+    """Name the variable or the settings file's key that gave an option its value; None if the command line did."""
+    source = ctx.get_parameter_source(parameter.name) if parameter and parameter.name else None
+    if parameter and source is ParameterSource.ENVIRONMENT:
+        return str(parameter.envvar)
+    if parameter and source is ParameterSource.DEFAULT_MAP:
+        return presets.key_of(parameter.name)
+    return None
 
 
 class Group(click.Group):

@@ -95,6 +95,7 @@ def _call(context: Context) -> int:
         shown = io.StringIO()
         error.show(shown)
         click.echo(printable(shown.getvalue(), keep="\n"), err=True, nl=False)
+        context.json |= _asks_for_json(sys.argv[1:])
         _tell(context, error.format_message(), error.exit_code)
         return error.exit_code
     except BatchpayError as error:
@@ -102,6 +103,11 @@ def _call(context: Context) -> int:
     except Exception as error:  # its text may hold a row, so only its kind and place are told
         return _fail(context, f"internal error: {place_of(error)}", 1)
     return code or 0
+
+
+def _asks_for_json(words: list[str]) -> bool:
+    """Return whether the line has --json: where it can't be parsed, the option itself is not reached."""
+    return "--json" in (words[: words.index("--")] if "--" in words else words)
 
 
 def _without_traceback(kind: type[BaseException], error: BaseException, place: TracebackType | None) -> None:

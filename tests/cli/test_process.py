@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -160,3 +161,17 @@ def test_a_command_looks_for_garbage_rarely_and_not_at_its_end() -> None:
     told = "print(gc.get_threshold()[0], gc.get_freeze_count() > 1000)"
     done = command(f"import atexit, gc; atexit.register(lambda: {told})", "--version")  # registered first, called last
     assert done.stdout.splitlines()[-1] == "200000 True"
+
+
+@pytest.mark.parametrize(
+    "line", ["nope --json", "status --nope --json", "status --json --nope", "rules --markdown=x --json"]
+)
+def test_a_line_that_cannot_be_parsed_has_its_object_too(line: str) -> None:
+    """Whoever reads standard output as JSON was given nothing where the parser stopped before it came to --json."""
+    done = command("", *line.split())
+    assert done.returncode == json.loads(done.stdout)["exit_code"] == 2
+
+
+def test_a_word_after_the_options_does_not_ask_for_an_object() -> None:
+    done = command("", "nope", "--", "--json")
+    assert (done.returncode, done.stdout) == (2, "")

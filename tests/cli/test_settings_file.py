@@ -10,9 +10,11 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from batchpay.cli.commands import COMMANDS, DECISIONS, command_options, load_command
 from batchpay.cli.context import Context, Presets
+from batchpay.cli.main import cli
 from batchpay.cli.settings_file import read_settings_file, settings_file
 from batchpay.errors import SettingsNotUsable
 from batchpay.settings import check_tables, load_settings
@@ -175,6 +177,34 @@ def test_a_persons_decision_has_no_other_place(command: str) -> None:
     for one in parameters:
         with pytest.raises(SettingsNotUsable, match=f"{command}.{one.name} is not a setting"):
             check_tables({command: {one.name: True}}, command_options({command: {}}))
+
+
+@pytest.mark.parametrize(
+    ("text", "variable", "told"),
+    [
+        ('[submit]\nlimit = "x"', None, "submit.limit: 'x' is not a valid"),
+        ('[validate]\nas_of = "x"', None, "validate.as_of: write the date"),
+        ("", ("BATCHPAY_LIMIT", "x"), "BATCHPAY_LIMIT: 'x' is not a valid"),
+        ("[submit]\nlimit = 3", ("BATCHPAY_RATE", "0"), "BATCHPAY_RATE: submit.rate must be a number"),
+    ],
+)
+def test_a_wrong_value_is_told_where_it_was_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, variable: tuple[str, str] | None, told: str
+) -> None:
+    """Exit code 5 and the key or variable; it was code 2 and named an option that nobody had written."""
+    if variable:
+        monkeypatch.setenv(*variable)
+    file = tmp_path / "batchpay.toml"
+    file.write_text(text)
+    done = CliRunner().invoke(cli, ["submit", "a.csv", "--config", str(file)], standalone_mode=False, obj=Context())
+    assert isinstance(done.exception, SettingsNotUsable) and str(done.exception).startswith(told)
+
+
+def test_a_wrong_value_on_the_command_line_is_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the environment is wrong too: the option beats it."""
+    monkeypatch.setenv("BATCHPAY_LIMIT", "y")
+    done = CliRunner().invoke(cli, ["submit", "a.csv", "--limit", "x"], standalone_mode=False, obj=Context())
+    assert isinstance(done.exception, click.UsageError) and done.exception.exit_code == 2
 
 
 def test_a_preset_decision_is_never_read() -> None:

@@ -129,6 +129,14 @@ def test_a_last_line_that_may_be_cut_off(tmp_path: Path) -> None:
         check(path, expect_rows=3)
 
 
+def test_a_lone_header_that_may_be_cut_off(tmp_path: Path) -> None:
+    """The message names the header's own line; once it was line 0."""
+    for titles in (0, 2):
+        path = write(tmp_path, "Payments of May\n" * titles + csv_text(0).rstrip("\n"))
+        with pytest.raises(FileRefused, match=rf"the last line \({titles + 1}\) has no line break .*: 0 rows, 0\.00"):
+            check(path)
+
+
 def test_a_last_line_without_all_its_cells(tmp_path: Path) -> None:
     """Totals that were stated do not make a row whole: its amount is there, and what is missing may matter."""
     path = write(tmp_path, csv_text(2)[:-3])

@@ -95,7 +95,7 @@ class CsvReader:
             whole, left = self._split(octets, line, is_last, is_proven=reading.is_again)
             line += octets.break_count - left.count(b"\n")
             if is_last and self._is_unfinished:
-                self.end.unfinished_line = line - 1
+                self.end.unfinished_line = max(line - 1, self._dialect.data_line)  # of a lone header: its own
                 self.end.is_cut = _is_irregular(whole.tail(1))
             frame = finish_chunk(self._name, whole, self._places, self._header, row)
             if octets.may_have_text_formulas():
