@@ -26,7 +26,7 @@ def test_a_changed_account_names_the_one_before(call: Caller) -> None:
     text = Path("a.csv").read_text().replace("P-1", "P-2").replace("INV-1", "INV-2").replace("770000011", "880005678")
     Path("b.csv").write_text(text)
     said = " ".join(call.text("validate", "b.csv").split())
-    assert "account ****5678: a new account of a known payee, the last payment had ****0011, ask" in said
+    assert "account ****5678: a new account of a known payee, the last payment had ****0011, call" in said
 
 
 def test_a_row_in_doubt_is_listed_by_its_line(call: Caller, url: str) -> None:
