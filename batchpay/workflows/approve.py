@@ -14,6 +14,7 @@ from batchpay.approval.plan import Plan, PlanText
 from batchpay.errors import FileRefused
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import WITNESS_ACCEPTED
 from batchpay.payment import Actor, Environment, State
 from batchpay.settings import Settings
 from batchpay.text import printable
@@ -84,6 +85,14 @@ def approve_plan(path: str, seal: str, settings: Settings, actor: Actor) -> Plan
             return view
 
 
+def made_before_a_restore(ledger: Ledger, plan: Plan) -> str | None:
+    """Say that an unused plan may have been used in what a restored ledger lost; None if it can't have been."""
+    accepted = ledger.latest_event(WITNESS_ACCEPTED)
+    if accepted is None or plan.created_at > accepted.at:
+        return None
+    return "the plan was prepared before the ledger was restored, which may have lost that it was used"
+
+
 def _view(plan: Plan, ledger: Ledger, settings: Settings, now: datetime) -> PlanView:
     policy = Policy.from_settings(settings.policy)
     counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
@@ -99,6 +108,8 @@ def _spent(plan: Plan, ledger: Ledger) -> str | None:
     used_for = ledger.batch_of_plan(plan.id)
     if used_for is not None:
         return f"this plan was already used, for batch {used_for}"
+    if before := made_before_a_restore(ledger, plan):
+        return before
     content = plan.content
     reason = content["reason"] if content["again"] else None
     batch = ledger.find_digest(bytes.fromhex(content["digest"]), Environment(content["environment"]), reason)

@@ -15,11 +15,13 @@ from batchpay.approval.cash_flow import Schedule
 from batchpay.approval.proposal import Proposal, rules_json
 from batchpay.approval.to_send import Origin, ToSend
 from batchpay.approval.to_send_count import ToSendCount, with_cents
+from batchpay.errors import FileRefused
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import State, Totals
 from batchpay.settings import Settings
 from batchpay.validation.check import valid_rows
+from batchpay.workflows.approve import made_before_a_restore
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import FileCheck
 from batchpay.workflows.file_request import FileRequest
@@ -136,6 +138,8 @@ def let_through(ledger: Ledger, plan: Plan | None, proposal: Proposal, policy: P
     if used_for is not None:
         plan.verify_content(proposal)
         return LetThrough(used_for=used_for)
+    if before := made_before_a_restore(ledger, plan):
+        raise FileRefused(f"{before}; nothing was sent. Prepare a new plan, and have it approved")
     plan.verify(proposal, ledger)
     counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
     if proposal.to_send.total.rows:

@@ -198,9 +198,9 @@ def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: 
     """
     if results is None or not batch.by_state[State.PENDING].rows:
         return
-    name = f"{Path(batch.file).stem}.results.csv"  # that of `submit`; `resume` has another
-    places = {results, results.with_name(name), Path(batch.file).with_name(name)}
-    for path in (path for place in sorted(places) for path in standing(place)):
+    names = [f"{name}.results.csv" for name in (Path(batch.file).stem, batch.batch)]  # those of `submit` and `resume`
+    beside = {folder / name for folder in (results.parent, Path(batch.file).parent) for name in names}
+    for path in (path for place in sorted({results, *beside}) for path in standing(place)):
         if told := told_more(ledger, batch.batch, path):
             raise LedgerBehind(
                 f"{path} tells of {told}: it is an older copy. Restore the latest one; if there is none, batchpay "

@@ -110,11 +110,14 @@ def test_results_that_show_more_are_not_replaced(desk: Desk) -> None:
     assert results_again(batch, lambda _: results, desk.settings).results == str(results)
 
 
-def test_resume_looks_at_the_results_of_submit(desk: Desk) -> None:
-    """Its own have the batch's name: those of the file lie in the same folder, or beside the file."""
-    snapshot(desk, "csv")
+def test_resume_looks_at_the_results_of_submit_and_the_reverse(desk: Desk) -> None:
+    """Those of one have the file's name, those of the other the batch's; they lie in one folder, or beside the file."""
+    results = snapshot(desk, "csv")
     with pytest.raises(LedgerBehind, match=r"pay\.results\.csv tells of 6 accepted rows"):
         desk.resume()
+    results.rename(desk.folder / f"{batch_of(results)}.results.csv")
+    with pytest.raises(LedgerBehind, match=r"[0-9a-f]{12}\.results\.csv tells of 6 accepted rows"):
+        desk.submit(desk.folder / "pay.csv", run=RunRequest(results))
     assert set(desk.arrived.values()) == {1}
 
 

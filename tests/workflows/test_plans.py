@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from batchpay.errors import BatchpayError, FileRefused, WaitingForPerson
+from batchpay.ledger.open import accept_witness, settle_lost_window
 from batchpay.payment import Totals
 from batchpay.workflows import approve, proposal
 from batchpay.workflows.decisions import Decisions
@@ -29,6 +31,26 @@ def test_a_plan_pays_once(office: Office) -> None:
     office.submit(path, plan)
     assert office.received() == ["I-1", "I-1"]
     assert len(office.used_plans()) == 1
+
+
+def test_a_plan_from_before_a_restore_is_prepared_anew(office: Office) -> None:
+    """The restored ledger does not know that the plan was used: it let all of it through a second time."""
+    path, settings = office.file("10.00"), office.settings.ledger
+    plan, copy = office.plan(path), office.folder / "copy.db"
+    with closing(office.ledger()) as ledger:
+        ledger.backup(copy)
+    office.submit(path, plan)
+    copy.replace(settings.url)
+    accept_witness(settings, "ann", "the disk died")
+    settle_lost_window(settings, "ann", "compared with the export, as she thought")
+    with pytest.raises(FileRefused, match=r"before the ledger was restored.* Prepare a new plan"):
+        office.submit(path, plan)
+    with pytest.raises(FileRefused, match="before the ledger was restored"):
+        office.approve(plan, BEN)
+    assert office.received() == ["I-1"]
+    other = office.file("20.00", name="other.csv")
+    office.submit(other, office.plan(other, name="new.json"))
+    assert office.received() == ["I-1", "I-1"]
 
 
 def test_two_submissions_with_one_plan_at_once(office: Office) -> None:
