@@ -85,7 +85,8 @@ def _print_states(context: Context, summary: Summary, *, sent: bool) -> None:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for color, (label, *cells) in zip(colors, table, strict=True):
         numbers = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
-        click.echo(f"  {click.style(label.ljust(widths[0]), fg=color if context.color else None)}{numbers}")
+        label = label.ljust(widths[0])
+        click.echo(f"  {click.style(label, fg=color) if color and context.color else label}{numbers}")
 
 
 def print_in_doubt_elsewhere(in_doubt: Mapping[str, Mapping[str, Totals]], *, err: bool = False) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from batchpay.cli.context import Command, Context, option
-from batchpay.cli.output import say
+from batchpay.cli.output import print_json, say
 from batchpay.cli.paths import outputs_of
 
 
@@ -26,4 +26,7 @@ def template(context: click.Context, path: Path, force: bool) -> None:
 
     outputs_of(context.ensure_object(Context)).guard(path)
     make_template(path, replace=force)
+    if context.ensure_object(Context).json:
+        print_json(context.ensure_object(Context), {"template": str(path)})
+        return
     say(context.ensure_object(Context), f"{path} written")

@@ -148,7 +148,8 @@ class Verdict:
         """Keep the first failures in row order, errors apart from warnings; results come nearly in that order."""
         for errors, kept in ((True, self.failures), (False, self.warning_failures)):
             own = [violation for violation in violations if violation.is_error is errors]
-            if own and not (len(kept) >= self.failures_max and findings.rows["_row"][0] > kept[-1].row):
+            is_full = len(kept) >= self.failures_max
+            if own and not (is_full and (not kept or findings.rows["_row"][0] > kept[-1].row)):
                 kept += _failures(findings, own, self.failures_max)
                 kept.sort(key=lambda failure: failure.row)
                 del kept[self.failures_max :]

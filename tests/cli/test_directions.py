@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -32,6 +33,18 @@ def test_states_show_debits_and_credits_apart(capsys: pytest.CaptureFixture[str]
         "  rejected     1                         10.00",
         "  total        4                         14.00",
     ]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_without_color_no_escape_sequence_is_printed(wanted: bool) -> None:
+    """With --no-color each label still ended with a reset, which a terminal that knows none shows as it is."""
+    runner, context = CliRunner(), Context(color=wanted)
+
+    @click.command()
+    def shown() -> None:
+        output.print_summary(context, summary(("CREDIT", CREDITS)), sent=True)
+
+    assert ("\x1b" in runner.invoke(shown, color=True).output) is wanted
 
 
 def test_one_direction_needs_no_columns(capsys: pytest.CaptureFixture[str]) -> None:

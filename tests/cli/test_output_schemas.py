@@ -22,7 +22,7 @@ from tests.support.in_process import Caller
 from tests.support.output_schemas import SCHEMAS, log_problems, require_schema, validator
 from tests.support.sandbox_requests import control
 
-WITHOUT_OBJECT = {"template", "sandbox", "demo"}
+WITHOUT_OBJECT = {"sandbox", "demo"}
 """Commands that print an object only where they fail."""
 ACCOUNT = ("--gateway-name=processorC_cc", "--mode=test", "--accept-amex=0", "--active-level2=0", "--active-level3=1")
 
@@ -44,6 +44,7 @@ def test_every_command_has_a_schema_and_keeps_to_it(
     small_file(tmp_path / "a.csv", 3)
     (tmp_path / "wrong.csv").write_text("nonsense\n")
     call("validate", "a.csv")
+    call("template", "empty.csv")
     assert [set(one) & {"error", "batch"} for one in call("validate", "a.csv", "wrong.csv")["files"]] == [
         {"batch"}, {"error"},
     ]  # fmt: skip
@@ -104,6 +105,16 @@ def test_each_schema_is_one_of_a_command() -> None:
         validator(name).check_schema(validator(name).schema)
     log = json.loads((SCHEMAS / "log.json").read_text("utf-8"))
     assert set(log["properties"]) == {"time", "level", "event", *FIELDS}
+
+
+def test_no_errors_asked_for(call: Caller, tmp_path: Path) -> None:
+    """`--max-errors 0` lists none and counts all; with an error in the file it was an internal error."""
+    small_file(tmp_path / "a.csv", 3)
+    (tmp_path / "a.csv").write_text(
+        (tmp_path / "a.csv").read_text().replace("CREDIT", "credit").replace("DEBIT", "debit")
+    )
+    told = call("validate", "a.csv", "--max-errors", "0")
+    assert (told["errors"], told["counts"]) == ([], {"transactionType.choice": 3})
 
 
 def test_a_schema_notices_what_is_not_said(call: Caller, tmp_path: Path) -> None:
