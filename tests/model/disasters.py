@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.model.actions import chosen, make, prepare, send
-from tests.model.business import Batch
+from tests.model.business import Batch, Row
 from tests.model.command import Call, run_here
 from tests.model.files import read_table
 from tests.model.ledgers import LEDGER
@@ -100,6 +100,24 @@ def clone(world: World, a: int, b: int, c: int) -> None:
             _try_there(world, home, a, "the ledger was cloned to another machine", "machine-two")
 
 
+def set_back(world: World, a: int, b: int, c: int) -> None:
+    """The whole machine is set back to before a file's last payments; the results of that file were kept elsewhere."""
+    if not world.ledger.is_in_home or world.forbidden or world.window_open or world.approvals:
+        return
+    make(world, a, b, c)
+    file = world.files[-1]
+    send(world, file, ["--limit", "1"])
+    with world.another_home("set-back") as home:
+        began = len(world.gateway.arrivals)
+        send(world, file, [])
+        if all(one.void == "not applied" for one in world.gateway.arrivals[began:]):
+            return
+        for results in world.home.glob("*.results*.csv"):
+            shutil.copy2(results, home)
+        tries = [(["submit", file.name, "--json"], file.rows), (["resume", "--json"], file.rows)]
+        _must_send_nothing(world, home, tries, "the machine was set back")
+
+
 def edit_by_hand(world: World, a: int, b: int, c: int) -> None:
     """Make paid rows pending with a database tool, in a copy of the home, and continue there."""
     if not world.batches:
@@ -155,15 +173,20 @@ def clock_back(world: World, a: int, b: int, c: int) -> None:
 def _try_there(world: World, home: Path, a: int, why: str, machine: str = "machine-one") -> None:
     """Submit a file and resume a batch in another home: neither may send anything."""
     file, batch = chosen(world.files, a), chosen(_alive(world), a)
-    tries: list[list[str]] = []
+    tries: list[tuple[list[str], list[Row]]] = []
     if file is not None:
-        tries.append(["submit", file.name, "--json"])
+        tries.append((["submit", file.name, "--json"], file.rows))
     if batch is not None:
-        tries.append(["resume", batch.name, "--json"])
-    for arguments in tries:
+        tries.append((["resume", batch.name, "--json"], batch.rows))
+    _must_send_nothing(world, home, tries, why, machine)
+
+
+def _must_send_nothing(
+    world: World, home: Path, tries: list[tuple[list[str], list[Row]]], why: str, machine: str = "machine-one"
+) -> None:
+    for arguments, rows in tries:
         call = world.call(*arguments, home=home, BATCHPAY_MACHINE=machine)
         call = Call(call.arguments, str(home), call.environment)
-        rows = file.rows if arguments[0] == "submit" and file else batch.rows if batch else []
         command = world.begin(call, rows=list(rows), forbidden=why)
         command.disturbed = True
         done = run_here(call)
