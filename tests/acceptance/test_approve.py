@@ -1,4 +1,4 @@
-"""`batchpay approve` and what waits for it, by the installed command."""
+"""`batchpay approve` and what waits for it, with the installed command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.workflows.office import Office
 
 @pytest.fixture
 def office(tmp_path: Path, oracle: Oracle) -> Office:
-    """Where Ann prepares."""
+    """The office where Ann prepares."""
     return Office(tmp_path, oracle)
 
 
@@ -26,8 +26,8 @@ def shell(home: Home, office: Office, oracle: Oracle) -> Home:
     return home
 
 
-def test_a_plan_is_looked_at_approved_and_sent(shell: Home, office: Office) -> None:
-    """8 until somebody else approved; the approver is shown totals, accounts and seal; then 0, and once only."""
+def test_a_plan_is_viewed_approved_and_sent(shell: Home, office: Office) -> None:
+    """8 until someone else has approved; the approver sees totals, accounts and seal; then 0, and only once."""
     path = office.file("10.00", "20.00")
     plan = office.plan(path)
     waiting = shell.run("submit", path, "--from-plan", plan)
@@ -45,7 +45,7 @@ def test_a_plan_is_looked_at_approved_and_sent(shell: Home, office: Office) -> N
 
 
 def test_a_spent_plan_is_not_ready(shell: Home, office: Office) -> None:
-    """The same file was sent by another plan: 4 and the batch, where it was 0 and `ready`."""
+    """The same file was sent by another plan: exit code 4 and the batch; it used to be 0 and `ready`."""
     path = office.file("10.00")
     plan, other = office.plan(path), office.plan(path, name="other.json")
     shell.run("approve", other, "--yes")
@@ -64,7 +64,7 @@ def test_no_terminal_no_question(shell: Home, office: Office) -> None:
     assert "needs --yes" in done.stderr
 
 
-def test_yes_counts_on_the_command_line_alone(shell: Home, office: Office) -> None:
+def test_yes_counts_only_on_the_command_line(shell: Home, office: Office) -> None:
     """Neither a variable nor a settings file approves."""
     plan = office.plan(office.file("10.00"))
     shell.extra["BATCHPAY_YES"] = "1"
@@ -74,8 +74,8 @@ def test_yes_counts_on_the_command_line_alone(shell: Home, office: Office) -> No
     assert office.read(plan).approvals == ()
 
 
-def test_who_prepares_does_not_approve(shell: Home, office: Office) -> None:
-    """One account is one person, whatever it is called with; --json says so as well."""
+def test_the_person_who_prepares_does_not_approve(shell: Home, office: Office) -> None:
+    """One account is one person, whatever name it is called with; --json says so as well."""
     path = office.file("10.00")
     plan = str(office.folder / "own.json")
     preview = shell.json("submit", path, "--dry-run", "--plan", plan)

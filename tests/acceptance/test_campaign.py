@@ -41,18 +41,18 @@ def test_kills_pay_nothing_twice_and_lose_nothing(
     for point in kills.chosen(kills.points(made, command, fresh=fresh), number, seed=1):
         found.add(kills.hit(made, point, command, fresh=fresh))
     assert found.wrong == []
-    assert found.fired >= number // 2  # how often a thread waits for another one differs from run to run
+    assert found.fired >= number // 2  # how often a thread waits for another one varies from run to run
 
 
 @needs_strace
 def test_errors_of_the_disk_stop_the_sending(made: Bench) -> None:
-    """EIO, ENOSPC, EROFS, EMFILE and ENOMEM at the ledger's calls: nothing is sent twice, nothing wrongly stated."""
+    """EIO, ENOSPC, EROFS, EMFILE and ENOMEM at the ledger's calls: nothing is sent twice, nothing misreported."""
     points = kills.errors_of(kills.points(made, ("resume",), fresh=False))
     found = Findings()
     for point in kills.chosen(points, 8, seed=2):
         found.add(kills.hit(made, point, ("resume",), fresh=False))
     assert found.wrong == []
-    assert found.fired >= 4  # how often a call is made differs from run to run
+    assert found.fired >= 4  # how often a call is made varies from run to run
 
 
 @needs_strace
@@ -76,16 +76,16 @@ def test_one_of_several_starts_does_the_work(made: Bench, processes: int) -> Non
 
 
 def test_a_stopped_run_keeps_its_batch(made: Bench) -> None:
-    """A run that is stopped keeps its batch, and goes on when it is continued."""
+    """A run that is stopped keeps its batch, and resumes when it is continued."""
     assert races.stopped_and_replaced(made, 1).wrong == []
 
 
 def test_a_run_that_was_stopped_sends_nothing_with_an_old_permission(made: Bench) -> None:
-    """Stopped between the commit of `sending` and the first byte, longer than the permission holds: no byte leaves."""
+    """Stopped between the commit of `sending` and the first byte, longer than the permission lasts: no byte leaves."""
     assert races.stopped_with_a_permission(made).wrong == []
 
 
-def test_a_ledger_brought_back_or_deleted_sends_nothing(made: Bench) -> None:
+def test_a_restored_or_deleted_ledger_sends_nothing(made: Bench) -> None:
     """An older copy of the ledger, or none, while the witness remembers payments: exit code 5, nothing sent."""
     assert restores.older_ledger(made).wrong == []
     assert restores.deleted_ledger(made).wrong == []
@@ -103,7 +103,7 @@ def test_a_damaged_ledger_pays_nothing_again(made: Bench) -> None:
     "sabotage", [one for one in SABOTAGES if one.name not in CAMPAIGN_ONLY], ids=lambda sabotage: sabotage.name
 )
 def test_sabotage_is_noticed(sabotage: Sabotage, tmp_path: Path) -> None:
-    """The trials have teeth: each way to break the program is found out by the trials that are there for it."""
+    """The trials notice sabotage: each way to break the program is found by the trials meant for it."""
     assert caught(sabotage, tmp_path) is not None
 
 
@@ -117,16 +117,16 @@ def test_sabotage_is_noticed(sabotage: Sabotage, tmp_path: Path) -> None:
     ],
 )
 def test_nights_that_grow_are_noticed(last: Night, wrong: list[str]) -> None:
-    """The campaign of many nights fails where the last nights take more than the first, and where opening is slow."""
+    """The campaign of many nights fails if the last nights take more than the first, or if opening is slow."""
     problems: list[str] = []
     report("nights", [Night(1.0, 100.0, 300.0, 0.01)] * 10 + [last] * 10, problems)
     assert [problem.split()[0] for problem in problems] == wrong
 
 
 def test_nights_with_mishaps_are_reported_as_they_were() -> None:
-    """Lost requests and wrong totals: four nights of the campaign, each report as the book has it.
+    """Lost requests and wrong totals: four nights of the campaign, each report in agreement with the book.
 
-    In a process of its own, which forks: this one has threads.
+    It runs in a process of its own, which forks: this one has threads.
     """
     command = [sys.executable, "-m", "tests.campaign.nights", "--nights", "4", "--rows", "20"]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
@@ -134,7 +134,7 @@ def test_nights_with_mishaps_are_reported_as_they_were() -> None:
 
 
 def test_three_machines_live_through_chaos() -> None:
-    """One of three sleeps until the others have shut it out and done its work: every row arrives once all the same."""
+    """One of three sleeps until the others have shut it out and done its work: every row still arrives once."""
     if programs_found() is None:
         pytest.skip("no PostgreSQL")
     command = [sys.executable, "-m", "tests.campaign.hosts", "--cycles", "1", "--rows", "40", "--seed", "4"]

@@ -1,4 +1,4 @@
-"""The crontab line of the docs, run as cron runs it: by /bin/sh, in an environment that holds nothing."""
+"""The crontab line of the docs, run as cron runs it: by /bin/sh, in an empty environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEDULE_FIELDS = 5
 
 
 def cron_line(folder: Path) -> str:
-    """The command of docs/examples/crontab, with its folders and its program moved to where they are here."""
+    """Return the command of docs/examples/crontab, with its folders and program moved to where they are here."""
     lines = (ROOT / "docs" / "examples" / "crontab").read_text("utf-8").splitlines()
     (line,) = [line for line in lines if "batchpay submit" in line]
     assert "%" not in line, "cron takes a percent sign for the end of the line"
@@ -56,7 +56,7 @@ def run_as_cron(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_cron_line_pays_once_and_is_quiet(tmp_path: Path, oracle: Oracle) -> None:
-    """A complete file is paid once and archived, an unfinished one is left; nothing is mailed, not the second time."""
+    """A complete file is paid once and archived, an unfinished one is left; nothing is mailed, even the second time."""
     inbox = prepare(tmp_path, oracle.origin)
     small_file(inbox / "pay.csv", 5)
     (inbox / "pay.csv.control.toml").write_text("rows = 5\n")

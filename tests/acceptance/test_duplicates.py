@@ -1,4 +1,4 @@
-"""The same bills under other names: kept back, told in one line, let through only when a person says so."""
+"""The same bills under other names: rejected, reported in one line, let through only when a person says so."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tests.support.command import Home, small_file
 from tests.support.oracle import Oracle
 
 
-def test_an_export_that_numbers_its_payments_anew_is_kept_back(oracle_home: Home, oracle: Oracle) -> None:
-    """The whole payroll was paid once more under new paymentIds; now check, dry run and submission say why not.
+def test_an_export_that_renumbers_its_payments_is_rejected(oracle_home: Home, oracle: Oracle) -> None:
+    """The whole payroll was once paid again under new paymentIds; now check, dry run and submission say why not.
 
     --allow-duplicates lets it through: counted, listed with batch and row, and recorded with its reason.
     """

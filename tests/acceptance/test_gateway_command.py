@@ -22,7 +22,7 @@ CREATE_A = ("--gateway-name=processorA_ach", "--mode=live", "--active-level2=0",
 
 @pytest.fixture
 def gateway(home: Home, server: str) -> Home:
-    """A home whose gateway is a sandbox as fresh as at its start."""
+    """A home whose gateway is a sandbox in its initial state."""
     control(server, "POST", "reset")
     home.origin = server
     return home
@@ -38,7 +38,7 @@ def fails(gateway: Home, *arguments: str, code: int, names: str) -> str:
 
 
 def changes(gateway: Home) -> int:
-    """How many requests other than reads have arrived."""
+    """Return how many requests other than reads have arrived."""
     counted = control(gateway.origin, "GET", "journal")["counts"]
     return sum(counted[name]["arrived"] for name in counted if name not in ("account_list", "account_get"))
 
@@ -54,7 +54,7 @@ def test_list_and_get(gateway: Home) -> None:
 
 
 def test_an_account_from_create_to_delete(gateway: Home) -> None:
-    """Create, update, default and delete print the documented JSON, and list tells the deleted from the others."""
+    """Create, update, default and delete print the documented JSON, and list distinguishes deleted accounts."""
     number = gateway.json("gateway", "create", *CREATE_C)["gateway_id"]
     assert number == 1005
     update = (
@@ -129,15 +129,15 @@ def test_bad_input_is_named_and_changes_nothing(
 
 
 def test_a_deleted_account_is_named(gateway: Home) -> None:
-    """Nothing more is asked of a deleted account."""
+    """No further request is sent about a deleted account."""
     gateway.json("gateway", "delete", "1004", "--yes")
     for arguments in (("delete", "1004", "--yes"), ("default", "1004", "--yes"), ("update", "1004", *CREATE_C)):
         fails(gateway, *arguments, code=2, names="deleted")
     assert changes(gateway) == 1
 
 
-def test_a_lost_answer_is_said_to_be_in_doubt(gateway: Home) -> None:
-    """Exit code 7, one line with how to look; the request was sent once."""
+def test_a_lost_answer_is_reported_as_in_doubt(gateway: Home) -> None:
+    """Exit code 7, one line with how to check; the request was sent once."""
     control(gateway.origin, "POST", "faults", [{"fault": "silent", "operation": "account_create"}])
     line = fails(gateway, "create", *CREATE_C, code=7, names="in doubt")
     assert "batchpay gateway list" in line
@@ -145,7 +145,7 @@ def test_a_lost_answer_is_said_to_be_in_doubt(gateway: Home) -> None:
 
 
 def clients(path: Path) -> Path:
-    """A file of five clients' accounts, one of them wrong."""
+    """Write a file of five clients' accounts, one of them invalid."""
     names = ("processorA_ach", "processorC_cc", "processorB_ach", "processorC_cc", "processorA_cc")
     nodes = [account_node(name) for name in names]
     nodes[3]["mode"] = "production"
@@ -159,7 +159,7 @@ def clients(path: Path) -> Path:
 
 
 def test_an_agency_creates_all_its_clients_accounts(gateway: Home) -> None:
-    """One account a row: the right ones are created, the wrong one is named, and the results file tells it all."""
+    """One account per row: the valid ones are created, the invalid one is named, the results file has all."""
     clients(gateway.path / "clients.csv")
     dry = gateway.json("gateway", "create", "--from", "clients.csv", "--dry-run")
     assert [row["state"] for row in dry["accounts"]] == ["not_sent"] * 3 + ["rejected", "not_sent"]
@@ -196,8 +196,8 @@ def test_accounts_are_updated_from_a_file(gateway: Home) -> None:
     assert inside[1004]["attributes"]["mode"] == "live"
 
 
-def test_what_is_sent_is_as_described(gateway: Home) -> None:
-    """Every request of a file's creation keeps to the description of the interface."""
+def test_requests_match_the_description(gateway: Home) -> None:
+    """Every request of a file's creation matches the description of the interface."""
     clients(gateway.path / "clients.csv")
     gateway.json("gateway", "create", "--from", "clients.csv")
     requests = control(gateway.origin, "GET", "journal")["requests"]

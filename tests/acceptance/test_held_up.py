@@ -1,4 +1,4 @@
-"""Kills and signals while requests are held up: after the commit of `sending`, before the first byte."""
+"""Kills and signals while requests are held: after the commit of `sending`, before the first byte."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORKERS = 8
 
 @contextmanager
 def _held_up(home: Home, leave: int, hold: int, sign: str = SIGN) -> Iterator[subprocess.Popen[str]]:
-    """A submission of 40 rows, with so many requests on their way and so many held up, as it says by a sign."""
+    """Start a submission of 40 rows, this many requests on their way, this many held (it prints the sign)."""
     small_file(home.path / "a.csv", 40)
     arguments = ["submit", "a.csv", "--json", "--no-preflight", "--workers", str(WORKERS), "--rate", "100"]
     with subprocess.Popen(
@@ -41,7 +41,7 @@ def _held_up(home: Home, leave: int, hold: int, sign: str = SIGN) -> Iterator[su
 
 @pytest.mark.parametrize("on_their_way", [0, 4, WORKERS - 1])
 def test_a_row_killed_before_its_first_byte_is_in_doubt(oracle_home: Home, oracle: Oracle, on_their_way: int) -> None:
-    """Nobody knows afterwards which of them had left: all are in doubt, no more than there are workers."""
+    """Nobody knows afterward which of them had left: all are in doubt, no more than there are workers."""
     oracle.plan(held_from=2)
     with _held_up(oracle_home, 1 + on_their_way, WORKERS - on_their_way) as process:
         assert oracle.gets(1 + on_their_way, process)
@@ -60,8 +60,8 @@ def test_a_row_killed_before_its_first_byte_is_in_doubt(oracle_home: Home, oracl
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_lets_what_is_held_up_leave(oracle_home: Home, oracle: Oracle, sign: signal.Signals) -> None:
-    """The rows are recorded as being sent: they go, and are answered; nothing else is begun, nothing is in doubt."""
+def test_a_signal_lets_held_requests_leave(oracle_home: Home, oracle: Oracle, sign: signal.Signals) -> None:
+    """The rows are recorded as sending: they are sent and answered; nothing else begins, nothing is in doubt."""
     with _held_up(oracle_home, 1, WORKERS) as process:
         process.send_signal(sign)
         assert process.stdout is not None
@@ -74,7 +74,7 @@ def test_a_signal_lets_what_is_held_up_leave(oracle_home: Home, oracle: Oracle, 
 
 @contextmanager
 def _long_run(home: Home, oracle: Oracle) -> Iterator[subprocess.Popen[str]]:
-    """A submission of another file, at the same rate, that would go on for 20 seconds; it has begun to send."""
+    """Start a submission of another file, at the same rate, that would last 20 seconds; it has begun to send."""
     small_file(home.path / "b.csv", 2000, first=1001)
     arguments = ["submit", "b.csv", "--json", "--no-preflight", "--workers", str(WORKERS), "--rate", "100"]
     with subprocess.Popen(
@@ -88,10 +88,10 @@ def _long_run(home: Home, oracle: Oracle) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_of_two_runs_at_one_rate_the_other_goes_on(oracle_home: Home, oracle: Oracle) -> None:
-    """One is killed while the throttle holds back what its ledger has as being sent; the moments were leased by both.
+def test_of_two_runs_at_one_rate_the_other_continues(oracle_home: Home, oracle: Oracle) -> None:
+    """One is killed while the throttle holds rows that its ledger has as sending; both had leased their slots.
 
-    Not more of it is in doubt than it had workers. The other one neither waits for it for ever nor has one in doubt.
+    No more of it is in doubt than it had workers. The other neither waits for it forever nor has a row in doubt.
     """
     with _long_run(oracle_home, oracle) as other:
         with _held_up(oracle_home, 1, WORKERS, SHARED) as process:

@@ -1,8 +1,8 @@
-"""The pages of installation, each command in order, as root on a machine of which only a private view is changed.
+"""The installation pages, each command in order, as root on a machine of which only a private view is changed.
 
 A mount namespace of its own gives the commands empty /opt, /srv, /var/lib and /var/log and a copy of /etc, so that
-users, folders, settings and units are made as the pages say and are gone afterwards. What would reach the machine's
-own systemd or cron is left out; units and crontab lines are checked and run by hand instead.
+users, folders, settings and units are created as the pages say and are gone afterward. Anything that would reach the
+machine's own systemd or cron is left out; units and crontab lines are checked and run by hand instead.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ END
 chmod 0755 /opt/batchpay-0.1.0/bin/batchpay
 ln -sfn batchpay-0.1.0 /opt/batchpay
 """
-"""Instead of the first block, which would download: the tester's own packages, run by any user."""
+"""Replaces the first block, which would download: the tester's own packages, run by any user."""
 
 
 def can_have_a_view() -> bool:
@@ -64,7 +64,7 @@ def left_out(line: str) -> bool:
 
 
 def commands(page: str, origin: str) -> str:
-    """The commands of a page in order, with the sandbox as the gateway."""
+    """Return the commands of a page in order, with the sandbox as the gateway."""
     blocks = BLOCK.findall((DOCS / page).read_text("utf-8"))
     assert blocks[0].startswith(INSTALLED)
     text = "".join(blocks[1:]).replace("https://gateway.example.com", origin).replace("your-id", "sandbox")
@@ -93,7 +93,7 @@ def bare_machine(folder: Path) -> None:
     shutil.copytree(DOCS, folder / "docs")
     (folder / "api-key").write_text("sandbox-key\n")
     small_file(folder / "payments.csv", 3)
-    folder.chmod(0o700)  # as root's home: the service's user can't even read where the commands are run
+    folder.chmod(0o700)  # like root's home: the service's user can't even read the folder where the commands are run
 
 
 UPLOAD = """
@@ -101,7 +101,7 @@ useradd --no-create-home --groups payments-in clerk
 printf 'rows = 3\\n' >/srv/payments/inbox/payments.csv.control.toml
 chown clerk:batchpay /srv/payments/inbox/payments.csv
 """
-"""The control file says at once that the upload is complete; without one it is a minute later."""
+"""The control file says immediately that the upload is complete; without one it takes a minute."""
 
 INBOX = """
 printf 'x\\n' >/opt/mine && chmod 0644 /opt/mine
@@ -128,7 +128,7 @@ def page_with_upload(page: str, origin: str) -> str:
 @needs_a_view
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_works_from_a_bare_machine(page: str, tmp_path: Path, sandbox_origin: str) -> None:
-    """Each command succeeds in order; a file is paid and archived; a clerk sees nothing of others, key or ledger."""
+    """Each command succeeds in order; a file is paid and archived; a clerk can't see others' files, key or ledger."""
     bare_machine(tmp_path)
     script = page_with_upload(page, sandbox_origin)
     done = in_view(tmp_path, "set -x\n" + script + "set +x\n" + INBOX + by_schedule(page))
@@ -141,7 +141,7 @@ def test_a_page_works_from_a_bare_machine(page: str, tmp_path: Path, sandbox_ori
 
 
 def by_schedule(page: str) -> str:
-    """What the schedule runs, as the service's user in an environment that holds next to nothing."""
+    """Return what the schedule runs, as the service's user in a nearly empty environment."""
     if page == "install-cron.md":
         lines = (DOCS / "examples" / "crontab").read_text("utf-8").splitlines()
         calls = [line.split(" ", 5)[5] for line in lines if line[:1] in "*0123456789"]

@@ -1,4 +1,4 @@
-"""A gateway's limit that a run found: told to people and machines, and where the next run begins."""
+"""A gateway's limit that a run found: reported to people and machines, and where the next run begins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from batchpay.sandbox.server import running
 from tests.support.command import Home, small_file
 
 
-def test_what_a_run_found_is_told_and_kept(home: Home) -> None:
+def test_the_limit_a_run_found_is_reported_and_kept(home: Home) -> None:
     """Fourteen rows at 12 a second against a limit of five: the summary names the limit, the next run begins there."""
     with running(Options(port=0, limit=5, limit_kind="bucket")) as home.origin:
         small_file(home.path / "a.csv", 14)

@@ -1,4 +1,4 @@
-"""From somebody else's file to paid rows: refused, mapped, filled in by a person, sent, corrected, sent."""
+"""From another system's file to paid rows: refused, mapped, filled in by a person, sent, corrected, sent."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ ANSWERS = (
 
 
 def fill_in(path: Path) -> None:
-    """What a person does in an editor: take the # away from the lines that are right."""
+    """Do what a person does in an editor: remove the # from the lines that are right."""
     lines: list[str] = []
     for line in path.read_text("utf-8").splitlines():
         answer = line.removeprefix("#   ")
         if line.startswith("#   ") and answer.startswith(ANSWERS):
             replaced = answer.partition(" = ")[0] + " = "
-            lines = [one for one in lines if not one.startswith(replaced)]  # in place of the line above
+            lines = [one for one in lines if not one.startswith(replaced)]  # replacing the line above
             line = answer
         lines.append('gatewayId = "1001"' if line.startswith("#   gatewayId") else line)
     path.write_text("\n".join(lines) + "\n", "utf-8")
 
 
 def test_from_a_vendor_list_to_paid_rows(sandbox_home: Home) -> None:
-    """Everything on the way says what to do next, and in the end each row is paid once."""
+    """Every step says what to do next, and in the end each row is paid once."""
     home = sandbox_home
     (home.path / "vendors.csv").write_text(VENDORS, "utf-8")
     refused = home.run("validate", "vendors.csv")

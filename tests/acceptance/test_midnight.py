@@ -24,7 +24,7 @@ _FIRST_DAY = {
 
 
 def _file(path: Path) -> None:
-    """Write 40 rows, of which every second one is a recurring payment whose first day is today."""
+    """Write 40 rows, every second one a recurring payment whose first day is today."""
     with small_file(path, ROWS).open(newline="") as file:
         rows = list(csv.DictReader(file))
     starts = _FIRST_DAY | {"recurringStartDate": f"{datetime.now().astimezone():%m/%d/%Y}"}
@@ -46,10 +46,10 @@ def _run(home: Home, days: int, leave: int, hold: int, *command: str) -> subproc
 
 
 @pytest.mark.parametrize(("left", "again"), [(1, ("submit", "a.csv")), (12, ("resume", "--results", "a.results.csv"))])
-def test_a_run_that_is_killed_at_midnight_goes_on_the_day_after(
+def test_a_run_that_is_killed_at_midnight_resumes_the_next_day(
     oracle_home: Home, oracle: Oracle, left: int, again: tuple[str, ...]
 ) -> None:
-    """What was on its way is in doubt; what should have started the day before is held back, and told."""
+    """What was on its way is in doubt; what should have started the day before is held back, and reported."""
     _file(oracle_home.path / "a.csv")
     with _run(oracle_home, 0, left, WORKERS, "submit", "a.csv") as first:
         assert first.stderr is not None

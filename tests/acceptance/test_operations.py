@@ -1,4 +1,4 @@
-"""What surrounds a run for the people who operate it, on the installed command."""
+"""What surrounds a run for the people who operate it, with the installed command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.oracle import Oracle, running_oracle
 
 @contextmanager
 def monitor() -> Iterator[tuple[str, list[str]]]:
-    """A monitor that writes down what it was asked."""
+    """A monitor that records its requests."""
     asked: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -47,8 +47,8 @@ def monitor() -> Iterator[tuple[str, list[str]]]:
             thread.join()
 
 
-def test_several_files_are_a_batch_each(oracle_home: Home, oracle: Oracle) -> None:
-    """Files and patterns in one call: a summary a file and one in all; with --json one object with all of them."""
+def test_each_of_several_files_is_a_batch(oracle_home: Home, oracle: Oracle) -> None:
+    """Files and patterns in one call: a summary per file and one overall; with --json one object with all of them."""
     for name, first in (("a1.csv", 1), ("a2.csv", 100), ("b.csv", 200)):
         small_file(oracle_home.path / name, 3, first=first)
     done = oracle_home.run("submit", "a*.csv", "b.csv")
@@ -66,7 +66,7 @@ def test_several_files_are_a_batch_each(oracle_home: Home, oracle: Oracle) -> No
     assert set(oracle.received().values()) == {1}
 
 
-def test_a_refused_file_does_not_hold_up_the_others(oracle_home: Home) -> None:
+def test_a_refused_file_does_not_delay_the_others(oracle_home: Home) -> None:
     """One unusable file among several: its line, exit code 4, and the others are paid."""
     (oracle_home.path / "a.csv").write_text("nonsense\n")
     small_file(oracle_home.path / "b.csv", 3)
@@ -77,8 +77,8 @@ def test_a_refused_file_does_not_hold_up_the_others(oracle_home: Home) -> None:
     assert "a.csv" in done.stderr
 
 
-def test_a_damaged_parquet_file_does_not_hold_up_the_others(oracle_home: Home, oracle: Oracle) -> None:
-    """The process was aborted with a core: every night anew, and nothing that came after it was ever paid."""
+def test_a_damaged_parquet_file_does_not_delay_the_others(oracle_home: Home, oracle: Oracle) -> None:
+    """The process was aborted with a core: every night again, and nothing that came after it was ever paid."""
     rows = pl.read_csv(small_file(oracle_home.path / "z.csv", 3), infer_schema=False)
     rows.write_parquet(oracle_home.path / "a.parquet", compression="uncompressed")
     count_below_zero(oracle_home.path / "a.parquet")
@@ -87,8 +87,8 @@ def test_a_damaged_parquet_file_does_not_hold_up_the_others(oracle_home: Home, o
     assert len(oracle.received()) == 3
 
 
-def test_a_name_that_is_no_utf_8_is_a_name_like_any_other(oracle_home: Home, oracle: Oracle) -> None:
-    """An umlaut uploaded by an old client: an internal error, every night anew, and nothing after it was ever paid."""
+def test_a_name_that_is_not_utf_8_is_a_name_like_any_other(oracle_home: Home, oracle: Oracle) -> None:
+    """An umlaut uploaded by an old client: an internal error, every night again, and nothing after it was ever paid."""
     names = ("L\udcf6hne.csv", "z.csv")
     for number, name in enumerate(names):
         small_file(oracle_home.path / name, 3, first=10 * number)
@@ -100,8 +100,8 @@ def test_a_name_that_is_no_utf_8_is_a_name_like_any_other(oracle_home: Home, ora
     assert r"L\xf6hne.csv" in oracle_home.run("status").stdout
 
 
-def test_a_name_too_long_for_results_does_not_hold_up_the_others(oracle_home: Home, oracle: Oracle) -> None:
-    """It was an internal error, every night anew, and nothing that came after it in the inbox was ever paid."""
+def test_a_name_too_long_for_results_does_not_delay_the_others(oracle_home: Home, oracle: Oracle) -> None:
+    """It was an internal error, every night again, and nothing that came after it in the inbox was ever paid."""
     names = (f"{'a' * 236}.csv", f"{'b' * 251}.csv", "c.csv")
     for number, name in enumerate(names):
         small_file(oracle_home.path / name, 3, first=10 * number)
@@ -111,8 +111,8 @@ def test_a_name_too_long_for_results_does_not_hold_up_the_others(oracle_home: Ho
     assert len(oracle.received()) == 3
 
 
-def test_a_file_that_is_written_anew_while_another_is_sent_is_left(oracle_home: Home, oracle: Oracle) -> None:
-    """Its first lines were paid, it went into the archive under its writer's hands, and the rest was never seen."""
+def test_a_file_that_is_rewritten_while_another_is_sent_is_left(oracle_home: Home, oracle: Oracle) -> None:
+    """Its first lines were paid, it was archived while still being written, and the rest was never seen."""
     inbox = oracle_home.path / "inbox"
     inbox.mkdir()
     for number, name in enumerate(("a.csv", "b.csv", "c.csv")):
@@ -128,13 +128,13 @@ def test_a_file_that_is_written_anew_while_another_is_sent_is_left(oracle_home: 
         small_file(inbox / "b.csv", 3, first=500)
         (inbox / "c.csv").unlink()
         _, said = process.communicate()
-    assert process.returncode == 9  # which comes before 4
+    assert process.returncode == 9  # takes precedence over 4
     assert "c.csv disappeared after the call began: another run has archived it" in said
     assert "b.csv was modified after the call began: it is left for a later call" in said
     assert (len(oracle.received()), (inbox / "b.csv").exists()) == (40, True)
 
 
-def test_rejects_that_a_shell_found_beside_their_file_are_not_paid(oracle_home: Home, oracle: Oracle) -> None:
+def test_rejects_that_a_shell_found_next_to_their_file_are_not_paid(oracle_home: Home, oracle: Oracle) -> None:
     """`submit *.csv` of the second night names the first night's rejects: a raised limit paid them unreleased."""
     small_file(oracle_home.path / "pay.csv", 3)
     settings = oracle_home.path / "batchpay.toml"
@@ -146,12 +146,12 @@ def test_rejects_that_a_shell_found_beside_their_file_are_not_paid(oracle_home: 
     assert again.returncode == 2
     assert "pay.rejects.csv is named as results or rejects of pay.csv" in again.stderr
     assert len(oracle.entries()) == 1
-    assert oracle_home.run("submit", "pay.rejects.csv").returncode == 0  # by itself it is meant
+    assert oracle_home.run("submit", "pay.rejects.csv").returncode == 0  # named alone it is intended
     assert len(oracle.received()) == 3
 
 
-def test_quiet_and_well_is_silent_on_standard_error(oracle_home: Home) -> None:
-    """With -q and nothing wrong, standard error stays empty, also when nothing is left to send."""
+def test_quiet_and_without_problems_nothing_goes_to_standard_error(oracle_home: Home) -> None:
+    """With -q and nothing wrong, standard error stays empty, even when nothing is left to send."""
     small_file(oracle_home.path / "a.csv", 3)
     for _ in range(2):
         done = oracle_home.run("submit", "a.csv", "-q")
@@ -159,7 +159,7 @@ def test_quiet_and_well_is_silent_on_standard_error(oracle_home: Home) -> None:
 
 
 def test_verbose_says_where_payments_go(oracle_home: Home) -> None:
-    """-v names gateway, pace and ledger on standard error, and keeps standard output as it is."""
+    """-v names gateway, pace and ledger on standard error, and leaves standard output as it is."""
     small_file(oracle_home.path / "a.csv", 3)
     told = oracle_home.run("submit", "a.csv", "-v")
     assert f"gateway {oracle_home.origin}, 8 workers" in told.stderr
@@ -167,7 +167,7 @@ def test_verbose_says_where_payments_go(oracle_home: Home) -> None:
     assert "a.csv: batch " in told.stderr
 
 
-def test_log_metrics_and_ping_tell_how_it_went(oracle_home: Home) -> None:
+def test_log_metrics_and_ping_show_how_it_went(oracle_home: Home) -> None:
     """JSON log lines without personal data, a metrics file, and a ping at the start and with the exit code."""
     small_file(oracle_home.path / "a.csv", 3)
     with monitor() as (url, asked):
@@ -189,9 +189,9 @@ def test_log_metrics_and_ping_tell_how_it_went(oracle_home: Home) -> None:
 
 
 def test_the_morning_after_a_bad_night(home: Home) -> None:
-    """Metrics and ping tell of a call that could do nothing; with --quiet one line says why, and the log what happened.
+    """Metrics and ping report a call that could do nothing; with --quiet one line says why, and the log what happened.
 
-    Once a missing inbox, bad settings and an unusable ledger left yesterday's good metrics standing, and no ping.
+    A missing inbox, bad settings and an unusable ledger used to leave yesterday's good metrics in place, and no ping.
     """
     with running_oracle(home.path / "oracle.log", "--silent-every", "2") as oracle, monitor() as (url, asked):
         home.origin = oracle.origin
@@ -222,8 +222,8 @@ def test_the_morning_after_a_bad_night(home: Home) -> None:
     assert [event["level"] for event in events if event["event"] == "call ended"] == ["warning", "error", "warning"]
 
 
-def test_an_inbox_gives_only_complete_files(oracle_home: Home, oracle: Oracle) -> None:
-    """A file with its control file is taken, paid and archived; one that is still written is left where it is."""
+def test_only_complete_files_are_taken_from_an_inbox(oracle_home: Home, oracle: Oracle) -> None:
+    """A file with its control file is taken, paid and archived; one still being written is left where it is."""
     inbox = oracle_home.path / "inbox"
     inbox.mkdir()
     small_file(inbox / "ready.csv", 3)
@@ -240,8 +240,8 @@ def test_an_inbox_gives_only_complete_files(oracle_home: Home, oracle: Oracle) -
     assert set(oracle.received()) == {"INV-1", "INV-2", "INV-3"}
 
 
-def test_corrected_rejects_in_an_inbox_are_paid_or_spoken_of(oracle_home: Home, oracle: Oracle) -> None:
-    """They were passed over as our own, with a control file too: `no file`, exit 0, and nobody was paid."""
+def test_corrected_rejects_in_an_inbox_are_paid_or_mentioned(oracle_home: Home, oracle: Oracle) -> None:
+    """They were skipped as our own, even with a control file: `no file`, exit 0, and nobody was paid."""
     inbox = oracle_home.path / "inbox"
     inbox.mkdir()
     corrected = small_file(inbox / "may.rejects.csv", 1, first=71)
@@ -254,7 +254,7 @@ def test_corrected_rejects_in_an_inbox_are_paid_or_spoken_of(oracle_home: Home, 
 
 
 def test_a_file_that_waits_is_not_archived(home: Home) -> None:
-    """A file of which rows still wait to be sent stays where it is."""
+    """A file with rows that still wait to be sent stays where it is."""
     home.origin = "http://127.0.0.1:9"
     small_file(home.path / "a.csv", 2)
     assert home.run("submit", "a.csv", "--archive", "done").returncode == 6
@@ -262,7 +262,7 @@ def test_a_file_that_waits_is_not_archived(home: Home) -> None:
 
 
 def test_control_totals_that_are_not_met_refuse_the_file(oracle_home: Home, oracle: Oracle) -> None:
-    """Wrong totals, by option or by sidecar: exit code 4, no rejects file, nothing sent."""
+    """Wrong totals, by option or by control file: exit code 4, no rejects file, nothing sent."""
     small_file(oracle_home.path / "a.csv", 3)
     assert oracle_home.run("submit", "a.csv", "--expect-rows", "4").returncode == 4
     assert oracle_home.run("submit", "a.csv", "--expect-total", "6.74").returncode == 4
@@ -274,7 +274,7 @@ def test_control_totals_that_are_not_met_refuse_the_file(oracle_home: Home, orac
 
 
 def test_a_plan_lets_through_what_it_approved_and_nothing_else(oracle_home: Home, oracle: Oracle) -> None:
-    """--plan writes down what would be sent; --from-plan refuses a changed file and a changed plan."""
+    """--plan records what would be sent; --from-plan refuses a changed file and a changed plan."""
     assert oracle_home.run("ledger", "init").returncode == 0
     file = small_file(oracle_home.path / "a.csv", 3)
     assert oracle_home.run("submit", "a.csv", "--dry-run", "--plan", "plan.json").returncode == 0
@@ -294,8 +294,8 @@ def test_a_plan_lets_through_what_it_approved_and_nothing_else(oracle_home: Home
     assert len(oracle.entries()) == 3
 
 
-def test_a_changed_account_is_warned_of(oracle_home: Home) -> None:
-    """A payee that was paid before and now has another account: a warning in validate and in the dry run."""
+def test_a_changed_account_draws_a_warning(oracle_home: Home) -> None:
+    """A payee that was paid before and now has a different account: a warning in validate and in the dry run."""
     small_file(oracle_home.path / "a.csv", 3)
     oracle_home.json("submit", "a.csv")
     file = small_file(oracle_home.path / "b.csv", 3, first=10)
@@ -310,8 +310,8 @@ def test_a_changed_account_is_warned_of(oracle_home: Home) -> None:
     assert (sent["accepted"], sent["warning_counts"]["achAccountNumber.changed_account"]) == (3, 3)
 
 
-def test_a_changed_account_is_told_before_all_new_payees(oracle_home: Home) -> None:
-    """The one warning that matters stands first, and counts are of all, however few are listed."""
+def test_a_changed_account_is_listed_before_all_new_payees(oracle_home: Home) -> None:
+    """The one warning that matters comes first, and counts are of all, however few are listed."""
     small_file(oracle_home.path / "a.csv", 1)
     oracle_home.json("submit", "a.csv")
     file = small_file(oracle_home.path / "b.csv", 30, first=100)
@@ -327,7 +327,7 @@ def test_a_changed_account_is_told_before_all_new_payees(oracle_home: Home) -> N
 
 
 def test_a_check_can_be_a_page(oracle_home: Home) -> None:
-    """`validate --report` writes one HTML page that asks nothing of the network."""
+    """`validate --report` writes one HTML page that loads nothing from the network."""
     (oracle_home.path / "a.csv").write_bytes((SAMPLES / "small.csv").read_bytes())
     assert oracle_home.run("validate", "a.csv", "--report", "page.html").returncode == 3
     page = (oracle_home.path / "page.html").read_text("utf-8")
@@ -364,7 +364,7 @@ def test_the_shell_completes(shell: str) -> None:
         ).stdout
 
     assert "reconcile" in completed("batchpay", "recon")
-    # once every completion of a file's name was empty: whoever had turned it on had to type names out
+    # every completion of a file's name used to be empty: whoever had turned it on had to type names out
     assert completed("batchpay", "submit", "pay").startswith("file")
     assert completed("batchpay", "submit", "--inbox", "pay").startswith("dir")
 
@@ -379,7 +379,7 @@ def test_fish_completes_what_is_on_the_disk(tmp_path: Path) -> None:
 
 
 def test_settings_options_and_environment_beat_each_other_in_order(oracle_home: Home) -> None:
-    """An option beats the environment, the environment beats the file; an unknown key is refused by its name."""
+    """An option beats the environment, the environment beats the file; an unknown key is refused by name."""
     small_file(oracle_home.path / "a.csv", 2)
     settings = oracle_home.path / "batchpay.toml"
     settings.write_text('[submit]\nrate = "3"\n[validate]\nexpect_rows = 9\n')
@@ -394,8 +394,8 @@ def test_settings_options_and_environment_beat_each_other_in_order(oracle_home: 
     assert "did you mean workers?" in done.stderr
 
 
-def test_what_is_in_no_sum_is_said(home: Home) -> None:
-    """Rows marked as examples and amounts that can't be read are told beside the totals that leave them out."""
+def test_rows_that_are_in_no_total_are_reported(home: Home) -> None:
+    """Rows marked as examples and amounts that can't be read are reported next to the totals that leave them out."""
     file = small_file(home.path / "a.csv", 4)
     header, *rows = file.read_text().splitlines()
     lines = [f"_note,{header}", f"example,{rows[0]}", *(f",{row}" for row in rows[1:])]

@@ -27,7 +27,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_has_rules_samples_and_statements(wheel: Path) -> None:
-    """What lives at the top level of the repository ships inside the package, and links are no links there."""
+    """What is at the top level of the repository ships inside the package, and links are real files there."""
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {
         "batchpay/py.typed",

@@ -1,4 +1,4 @@
-"""README's commands, run by a shell as they stand there; and what README says of the program."""
+"""README's commands, run by a shell exactly as written; and what README says of the program."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def commands() -> list[str]:
     return [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
 
 
-def test_five_minutes_go_as_they_stand(sandbox_home: Home) -> None:
-    """Every command of the tour runs one after the other in one shell, and ends as the text says."""
+def test_the_five_minute_tour_works_as_written(sandbox_home: Home) -> None:
+    """All commands of the tour run one after the other in one shell, and end as the text says."""
     shutil.copytree(ROOT / "samples", sandbox_home.path / "samples")
     tour = [line.replace("http://127.0.0.1:8780", sandbox_home.origin) for line in commands()]
     assert sum(line.startswith("batchpay ") for line in tour) >= 6
@@ -44,17 +44,17 @@ def test_five_minutes_go_as_they_stand(sandbox_home: Home) -> None:
 
 
 @pytest.mark.parametrize("state", list(State))
-def test_readme_tells_every_state(state: State) -> None:
-    """Each state of a row stands in README's table."""
+def test_readme_names_every_state(state: State) -> None:
+    """Each state of a row is in README's table."""
     assert f"| `{state}` |" in README
 
 
 def test_readme_links_lead_somewhere() -> None:
-    """Links into the repository have a file at their end."""
+    """Links into the repository lead to a file."""
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
 
 
-def test_readme_names_only_commands_that_there_are() -> None:
+def test_readme_names_only_commands_that_exist() -> None:
     """Every `batchpay X` in README is a command."""
     assert set(re.findall(r"`batchpay ([a-z-]+)", README)) <= set(COMMANDS)

@@ -1,4 +1,4 @@
-"""`batchpay reconcile` on the installed command: counts, the file it writes, and settling."""
+"""`batchpay reconcile` with the installed command: counts, the file it writes, and settling."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_differences_are_exit_3_and_agreement_is_0(home: Home) -> None:
     assert home.run("reconcile", batch, "--against", "export.csv").returncode == 3
 
 
-def test_settling_is_refused_where_nobody_signs(home: Home) -> None:
-    """Off a terminal a name, a reason and --yes are needed; while a run holds the batch nothing is settled."""
+def test_settling_is_refused_if_nobody_signs(home: Home) -> None:
+    """Without a terminal, a name, a reason and --yes are needed; while a run holds the batch nothing is settled."""
     with ledger_in(home.path) as ledger:
         batch = add_batch(ledger, [Planned(1, State.IN_DOUBT)])
         write(home, ["R1,INV-1,12.50,TODAY,x6789,Settled"])
@@ -88,7 +88,7 @@ def test_settling_is_refused_where_nobody_signs(home: Home) -> None:
 
 
 def test_an_export_that_can_not_be_read_is_refused(home: Home) -> None:
-    """A file without usable headers, and one that is not there, are exit 4."""
+    """A file without usable headers, and a missing one, are exit code 4."""
     with ledger_in(home.path) as ledger:
         batch = add_batch(ledger, [Planned(1)])
     (home.path / "export.csv").write_text("a,b\n1,2\n", "utf-8")

@@ -1,4 +1,4 @@
-"""`batchpay report` on the installed command."""
+"""`batchpay report` with the installed command."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.support.command import Home
 from tests.support.ledger_factory import Planned, add_batch, ledger_environment, ledger_in
 
 
-def test_a_page_is_written_beside_or_where_it_is_asked_for(tmp_path: Path) -> None:
-    """The latest batch by default, under its own name; the page is its owner's alone."""
+def test_a_page_is_written_next_to_the_file_or_where_requested(tmp_path: Path) -> None:
+    """The latest batch by default, under its own name; only its owner can read the page."""
     home = Home(tmp_path, extra=ledger_environment(tmp_path))
     with ledger_in(tmp_path) as ledger:
         first = add_batch(ledger, [Planned(1, State.IN_DOUBT)], file="first.csv")
@@ -27,8 +27,8 @@ def test_a_page_is_written_beside_or_where_it_is_asked_for(tmp_path: Path) -> No
     assert "first.csv" in (tmp_path / "looked-at.html").read_text("utf-8")
 
 
-def test_a_place_that_can_not_be_written_is_told(tmp_path: Path) -> None:
-    """A missing folder is exit 5 with one line."""
+def test_a_place_that_can_not_be_written_is_reported(tmp_path: Path) -> None:
+    """A missing folder is exit code 5 with one line."""
     home = Home(tmp_path, extra=ledger_environment(tmp_path))
     with ledger_in(tmp_path) as ledger:
         add_batch(ledger, [Planned(1)])

@@ -1,4 +1,4 @@
-"""`batchpay resolve` as a person uses it: list, export, fill in, settle, on a terminal and off it."""
+"""`batchpay resolve` as a person uses it: list, export, fill in, settle, with a terminal and without."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def states(folder: Path, batch: str) -> dict[int, str]:
 
 
 def on_terminal(home: Home, arguments: tuple[str, ...], answers: str) -> tuple[int, str]:
-    """Run a command on a terminal, type the answers, give exit code and what the terminal showed."""
+    """Run a command on a terminal, type the answers, return exit code and what the terminal showed."""
     controller, terminal = pty.openpty()
     with subprocess.Popen(
         home.command(*arguments), env=home.environment, cwd=home.path, stdin=terminal, stdout=terminal, stderr=terminal
@@ -50,7 +50,7 @@ def on_terminal(home: Home, arguments: tuple[str, ...], answers: str) -> tuple[i
         os.close(terminal)
         os.write(controller, answers.encode())
         shown = b""
-        with suppress(OSError):  # the kernel's way to say that the other end has gone
+        with suppress(OSError):  # the kernel's way of saying that the other end is closed
             while block := os.read(controller, 4096):
                 shown += block
         code = process.wait(timeout=60)
@@ -59,7 +59,7 @@ def on_terminal(home: Home, arguments: tuple[str, ...], answers: str) -> tuple[i
 
 
 def test_without_options_it_lists(home: Home, batch: str) -> None:
-    """Each row in doubt is told with what to look for, credits first; exit 7."""
+    """Each row in doubt is listed with what to look for, credits first; exit code 7."""
     done = home.run("resolve", batch)
     assert done.returncode == 7, done.stderr
     assert done.stdout.index(
@@ -74,7 +74,7 @@ def test_without_options_it_lists(home: Home, batch: str) -> None:
     ]
 
 
-def test_a_sheet_goes_out_and_comes_back(home: Home, batch: str) -> None:
+def test_a_sheet_is_exported_and_read_back(home: Home, batch: str) -> None:
     """Exported, filled in and read back, the sheet settles its rows; blank ones stay; the event names the person."""
     assert home.run("resolve", batch, "--export", "doubts.csv").returncode == 7
     sheet = home.path / "doubts.csv"
@@ -98,8 +98,8 @@ def test_a_sheet_goes_out_and_comes_back(home: Home, batch: str) -> None:
     assert "line 2: row 3 is not in doubt" in again.stderr
 
 
-def test_a_workbook_goes_out_too(home: Home, batch: str) -> None:
-    """The sheet may be a workbook; one that is there already is left alone."""
+def test_a_workbook_is_exported_too(home: Home, batch: str) -> None:
+    """The sheet may be a workbook; one that already exists is left alone."""
     assert home.run("resolve", batch, "--export", "doubts.xlsx").returncode == 7
     unfilled = home.run("resolve", batch, "--from", "doubts.xlsx", *SIGNED)
     assert unfilled.returncode == 7
@@ -110,7 +110,7 @@ def test_a_workbook_goes_out_too(home: Home, batch: str) -> None:
 
 
 def test_one_bad_line_changes_nothing(home: Home, batch: str) -> None:
-    """A sheet is taken whole or not at all."""
+    """A sheet is accepted whole or not at all."""
     home.run("resolve", batch, "--export", "doubts.csv")
     sheet = home.path / "doubts.csv"
     text = sheet.read_text("utf-8").replace("9.99", "9.98")
@@ -123,7 +123,7 @@ def test_one_bad_line_changes_nothing(home: Home, batch: str) -> None:
 
 
 def test_rows_are_settled_one_by_one_until_none_is_in_doubt(home: Home, batch: str) -> None:
-    """Exit 7 while a row is in doubt, 0 after the last; the reference stands in the results."""
+    """Exit code 7 while a row is in doubt, 0 after the last; the reference is in the results."""
     first = home.run("resolve", batch, "--row", "2", "--decision", "accepted", "--reference", "G-77", *SIGNED)
     assert first.returncode == 7, first.stderr
     last = home.json("resolve", batch, "--row", "3", "--decision", "Declined", *SIGNED)
@@ -147,7 +147,7 @@ def test_rows_are_settled_one_by_one_until_none_is_in_doubt(home: Home, batch: s
     ],
 )
 def test_wrong_use_changes_nothing(home: Home, batch: str, arguments: tuple[str, ...], told: str) -> None:
-    """What is not whole, or is about another row, is refused with exit 2."""
+    """Incomplete decisions, or decisions about another row, are refused with exit code 2."""
     done = home.run("resolve", batch, *arguments)
     assert done.returncode == 2
     assert told in done.stderr
@@ -155,7 +155,7 @@ def test_wrong_use_changes_nothing(home: Home, batch: str, arguments: tuple[str,
 
 
 def test_on_a_terminal_it_asks(home: Home, batch: str) -> None:
-    """Reason and name are asked for after the effect was shown; sending again must be typed out."""
+    """Reason and name are requested after the effect was shown; sending again must be typed out."""
     arguments = ("resolve", batch, "--row", "3", "--decision", "send again")
     code, shown = on_terminal(home, arguments, "the portal\nAnn Clerk\ny\n")
     assert code == 2
@@ -168,7 +168,7 @@ def test_on_a_terminal_it_asks(home: Home, batch: str) -> None:
 
 
 def test_a_batch_that_a_run_holds_is_left_alone(home: Home, batch: str) -> None:
-    """Settling races no run: exit 9 while another process holds the batch."""
+    """Settling doesn't race a run: exit code 9 while another process holds the batch."""
     with ledger_in(home.path) as ledger, ledger.lock(ledger.find(batch).digest):
         done = home.run("resolve", batch, "--row", "2", "--decision", "accepted", *SIGNED)
     assert done.returncode == 9, done.stderr
@@ -176,7 +176,7 @@ def test_a_batch_that_a_run_holds_is_left_alone(home: Home, batch: str) -> None:
 
 
 def test_rows_that_a_killed_run_left_are_listed(home: Home) -> None:
-    """What was being sent when a run was killed is in doubt; while the run lives it is not touched."""
+    """Rows that were sending when a run was killed are in doubt; while the run lives they are not touched."""
     with ledger_in(home.path) as ledger:
         batch = add_batch(ledger, [Planned(1), Planned(2, State.SENDING), Planned(3, State.PENDING)])
         with ledger.lock(ledger.find(batch).digest):

@@ -1,4 +1,4 @@
-"""The next file of the same name: it comes while the last one runs, and neither's outputs take the other's place."""
+"""The next file of the same name: it arrives while the last one runs, and neither's outputs replace the other's."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.support.oracle import Oracle
 
 
 def with_a_bad_row(path: Path, first: int) -> Path:
-    """A file whose last row is rejected."""
+    """Write a file whose last row is rejected."""
     small_file(path, 3, first=first)
     path.write_text(path.read_text().replace(f",{first + 2}.25,", ",much,"))
     return path
 
 
 def test_the_next_file_comes_while_the_last_one_runs(oracle_home: Home, oracle: Oracle) -> None:
-    """It is not archived unread, and is paid by the next run; four outputs stand beside one another."""
+    """It is not archived unread, and is paid by the next run; there are four separate outputs."""
     folder, pay = oracle_home.path, with_a_bad_row(oracle_home.path / "pay.csv", 1)
     command = oracle_home.command("submit", "pay.csv", "--archive", "done", "--rate", "2")
     with subprocess.Popen(
@@ -44,8 +44,8 @@ def test_the_next_file_comes_while_the_last_one_runs(oracle_home: Home, oracle: 
     assert len(list(folder.glob("pay.re*"))) == 4
 
 
-def test_files_of_one_name_from_two_folders_go_in_one_call(oracle_home: Home) -> None:
-    """The second was refused with exit code 2, since its results would have stood where the first's do."""
+def test_files_of_one_name_from_two_folders_are_sent_in_one_call(oracle_home: Home) -> None:
+    """The second was refused with exit code 2, since its results would have replaced the first's."""
     for number, name in enumerate(("x", "y")):
         (oracle_home.path / name).mkdir()
         with_a_bad_row(oracle_home.path / name / "pay.csv", 1 + 500 * number)
@@ -56,7 +56,7 @@ def test_files_of_one_name_from_two_folders_go_in_one_call(oracle_home: Home) ->
 
 
 def test_one_batch_that_is_all_rejected_does_not_fill_the_folder(oracle_home: Home) -> None:
-    """The same rows rejected again and again are the same file, though no result names the batch."""
+    """The same rows rejected again and again are the same file, though no results name the batch."""
     file = small_file(oracle_home.path / "pay.csv", 2)
     file.write_text(file.read_text().replace(".25,", ".2,"))
     for _ in range(3):
@@ -69,7 +69,7 @@ def test_one_batch_that_is_all_rejected_does_not_fill_the_folder(oracle_home: Ho
 
 
 def test_a_check_replaces_only_what_a_check_wrote(oracle_home: Home) -> None:
-    """Validate has no batch: its own rejects are written over, those beside a batch's results are not."""
+    """Validate has no batch: its own rejects are replaced, those next to a batch's results are not."""
     file = with_a_bad_row(oracle_home.path / "pay.csv", 1)
     told = [oracle_home.json("validate", "pay.csv", "--rejects", "check.csv") for _ in range(2)]
     assert {one["rejects"] for one in told} == {"check.csv"}

@@ -1,4 +1,4 @@
-"""How fast and how light the command answers, on the installed program."""
+"""How fast and how light the command answers, with the installed program."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_short_help_is_said_once(name: str) -> None:
-    """The list of commands says of each what the command says of itself."""
+def test_short_help_is_written_once(name: str) -> None:
+    """The list of commands describes each as the command describes itself."""
     assert load_command(name).get_short_help_str(200) == COMMANDS[name][1]
 
 

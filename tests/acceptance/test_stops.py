@@ -16,7 +16,7 @@ from tests.support.oracle import Oracle, running_oracle
 
 
 def test_a_signal_stops_the_files_after_it_too(oracle_home: Home, oracle: Oracle) -> None:
-    """SIGTERM while the first of two files is sent: nothing of the second is begun. Once it was paid in full."""
+    """SIGTERM while the first of two files is sent: nothing of the second begins. It used to be paid in full."""
     small_file(oracle_home.path / "a.csv", 200)
     small_file(oracle_home.path / "b.csv", 5, first=500)
     command = oracle_home.command("submit", "a.csv", "b.csv", "--rate", "50", "--json")
@@ -46,7 +46,7 @@ def test_one_doubt_at_the_start_stops_the_files_after_it_too(home: Home) -> None
 
 @pytest.mark.parametrize("output", ["full", "closed", "nobody reads"])
 def test_an_output_that_fails_hides_no_doubt(home: Home, output: str) -> None:
-    """A row in doubt and a standard output that can not be written: 7. Once it was 1, and hid the row."""
+    """A row in doubt and a standard output that can't be written: 7. It used to be 1, and hid the row."""
     if output == "full" and not Path("/dev/full").is_char_device():
         pytest.skip("this system has no /dev/full")
     reading, writing = os.pipe()
@@ -68,8 +68,8 @@ def test_an_output_that_fails_hides_no_doubt(home: Home, output: str) -> None:
     assert ("No space left" in done.stderr) == (output == "full")
 
 
-def test_a_limit_holds_over_all_files(oracle_home: Home, oracle: Oracle) -> None:
-    """--limit is of the call: two files of five rows and a limit of seven make seven payments."""
+def test_a_limit_applies_to_all_files_together(oracle_home: Home, oracle: Oracle) -> None:
+    """--limit applies to the call: two files of five rows and a limit of seven make seven payments."""
     small_file(oracle_home.path / "a.csv", 5)
     small_file(oracle_home.path / "b.csv", 5, first=100)
     assert oracle_home.run("submit", "a.csv", "b.csv", "--limit", "7").returncode == 6
@@ -79,7 +79,7 @@ def test_a_limit_holds_over_all_files(oracle_home: Home, oracle: Oracle) -> None
 
 
 def test_a_later_file_does_not_hide_a_doubt(home: Home) -> None:
-    """A file that can't go on behind one with a row in doubt: the call ends with 7, and names both."""
+    """A file that can't continue after one with a row in doubt: the call ends with 7, and names both."""
     with running_oracle(home.path / "oracle.log", "--silent-every", "5") as oracle:
         home.origin = oracle.origin
         small_file(home.path / "a.csv", 5)
@@ -93,15 +93,15 @@ def test_a_later_file_does_not_hide_a_doubt(home: Home) -> None:
         assert "is intended for" in told["files"][1]["error"]
 
 
-def test_a_signal_while_a_file_is_read_is_no_wrong_use(home: Home) -> None:
-    """SIGTERM before anything was sent: exit code 6, and it says so. Once it was 2, as after a no at the prompt."""
+def test_a_signal_while_a_file_is_read_is_not_wrong_use(home: Home) -> None:
+    """SIGTERM before anything was sent: exit code 6, and it says so. It used to be 2, as after a no at the prompt."""
     command = home.command("validate", "-", "--format", "csv", "--json")
     with subprocess.Popen(
         command, env=home.environment, cwd=home.path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stdin is not None
-        for _ in range(64):  # more than a pipe holds: when it is gone, the command is reading
+        for _ in range(64):  # more than a pipe holds: when it has been taken, the command is reading
             process.stdin.write(b"x" * 4096)
         process.stdin.flush()
         process.send_signal(signal.SIGTERM)
@@ -126,10 +126,10 @@ def test_a_signal_while_a_file_is_read_is_no_wrong_use(home: Home) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
 )
-def test_outputs_are_looked_at_before_anything_is_sent(
+def test_outputs_are_checked_before_anything_is_sent(
     oracle_home: Home, oracle: Oracle, arguments: list[str], exit_code: int
 ) -> None:
-    """What can't be written, or would overwrite the payment file, is told while it costs nothing."""
+    """What can't be written, or would overwrite the payment file, is reported before anything has been paid."""
     file = small_file(oracle_home.path / "a.csv", 3)
     before = file.read_bytes()
     (oracle_home.path / "taken").touch()
@@ -160,8 +160,8 @@ def test_results_that_fail_after_the_sending_do_not_say_that_nothing_was_sent(
     assert set(oracle.received().values()) == {1}
 
 
-def test_wrong_use_is_told_as_json_too(home: Home) -> None:
-    """With --json there is an object however the call ends."""
+def test_wrong_use_is_reported_as_json_too(home: Home) -> None:
+    """With --json there is an object, however the call ends."""
     for arguments, exit_code in ((["submit"], 2), (["submit", "none.csv"], 5), (["status"], 5)):
         assert home.json(*arguments)["exit_code"] == exit_code
 
@@ -169,7 +169,7 @@ def test_wrong_use_is_told_as_json_too(home: Home) -> None:
 def test_a_ledger_that_fails_in_the_middle_leaves_an_account_of_what_was_sent(
     oracle_home: Home, oracle: Oracle
 ) -> None:
-    """The ledger's disk runs full while payments are made: 6 with all totals, never 5; then nothing is paid twice."""
+    """The ledger's disk fills up while payments are made: 6 with all totals, never 5; then nothing is paid twice."""
     small_file(oracle_home.path / "a.csv", 400)
     oracle_home.run("submit", "a.csv", "--limit", "1")
 

@@ -1,4 +1,4 @@
-"""The main job on the installed command: check, send once, write files that add up."""
+"""The main job with the installed command: check, send once, write files that add up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read(path: Path | str) -> list[dict[str, str]]:
 
 
 def test_every_row_of_the_sample_is_accounted_for(sandbox_home: Home) -> None:
-    """Results and rejects together hold every row of the sample once, and the sums agree to the cent."""
+    """Results and rejects together hold every row of the sample once, and the totals agree to the cent."""
     sample = sandbox_home.path / "payments.csv"
     sample.write_bytes((SAMPLES / "payments.csv").read_bytes())
     summary = sandbox_home.json("submit", "payments.csv")
@@ -46,7 +46,7 @@ def test_every_row_of_the_sample_is_accounted_for(sandbox_home: Home) -> None:
 
 
 def test_running_again_repeats_nothing(oracle_home: Home, oracle: Oracle) -> None:
-    """The same file, under another name too, is the same batch: nothing is sent a second time."""
+    """The same file, even under another name, is the same batch: nothing is sent a second time."""
     file = small_file(oracle_home.path / "a.csv", 25)
     first = oracle_home.json("submit", "a.csv")
     file.rename(oracle_home.path / "b.csv")
@@ -57,7 +57,7 @@ def test_running_again_repeats_nothing(oracle_home: Home, oracle: Oracle) -> Non
 
 
 def test_a_file_that_another_ledger_paid_is_refused_whole(oracle_home: Home, oracle: Oracle) -> None:
-    """The old ledger is gone, its results lie beside the file: nothing is sent until a person has looked."""
+    """The old ledger is gone, its results are next to the file: nothing is sent until a person has checked."""
     small_file(oracle_home.path / "a.csv", 5)
     oracle_home.json("submit", "a.csv")
     for folder in (".local", ".config"):
@@ -74,7 +74,7 @@ def test_a_file_that_another_ledger_paid_is_refused_whole(oracle_home: Home, ora
 
 
 def test_the_restore_drill(oracle_home: Home, oracle: Oracle) -> None:
-    """Back up, pay more, lose the disk, restore, be held back, look what was paid, go on: nothing is paid twice."""
+    """Back up, pay more, lose the disk, restore, be blocked, look up what was paid, continue: nothing is paid twice."""
     home, state = oracle_home, oracle_home.path / ".local" / "state" / "batchpay"
     for name, first in (("a.csv", 1), ("b.csv", 11), ("c.csv", 21)):
         small_file(home.path / name, 3, first=first)
@@ -104,7 +104,7 @@ def test_the_restore_drill(oracle_home: Home, oracle: Oracle) -> None:
 
 
 def test_one_added_row_pays_only_that_row(oracle_home: Home, oracle: Oracle) -> None:
-    """A file with one more row is another batch, and what the first one paid is held back by name."""
+    """A file with one more row is another batch, and what the first one paid is rejected by name."""
     small_file(oracle_home.path / "a.csv", 10)
     small_file(oracle_home.path / "b.csv", 11)
     oracle_home.json("submit", "a.csv")
@@ -114,7 +114,7 @@ def test_one_added_row_pays_only_that_row(oracle_home: Home, oracle: Oracle) -> 
     assert set(oracle.received().values()) == {1}
 
 
-def test_a_killed_run_goes_on_without_paying_twice(home: Home) -> None:
+def test_a_killed_run_resumes_without_paying_twice(home: Home) -> None:
     """Kill -9 in the middle: the same command finishes, rows in flight are in doubt, nothing arrives twice."""
     with running_oracle(home.path / "slow.log", "--latency-ms", "20") as oracle:
         home.origin = oracle.origin
@@ -135,8 +135,8 @@ def test_a_killed_run_goes_on_without_paying_twice(home: Home) -> None:
         assert all(states[reference] in ("accepted", "in_doubt") for reference in received)
 
 
-def test_a_signal_ends_a_run_gently(home: Home) -> None:
-    """SIGTERM: rows in flight finish, the files are written, exit code 6, and the rest goes on later."""
+def test_a_signal_ends_a_run_cleanly(home: Home) -> None:
+    """SIGTERM: rows in flight finish, the files are written, exit code 6, and the rest is sent later."""
     with running_oracle(home.path / "slow.log", "--latency-ms", "20") as oracle:
         home.origin = oracle.origin
         small_file(home.path / "a.csv", 200)
@@ -175,7 +175,7 @@ def test_a_second_start_finds_the_batch_held(oracle_home: Home, oracle: Oracle) 
 
 
 def test_a_second_signal_changes_nothing(home: Home) -> None:
-    """SIGINT twice and SIGTERM after it, while payments are on their way: still a gentle end, and no doubt."""
+    """SIGINT twice and then SIGTERM, while payments are on their way: still a clean stop, and no doubt."""
     with running_oracle(home.path / "slow.log", "--latency-ms", "50") as oracle:
         home.origin = oracle.origin
         small_file(home.path / "a.csv", 100)
@@ -197,7 +197,7 @@ def test_a_second_signal_changes_nothing(home: Home) -> None:
 
 
 def test_a_dry_run_sends_and_records_nothing(oracle_home: Home, oracle: Oracle) -> None:
-    """--dry-run tells what would happen, opens no socket and makes no ledger."""
+    """--dry-run shows what would happen, opens no socket and creates no ledger."""
     small_file(oracle_home.path / "a.csv", 5)
     done = oracle_home.run("submit", "a.csv", "--dry-run", "--show-requests", "1")
     assert done.returncode == 0
@@ -258,7 +258,7 @@ def test_wrong_credentials_stop_before_any_payment(sandbox_home: Home) -> None:
     assert sandbox_home.json("resume")["accepted"] == 3
 
 
-def test_no_gateway_there_leaves_every_row_pending(home: Home) -> None:
+def test_a_missing_gateway_leaves_every_row_pending(home: Home) -> None:
     """A refused connection proves that nothing was sent: exit code 6, all pending."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -269,7 +269,7 @@ def test_no_gateway_there_leaves_every_row_pending(home: Home) -> None:
 
 
 def test_no_ledger_no_payment(home: Home) -> None:
-    """For a gateway that is not on loopback a ledger is never made by itself: exit code 5."""
+    """For a gateway that is not on loopback a ledger is never created automatically: exit code 5."""
     home.origin = "https://gateway.example"
     small_file(home.path / "a.csv", 3)
     done = home.run("submit", "a.csv")
@@ -277,7 +277,7 @@ def test_no_ledger_no_payment(home: Home) -> None:
     assert "ledger" in done.stderr
 
 
-def test_a_live_gateway_behind_a_tunnel_gets_no_ledger_by_itself(oracle_home: Home, oracle: Oracle) -> None:
+def test_a_live_gateway_behind_a_tunnel_gets_no_ledger_automatically(oracle_home: Home, oracle: Oracle) -> None:
     """A tunnel ends on loopback, and the path of the ledger is mistyped: an empty one would pay everything again."""
     small_file(oracle_home.path / "a.csv", 3)
     oracle_home.extra["BATCHPAY_ENVIRONMENT"] = "live"
@@ -299,7 +299,7 @@ def test_an_account_number_shows_up_nowhere(oracle_home: Home) -> None:
 
 
 def test_a_limit_sends_exactly_that_many(oracle_home: Home, oracle: Oracle) -> None:
-    """--limit N sends N rows, also those handed to workers already: once, rows in the queue were dropped."""
+    """--limit N sends N rows, including those already passed to workers: queued rows used to be dropped."""
     small_file(oracle_home.path / "a.csv", 30)
     summary = oracle_home.json("submit", "a.csv", "--limit", "20")
     assert (summary["accepted"], summary["pending"], summary["exit_code"]) == (20, 10, 6)
@@ -308,7 +308,7 @@ def test_a_limit_sends_exactly_that_many(oracle_home: Home, oracle: Oracle) -> N
 
 
 def test_an_account_that_the_gateway_does_not_know_rejects_its_rows(sandbox_home: Home) -> None:
-    """The gateway is asked for every gatewayId: rows of an unknown one or of a card account are rejected, unsent."""
+    """The gateway is queried for every gatewayId: rows of an unknown one or of a card account are rejected, unsent."""
     file = small_file(sandbox_home.path / "a.csv", 6, first=800)
     lines = file.read_text("utf-8").splitlines()
     lines[2], lines[4] = lines[2].replace(",1001,", ",4711,", 1), lines[4].replace(",1001,", ",1003,", 1)
@@ -320,7 +320,7 @@ def test_an_account_that_the_gateway_does_not_know_rejects_its_rows(sandbox_home
 
 
 def test_one_reason_pays_once_more_whatever_came_between(oracle_home: Home, oracle: Oracle) -> None:
-    """A reason that was used before pays nothing, also after another one. Once it paid a fourth time."""
+    """A reason that was used before pays nothing, even after another one. It once paid a fourth time."""
     small_file(oracle_home.path / "a.csv", 3)
     oracle_home.json("submit", "a.csv")
     for reason in ("first", "second", "first", " first  ", "second"):
@@ -329,9 +329,9 @@ def test_one_reason_pays_once_more_whatever_came_between(oracle_home: Home, orac
 
 
 def test_a_content_is_one_batch_with_and_without_repair(oracle_home: Home, oracle: Oracle) -> None:
-    """--normalize makes more rows of the same batch right; they go by a release, and the others are not paid again.
+    """--normalize makes more rows of the same batch valid; they take a release, and the others are not paid again.
 
-    Days later no fingerprint holds such rows back: the batch itself must.
+    Days later no fingerprint catches such rows: the batch itself must.
     """
     (oracle_home.path / "batchpay.toml").write_text("[policy]\nduplicate_days = 0\n")
     file = small_file(oracle_home.path / "a.csv", 5)

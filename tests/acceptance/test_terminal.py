@@ -18,11 +18,11 @@ from batchpay.writing import no_core
 from tests.support.command import Home, small_file
 
 WILD = "a\x1b]0;owned\x07\x9b31m\u202eb"
-"""A name that sets a terminal's title, its color by the eight-bit control, and turns the reading direction."""
+"""A name that sets a terminal's title, its color by the eight-bit control, and reverses the reading direction."""
 
 
 def steers(text: str) -> set[str]:
-    """Characters that a terminal acts on; line breaks are ours."""
+    """Return the characters that a terminal acts on; line breaks are ours."""
     return {character for character in text if character != "\n" and unicodedata.category(character) in ("Cc", "Cf")}
 
 
@@ -38,8 +38,8 @@ def steers(text: str) -> set[str]:
         ("demo", "--out", WILD),
     ],
 )
-def test_no_name_steers_the_terminal(home: Home, arguments: tuple[str, ...]) -> None:
-    """Names of files, columns, options and batches come out escaped: in results, errors, usage and JSON."""
+def test_no_name_controls_the_terminal(home: Home, arguments: tuple[str, ...]) -> None:
+    """Names of files, columns, options and batches are printed escaped: in results, errors, usage and JSON."""
     small_file(home.path / f"{WILD}.csv", 3)
     table = (home.path / f"{WILD}.csv").read_text("utf-8").replace("amount", WILD, 1)
     (home.path / f"{WILD}.csv").write_text(table, "utf-8")
@@ -55,10 +55,10 @@ def test_no_name_steers_the_terminal(home: Home, arguments: tuple[str, ...]) -> 
 
 
 def dumps_core(*command: str, cwd: Path) -> bool:
-    """Whether a command that is killed by SIGSEGV once it says it is ready leaves a core."""
+    """Return whether a command leaves a core when it is killed by SIGSEGV once it says it is ready."""
     limits = resource.getrlimit(resource.RLIMIT_CORE)[1]
     reader, writer = os.pipe()
-    child = subprocess.Popen(  # its status is asked of the system below: subprocess forgets whether there was a core
+    child = subprocess.Popen(  # its status comes from the system below: subprocess forgets whether there was a core
         command,
         cwd=cwd,
         stdout=writer,
@@ -86,7 +86,7 @@ def test_a_crash_leaves_no_core(home: Home) -> None:
 
 @pytest.mark.parametrize("closing", ["writing.no_core import keep_memory_private", "intake.xlsx.worker import _limit"])
 def test_memory_is_closed_to_other_processes(closing: str) -> None:
-    """The process can't be dumped or traced, and may leave no core; the one that parses a workbook neither."""
+    """The process can't be dumped or traced, and may leave no core; nor can the one that parses a workbook."""
     code = (
         f"import ctypes, resource; from batchpay.{closing} as close; close();"
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE))"
@@ -96,7 +96,7 @@ def test_memory_is_closed_to_other_processes(closing: str) -> None:
 
 
 def test_a_system_without_prctl_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elsewhere than on Linux the limit has to do."""
+    """On systems other than Linux the limit must be enough."""
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: None)
     no_core.keep_memory_private()

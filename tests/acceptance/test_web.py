@@ -23,9 +23,9 @@ def kill_child(home: Home) -> None:
 
 
 def test_no_payment_is_made_twice_whatever_is_killed(home: Home, oracle: Oracle) -> None:
-    """Child killed while it sends, then server and child: the rest goes on, what was under way is in doubt, none twice.
+    """Child killed while sending, then server and child: the rest is sent, rows under way are in doubt, none twice.
 
-    The gateway holds its answers back from some payment on, so that the kills come when payments are under way.
+    The gateway holds its answers from a certain payment on, so that the kills come while payments are under way.
     """
     home.origin = oracle.origin
     home.extra = {"BATCHPAY_WORKERS": str(WORKERS)}
@@ -40,13 +40,13 @@ def test_no_payment_is_made_twice_whatever_is_killed(home: Home, oracle: Oracle)
         daniel.approve(file)
         until(lambda: len(oracle.entries()) == HELD_FROM - 1 + WORKERS)
         oracle.plan(held_from=HELD_FROM)
-        kill_child(home)  # the server starts another one, which goes on
+        kill_child(home)  # the server starts another one, which continues
         until(lambda: len(oracle.entries()) == 2 * (HELD_FROM - 1 + WORKERS))
         server.kill()
         server.wait()
         kill_child(home)
     oracle.plan()
-    with serving(home) as (_, url):  # another server takes up what the dead one wanted
+    with serving(home) as (_, url):  # another server starts what the dead one wanted
         daniel = Browser(url, "daniel", secret["daniel"])
         until(lambda: "The run ended. " in daniel.get(f"{file}/run"))
         page = daniel.get(f"{file}/run")
@@ -60,7 +60,7 @@ def test_no_payment_is_made_twice_whatever_is_killed(home: Home, oracle: Oracle)
 
 @pytest.mark.parametrize("arguments", [("--listen", "0.0.0.0:0"), ("--proxy-header", "X-Name")])
 def test_the_page_does_not_listen_where_others_could_read_along(home: Home, arguments: tuple[str, ...]) -> None:
-    """Any address but loopback takes TLS in front, a proxy's header takes a socket that only the proxy reaches."""
+    """Any address but loopback needs TLS in front; a proxy's header needs a socket that only the proxy reaches."""
     home.origin = "http://127.0.0.1:9"
     done = home.run("web", "--home", "page", *arguments)
     assert done.returncode == 2, done.stderr

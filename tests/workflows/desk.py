@@ -57,13 +57,13 @@ PLAIN = {
 
 
 class Quiet:
-    """A progress that tells nobody."""
+    """A progress that reports to nobody."""
 
     def begin(self, batch: BatchSummary, to_send: Totals) -> None:
         """Sending starts."""
 
     def update(self, tally: Any, throttle: Any) -> None:
-        """Some rows went."""
+        """Some rows were sent."""
 
     def say(self, text: str) -> None:
         """A line for a person."""
@@ -78,7 +78,7 @@ class Desk:
     arrived: Counter[str] = field(default_factory=Counter)
     answer: Callable[[str], Outcome] = lambda reference: ACCEPTED
     verdict: Verdict = field(default_factory=Verdict)
-    """Of the latest submission."""
+    """From the latest submission."""
 
     def file(self, name: str, *rows: dict[str, str]) -> Path:
         """Write a payment file."""
@@ -103,7 +103,7 @@ class Desk:
         rejects: Path | None = None,
         **options: Any,
     ) -> Summary:
-        """Submit a file; `release`, `again`, `looked_elsewhere` are reasons, `preflight` asks the gateway first."""
+        """Submit a file; `release`, `again`, `looked_elsewhere` are reasons, `preflight` queries the gateway first."""
         reason = release or again or looked_elsewhere
         decisions = Decisions(bool(again), bool(release), bool(looked_elsewhere), reason)
         kept = PlanText("plan.json", plan.text()) if plan else None
@@ -141,7 +141,7 @@ class Desk:
         )
 
     def resume(self, batch: str | None = None, stale_reason: str | None = None) -> Summary:
-        """Go on with a batch."""
+        """Resume a batch."""
         results = self.folder / "results.csv"
         credentials = Credentials("desk", Secret("desk-key"))
         request = RunRequest(results=None)
@@ -150,7 +150,7 @@ class Desk:
         )
 
     def events(self, kind: str) -> list[tuple[str, str | None]]:
-        """Who and why of all events of a kind."""
+        """Return who and why for all events of a kind."""
         with closing(open_ledger(self.settings.ledger, read_only=True)) as ledger:
             return [(event.who, event.why) for event in ledger.events() if event.kind == kind]
 

@@ -60,7 +60,7 @@ class Office:
         self.settings = replace(self.settings, policy=replace(self.settings.policy, **changes))
 
     def ledger(self) -> Ledger:
-        """The ledger; the caller closes it."""
+        """Return the ledger; the caller closes it."""
         return open_ledger(self.settings.ledger, create_as="tester")
 
     def file(self, *amounts: str, name: str = "pay.csv", **changes: str) -> str:
@@ -76,7 +76,7 @@ class Office:
         return str(path)
 
     def request(self, path: str, map_file: str | None = None, **rules: Any) -> FileRequest:
-        """How a file is checked."""
+        """Return how a file is checked."""
         return FileRequest(path, RuleOptions(**{"as_of": date(2026, 11, 23), **rules}), map_file=map_file)
 
     def dry_run(
@@ -87,7 +87,7 @@ class Office:
         plan: str | None = None,
         **rules: Any,
     ) -> checking.Preview:
-        """Look at a file, and prepare a plan where one is named."""
+        """Check a file, and prepare a plan if one is named."""
         preview = checking.dry_run(
             self.request(path, **rules),
             self.settings,
@@ -102,13 +102,13 @@ class Office:
         return preview
 
     def plan(self, path: str, by: Actor = ANN, name: str = "plan.json", **options: Any) -> str:
-        """Prepare a plan; gives its path."""
+        """Prepare a plan; return its path."""
         target = str(self.folder / name)
         self.dry_run(path, by, plan=target, **options)
         return target
 
     def approve(self, plan: str, by: Actor) -> PlanView:
-        """Look at a plan, and approve what was seen."""
+        """View a plan, and approve what was shown."""
         return approve_plan(plan, open_plan(plan, self.settings).plan.seal, self.settings, by)
 
     def submit(
@@ -127,26 +127,26 @@ class Office:
         return summary
 
     def resume(self, limit: int | None = None) -> Summary:
-        """Go on with the latest batch."""
+        """Resume the latest batch."""
         request = RunRequest(None, Limits(limit))
         target = self.folder / "results.csv"
         return resume(None, lambda batch: target, request, self.settings, CREDENTIALS, CRON, Quiet())
 
     def received(self) -> list[str]:
-        """References of the payments that arrived, in order."""
+        """Return references of the payments that arrived, in order."""
         return sorted(entry["reference"] for entry in self.oracle.entries(self._log_begins))
 
     def batches(self) -> int:
-        """How many batches the ledger holds."""
+        """Return how many batches the ledger holds."""
         with closing(self.ledger()) as ledger:
             return len(ledger.batches())
 
     def used_plans(self) -> list[dict[str, Any]]:
-        """What the history says of plans that were used."""
+        """Return what the history says of plans that were used."""
         with closing(self.ledger()) as ledger:
             assert ledger.check() == []
             return [json.loads(event.detail) for event in ledger.events() if event.kind == "plan used"]
 
     def read(self, plan: str) -> Plan:
-        """A plan as its file has it."""
+        """Return a plan as its file has it."""
         return open_plan(plan, self.settings).plan

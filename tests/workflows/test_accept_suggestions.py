@@ -1,4 +1,4 @@
-"""Certain corrections by one word, from the dry run over the plan to the ledger: one batch, with and without."""
+"""Certain corrections with one option, from the dry run through the plan to the ledger: one batch, with and without."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.workflows.office import RELEASE, Office
 ACCEPTED = frozenset({"amount.format"})
 
 
-def test_a_plan_with_corrections_is_another(office: Office) -> None:
+def test_a_plan_with_corrections_is_a_different_plan(office: Office) -> None:
     """The page lists them by rule, the plan is refused without them, and the ledger keeps old -> new."""
     path = office.file("10.00", "$20.00")
     plan = office.plan(path, accept_suggestions=ACCEPTED)
@@ -38,7 +38,7 @@ def test_a_plan_with_corrections_is_another(office: Office) -> None:
 
 
 def test_with_and_without_it_is_one_batch(office: Office) -> None:
-    """What was rejected before stays so until a person releases it, with the cents that it was rejected with."""
+    """What was rejected before stays rejected until a person releases it, with the cents that it was rejected with."""
     path = office.file("10.00", "$20.00")
     first = office.submit(path)
     assert first.of(State.REJECTED) == Totals(1, 2_000)
@@ -49,7 +49,7 @@ def test_with_and_without_it_is_one_batch(office: Office) -> None:
 
 
 def test_which_rules_are_accepted() -> None:
-    """All of them without a list; a name that is no rule with suggestions, as a file's name is, is wrong use."""
+    """All of them without a list; a name that is no rule with suggestions, such as a file's name, is wrong use."""
 
     def accepted(names: str | None) -> frozenset[str]:
         return file_request(
@@ -64,8 +64,8 @@ def test_which_rules_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("accept", [None, "achRoutingNumber.format"])
-def test_zeros_that_a_spreadsheet_took_are_told_of_the_accounts_as_well(desk: Desk, accept: str | None) -> None:
-    """A CSV saved by a spreadsheet: routing numbers got their zero back, and accounts without theirs were paid."""
+def test_zeros_that_a_spreadsheet_dropped_are_reported_for_accounts_as_well(desk: Desk, accept: str | None) -> None:
+    """In a CSV saved by a spreadsheet, routing numbers got their zero back, and accounts were paid without theirs."""
     plain = {"amount": "10.00", "invoiceNumber": "A"}
     cut = {**plain, "achRoutingNumber": "31100775", "invoiceNumber": "B"}
     path = desk.file("pay.csv", plain, cut, {**cut, "achRoutingNumber": "12345678"})

@@ -17,7 +17,7 @@ BILLS = [{"invoiceNumber": f"A-{number}", "amount": f"{number}0.00"} for number 
 
 
 def test_what_was_let_through_is_counted_and_named(desk: Desk) -> None:
-    """Each with the row and batch that it repeats; without the option they stay, with a line for the batch."""
+    """Each with the row and batch that it repeats; without the option they are not sent, with a line for the batch."""
     first = desk.submit(desk.file("may.csv", *BILLS))
     path = desk.file("june.csv", {"invoiceNumber": "A-9", "amount": "1.00"}, *BILLS)
     preview = desk.dry_run(path)
@@ -38,8 +38,8 @@ def test_what_was_let_through_is_counted_and_named(desk: Desk) -> None:
     )
 
 
-def test_what_a_release_let_through_is_told_and_stands_in_its_event(desk: Desk) -> None:
-    """An auditor asks who paid these bills twice: the screen said it once, the JSON and the ledger said nothing."""
+def test_what_a_release_let_through_is_reported_and_is_in_its_event(desk: Desk) -> None:
+    """An auditor asks who paid these bills twice: the screen showed it once, the JSON and the ledger not at all."""
     first = desk.submit(desk.file("may.csv", *BILLS))
     path = desk.file("june.csv", *BILLS, {"invoiceNumber": "A-9", "amount": "1.00"})
     assert desk.submit(path).exit_code == 3
@@ -52,7 +52,7 @@ def test_what_a_release_let_through_is_told_and_stands_in_its_event(desk: Desk) 
     assert json.loads(event.detail) == {"pending": "1-2", "allowed_duplicates": told}
 
 
-def test_a_bill_that_stands_twice_and_was_paid_before_is_counted_once(desk: Desk) -> None:
+def test_a_bill_that_is_there_twice_and_was_paid_before_is_counted_once(desk: Desk) -> None:
     """The control total of what was let through is the money that moves again, not the number of reasons."""
     desk.submit(desk.file("may.csv", BILLS[0]))
     paid = desk.submit(desk.file("june.csv", *2 * BILLS[:1]), allow_duplicates=True)
@@ -63,7 +63,7 @@ def test_a_bill_that_stands_twice_and_was_paid_before_is_counted_once(desk: Desk
 
 
 def test_of_many_duplicates_the_first_are_named_and_the_rest_counted(desk: Desk) -> None:
-    """Whoever reads the note of a payroll that went twice knows how many there were, not only three."""
+    """Whoever reads the note about a payroll that was paid twice knows how many there were, not only three."""
     bills = [{"invoiceNumber": f"A-{number}", "amount": "1.00"} for number in range(1, 6)]
     desk.submit(desk.file("may.csv", *bills))
     path = desk.file("june.csv", {"invoiceNumber": "A-9", "amount": "1.00"}, *bills)
@@ -73,10 +73,10 @@ def test_of_many_duplicates_the_first_are_named_and_the_rest_counted(desk: Desk)
     assert note.count(" of batch ") == 3
 
 
-def test_a_bill_that_comes_back_under_another_id_is_paid_and_told(desk: Desk) -> None:
-    """Rents and salaries repeat after `duplicate_days`: no duplicate, and a person reads where the last one was.
+def test_a_bill_that_recurs_under_another_id_is_paid_and_reported(desk: Desk) -> None:
+    """Rents and salaries repeat after `duplicate_days`: not duplicates, and a person reads where the last one was.
 
-    Who wants to decide on each has warnings kept back; who has only such bills switches the rule off.
+    To decide on each one, have warnings rejected; those who have only such bills switch the rule off.
     """
     desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, duplicate_days=0))
     first = desk.submit(desk.file("may.csv", BILLS[0] | {"paymentId": "MAY"}))
@@ -99,7 +99,7 @@ def test_a_bill_that_comes_back_under_another_id_is_paid_and_told(desk: Desk) ->
 @pytest.mark.parametrize("mine", ["", "JUNE"])
 @pytest.mark.parametrize("first", ["", "MAY"])
 def test_what_the_message_advises_sends_the_row(desk: Desk, first: str, mine: str) -> None:
-    """It said "give it a paymentId" to rows that had one, and to rows whose earlier one had none: rejected again."""
+    """It said "give it a paymentId" for rows that had one, and for rows whose earlier one had none: rejected again."""
     desk.submit(desk.file("may.csv", BILLS[0] | {"paymentId": first}))
     bill = BILLS[0] | {"paymentId": mine, "billingFirstName": "Anne"}
     (told,) = desk.dry_run(desk.file("june.csv", bill)).verdict.failures
@@ -112,7 +112,7 @@ def test_what_the_message_advises_sends_the_row(desk: Desk, first: str, mine: st
 
 
 def test_what_the_message_about_a_used_payment_id_advises_sends_the_row(desk: Desk) -> None:
-    """A paymentId of its own alone made it the same bill under another one."""
+    """A new paymentId alone made it the same bill under another id."""
     desk.submit(desk.file("may.csv", BILLS[0] | {"paymentId": "P"}))
     (told,) = desk.dry_run(desk.file("june.csv", BILLS[0] | {"paymentId": "p"})).verdict.failures
     assert told.message.endswith("if it is due again, give it a paymentId and an invoice number of its own")
@@ -121,7 +121,7 @@ def test_what_the_message_about_a_used_payment_id_advises_sends_the_row(desk: De
 
 
 def test_the_second_of_two_bills_in_a_file_is_sent_as_advised_after_the_first(desk: Desk) -> None:
-    """It said "give each a paymentId", and the first one was sent by then: corrected so, the row was rejected again."""
+    """It said "give each a paymentId", and the first was sent by then: so corrected, the row was rejected again."""
     path = desk.file("may.csv", BILLS[0], BILLS[0])
     assert desk.submit(path).exit_code == 3
     (told,) = desk.verdict.failures
@@ -133,7 +133,7 @@ def test_the_second_of_two_bills_in_a_file_is_sent_as_advised_after_the_first(de
 
 
 def test_the_note_on_a_release_names_the_options_without_which_nothing_is_released(desk: Desk) -> None:
-    """`submit --release --reason TEXT` did not send what --allow-duplicates had made right."""
+    """`submit --release --reason TEXT` did not send what --allow-duplicates had made valid."""
     desk.submit(desk.file("may.csv", BILLS[0]))
     path = desk.file("june.csv", BILLS[1], BILLS[0])
     desk.submit(path)

@@ -1,4 +1,4 @@
-"""Nothing gets out that other people did not approve: whatever somebody tries, the oracle counts."""
+"""Nothing is sent that other people did not approve: whatever anyone tries, the oracle counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.workflows.office import AGAIN, ANN, BEN, EVE, RELEASE, Office
 
 
 def refused(office: Office, *arguments: object, **options: object) -> None:
-    """A submission that must wait for a person: nothing is registered, nothing sent."""
+    """Require that a submission waits for a person: nothing is registered, nothing sent."""
     batches, received = office.batches(), office.received()
     with pytest.raises(WaitingForPerson, match="needs approval"):
         office.submit(*arguments, **options)  # type: ignore[arg-type]
@@ -68,7 +68,7 @@ def test_nobody_approves_what_they_prepared(strict: Office, name: str) -> None:
 
 
 def test_two_approvals_are_two_people(office: Office) -> None:
-    """Where two must approve, one doesn't do it twice."""
+    """If two must approve, one person can't do it twice."""
     office.policy(approvals=2)
     path = office.file("10.00")
     plan = office.plan(path)
@@ -94,7 +94,7 @@ def test_an_approval_that_was_copied_counts_once(office: Office) -> None:
 
 
 def test_an_expired_approval_does_not_count(strict: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After policy.approval_days somebody must look again, and the same person may."""
+    """After policy.approval_days someone must review again, and the same person may."""
     path = strict.file("10.00")
     plan = strict.plan(path)
 
@@ -125,7 +125,7 @@ def test_a_small_total_needs_no_approval_and_a_batch_is_one_total(office: Office
     assert len(office.received()) == 2
 
 
-def test_an_approved_batch_goes_on(strict: Office) -> None:
+def test_an_approved_batch_resumes(strict: Office) -> None:
     """Resume, and the same command again, continue what was approved; the used plan pays nothing more."""
     path = strict.file("10.00", "20.00", "30.00")
     plan = strict.plan(path)
@@ -156,7 +156,7 @@ def test_rows_that_were_never_approved_stay_when_the_policy_gets_stricter(office
     assert office.received() == ["I-1", "I-2"]
 
 
-def test_a_stricter_number_asks_for_the_second_person(strict: Office) -> None:
+def test_a_stricter_number_requires_the_second_person(strict: Office) -> None:
     """One approval is not two: what is left of a batch waits for the second."""
     path = strict.file("10.00", "20.00")
     plan = strict.plan(path)
@@ -172,8 +172,8 @@ def test_a_stricter_number_asks_for_the_second_person(strict: Office) -> None:
     assert strict.received() == ["I-1", "I-2"]
 
 
-def test_a_release_is_approved_by_itself(strict: Office) -> None:
-    """Rejected rows of an approved batch need a plan of their own, which shows just them."""
+def test_a_release_is_approved_separately(strict: Office) -> None:
+    """Rejected rows of an approved batch need a plan of their own, which shows only them."""
     path = strict.file("10.00", "20.5")
     plan = strict.plan(path)
     strict.approve(plan, BEN)
@@ -191,8 +191,8 @@ def test_a_release_is_approved_by_itself(strict: Office) -> None:
     assert [used["rows"] for used in strict.used_plans()] == [1, 1]
 
 
-def test_paying_again_is_approved_by_itself(strict: Office) -> None:
-    """--again is a new thing to approve: the first approval doesn't cover it, nor does another reason."""
+def test_paying_again_is_approved_separately(strict: Office) -> None:
+    """--again is a new thing to approve: the first approval doesn't cover it, nor one for another reason."""
     path = strict.file("10.00")
     plan = strict.plan(path)
     strict.approve(plan, BEN)

@@ -1,4 +1,4 @@
-"""A payment file leaves the inbox only when nothing of it waits to be sent."""
+"""A payment file leaves the inbox only when nothing in it waits to be sent."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ STAYS = [State.PENDING, State.SENDING]
 
 
 def summary_with(state: State) -> Summary:
-    """A file of two rows, one of them accepted."""
+    """Return the summary of a file of two rows, one of them accepted."""
     return Summary("pay.csv", Totals(2, 30), {State.ACCEPTED: Totals(1, 10)} | {state: Totals(1, 20)}, read=READ)
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.ACCEPTED])
 def test_what_waits_to_be_sent_stays(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file with pending rows that was archived was never sent to its end."""
+    """A file with pending rows that was archived was never completely sent."""
     moved: list[tuple[object, ...]] = []
 
     def move(*asked: object) -> str:
@@ -36,8 +36,8 @@ def test_what_waits_to_be_sent_stays(state: State, monkeypatch: pytest.MonkeyPat
     assert summary.notes == ([] if state in STAYS else ["archived as done/pay.csv"])
 
 
-def test_a_file_that_can_not_be_moved_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another file stands there by now, the folder is full, or there is no file: payments are made either way."""
+def test_a_file_that_can_not_be_moved_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another file is there by now, the folder is full, or there is no file: the payments are made either way."""
 
     def refuse(*_: object) -> None:
         raise NotUsable("the folder is full")

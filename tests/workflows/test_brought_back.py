@@ -1,4 +1,4 @@
-"""A ledger brought back together with its key and witness: only the results in place know what was paid since."""
+"""A ledger restored together with its key and witness: only the existing results know what was paid since."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS = ["csv", "parquet", "xlsx"]
 
 
 def snapshot(desk: Desk, kind: str, *, taken: bool = False) -> Path:
-    """Pay three of six rows, copy the whole machine, pay the others, bring the copy back; gives the results' path."""
+    """Pay three of six rows, copy the whole machine, pay the others, restore the copy; return the results' path."""
     path, results = desk.file("pay.csv", *ROWS), desk.folder / f"pay.results.{kind}"
     if taken:  # yesterday's results have the name, today's get a number
         desk.submit(desk.file("pay.csv", {"paymentId": "P-0", "amount": "10.00"}), run=RunRequest(results))
@@ -52,7 +52,7 @@ def bring_back(desk: Desk) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("state", [State.ACCEPTED, State.DECLINED])
-def test_a_ledger_of_yesterday_does_not_pay_again_what_its_results_tell(desk: Desk, kind: str, state: State) -> None:
+def test_yesterdays_ledger_does_not_pay_again_what_its_results_show(desk: Desk, kind: str, state: State) -> None:
     """A virtual machine was set back: the ledger agrees with its witness, and three paid rows are pending in it."""
     desk.answer = lambda _: Outcome(state, "told", Answer(200, "1", "told"), bytes_sent=900)
     results = snapshot(desk, kind)
@@ -63,8 +63,8 @@ def test_a_ledger_of_yesterday_does_not_pay_again_what_its_results_tell(desk: De
     assert set(desk.arrived.values()) == {1}
 
 
-def test_results_that_got_a_number_tell_it_as_well(desk: Desk) -> None:
-    """A file of the same name every day: only the first day's results have the name without one."""
+def test_numbered_results_show_it_as_well(desk: Desk) -> None:
+    """With a file of the same name every day, only the first day's results have the name without a number."""
     results = snapshot(desk, "csv", taken=True)
     with pytest.raises(LedgerBehind, match=r"results-2\.csv tells of 6 accepted rows"):
         desk.submit(desk.folder / "pay.csv", run=RunRequest(results))
@@ -122,13 +122,13 @@ def test_resume_looks_at_the_results_of_submit_and_the_reverse(desk: Desk) -> No
 
 
 def in_the_spreadsheets_own_way(results: Path) -> None:
-    """Save a CSV as a spreadsheet does that somebody typed a note into: its separator, its encoding."""
+    """Save a CSV as a spreadsheet does after someone typed a note into it: its separator, its encoding."""
     text = results.read_text().replace(",", ";").replace("Quigley", "Renée")
     results.write_text(text, encoding="cp1252")
 
 
-def test_results_that_a_spreadsheet_saved_tell_it_as_well(desk: Desk) -> None:
-    """Somebody opened them, sorted them and saved them."""
+def test_results_that_a_spreadsheet_saved_show_it_as_well(desk: Desk) -> None:
+    """Someone opened them, sorted them and saved them."""
     results = snapshot(desk, "csv")
     in_the_spreadsheets_own_way(results)
     with pytest.raises(LedgerBehind, match="tells of 6 accepted rows"):
@@ -136,7 +136,7 @@ def test_results_that_a_spreadsheet_saved_tell_it_as_well(desk: Desk) -> None:
     assert set(desk.arrived.values()) == {1}
 
 
-def test_nor_does_resume_and_a_person_goes_on_from_doubt(desk: Desk) -> None:
+def test_resume_does_not_either_and_a_person_continues_from_doubt(desk: Desk) -> None:
     """What the ledger would send is in doubt once a person says that no later ledger is left."""
     snapshot(desk, "csv").rename(desk.folder / "results.csv")
     with pytest.raises(LedgerBehind, match="tells of 6 accepted rows"):
@@ -147,8 +147,8 @@ def test_nor_does_resume_and_a_person_goes_on_from_doubt(desk: Desk) -> None:
     assert set(desk.arrived.values()) == {1}
 
 
-def test_results_of_an_earlier_run_hold_up_nothing(desk: Desk) -> None:
-    """They tell of no more than the ledger knows: the rest goes out, and the file is written anew."""
+def test_results_of_an_earlier_run_block_nothing(desk: Desk) -> None:
+    """They show no more than the ledger knows: the rest is sent, and the file is written again."""
     path, results = desk.file("pay.csv", *ROWS), desk.folder / "pay.results.csv"
     desk.submit(path, run=RunRequest(results, Limits(rows_max=3)))
     assert states_told(results, batch_of(results)) == {"accepted": 3, "pending": 3}
@@ -158,13 +158,13 @@ def test_results_of_an_earlier_run_hold_up_nothing(desk: Desk) -> None:
 
 
 def batch_of(results: Path) -> str:
-    """The batch that a results file names."""
+    """Return the batch that a results file names."""
     return str((first_row(results) or {})["batch"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_that_was_cut_off_tells_nothing(desk: Desk, kind: str) -> None:
-    """Whatever a library makes of it; nor does one that is not there, or without a column of states."""
+def test_a_file_that_was_cut_off_shows_nothing(desk: Desk, kind: str) -> None:
+    """Whatever a library raises for it; nor does a missing one, or one without a column of states."""
     path = desk.folder / f"cut.{kind}"
     assert states_told(path, "b") == {}
     path.write_bytes(b"batch,nothing\nb,1\n")

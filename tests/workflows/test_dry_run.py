@@ -1,4 +1,4 @@
-"""A dry run refuses what a submission would refuse, and shows just as much as it was asked for, in the file's order."""
+"""A dry run refuses what a submission would refuse, and shows just as much as was requested, in the file's order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EARLIER = {"invoiceNumber": "A-0", "amount": "1.00"}
 def look(
     desk: Desk, path: Path, decisions: Decisions | None = None, requests_max: int = 0, largest_max: int = 0
 ) -> Preview:
-    """Look at a file whose results would lie beside it."""
+    """Check a file whose results would be next to it."""
     asked = file_request(str(path), None, CheckOptions(), desk.settings)
     return dry_run(
         asked,
@@ -37,7 +37,7 @@ def look(
 
 
 def test_a_file_that_another_ledger_may_have_paid_is_refused_before_anybody_signs(desk: Desk) -> None:
-    """The plan was signed, and at night the submission said that the file was perhaps paid: now the first look says it.
+    """The plan was signed, and at night the submission said the file may have been paid: now the first check says so.
 
     A person's word passes it, as in the submission; a batch that this ledger knows needs none.
     """
@@ -53,7 +53,7 @@ def test_a_file_that_another_ledger_may_have_paid_is_refused_before_anybody_sign
     assert look(desk, path).known is not None
 
 
-def test_another_address_than_before_is_told_while_nothing_is_sent_yet(desk: Desk) -> None:
+def test_a_changed_address_is_reported_before_anything_is_sent(desk: Desk) -> None:
     """A slip in the address of a test gateway is seen by whoever prepares, not in the morning."""
     desk.submit(desk.file("april.csv", EARLIER))
     path = desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "10.00"})
@@ -64,8 +64,8 @@ def test_another_address_than_before_is_told_while_nothing_is_sent_yet(desk: Des
     assert note.startswith("earlier test batches went to http://127.0.0.1:9, this one goes to https://pay.example.com;")
 
 
-def test_a_file_is_looked_at_before_any_gateway_is_named(desk: Desk) -> None:
-    """The first evening with the program: what the file holds is shown, and no address is spoken of."""
+def test_a_file_is_checked_before_any_gateway_is_named(desk: Desk) -> None:
+    """The first evening with the program: the file's content is shown, and no address is mentioned."""
     desk.submit(desk.file("april.csv", EARLIER))
     gateway = replace(desk.settings.gateway, base_url="", environment="test")
     desk.settings = replace(desk.settings, gateway=gateway)
@@ -74,7 +74,7 @@ def test_a_file_is_looked_at_before_any_gateway_is_named(desk: Desk) -> None:
 
 
 def long_file(desk: Desk) -> Path:
-    """Ninety payments of one amount to payees in order, and a larger one at the end."""
+    """Write ninety payments of one amount to payees in order, and a larger one at the end."""
     rows = [{"invoiceNumber": f"A-{row}", "amount": "10.00", "achNameOnCheck": f"Payee {row}"} for row in range(1, 91)]
     return desk.file("may.csv", *rows, {"invoiceNumber": "A-91", "amount": "11.00", "achNameOnCheck": "Payee 91"})
 
@@ -87,7 +87,7 @@ def block_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("block_bytes")
-def test_as_many_requests_are_shown_as_were_asked_for(desk: Desk) -> None:
+def test_as_many_requests_are_shown_as_were_requested(desk: Desk) -> None:
     """The first ones of the file, wherever its chunks end."""
     shown = look(desk, long_file(desk), requests_max=6).requests
     assert [f'"A-{row}"' in body for row, body in enumerate(shown, start=1)] == [True] * 6
@@ -101,10 +101,10 @@ def test_of_equal_payments_the_first_of_the_file_are_the_largest(desk: Desk) -> 
     ]  # fmt: skip
 
 
-def test_what_stands_twice_is_in_nothing_that_would_be_sent(desk: Desk) -> None:
-    """It is counted before the file's end tells, and taken out then: the file was read once more for it.
+def test_what_is_there_twice_is_in_nothing_that_would_be_sent(desk: Desk) -> None:
+    """It is counted before the file's end shows it, and removed then: the file used to be read again for it.
 
-    One row stands twice in the file, one was paid last month, one has a recurring payment's days.
+    One row is in the file twice, one was paid last month, one has a recurring payment's days.
     """
     desk.submit(desk.file("april.csv", EARLIER))
     start = (datetime.now(UTC) + timedelta(days=20)).strftime("%m/%d/%Y")

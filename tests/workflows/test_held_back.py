@@ -1,4 +1,4 @@
-"""Pending rows that fail today's rules stay pending and are reported: that they were right once sends nothing."""
+"""Pending rows that fail today's rules stay pending and are reported: having once been valid sends nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BILL = {"invoiceNumber": "A-1", "amount": "10.00"}
 
 
 def asked_to_stop() -> StopRequest:
-    """Somebody pressed Ctrl-C before the first row."""
+    """Return a stop request, as if Ctrl-C was pressed before the first row."""
     stop = StopRequest()
     stop.ask("stopped")
     return stop
@@ -47,7 +47,7 @@ def stop_before(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
-    """Let days pass for whoever resumes."""
+    """Let days pass before a resume."""
 
     class Later(datetime):
         @classmethod
@@ -58,7 +58,7 @@ def days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
 
 
 def at_noon(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
-    """Let it be noon so many days after `TODAY`, whichever day it is meanwhile: another may begin while tests run."""
+    """Make it noon this many days after `TODAY`, whatever the date is now: midnight may pass while tests run."""
     noon = datetime.combine(TODAY + timedelta(days=days), time(12)).astimezone()
 
     class Noon(datetime):
@@ -72,7 +72,7 @@ def at_noon(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
 
 
 def test_rows_that_fail_todays_rules_are_held_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A limit was lowered after a file had been registered: its large row was sent by the next run all the same."""
+    """A limit was lowered after a file had been registered: the next run still sent its large row."""
     path = desk.file("may.csv", ONE, TWO)
     with monkeypatch.context() as patched:
         stop_before(desk, patched)
@@ -92,7 +92,7 @@ def test_rows_that_fail_todays_rules_are_held_back(desk: Desk, monkeypatch: pyte
     assert desk.arrived == {"A-1": 1, "A-2": 1}
 
 
-def test_what_is_all_held_back_asks_nobody_and_ends(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_is_all_held_back_asks_nobody_and_ends(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing to send, no run begins: neither the gateway nor the person is asked."""
     path = desk.file("may.csv", TWO)
     with monkeypatch.context() as patched:
@@ -117,7 +117,7 @@ def test_resume_holds_back_what_would_start_too_late(
     assert (done.exit_code, done.held_back.rows, desk.arrived.total()) == (0 if sent == 2 else 3, 2 - sent, sent)
 
 
-def test_resume_holds_back_what_is_above_the_limit_of_today(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_holds_back_what_is_above_todays_limit(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit was lowered while a batch waited: `submit` held the row back, `resume` sent it."""
     with monkeypatch.context() as patched:
         stop_before(desk, patched)
@@ -131,10 +131,10 @@ def test_resume_holds_back_what_is_above_the_limit_of_today(desk: Desk, monkeypa
 
 
 @pytest.mark.parametrize("was_refused_first", [False, True])
-def test_resume_does_not_pay_what_went_with_another_file_since(
+def test_resume_does_not_pay_what_was_sent_with_another_file_since(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, was_refused_first: bool
 ) -> None:
-    """A run was stopped, and somebody sent the rest in a file of its own: `submit` held it back, `resume` paid it."""
+    """A run was stopped, and someone sent the rest in a file of its own: `submit` held it back, `resume` paid it."""
     bills = [{"invoiceNumber": f"A-{number}", "amount": f"{number}0.00"} for number in (1, 2, 3)]
     path, rest = desk.file("may.csv", *bills), desk.file("rest.csv", *bills[1:])
     stopped = desk.submit(path, run=run.RunRequest(None, Limits(rows_max=1)))
@@ -150,7 +150,7 @@ def test_resume_does_not_pay_what_went_with_another_file_since(
 
 
 def test_resume_pays_what_the_other_file_did_not_pay_after_all(desk: Desk) -> None:
-    """The gateway declined it there, so it is no duplicate any more, as for `submit`."""
+    """The gateway declined it there, so it is no longer a duplicate, as for `submit`."""
     path, rest = desk.file("may.csv", BILL | {"paymentId": ""}), desk.file("rest.csv", BILL | {"paymentId": "P-9"})
     stopped = desk.submit(path, run=run.RunRequest(None, stop=asked_to_stop()))
     desk.answer = lambda _: Outcome(State.DECLINED, "no", Answer(200, "R01", "no"), bytes_sent=900)
@@ -171,7 +171,7 @@ def test_what_is_held_back_is_known_by_its_number() -> None:
 
 
 def test_resume_of_a_batch_that_nobody_touched_needs_a_person(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lay for a week may have been paid in another way since."""
+    """What was left for a week may have been paid some other way since."""
     path = desk.file("may.csv", ONE)
     with monkeypatch.context() as patched:
         stop_before(desk, patched)
@@ -185,7 +185,7 @@ def test_resume_of_a_batch_that_nobody_touched_needs_a_person(desk: Desk, monkey
     assert desk.resume().exit_code == 0, "with nothing left to send nobody is asked"
 
 
-def test_a_batch_of_yesterday_is_resumed_as_ever(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yesterdays_batch_is_resumed_as_usual(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """policy.stale_days counts whole days from the last event."""
     path = desk.file("may.csv", ONE)
     with monkeypatch.context() as patched:
@@ -196,7 +196,7 @@ def test_a_batch_of_yesterday_is_resumed_as_ever(desk: Desk, monkeypatch: pytest
 
 
 def test_a_doubt_of_an_earlier_batch_ends_every_call_with_7(desk: Desk) -> None:
-    """A row in doubt was seen once, in one exit code, and then no call spoke of it again."""
+    """A row in doubt was reported once, in one exit code, and then no call mentioned it again."""
 
     def answer(reference: str) -> Outcome:
         return IN_DOUBT if reference == "A-2" else ACCEPTED
@@ -212,7 +212,7 @@ def test_a_doubt_of_an_earlier_batch_ends_every_call_with_7(desk: Desk) -> None:
 
 
 def test_past_start_switched_off_holds_nothing_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rule is a house rule: who switches it off means it in `resume` as well."""
+    """The rule is a house rule: switching it off applies to `resume` as well."""
     path = desk.file("may.csv", MONTHLY)
     with monkeypatch.context() as patched:
         stop_before(desk, patched)
@@ -230,7 +230,7 @@ def test_what_was_to_start_today_does_not_leave_after_midnight(
 ) -> None:
     """A run that crossed midnight sent recurring payments whose first day had just passed.
 
-    What starts on the new day is in time, and what was let through by `--as-of` with an earlier day stays let through.
+    What starts on the new day is in time, and what `--as-of` let through with an earlier day stays let through.
     """
     desk.settings = replace(desk.settings, policy=PolicySettings(variance=False, past_start=past_start))
     starts = {3: TODAY + timedelta(days=1), 4: TODAY, 5: TODAY - timedelta(days=5)}
@@ -258,13 +258,13 @@ def test_what_was_to_start_today_does_not_leave_after_midnight(
 
 
 def test_a_start_date_that_is_not_recorded_has_passed() -> None:
-    """The first versions kept none: such a payment waits for its file, and does not begin on a day nobody asked for."""
+    """The first versions recorded none: such a payment waits for its file, not to begin on a day nobody asked for."""
     columns: Any = SimpleNamespace(details=[b'{"recurringIndicator":"TRUE"}', b'{"recurringIndicator":"FALSE"}'])
     assert start_has_passed(TODAY)(columns) == [True, False]
 
 
-def test_rows_are_looked_at_only_where_one_may_fail(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every waiting row was read before the first byte of a resumed run: six seconds of a million rows."""
+def test_rows_are_checked_only_if_one_may_fail(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every waiting row was read before the first byte of a resumed run: six seconds for a million rows."""
     with monkeypatch.context() as patched:
         stop_before(desk, patched)
         desk.submit(desk.file("may.csv", TWO, MONTHLY))
@@ -288,8 +288,8 @@ def test_rows_are_looked_at_only_where_one_may_fail(desk: Desk, monkeypatch: pyt
     assert may_fail()
 
 
-def test_a_row_that_was_released_is_looked_at_as_well(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was rejected when its batch was registered, and what was noted then of the amounts does not cover it."""
+def test_a_row_that_was_released_is_checked_as_well(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was rejected when its batch was registered, and what was then recorded of the amounts does not cover it."""
     path = desk.file("may.csv", ONE, TWO)
     desk.limit("100.00")
     with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""Which batches a helper goes on with: one that can't be helped with keeps no other waiting, and a signal ends all."""
+"""Which batches a helper resumes: one that can't be helped with delays no other, and a signal ends all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Help = Callable[[str, RunRequest], Any]
 
 @pytest.fixture
 def at_work(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Callable[[Help], list[str]]:
-    """Let three batches be worked on for three looks, and say how each is helped with; gives those that were begun."""
+    """Let three batches be worked on for three checks, each helped with as given; return those that were begun."""
     desk.submit(desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "1.00"}))
     monkeypatch.setattr(helping, "CHECK_EVERY_S", 0.0)
 
@@ -51,18 +51,18 @@ def at_work(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Callable[[Help], lis
 
 
 class Signalled(LibraryProcess):
-    """A process that a signal reaches: what is running last is asked to stop."""
+    """A process that receives a signal: what started running last is asked to stop."""
 
     asked: StopRequest
 
     def running(self, stop: StopRequest) -> AbstractContextManager[None]:
-        """Note what a signal would ask."""
+        """Keep what a signal would stop."""
         self.asked = stop
         return nullcontext()
 
 
 def test_what_can_not_be_helped_with_is_left_and_the_others_are_not(at_work: Callable[[Help], list[str]]) -> None:
-    """One belongs to another gateway, one stops for a wrong key: neither is begun every few seconds for ever."""
+    """One belongs to another gateway, one stops for a wrong key: neither is begun every few seconds forever."""
 
     def help_one(name: str, own: RunRequest) -> Any:
         if name == "a":
@@ -89,7 +89,7 @@ def test_a_signal_to_one_batch_ends_the_call(at_work: Callable[[Help], list[str]
     assert reasons == ["too many rows in doubt", "stopped by SIGTERM"]
 
 
-def test_a_batch_that_another_process_has_in_hand_is_said_and_left(
+def test_a_batch_that_another_process_holds_is_reported_and_left(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever started a second helper by mistake reads why it does nothing."""
@@ -103,5 +103,5 @@ def test_a_batch_that_another_process_has_in_hand_is_said_and_left(
 
 
 def held(*_: object, **__: object) -> AbstractContextManager[None]:
-    """Find a batch in the hands of another process."""
+    """Find a batch held by another process."""
     raise BatchHeld("another run has it")

@@ -22,14 +22,14 @@ LOST: Any = object()
 
 @pytest.fixture
 def settings(tmp_path: Path) -> LedgerSettings:
-    """A ledger that was just made."""
+    """A ledger that was just created."""
     found = ledger_settings(tmp_path)
     make_ledger(found, ANN, None)
     return found
 
 
 def test_a_check_accepts_nothing_by_itself(settings: LedgerSettings) -> None:
-    """A ledger in order is told to be in order; each thing to accept needs a reason."""
+    """A ledger in order is reported to be in order; each thing to accept needs a reason."""
     nothing = Accept()
     assert not (nothing.witness or nothing.machine or nothing.lost_window_settled)
     found = check_ledger(settings, nothing, ANN)
@@ -54,10 +54,10 @@ def test_what_a_check_ends_with(problems: list[str], lost: Any, accepted: Any, c
     assert LedgerCheck(problems, lost, [], accepted).exit_code == code
 
 
-def test_a_ledger_that_can_not_be_written_is_copied_all_the_same(
+def test_a_ledger_that_can_not_be_written_is_still_copied(
     settings: LedgerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a full disk the copy is wanted most; that the ledger could not record it is told, since health then alarms."""
+    """The copy is needed most on a full disk; that the ledger could not record it is reported: health then alarms."""
     real = door.open_ledger
 
     def only_to_read(settings: LedgerSettings, **how: Any) -> Any:
@@ -70,10 +70,10 @@ def test_a_ledger_that_can_not_be_written_is_copied_all_the_same(
     assert (target.is_file(), problem) == (True, "the disk is full")
 
 
-def test_health_tells_that_a_restored_ledger_waits_for_a_person(
+def test_health_reports_that_a_restored_ledger_waits_for_a_person(
     settings: LedgerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the first to know is whoever's new file is refused at night."""
+    """Otherwise the first to find out is the person whose new file is refused at night."""
     lost = LostWindow(datetime(2026, 5, 4, 6, tzinfo=UTC), 7, 9)
     monkeypatch.setattr("batchpay.ledger.sqlite.ledger.SqliteLedger.lost_window", lambda _: lost)
     found = health(Settings(ledger=settings), Limits(), datetime.now(UTC)).findings

@@ -1,4 +1,4 @@
-"""A ledger that fails: before anything was sent the call says so; after it the call tells how the batch stands."""
+"""A ledger that fails: before anything was sent the call says so; after that it reports the state of the batch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def failing() -> Callable[..., None]:
 
 
 def test_before_anything_is_sent_it_is_an_error(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit code 5 says that nothing was sent: it holds."""
+    """Exit code 5 says that nothing was sent: that is true."""
     monkeypatch.setattr(run, "find_held_back", failing())
     with pytest.raises(LedgerNotUsable, match="the disk is full"):
         desk.submit(desk.file("may.csv", ONE))
@@ -34,7 +34,7 @@ def test_before_anything_is_sent_it_is_an_error(desk: Desk, monkeypatch: pytest.
 
 
 def test_once_rows_were_sent_it_stops_the_batch(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit code 5 would say that nothing was sent; the next run goes on."""
+    """Exit code 5 would say that nothing was sent; the next run continues."""
     path = desk.file("may.csv", ONE)
     with monkeypatch.context() as patched:
         patched.setattr(run, "_send_pending", failing())
@@ -46,10 +46,10 @@ def test_once_rows_were_sent_it_stops_the_batch(desk: Desk, monkeypatch: pytest.
     assert desk.arrived == {"A-1": 1}
 
 
-def test_once_rows_were_sent_a_look_for_other_doubts_hides_none_of_them(
+def test_once_rows_were_sent_a_failed_check_for_other_doubts_hides_none_of_them(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A database that was away for a moment at the end: exit code 5, no summary, and all rows had gone."""
+    """The database was away for a moment at the end: exit code 5, no summary, and all rows had been sent."""
     path = desk.file("may.csv", ONE)
     with monkeypatch.context() as patched:
         patched.setattr(status, "in_doubt", failing())
@@ -67,7 +67,7 @@ def test_a_log_that_can_not_list_doubts_ends_no_run(desk: Desk, monkeypatch: pyt
     assert (desk.arrived, done.exit_code) == ({"A-1": 1}, 0)
 
 
-def test_what_was_sent_of_one_batch_is_told_where_the_ledger_is_lost_with_the_next(
+def test_what_was_sent_of_one_batch_is_reported_if_the_ledger_is_lost_with_the_next(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that helped with two batches ended with 5, "nothing was sent", and said nothing of the first."""

@@ -31,13 +31,13 @@ ANSWERS: Mapping[str, str] = {
 
 @dataclass
 class Person:
-    """Answers by the column a question is about; what is not said stays open."""
+    """Answers by the column a question is about; what has no answer stays open."""
 
     answers: Mapping[str, str]
     asked: list[str] = field(default_factory=list)
 
     def answer(self, question: Question) -> Choice | str | None:
-        """Choose what begins as the answer does."""
+        """Choose the option that begins as the answer does."""
         self.asked.append(question.about)
         answer = self.answers.get(question.about)
         if answer is None or not question.choices:
@@ -59,8 +59,8 @@ def test_a_person_completes_the_map(tmp_path: Path) -> None:
     assert proposed.next_command.endswith(f"--map {tmp_path / 'payroll.toml'}")
 
 
-def test_without_a_person_what_is_sure_is_written(tmp_path: Path) -> None:
-    """Nobody to ask: the file has the rest to be filled in, and the call says that somebody must."""
+def test_without_a_person_what_is_certain_is_written(tmp_path: Path) -> None:
+    """With nobody to ask, the file has the rest to be filled in, and the call says that someone must."""
     path = write(tmp_path, PAYROLL, "payroll.csv")
     proposed = propose_map(FileToMap(path), None, tmp_path / "payroll.toml")
     assert proposed.exit_code == 8
@@ -72,7 +72,7 @@ def test_without_a_person_what_is_sure_is_written(tmp_path: Path) -> None:
 
 
 def test_what_is_left_open_is_not_asked_again(tmp_path: Path) -> None:
-    """A person who does not know goes on to the next question."""
+    """A person who does not know continues to the next question."""
     person = Person({})
     proposed = propose_map(FileToMap(write(tmp_path, PAYROLL)), person, None)
     assert sorted(person.asked) == sorted(ANSWERS)
@@ -80,7 +80,7 @@ def test_what_is_left_open_is_not_asked_again(tmp_path: Path) -> None:
 
 
 def test_what_may_stay_open(tmp_path: Path) -> None:
-    """A paymentId is offered, not demanded: without an answer the map is whole."""
+    """A paymentId is offered, not required: without an answer the map is complete."""
     text = PAYROLL.replace("Status", "Invoice").replace("OK", "7", 1)
     person = Person(ANSWERS)
     proposed = propose_map(FileToMap(write(tmp_path, text)), person, None)
@@ -89,7 +89,7 @@ def test_what_may_stay_open(tmp_path: Path) -> None:
 
 
 def test_no_file_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A map holds decisions: it is never replaced, nor is a payment file, nor one that came meanwhile."""
+    """A map holds decisions: it is never replaced, nor is a payment file, nor one that appeared meanwhile."""
     path = write(tmp_path, PAYROLL, "payroll.csv")
     for there in (Path(path), tmp_path / "dangling"):
         if there.name == "dangling":
@@ -129,7 +129,7 @@ def test_of_a_short_account_nothing_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_workbook_with_title_rows(tmp_path: Path) -> None:
-    """The header is found by the names that other makers use; numbers and dates are what they are."""
+    """The header is found by the names that other systems use; numbers and dates are what they are."""
     rows: list[list[Any]] = [
         ["City of Somewhere", None, None, None], ["Vendor payments", None, None, None], [None] * 4,
         ["Vendor Name", "Routing Number", "Account Number", "Amount"],
@@ -141,22 +141,22 @@ def test_a_workbook_with_title_rows(tmp_path: Path) -> None:
     assert proposed.sheet == "Sheet"
 
 
-def test_only_the_first_rows_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of millions is not read to its end, and the answer says so."""
+def test_only_the_first_rows_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of millions of rows is not read to its end, and the answer says so."""
     monkeypatch.setattr(map_file, "ROWS_MAX", 2)
     proposed = propose_map(FileToMap(write(tmp_path, PAYROLL)), None, None)
     assert not proposed.is_whole
 
 
 @pytest.mark.parametrize("text", ["", "021000021,0012345,7.00\n011000015,0012345,8.00\n"])
-def test_what_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
+def test_what_is_not_a_table_is_refused(tmp_path: Path, text: str) -> None:
     """An empty file, and one without a header, have nothing to map."""
     with pytest.raises(FileRefused):
         propose_map(FileToMap(write(tmp_path, text)), None, None)
 
 
 def test_a_column_that_would_be_taken_for_ours_is_left_out(tmp_path: Path) -> None:
-    """A name like one of ours beside the column that became it: the map was refused as soon as it was used."""
+    """A name like one of ours next to the column that became it: the map was refused as soon as it was used."""
     text = PAYROLL.replace("Status", "Amounts").replace("OK", "9.99")
     path = write(tmp_path, text, "payroll.csv")
     proposed = propose_map(FileToMap(path), Person(ANSWERS), tmp_path / "payroll.toml")
@@ -166,8 +166,8 @@ def test_a_column_that_would_be_taken_for_ours_is_left_out(tmp_path: Path) -> No
     assert load_mapping(str(tmp_path / "payroll.toml")).columns["Amounts"] == ()
 
 
-def test_a_column_of_our_name_is_asked_which_way_its_money_goes(tmp_path: Path) -> None:
-    """A map was called whole, and the file was refused with it: no column and no answer said CREDIT or DEBIT."""
+def test_a_column_of_our_name_prompts_for_its_direction(tmp_path: Path) -> None:
+    """A map was called complete, and the file was refused with it: no column and no answer said CREDIT or DEBIT."""
     path = write(tmp_path, PAYROLL.replace("Net Amount", "amount"), "payroll.csv")
     assert "transactionType" in {question.about for question in propose_map(FileToMap(path), None, None).draft.needed}
     proposed = propose_map(FileToMap(path), Person(ANSWERS), None)
@@ -176,8 +176,8 @@ def test_a_column_of_our_name_is_asked_which_way_its_money_goes(tmp_path: Path) 
     assert (ours.targets, ours.why) == (("amount",), "it has the column's own name")
 
 
-def test_of_two_columns_that_differ_in_case_the_one_with_amounts_is_taken(tmp_path: Path) -> None:
-    """Both were left out, and the map without any amount was called whole."""
+def test_of_two_columns_that_differ_in_case_the_one_with_amounts_is_used(tmp_path: Path) -> None:
+    """Both were left out, and the map without any amount was called complete."""
     path = write(tmp_path, PAYROLL.replace("Net Amount", "amount").replace("Status", "Amount"), "payroll.csv")
     proposed = propose_map(FileToMap(path), Person(ANSWERS), tmp_path / "payroll.toml")
     columns = load_mapping(str(tmp_path / "payroll.toml")).columns
@@ -185,8 +185,8 @@ def test_of_two_columns_that_differ_in_case_the_one_with_amounts_is_taken(tmp_pa
     assert (proposed.exit_code, proposed.preview[0]["amount"]) == (0, "1308.82")
 
 
-def test_what_becomes_of_a_column_of_our_name_is_told_as_it_is(tmp_path: Path) -> None:
-    """Not `it has the column's own name`: whoever looks the map over reads what really becomes of each column."""
+def test_what_becomes_of_a_column_of_our_name_is_reported_accurately(tmp_path: Path) -> None:
+    """Not `it has the column's own name`: whoever reviews the map reads what really becomes of each column."""
     text = PAYROLL.replace("Employee", "achNameOnCheck").replace("Status", "achRoutingNumber")
     proposed = propose_map(FileToMap(write(tmp_path, text)), Person(ANSWERS), None)
     told = {column.name: (column.targets, column.why) for column in proposed.columns}
@@ -195,7 +195,7 @@ def test_what_becomes_of_a_column_of_our_name_is_told_as_it_is(tmp_path: Path) -
 
 
 def test_a_header_without_rows_has_nothing_to_propose_from(tmp_path: Path) -> None:
-    """Somebody tries the command before the first file comes: every question is open, and nothing breaks."""
+    """Someone tries the command before the first file comes: every question is open, and nothing breaks."""
     proposed = propose_map(FileToMap(write(tmp_path, PAYROLL.splitlines()[0] + "\n")), None, None)
     assert (proposed.rows, proposed.is_whole, proposed.preview, proposed.exit_code) == (0, True, (), 8)
     assert {column.targets for column in proposed.columns} == {()}

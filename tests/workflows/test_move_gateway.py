@@ -1,4 +1,4 @@
-"""A gateway at a new address: its batches follow it by a person's word, within one environment."""
+"""A gateway at a new address: its batches follow it on a person's word, within one environment."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_batches_follow_their_gateway(tmp_path: Path) -> None:
     ],
 )
 def test_nonsense_is_refused(tmp_path: Path, old: str, new: str, reason: str, told: str) -> None:
-    """A slip in an address must not carry rows from rehearsals to a bank, and nothing moves without a reason."""
+    """A slip in an address must not send test rows to a bank, and nothing moves without a reason."""
     with ledger_in(tmp_path) as ledger:
         name = add_batch(ledger, [Planned(1, State.PENDING)])
     with pytest.raises(WrongUse, match=told):
@@ -65,14 +65,14 @@ def test_nonsense_is_refused(tmp_path: Path, old: str, new: str, reason: str, to
 
 
 def test_a_batch_that_is_being_sent_is_not_moved(tmp_path: Path) -> None:
-    """Its run has looked at the address already."""
+    """Its run has already checked the address."""
     with ledger_in(tmp_path) as ledger:
         batch = ledger.find(add_batch(ledger, [Planned(1, State.PENDING)]))
         with ledger.lock(batch.digest), pytest.raises(BatchHeld):
             move_gateway(ORIGIN, NEW, "why", settings_at(tmp_path, NEW), ADA)
 
 
-def test_a_new_address_of_an_environment_is_said(tmp_path: Path) -> None:
+def test_a_new_address_of_an_environment_is_reported(tmp_path: Path) -> None:
     """Whoever points live payments at another address reads what to do if it is the same gateway, or a test one."""
     elsewhere = settings_at(tmp_path, "https://pay.example.com", "test")
     with ledger_in(tmp_path) as ledger:
@@ -84,8 +84,8 @@ def test_a_new_address_of_an_environment_is_said(tmp_path: Path) -> None:
         assert note_on_address(ledger, replace(elsewhere, gateway=GatewaySettings(base_url=NEW))) == []
 
 
-def test_the_address_that_batches_went_to_before_is_no_news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where others came after it, and however it is written: said every day, the note would be read no more."""
+def test_an_address_that_batches_went_to_before_is_not_news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if others came after it, and however it is written: repeated every day, the note would no longer be read."""
     with ledger_in(tmp_path) as ledger:
         for row, origin in enumerate(("https://pay.example.com", "https://elsewhere.example.com"), start=1):
             monkeypatch.setattr("tests.support.ledger_factory.ORIGIN", origin)

@@ -1,4 +1,4 @@
-"""The disk that holds the check's temporary files is full: said in words, and nothing is registered or sent."""
+"""The disk that holds the check's temporary files is full: this is said in words, and nothing is registered or sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever only looks opens the ledger for reading: nothing of it changes, and nobody's run is in the way."""
+"""Commands that only read open the ledger read-only: nothing in it changes, and nobody's run is blocked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONE = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00"}
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """How the ledger was opened: for reading alone or not, one after the other."""
+    """Return how the ledger was opened each time: read-only or not."""
     found: list[bool] = []
 
     def noting(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,7 +36,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def test_lists_pages_and_states_only_read(desk: Desk, opened: list[bool]) -> None:
-    """Each of them runs beside a submission, and on a ledger that its reader may not write."""
+    """Each of them works during a submission, and on a ledger that its reader may not write."""
     desk.answer = lambda _: IN_DOUBT
     batch = desk.submit(desk.file("may.csv", ONE)).batch or ""
     export = desk.folder / "export.csv"
@@ -58,7 +58,7 @@ def test_lists_pages_and_states_only_read(desk: Desk, opened: list[bool]) -> Non
 
 
 def test_without_a_ledger_a_dry_run_says_what_it_does_not_know(desk: Desk) -> None:
-    """Earlier payments; once there is a ledger, nothing is said. Nothing is in doubt where nothing was sent."""
+    """Earlier payments; once there is a ledger, nothing is said. Nothing is in doubt if nothing was sent."""
     path, said = desk.file("may.csv", ONE), "payments of earlier batches are not known"
     assert status.all_in_doubt(desk.settings) == {}
     assert any(said in note for note in desk.dry_run(path).summary.notes)
@@ -66,8 +66,8 @@ def test_without_a_ledger_a_dry_run_says_what_it_does_not_know(desk: Desk) -> No
     assert not any(said in note for note in desk.dry_run(path).summary.notes)
 
 
-def test_an_approval_is_written_to_the_plan_alone(strict: Office, opened: list[bool]) -> None:
-    """Whoever approves needs the ledger's key, and no right to change what the ledger holds."""
+def test_an_approval_is_written_only_to_the_plan(strict: Office, opened: list[bool]) -> None:
+    """An approver needs the ledger's key, and no right to change what the ledger holds."""
     plan = strict.plan(strict.file("10.00"))
     assert len(strict.approve(plan, BEN).counted) == 1
     assert opened == [True, True]

@@ -1,4 +1,4 @@
-"""What a page needs of the use cases: other names, several takers of rejects, progress, plans and files in memory."""
+"""What a page needs from the use cases: other names, several sinks for rejects, progress, plans and files in memory."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ ROWS = (
 
 
 class Taken:
-    """Takes rejected rows, and remembers what became of them."""
+    """Accepts rejected rows, and remembers what became of them."""
 
     def __init__(self) -> None:
         self.rows: list[int] = []
         self.end = ""
 
     def __call__(self, source: Source) -> Taken:
-        """Begin anew, as with each reading."""
+        """Start over, as with each reading."""
         self.rows, self.end = [], ""
         return self
 
@@ -63,7 +63,7 @@ class Taken:
         self.end = "abandoned"
 
 
-def test_a_file_has_a_name_apart_from_its_path(desk: Desk) -> None:
+def test_a_file_has_a_name_separate_from_its_path(desk: Desk) -> None:
     """A page reads an upload from memory: the ledger, the plan and every message know it by the person's name."""
     found = os.memfd_create("upload")
     os.write(found, desk.file("pay.csv", *ROWS).read_bytes())
@@ -77,8 +77,8 @@ def test_a_file_has_a_name_apart_from_its_path(desk: Desk) -> None:
     assert preview.plan.content["file"] == "payroll.csv"
 
 
-def test_several_take_the_rejected_rows(desk: Desk) -> None:
-    """Beside the rejects file others take the rows; where the file is refused, all of them let go."""
+def test_several_sinks_receive_the_rejected_rows(desk: Desk) -> None:
+    """Others receive the rows as well as the rejects file; if the file is refused, all of them let go."""
     path, one, other = desk.file("pay.csv", *ROWS), Taken(), Taken()
     asked = file_request(str(path), desk.folder / "rejects.csv", CheckOptions(), desk.settings)
     preview = validate(replace(asked, sinks=(one, other)), desk.settings)
@@ -95,7 +95,7 @@ def test_several_take_the_rejected_rows(desk: Desk) -> None:
 
 
 def test_rejects_need_no_disk(desk: Desk) -> None:
-    """The caller makes the file under way: rows that failed need not lie on a disk in the clear."""
+    """The caller creates the pending file: rows that failed need not be on a disk unencrypted."""
     made: list[Path] = []
 
     def begin(path: Path) -> PendingFile:
@@ -111,8 +111,8 @@ def test_rejects_need_no_disk(desk: Desk) -> None:
     assert not Path("marked.xlsx").exists()
 
 
-def test_a_preview_tells_what_there_was_to_compare_with(desk: Desk) -> None:
-    """No page may say that nothing is odd where nothing was compared; the largest payments come first, masked."""
+def test_a_preview_shows_what_there_was_to_compare_with(desk: Desk) -> None:
+    """No page may say that nothing is unusual if nothing was compared; the largest payments come first, masked."""
     desk.settings = replace(desk.settings, policy=replace(desk.settings.policy, variance=True))
     path = desk.file("pay.csv", *ROWS)
     asked = file_request(str(path), None, CheckOptions(), desk.settings)
@@ -129,7 +129,7 @@ def test_a_preview_tells_what_there_was_to_compare_with(desk: Desk) -> None:
 
 
 def test_a_plan_is_approved_without_a_file(desk: Desk) -> None:
-    """A page keeps the plan's text itself, and approves it by the very rules of `batchpay approve`."""
+    """A page keeps the plan's text itself, and approves it by the same rules as `batchpay approve`."""
     path = desk.file("pay.csv", *ROWS)
     desk.submit(desk.file("before.csv", {"paymentId": "X", "invoiceNumber": "X", "amount": "1.00"}))
     asked = file_request(str(path), None, CheckOptions(), desk.settings)
@@ -147,7 +147,7 @@ def _given(target: Path | Stream, batch: BatchSummary) -> Path | Stream:
 
 
 def test_results_and_page_go_into_an_open_file(desk: Desk) -> None:
-    """A page hands out a batch's files without writing them anywhere; they are those of the command line."""
+    """A page delivers a batch's files without writing them anywhere; they are those of the command line."""
     summary = desk.submit(desk.file("pay.csv", *ROWS))
     for ending in ("csv", "xlsx"):
         there, into = desk.folder / f"results.{ending}", io.BytesIO()
@@ -160,8 +160,8 @@ def test_results_and_page_go_into_an_open_file(desk: Desk) -> None:
     assert b"</html>" in into.getvalue()
 
 
-def test_what_lies_beside_the_ledger_is_sealed_for_its_place(desk: Desk) -> None:
-    """What a page keeps for a while can be read by nobody without the ledger's key, nor moved to another place."""
+def test_what_is_kept_next_to_the_ledger_is_sealed_for_its_place(desk: Desk) -> None:
+    """What a page keeps for a while can't be read without the ledger's key, nor moved to another place."""
     desk.submit(desk.file("pay.csv", *ROWS))
     with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
         sealed = ledger.seal(b"123456789", "upload 1")
@@ -171,8 +171,8 @@ def test_what_lies_beside_the_ledger_is_sealed_for_its_place(desk: Desk) -> None
             ledger.unseal(sealed, "upload 2")
 
 
-def test_whoever_looks_at_plans_and_doubts_loads_no_polars() -> None:
-    """The server of the page stays small: what is heavy is a child's."""
+def test_viewing_plans_and_doubts_loads_no_polars() -> None:
+    """The page's server stays small: heavy work is a child's."""
     code = (
         "import sys, batchpay.workflows.approve, batchpay.workflows.resolve, batchpay.workflows.status;"
         "sys.exit(bool({'polars', 'pandera', 'requests'} & sys.modules.keys()))"

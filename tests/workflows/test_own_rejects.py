@@ -1,4 +1,4 @@
-"""Whose rejects lie at a path: those of another batch are never replaced, whatever their file is called."""
+"""Whose rejects are at a path: those of another batch are never replaced, whatever their file is called."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.workflows.desk import Desk
     ],
 )
 def test_a_check_replaces_only_what_a_check_wrote(tmp_path: Path, results: str | None, rejects: str, own: bool) -> None:
-    """It knows no batch; results beside the rejects tell that a submission wrote them."""
+    """It knows no batch; results next to the rejects show that a submission wrote them."""
     path = tmp_path / "may.rejects.csv"
     path.write_text(rejects)
     if results is not None:
@@ -36,18 +36,18 @@ def test_a_check_replaces_only_what_a_check_wrote(tmp_path: Path, results: str |
 
 
 def invoices(path: Path) -> set[str]:
-    """Whose rows a rejects file holds; none where there is no file."""
+    """Return whose rows a rejects file holds; none if there is no file."""
     lines = path.read_text().splitlines() if path.exists() else []
     return {cells["invoiceNumber"] for cells in csv.DictReader(lines)}
 
 
 def numbered_rejects(path: Path) -> list[str]:
-    """Name the rejects files beside a payment file, in order."""
+    """Return the names of the rejects files next to a payment file, in order."""
     return sorted(one.name for one in path.parent.glob(f"{path.stem}.rejects*"))
 
 
-def test_what_a_release_pays_is_no_row_to_correct_though_all_was_rejected_first(desk: Desk) -> None:
-    """The results were a header alone and named no batch: the first rejects stood, and were paid twice."""
+def test_what_a_release_pays_needs_no_correction_though_all_was_rejected_first(desk: Desk) -> None:
+    """The results were only a header and named no batch: the first rejects stayed, and were paid twice."""
     path = desk.file("may.csv", *({"invoiceNumber": f"B-{at}", "amount": f"{at}50.00"} for at in (1, 2, 3)))
     rejects = path.with_suffix(".rejects.csv")
     desk.limit("100.00")
@@ -61,8 +61,8 @@ def test_what_a_release_pays_is_no_row_to_correct_though_all_was_rejected_first(
     assert (invoices(rejects), numbered_rejects(path)) == (set(), ["may.rejects.csv"])
 
 
-def test_the_rejects_of_yesterday_are_in_a_file_still(desk: Desk) -> None:
-    """All of yesterday's were rejected; today's file of the same name, run twice, took the place of its rejects."""
+def test_yesterdays_rejects_are_still_in_a_file(desk: Desk) -> None:
+    """All of yesterday's were rejected; today's file of the same name, run twice, replaced its rejects."""
     path = desk.file("day.csv", {"invoiceNumber": "C-1", "amount": "9.5.0"})
     rejects, second = path.with_suffix(".rejects.csv"), path.with_name("day.rejects-2.csv")
     desk.submit(path)
@@ -75,8 +75,8 @@ def test_the_rejects_of_yesterday_are_in_a_file_still(desk: Desk) -> None:
     assert numbered_rejects(path) == ["day.rejects-2.csv", "day.rejects.csv"]
 
 
-def test_two_files_that_are_told_one_name_keep_their_rejects(desk: Desk) -> None:
-    """With --rejects the results lie elsewhere, and told nothing of whose rejects stand there."""
+def test_two_files_given_one_rejects_name_keep_their_rejects(desk: Desk) -> None:
+    """With --rejects the results are elsewhere, and did not show whose rejects are there."""
     told = desk.folder / "bad.csv"
     first, second = (
         desk.file(name, {"invoiceNumber": f"{name}-1", "amount": "1.00"}, {"invoiceNumber": f"{name}-2", "amount": "x"})
@@ -88,8 +88,8 @@ def test_two_files_that_are_told_one_name_keep_their_rejects(desk: Desk) -> None
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".xlsx", ".parquet"])
-def test_corrections_in_the_rejects_are_not_written_over(desk: Desk, ending: str) -> None:
-    """A run every night: what is ours is written anew in its place, what somebody corrected stays and is told."""
+def test_corrections_in_the_rejects_are_not_overwritten(desk: Desk, ending: str) -> None:
+    """With a run every night, our own are rewritten in place; what someone corrected stays and is reported."""
     path = desk.file(
         "may.csv",
         {"invoiceNumber": "D-1", "amount": "150.00"},
@@ -100,7 +100,7 @@ def test_corrections_in_the_rejects_are_not_written_over(desk: Desk, ending: str
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines[:3], lines[3] + ",over,", lines[4].removesuffix(",")]) + "\n")
     rejects, second = path.with_suffix(f".rejects{ending}"), path.with_name(f"may.rejects-2{ending}")
-    for limit in ("100.00", "120.00", "120.00"):  # in other words each time
+    for limit in ("100.00", "120.00", "120.00"):  # in different words each time
         desk.limit(limit)
         summary = desk.submit(path, rejects=rejects)
         assert (summary.rejects, summary.notes, second.exists()) == (str(rejects), [], False)
@@ -124,7 +124,7 @@ def test_corrections_in_the_rejects_are_not_written_over(desk: Desk, ending: str
 
 
 def correct(rejects: Path) -> bytes:
-    """Type the cents of an amount in the place of the wrong one; gives what stands there then."""
+    """Correct an invalid amount by typing its cents; return the file's content after that."""
     if rejects.suffix == ".xlsx":
         book = load_workbook(rejects)
         (wrong,) = (cell for row in book["rejects"].iter_rows() for cell in row if cell.value == "9.5")
@@ -150,7 +150,7 @@ ROWS = [
 
 @pytest.fixture
 def june(desk: Desk) -> Path:
-    """A file of June: one row was paid and is above the limit by now, one is a duplicate, one was always wrong."""
+    """A file of June: one row was paid and is above the limit by now, one is a duplicate, one was always invalid."""
     desk.submit(desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "10.00"}))
     path = desk.file("june.csv", *ROWS)
     assert desk.submit(path).exit_code == 3
@@ -158,8 +158,8 @@ def june(desk: Desk) -> Path:
     return path
 
 
-def test_what_was_paid_does_not_come_back_and_all_else_does(desk: Desk, june: Path) -> None:
-    """The duplicate, which is found late, and the wrong amount are rows to correct; the payment is none."""
+def test_what_was_paid_is_not_in_the_rejects_again_and_all_else_is(desk: Desk, june: Path) -> None:
+    """The duplicate, which is found late, and the invalid amount are rows to correct; the payment is not."""
     rejects = june.with_suffix(".rejects.csv")
     before = rejects.read_text()
     assert ("A-9," in before, "A-1," in before, "A-7," in before) == (False, True, True)
@@ -168,8 +168,8 @@ def test_what_was_paid_does_not_come_back_and_all_else_does(desk: Desk, june: Pa
     assert rejects.read_text() == before
 
 
-def test_where_rows_came_back_is_told_and_only_where_some_did(desk: Desk) -> None:
-    """One row of a known batch, its first, is one to correct; of one that is all paid there is no file to look at."""
+def test_the_rejects_file_is_named_only_if_rows_came_back(desk: Desk) -> None:
+    """A known batch whose first row must be corrected names the file; one that is all paid has no file to name."""
     path = desk.file("may.csv", {"invoiceNumber": "A-1", "amount": "7.0.0"}, {"invoiceNumber": "A-2", "amount": "1.00"})
     rejects = str(path.with_suffix(".rejects.csv"))
     assert [desk.submit(path).rejects for _ in range(2)] == [rejects, rejects]
@@ -181,10 +181,10 @@ def test_where_rows_came_back_is_told_and_only_where_some_did(desk: Desk) -> Non
     assert len(paid.with_suffix(".rejects.csv").read_text().splitlines()) == 1, "a header alone"
 
 
-def test_rejects_that_could_not_be_written_anew_leave_nothing(
+def test_rejects_that_could_not_be_rewritten_leave_nothing(
     desk: Desk, june: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped in the middle: the earlier rejects stand, and no half file lies beside them."""
+    """Stopped in the middle: the earlier rejects stay, and no partial file is next to them."""
     before = {path.name: path.read_bytes() for path in desk.folder.iterdir() if path.is_file()}
 
     def stop(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Results of an unknown batch, and a gateway that was known as the other one, say that a file may have been paid."""
+"""Results of an unknown batch, and a gateway known as the other kind, suggest that a file may have been paid."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def results(path: Path, batch: str, environment: str | None) -> Path:
-    """Results of two rows, as this version writes them, or without an environment as an earlier one did."""
+    """Write results of two rows, as this version writes them, or without an environment as an earlier one did."""
     names = [name for name in HEADER if name != "environment" or environment is not None]
     values = {"row": "1", "batch": batch, "environment": environment, "state": "accepted"}
     write_table(path, names, [[values.get(name) for name in names]] * 2)
@@ -49,7 +49,7 @@ def results(path: Path, batch: str, environment: str | None) -> Path:
 def test_results_of_an_unknown_batch_refuse_the_file(
     ledger: Ledger, tmp_path: Path, ending: str, named: str | None, environment: Environment, refused: bool
 ) -> None:
-    """For the same environment alone: a rehearsal's results say nothing of live money."""
+    """Only for the same environment: a test run's results say nothing of live money."""
     path = results(tmp_path / f"pay.results.{ending}", "0123456789ab", named)
     if refused:
         with pytest.raises(FileRefused, match=r"0123456789ab.*from a backup.*--paid-elsewhere-checked"):
@@ -59,7 +59,7 @@ def test_results_of_an_unknown_batch_refuse_the_file(
 
 
 def test_results_with_a_number_refuse_the_file_as_well(ledger: Ledger, tmp_path: Path) -> None:
-    """The folder had a rehearsal's results of the name, so another ledger's of live money lie beside them."""
+    """The folder had a test run's results of that name, so another ledger's live results are next to them."""
     results(tmp_path / "pay.results.csv", "aaaaaaaaaaaa", "test")
     results(tmp_path / "pay.results-2.csv", ledger.find(None).batch, "live")
     refuse_paid_elsewhere(ledger, tmp_path / "pay.results.csv", LIVE)
@@ -70,14 +70,14 @@ def test_results_with_a_number_refuse_the_file_as_well(ledger: Ledger, tmp_path:
 
 
 def test_results_that_a_spreadsheet_saved_refuse_the_file_as_well(ledger: Ledger, tmp_path: Path) -> None:
-    """Its separator is a semicolon, and its encoding no UTF-8."""
+    """Its separator is a semicolon, and its encoding is not UTF-8."""
     path = tmp_path / "pay.results.csv"
     path.write_bytes("row;name;batch;environment\n1;Renée;0123456789ab;live\n".encode("cp1252"))
     with pytest.raises(FileRefused, match="0123456789ab"):
         refuse_paid_elsewhere(ledger, path, LIVE)
 
 
-def test_results_of_a_known_batch_are_no_alarm(ledger: Ledger, tmp_path: Path) -> None:
+def test_results_of_a_known_batch_raise_no_alarm(ledger: Ledger, tmp_path: Path) -> None:
     """Last month's file of the same name was paid by this very ledger."""
     batch = ledger.find(None)
     write_results(ledger, batch, tmp_path / "pay.results.csv")
@@ -85,8 +85,8 @@ def test_results_of_a_known_batch_are_no_alarm(ledger: Ledger, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", [None, b"", b"a,b\n1,2\n", b"row,batch\n", b"\xff\xfe\x00", b"batch\n,\n"])
-def test_what_is_not_results_is_no_alarm(ledger: Ledger, tmp_path: Path, content: bytes | None) -> None:
-    """No file, an empty one, another program's, a header alone."""
+def test_what_is_not_results_raises_no_alarm(ledger: Ledger, tmp_path: Path, content: bytes | None) -> None:
+    """No file, an empty one, another program's, only a header."""
     path = tmp_path / "pay.results.csv"
     if content is not None:
         path.write_bytes(content)
@@ -95,15 +95,15 @@ def test_what_is_not_results_is_no_alarm(ledger: Ledger, tmp_path: Path, content
 
 
 def environment(desk: Desk, environment: str, base_url: str = "http://127.0.0.1:9") -> None:
-    """Set what kind of gateway payments go to, and where it is."""
+    """Set what kind of gateway payments are sent to, and where it is."""
     gateway = replace(desk.settings.gateway, base_url=base_url, environment=environment)
     desk.settings = replace(desk.settings, gateway=gateway)
 
 
 def test_one_gateway_is_not_test_and_live_at_will(desk: Desk) -> None:
-    """A mistyped environment would pay a whole file once more: what was sent as test is no duplicate for live.
+    """A mistyped environment would pay a whole file again: what was sent as test is no duplicate for live.
 
-    A person who looked may say that the gateway has changed; from then on it is the other one.
+    A person who checked may say that the gateway has changed; from then on it is the other kind.
     """
     paid, late = desk.file("paid.csv", {"invoiceNumber": "A-1", "amount": "10.00"}), desk.folder / "late.csv"
     desk.submit(paid)
@@ -125,7 +125,7 @@ def test_one_gateway_is_not_test_and_live_at_will(desk: Desk) -> None:
 
 
 def test_each_gateway_at_its_own_address_is_what_it_is(desk: Desk) -> None:
-    """A rehearsal makes no live payment a duplicate, nor the reverse, in whatever turns they come."""
+    """A test run makes no live payment a duplicate, nor the reverse, in whatever order they come."""
     path = desk.file("pay.csv", {"invoiceNumber": "A-1", "amount": "10.00"})
     for kind, address in (("test", "http://127.0.0.1:9"), ("live", "https://pay.example.com")) * 2:
         environment(desk, kind, address)
@@ -134,7 +134,7 @@ def test_each_gateway_at_its_own_address_is_what_it_is(desk: Desk) -> None:
 
 
 def with_another_ledger(desk: Desk) -> Desk:
-    """Someone else's desk: the same gateway, and a ledger that knows of nothing."""
+    """Return someone else's desk: the same gateway, and a ledger that knows nothing."""
     ledger = LedgerSettings(
         url=str(desk.folder / "theirs" / "ledger.db"), key_file=str(desk.folder / "theirs" / "keys" / "ledger.key")
     )
@@ -142,8 +142,8 @@ def with_another_ledger(desk: Desk) -> Desk:
 
 
 @pytest.mark.parametrize("ending", ["csv", "xlsx"])
-def test_two_ledgers_do_not_pay_one_file_at_once(desk: Desk, ending: str) -> None:
-    """The nightly run has a service's ledger; who thinks it did not run, and submits by hand, has one of their own."""
+def test_two_ledgers_do_not_pay_one_file_at_the_same_time(desk: Desk, ending: str) -> None:
+    """The nightly run has a service's ledger; a person who thinks it did not run and submits by hand has another."""
     path = desk.folder / f"pay.{ending}"
     rows = [PLAIN | {"invoiceNumber": f"INV-{number}", "amount": "10.00"} for number in (1, 2)]
     write_table(path, COLUMNS, [[row.get(column) for column in COLUMNS] for row in rows])
@@ -166,16 +166,16 @@ class Archives:
         self._path = path
 
     def check_connection(self) -> None:
-        """Nothing was to be looked at yet."""
+        """Nothing was to be checked yet."""
 
     def refused(self, gateway_ids: Iterable[str]) -> dict[str, str]:
-        """Everything is taken, and the file goes."""
+        """Every account is accepted, and the file disappears."""
         self._path.rename(self._path.with_suffix(".archived"))
         return {}
 
 
 def test_a_file_that_was_archived_meanwhile_is_not_paid_by_another_ledger(desk: Desk) -> None:
-    """Its results went with it; the ledger that paid it just says that nothing is left to be sent."""
+    """Its results were moved with it; the ledger that paid it just says that nothing is left to send."""
     path = desk.file("pay.csv", {"invoiceNumber": "INV-1", "amount": "10.00"})
     desk.submit(path)
     with pytest.raises(FileRefused, match="was moved or replaced while it was read"):
@@ -186,19 +186,19 @@ def test_a_file_that_was_archived_meanwhile_is_not_paid_by_another_ledger(desk: 
 
 
 class Down:
-    """A gateway that answers no more when the first payment is about to go."""
+    """A gateway that stops answering when the first payment is about to be sent."""
 
     def check_connection(self) -> None:
         """Nobody answers."""
         raise RunStopped("the gateway can't be reached")
 
     def refused(self, gateway_ids: Iterable[str]) -> dict[str, str]:
-        """Everything was taken a moment ago."""
+        """Every account was accepted a moment ago."""
         return {}
 
 
-def test_a_batch_that_another_ledger_paid_since_is_not_gone_on_with(desk: Desk) -> None:
-    """By hand it was registered and not sent; the nightly run paid it; by hand the same command is run once more."""
+def test_a_batch_that_another_ledger_paid_since_is_not_resumed(desk: Desk) -> None:
+    """By hand it was registered and not sent; the nightly run paid it; by hand the same command is run again."""
     path = desk.file("pay.csv", {"invoiceNumber": "INV-1", "amount": "10.00"})
     lying, by_hand = RunRequest(desk.folder / "pay.results.csv"), with_another_ledger(desk)
     assert by_hand.submit(path, preflight=Down()).of(State.PENDING).rows == 1

@@ -1,4 +1,4 @@
-"""Whom a look at earlier payments calls new, where a content is paid again or was paid to the end."""
+"""Which payees a check of earlier payments calls new, if a content is paid again or was paid completely."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def looking(desk: Desk) -> Desk:
 
 
 def test_a_payee_of_the_first_payment_is_not_new_to_the_second(looking: Desk) -> None:
-    """The page of --again told the approver that everybody in it was paid for the first time."""
+    """The page of --again told the approver that everyone in it was paid for the first time."""
     path = looking.file("may.csv", NEW)
     assert [one.code for one in looking.dry_run(path).variances] == ["new_payee"]
     looking.submit(path)
@@ -36,7 +36,7 @@ def test_a_payee_of_the_first_payment_is_not_new_to_the_second(looking: Desk) ->
 
 
 def test_the_first_payment_alone_is_history_enough(desk: Desk) -> None:
-    """The ledger holds nothing but this file: paid again it was compared with nothing."""
+    """The ledger holds only this file: paid again it was compared with nothing."""
     desk.settings = replace(desk.settings, policy=PolicySettings())
     path = desk.file("may.csv", NEW)
     desk.submit(path)
@@ -51,8 +51,8 @@ def test_a_payee_whose_first_payment_was_declined_is_still_new(looking: Desk) ->
     assert [one.code for one in looking.dry_run(path, again=AGAIN).variances] == ["new_payee"]
 
 
-def test_nothing_is_warned_of_where_nothing_is_sent(looking: Desk) -> None:
-    """A second run of a paid file said again to make sure that its payees are real."""
+def test_nothing_draws_a_warning_if_nothing_is_sent(looking: Desk) -> None:
+    """A second run of a paid file said again to verify that its payees are real."""
     path = looking.file("may.csv", NEW)
     assert looking.submit(path).warnings == 1
     assert looking.submit(path).warnings == 0
@@ -60,8 +60,8 @@ def test_nothing_is_warned_of_where_nothing_is_sent(looking: Desk) -> None:
     assert (preview.summary.warnings, preview.variances, preview.unusual) == (0, [], [])
 
 
-def test_rows_that_wait_are_warned_of_as_before(looking: Desk) -> None:
-    """A batch that was stopped half way: its own payments don't make its payees known."""
+def test_rows_that_wait_draw_warnings_as_before(looking: Desk) -> None:
+    """A batch that was stopped halfway: its own payments don't make its payees known."""
     path = looking.file("may.csv", NEW, NEW | {"invoiceNumber": "A-3"})
     looking.answer = lambda reference: Outcome(State.PENDING, "closed", bytes_sent=0)
     looking.submit(path)

@@ -10,7 +10,7 @@ from tests.workflows.office import Office
 
 
 def test_warnings_and_errors_name_the_same_place(office: Office) -> None:
-    """The first data row is line 2 of a CSV and row 2 of a sheet, for a changed account as for a wrong cell."""
+    """The first data row is line 2 of a CSV and row 2 of a sheet, for a changed account as for an invalid cell."""
     office.submit(office.file("10.00"))
     path = office.file("10.00", "20.00", name="next.csv", achAccountNumber="9900112233", ids="Q")
     csv = office.dry_run(path)

@@ -22,7 +22,7 @@ from tests.workflows.office import AGAIN, ANN, BEN, EVE, NONE, RELEASE, Office
 
 
 def test_a_plan_pays_once(office: Office) -> None:
-    """A plan that was used goes on with its batch only, also where the batch was paid again meanwhile."""
+    """A used plan only continues its own batch, even if the batch was paid again meanwhile."""
     path = office.file("10.00")
     plan = office.plan(path)
     for _ in range(3):
@@ -33,7 +33,7 @@ def test_a_plan_pays_once(office: Office) -> None:
     assert len(office.used_plans()) == 1
 
 
-def test_a_plan_from_before_a_restore_is_prepared_anew(office: Office) -> None:
+def test_a_plan_from_before_a_restore_must_be_prepared_again(office: Office) -> None:
     """The restored ledger does not know that the plan was used: it let all of it through a second time."""
     path, settings = office.file("10.00"), office.settings.ledger
     plan, copy = office.plan(path), office.folder / "copy.db"
@@ -54,7 +54,7 @@ def test_a_plan_from_before_a_restore_is_prepared_anew(office: Office) -> None:
 
 
 def test_two_submissions_with_one_plan_at_once(office: Office) -> None:
-    """One of them registers; the other waits its turn, is told so, or goes on with the same batch."""
+    """One of them registers; the other waits its turn, is told so, or continues the same batch."""
     path = office.file("10.00", "20.00")
     plan = office.plan(path)
     ends: list[str] = []
@@ -77,7 +77,7 @@ def test_two_submissions_with_one_plan_at_once(office: Office) -> None:
 
 
 def test_a_plan_is_used_in_the_transaction_that_registers(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where two look before either registers, the ledger itself takes the plan once."""
+    """If two check before either registers, the ledger itself accepts the plan only once."""
     path = office.file("10.00")
     plan = office.plan(path)
     office.submit(path, plan)
@@ -100,8 +100,8 @@ def test_a_plan_is_used_in_the_transaction_that_registers(office: Office, monkey
     assert office.batches() == 1
 
 
-def test_another_files_row_makes_one_a_duplicate(strict: Office) -> None:
-    """Approved, and then one of its payments goes out with another file: nothing of the plan is sent."""
+def test_a_row_of_another_file_makes_one_a_duplicate(strict: Office) -> None:
+    """Approved, and then one of its payments is sent with another file: nothing of the plan is sent."""
     path = strict.file("10.00", "20.00")
     plan = strict.plan(path)
     strict.approve(plan, BEN)
@@ -132,10 +132,10 @@ FIRST = ("10.00", "20.00", "30.5")
     ],
     ids=["row", "amount", "order", "rule", "limit", "map", "release", "reason"],
 )
-def test_whatever_is_another_nothing_is_sent(
+def test_whatever_differs_nothing_is_sent(
     strict: Office, amounts: tuple[str, ...], decisions: Decisions, rules: dict[str, Any], words: str
 ) -> None:
-    """The file, its map, a rule or a decision is another than when it was approved: the submission is refused."""
+    """The file, its map, a rule or a decision differs from when it was approved: the submission is refused."""
     path = strict.file(*FIRST)
     plan = strict.plan(path)
     strict.approve(plan, BEN)
@@ -163,7 +163,7 @@ def test_a_plan_is_for_one_gateway(strict: Office, change: dict[str, Any]) -> No
     assert strict.received() == []
 
 
-def test_rows_that_went_meanwhile_make_another_plan(office: Office) -> None:
+def test_rows_that_were_sent_meanwhile_need_another_plan(office: Office) -> None:
     """Part of what a plan shows was sent by another command: it is refused, and a new one shows the rest."""
     path = office.file("10.00", "20.00")
     office.submit(path, limit=1)
@@ -191,7 +191,7 @@ def test_a_plan_of_another_ledger_is_nothing_here(strict: Office, tmp_path: Path
 
 
 def test_an_edited_plan_is_refused(strict: Office) -> None:
-    """Somebody who has the file, and no key, can neither raise an amount nor add a name."""
+    """Someone who has the file, and no key, can neither raise an amount nor add a name."""
     path = strict.file("10.00")
     plan = strict.plan(path)
     strict.approve(plan, BEN)
@@ -203,7 +203,7 @@ def test_an_edited_plan_is_refused(strict: Office) -> None:
 
 
 def test_what_was_shown_is_what_is_approved(strict: Office) -> None:
-    """A plan that was replaced between looking and answering is not approved."""
+    """A plan that was replaced between viewing and answering is not approved."""
     plan = strict.plan(strict.file("10.00"))
     seal = strict.read(plan).seal
     strict.plan(strict.file("90.00"))
@@ -212,8 +212,8 @@ def test_what_was_shown_is_what_is_approved(strict: Office) -> None:
     assert strict.read(plan).approvals == ()
 
 
-def test_a_used_plan_is_not_approved_any_more(office: Office) -> None:
-    """There is nothing left to approve: whoever tries is told which batch it was."""
+def test_a_used_plan_is_no_longer_approved(office: Office) -> None:
+    """There is nothing left to approve: anyone who tries is told which batch it was."""
     path = office.file("10.00")
     plan = office.plan(path)
     office.submit(path, plan)
@@ -222,7 +222,7 @@ def test_a_used_plan_is_not_approved_any_more(office: Office) -> None:
 
 
 @pytest.mark.parametrize("by_plan", [True, False])
-def test_a_plan_whose_content_went_by_another_way_is_not_approved(office: Office, by_plan: bool) -> None:
+def test_a_plan_whose_content_was_sent_another_way_is_not_approved(office: Office, by_plan: bool) -> None:
     """Two makers prepared one file. The second plan was `ready` after the first had been sent, and then refused."""
     path = office.file("10.00", "20.00")
     plan, other = office.plan(path, ANN), office.plan(path, BEN, name="other.json")
@@ -238,7 +238,7 @@ def test_a_plan_whose_content_went_by_another_way_is_not_approved(office: Office
 
 
 def test_a_release_spends_the_plans_of_the_same_release(office: Office) -> None:
-    """Also where rows are left that nobody can release; paying once more by another reason spends none."""
+    """Even if rows are left that nobody can release; paying again for another reason spends none."""
     path = office.file("10.00", "20.00", "x")
     office.submit(path, max_amount_cents=1500)
     plans = [office.plan(path, name=f"{n}.json", decisions=RELEASE) for n in (1, 2)]
@@ -254,7 +254,7 @@ def test_a_release_spends_the_plans_of_the_same_release(office: Office) -> None:
 
 
 def test_the_page_shows_what_is_left(office: Office) -> None:
-    """Of a batch that was sent in part the page, the plan and the seal show the rest, and the run sends just that."""
+    """For a batch that was sent in part, the page, the plan and the seal show the rest, and the run sends just that."""
     path = office.file("10.00", "20.00", "30.00")
     first = office.dry_run(path)
     assert (first.proposal.to_send.new, first.proposal.to_send.pending) == (Totals(3, 6_000), Totals())
@@ -268,7 +268,7 @@ def test_the_page_shows_what_is_left(office: Office) -> None:
 
 
 def test_held_back_rows_are_on_the_page_and_in_no_approval(office: Office) -> None:
-    """A pending row that fails today's rules is shown apart; approving the others doesn't approve it for later."""
+    """A pending row that fails today's rules is shown separately; approving the others doesn't approve it for later."""
     path = office.file("10.00", "20.00", "300.00")
     office.submit(path, limit=1)
     office.policy(approvals=1)
@@ -288,7 +288,7 @@ def test_held_back_rows_are_on_the_page_and_in_no_approval(office: Office) -> No
     assert office.received() == ["I-1", "I-2"]
 
 
-def test_what_earlier_payments_make_odd_is_told_by_name(office: Office) -> None:
+def test_what_is_unusual_by_earlier_payments_is_listed_by_name(office: Office) -> None:
     """Nothing to compare with, nothing unusual, and a changed account with payee, amount and last four."""
     assert office.dry_run(office.file("10.00")).unusual == [
         "no earlier payments to compare payees, accounts and amounts with"
@@ -302,7 +302,7 @@ def test_what_earlier_payments_make_odd_is_told_by_name(office: Office) -> None:
     )
 
 
-def test_who_approves_sees_what_nobody_checked(strict: Office) -> None:
+def test_an_approver_sees_what_nobody_checked(strict: Office) -> None:
     """A page signed before there was any earlier payment looked like one on which nothing was unusual."""
     strict.policy(approvals=1)
     first, second = strict.file("10.00", name="a.csv"), strict.file("11.00", name="b.csv", ids="R")
@@ -312,12 +312,12 @@ def test_who_approves_sees_what_nobody_checked(strict: Office) -> None:
         assert "unchecked payees, accounts and amounts: there are no earlier payments to compare" in page
         assert "unchecked gateway accounts: the gateway was not asked" in page
     strict.submit(first, plans[0])
-    strict.submit(second, plans[1])  # there is an earlier payment by now: no part of what was approved
+    strict.submit(second, plans[1])  # there is an earlier payment by now, but that is no part of the approval
     assert strict.received() == ["I-1", "I-1"]
     assert not any("earlier payments" in line for line in strict.dry_run(strict.file("1.00", ids="Q")).page())
 
 
-def test_who_approves_sees_whose_account_changed(strict: Office) -> None:
+def test_an_approver_sees_whose_account_changed(strict: Office) -> None:
     """They saw `1 achAccountNumber.changed_account`, and neither payee nor amount; the plan's file names nobody."""
     strict.policy(approvals=0)
     strict.submit(strict.file("10.00"))
@@ -339,8 +339,8 @@ def test_who_approves_sees_whose_account_changed(strict: Office) -> None:
     assert strict.received() == ["I-1", "I-1", "I-2"]
 
 
-def test_other_changed_accounts_are_another_plan(strict: Office) -> None:
-    """The payee was paid to a third account in between: whoever approved was shown another one as the last."""
+def test_other_changed_accounts_make_another_plan(strict: Office) -> None:
+    """The payee was paid to a third account in between: the approver was shown a different last account."""
     strict.policy(approvals=0)
     strict.submit(strict.file("10.00"))
     path = strict.file("11.00", ids="R", achAccountNumber="0099999123")
@@ -358,7 +358,7 @@ def test_other_changed_accounts_are_another_plan(strict: Office) -> None:
 
 
 def test_the_page_says_what_is_rejected(desk: Desk) -> None:
-    """Of a wrong row the page showed nothing: who signs must see that the file is more than what would be sent."""
+    """The page showed nothing of an invalid row: signers must see that the file is more than what would be sent."""
     row = {"paymentId": "P-1", "invoiceNumber": "A-1", "amount": "10.00"}
     wrong = {"paymentId": "P-2", "invoiceNumber": "A-2", "amount": "7.00", "achRoutingNumber": "121000333"}
     proposal = desk.dry_run(desk.file("may.csv", row, wrong)).proposal

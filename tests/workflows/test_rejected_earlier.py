@@ -1,4 +1,4 @@
-"""Which rejected rows a release may send, and how far back the look for earlier payments goes."""
+"""Which rejected rows a release may send, and how far back the check for earlier payments goes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
 
 
 def rejected(purged_at: datetime | None = None) -> RejectedEarlier:
-    """Rows 2 and 5 of a batch of now: 10.00, and one whose amount could not be read."""
+    """Return rows 2 and 5 of a present batch: 10.00, and one whose amount could not be read."""
     rows = [SimpleNamespace(row=row, amount_cents=cents, reasons=["why"]) for row, cents in ((2, 1_000), (5, None))]
     ledger: Any = SimpleNamespace(rejected=lambda batch: rows)
     batch: Any = SimpleNamespace(batch="b", registered_at=NOW, purged_at=purged_at)
@@ -33,15 +33,15 @@ def rejected(purged_at: datetime | None = None) -> RejectedEarlier:
 def test_only_the_amount_that_was_rejected_is_released(
     cents: list[int], purged_at: datetime | None, released: int
 ) -> None:
-    """A row that reads as another amount today is another payment; a purged batch has nothing to hold it against."""
+    """A row with a different amount today is a different payment; a purged batch has nothing to compare it with."""
     same, totals = rejected(purged_at).releasable(pl.Series([2, 5], dtype=pl.UInt32), pl.Series(cents, dtype=pl.Int64))
     assert totals == Totals(1 if released else 0, released)
     assert same.fill_null(value=False).to_list() == [bool(released), False]
 
 
 @pytest.mark.parametrize(("passed", "days"), [(0, 4), (1, 5), (30, 34), (-2, 3)])
-def test_the_look_goes_back_to_before_the_batch_was_registered(passed: int, days: int) -> None:
-    """Whatever came in while the row lay rejected is looked at; a clock that was set back makes it no shorter."""
+def test_the_check_goes_back_to_before_the_batch_was_registered(passed: int, days: int) -> None:
+    """Whatever came in while the row was rejected is checked; a clock that was set back doesn't shorten that."""
     assert rejected().days_until(NOW + timedelta(days=passed), 3) == days
 
 
@@ -59,10 +59,10 @@ TODAY = date(2026, 5, 4)
          "--release --accept-suggestions=a.b,b.c --as-of 2026-01-05 --reason TEXT"),
     ],
 )  # fmt: skip
-def test_the_options_that_made_a_row_right_release_it(
+def test_the_options_that_made_a_row_valid_release_it(
     monkeypatch: pytest.MonkeyPatch, rules: RuleOptions, options: str
 ) -> None:
-    """Without them the release looks at the row as it was rejected, and leaves it."""
+    """Without them the release checks the row as it was rejected, and leaves it."""
     today = datetime.combine(TODAY, datetime.min.time()).astimezone()
     monkeypatch.setattr(rejected_earlier, "datetime", SimpleNamespace(now=lambda: today))
     assert how_to_release(rules) == options

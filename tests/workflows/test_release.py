@@ -23,7 +23,7 @@ LARGE = {"paymentId": "P-2", "invoiceNumber": "A-2", "amount": "500.00"}
 
 @pytest.fixture
 def file(desk: Desk) -> Path:
-    """A file of which one row was above the limit, and was rejected; the limit is gone."""
+    """A file with one row that was above the limit and was rejected; the limit is gone."""
     path = desk.file("may.csv", SMALL, LARGE)
     desk.limit("100.00")
     first = desk.submit(path)
@@ -33,8 +33,8 @@ def file(desk: Desk) -> Path:
 
 
 @pytest.mark.parametrize("options", [{}, {"normalize": True}, {"allow_duplicates": True}, {"allow_open_ended": True}])
-def test_a_run_again_never_sends_what_was_rejected(desk: Desk, file: Path, options: dict[str, Any]) -> None:
-    """A raised limit and a cron job that ran again paid rows that somebody had looked at and left out."""
+def test_a_repeated_run_never_sends_what_was_rejected(desk: Desk, file: Path, options: dict[str, Any]) -> None:
+    """A raised limit and a repeated cron job paid rows that someone had reviewed and left out."""
     again = desk.submit(file, **options)
     assert (again.exit_code, desk.arrived) == (3, {"A-1": 1})
     assert again.notes == [
@@ -56,8 +56,8 @@ def test_a_release_sends_them_once_and_names_who_and_why(desk: Desk, file: Path)
     assert desk.events("released") == [("ann@desk-3", "the limit was raised by the board")]
 
 
-def test_what_a_release_has_paid_is_no_error_of_a_later_run(desk: Desk) -> None:
-    """Paid with --normalize, it stood as `1 amount.format` under every later run of the file as it is."""
+def test_what_a_release_has_paid_is_not_an_error_in_a_later_run(desk: Desk) -> None:
+    """Paid with --normalize, it was shown as `1 amount.format` under every later run of the original file."""
     path = desk.file("may.csv", SMALL, {"paymentId": "P-2", "amount": "5"}, {"paymentId": "P-3", "amount": "six"})
     assert desk.submit(path).exit_code == 3
     assert desk.submit(path, release="its cents are certain", normalize=True).released == Totals(1, 500)
@@ -68,8 +68,8 @@ def test_what_a_release_has_paid_is_no_error_of_a_later_run(desk: Desk) -> None:
     assert [one.row for one in desk.verdict.failures] == [3]
 
 
-def test_a_dry_run_tells_what_a_release_would_add(desk: Desk, file: Path) -> None:
-    """Without --release the row is counted apart, with it among what would be sent; the ledger stays as it is."""
+def test_a_dry_run_shows_what_a_release_would_add(desk: Desk, file: Path) -> None:
+    """Without --release the row is counted separately, with it among what would be sent; the ledger is unchanged."""
     without = desk.dry_run(file)
     assert (without.proposal.to_send.total.rows, without.releasable) == (0, Totals(1, 50_000))
     with_it = desk.dry_run(file, release="looked at it")
@@ -78,7 +78,7 @@ def test_a_dry_run_tells_what_a_release_would_add(desk: Desk, file: Path) -> Non
 
 
 def test_a_content_that_nobody_submitted_has_nothing_to_release(desk: Desk, file: Path) -> None:
-    """A corrected file is another content: under --release it would be paid whole."""
+    """A corrected file is a different content: with --release it would be paid whole."""
     corrected = desk.file("june.csv", SMALL, LARGE | {"amount": "50.00"})
     for call in (desk.submit, desk.dry_run):
         with pytest.raises(WrongUse, match="not been submitted yet"):
@@ -86,7 +86,7 @@ def test_a_content_that_nobody_submitted_has_nothing_to_release(desk: Desk, file
 
 
 def test_a_payment_made_in_between_stops_its_release_at_any_age(desk: Desk) -> None:
-    """The row was paid by another file while it lay rejected: released then, it was paid twice, days later."""
+    """The row was paid by another file while it was rejected: released then, it was paid twice, days later."""
     large = {"amount": "500.00"}
     path = desk.file("may.csv", SMALL, large)
     desk.limit("100.00")
@@ -99,10 +99,10 @@ def test_a_payment_made_in_between_stops_its_release_at_any_age(desk: Desk) -> N
 
 
 @pytest.mark.parametrize("first", ["release", "register"])
-def test_two_commands_at_once_pay_one_payment_id_once(
+def test_two_concurrent_commands_pay_one_payment_id_once(
     desk: Desk, file: Path, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
-    """Each looked before the other wrote: one released P-2, the other registered it in a file of its own."""
+    """Each checked before the other wrote: one released P-2, the other registered it in a file of its own."""
     other = desk.file("other.csv", LARGE | {"amount": "500.01"})
     asked: list[FileRequest] = []
 

@@ -1,4 +1,4 @@
-"""What a call asks for where nobody says anything, and where somebody does."""
+"""What a call requests when nobody says anything, and when someone does."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_reason_alone_pays_nothing_again() -> None:
     assert Decisions(again=True, reason="the bank lost it").again_reason == "the bank lost it"
 
 
-def test_what_a_call_says_is_asked_for(desk: Desk) -> None:
+def test_what_a_call_sets_is_requested(desk: Desk) -> None:
     """Each option arrives where it counts."""
     options = CheckOptions(
         as_of=datetime.date(2026, 5, 4), normalize=True, warnings_as_errors=True, allow_duplicates=True,
@@ -67,15 +67,15 @@ def test_what_a_call_says_is_asked_for(desk: Desk) -> None:
     [(None, frozenset()), ("", suggesting_rules()), (" amount.format, ", frozenset({"amount.format"}))],
 )
 def test_suggestions_are_accepted_by_name_or_all(desk: Desk, names: str | None, accepted: frozenset[str]) -> None:
-    """An option without a value means all, no option none, a name that is no rule is a slip."""
+    """An option without a value means all, no option none; a name that is no rule is a slip."""
     asked = file_request("may.csv", None, CheckOptions(accept_suggestions=names), desk.settings)
     assert asked.rules.accept_suggestions == accepted
     with pytest.raises(WrongUse, match="no rule with suggestions is called amount"):
         file_request("may.csv", None, CheckOptions(accept_suggestions="amount"), desk.settings)
 
 
-def test_settings_that_can_not_be_meant_are_refused(desk: Desk) -> None:
-    """A limit in words, and rules to be off that keep the gateway's interface."""
+def test_settings_that_can_not_be_intended_are_refused(desk: Desk) -> None:
+    """A limit in words, and a request to switch off rules that keep to the gateway's interface."""
     desk.limit("100.00")
     assert max_amount_cents(desk.settings) == 100_00
     desk.limit("a hundred")
@@ -88,10 +88,10 @@ def test_settings_that_can_not_be_meant_are_refused(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("asked", "asks"), [(None, True), (True, True), (False, False)])
-def test_the_gateway_is_asked_first_unless_a_call_says_no(
+def test_the_gateway_is_queried_first_unless_a_call_says_no(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, asked: bool | None, asks: bool
 ) -> None:
-    """Otherwise a wrong key or a deleted account is found out by the first payments."""
+    """Otherwise a wrong key or a deleted account is discovered by the first payments."""
     monkeypatch.setenv("BATCHPAY_API_KEY", "desk-key")
     request, credentials = run_request(
         desk.settings, SendOptions(limit=3, until=7.0, preflight=asked), LibraryProcess()
@@ -110,8 +110,8 @@ def test_money_goes_to_no_unsafe_origin_and_no_key_is_looked_for(desk: Desk, url
             ask()
 
 
-def test_a_call_lays_its_options_over_the_settings(desk: Desk) -> None:
-    """What it does not say stays; the words before a run say what holds."""
+def test_a_calls_options_override_the_settings(desk: Desk) -> None:
+    """What it does not set stays; the text before a run shows what applies."""
     faster = sending_settings(desk.settings, SendOptions(rate="7", max_in_doubt=2))
     assert (faster.submit.rate, faster.submit.workers, faster.submit.max_in_doubt) == ("7", 1, 2)
     assert faster.gateway == desk.settings.gateway
@@ -123,7 +123,7 @@ def test_a_call_lays_its_options_over_the_settings(desk: Desk) -> None:
     assert moves_real_money(replace(faster, gateway=live))
 
 
-def test_a_submission_looks_whether_it_is_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_submission_checks_whether_it_is_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two nightly jobs, each at the ceiling, were twice the ceiling for their gateway."""
     asked: list[float] = []
 

@@ -1,4 +1,4 @@
-"""Going on with a batch: which one it is where nobody names it."""
+"""Resuming a batch: which one it is when none is named."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ TWO = {"paymentId": "P-2", "invoiceNumber": "A-2", "amount": "20.00"}
 
 
 def test_the_latest_batch_is_the_latest_of_its_environment(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rehearsal was left half-way after the live file: `resume` for the live gateway goes on with the live one.
+    """A test run was left halfway after the live file: `resume` for the live gateway continues the live one.
 
-    By its name a batch is found in whatever environment it is, and the run refuses the wrong one by itself.
+    By its name a batch is found in whatever environment it is, and the run itself refuses the wrong one.
     """
     open_ledger(desk.settings.ledger, create_as="ann").close()  # a live gateway gets none by itself
     gateway = desk.settings.gateway

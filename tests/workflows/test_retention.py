@@ -31,7 +31,7 @@ WHY = "retention rule 7"
 
 @pytest.fixture
 def paid(desk: Desk) -> Path:
-    """A file of May of which one row was paid and one was above the limit; the limit is gone."""
+    """A file of May with one row paid and one above the limit; the limit is gone."""
     desk.answer = lambda _: Outcome(State.ACCEPTED, "success", Answer(200, "1", "Approved", "TX-77"), 900)
     path = desk.file("may.csv", BILL, BAD)
     desk.limit("100.00")
@@ -41,12 +41,12 @@ def paid(desk: Desk) -> Path:
 
 
 def purge(desk: Desk, days: int | None = 365) -> Retention:
-    """Purge as one does a year later."""
+    """Purge as if a year later."""
     return retention.purge(desk.settings, days, WHY, LATER, ANN)
 
 
 def test_it_is_shown_before_it_is_done(desk: Desk, paid: Path) -> None:
-    """The dry run lists the batch and erases nothing; the purge erases it, once; both objects are as their schema."""
+    """The dry run lists the batch and erases nothing; the purge erases it, once; both objects match their schema."""
     shown = retention.look(desk.settings, 365, LATER)
     assert [(Path(one.file).name, one.rows, one.stays) for one in shown.due] == [("may.csv", 1, None)]
     assert desk.events("purged") == []
@@ -64,7 +64,7 @@ def test_it_is_shown_before_it_is_done(desk: Desk, paid: Path) -> None:
 
 
 def test_days_come_from_the_option_or_the_setting_and_the_reason_from_a_person(desk: Desk, paid: Path) -> None:
-    """A setting names a time and erases nothing: without a reason there is no purge."""
+    """A setting names a period and erases nothing: without a reason there is no purge."""
     with pytest.raises(WrongUse, match="how old"):
         purge(desk, None)
     desk.settings = replace(desk.settings, retention=RetentionSettings(details_days=500))
@@ -75,10 +75,10 @@ def test_days_come_from_the_option_or_the_setting_and_the_reason_from_a_person(d
     assert len(purge(desk, None).due) == 1
 
 
-def test_a_batch_that_a_run_took_meanwhile_stays_and_is_told(
+def test_a_batch_that_a_run_took_meanwhile_stays_and_is_reported(
     desk: Desk, paid: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not a good end: whoever must erase by a date reads that something was not."""
+    """Not a good end: whoever must erase by a date reads that something was not erased."""
     monkeypatch.setattr("batchpay.ledger.sqlite.ledger.SqliteLedger._refuse_while_held", lambda _: None)
     with closing(open_ledger(desk.settings.ledger)) as ledger:
         batch = ledger.find(None)
@@ -88,7 +88,7 @@ def test_a_batch_that_a_run_took_meanwhile_stays_and_is_told(
     assert purge(desk).exit_code == 0
 
 
-def test_health_tells_when_a_purge_is_due_and_when_it_is_late(desk: Desk, paid: Path) -> None:
+def test_health_reports_when_a_purge_is_due_and_when_it_is_late(desk: Desk, paid: Path) -> None:
     """Due is no alarm; a month later it is. Without the setting nothing is ever due."""
 
     def found(now: datetime) -> list[tuple[int, str]]:
@@ -127,7 +127,7 @@ def test_nothing_of_a_purged_batch_is_released(desk: Desk, paid: Path) -> None:
 
 
 def test_results_made_in_time_are_not_replaced(desk: Desk, paid: Path) -> None:
-    """Results and page are refused by words that say why: a file without names must not replace one with them."""
+    """Results and page are refused with the reason: a file without names must not replace one with them."""
     made = desk.folder / "kept.csv"
     assert results_again(None, lambda _: made, desk.settings).results == str(made)
     before = made.read_bytes()
@@ -138,8 +138,8 @@ def test_results_made_in_time_are_not_replaced(desk: Desk, paid: Path) -> None:
     assert made.read_bytes() == before
 
 
-def test_an_export_is_matched_by_reference_alone(desk: Desk, paid: Path) -> None:
-    """The row's reference is known still; a line that has only its invoice number belongs to nobody known."""
+def test_an_export_is_matched_only_by_reference(desk: Desk, paid: Path) -> None:
+    """The row's reference is still known; a line that has only its invoice number matches no known row."""
     purge(desk)
     with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
         batch = ledger.find(None).batch
@@ -152,8 +152,8 @@ def test_an_export_is_matched_by_reference_alone(desk: Desk, paid: Path) -> None
         assert any("by the gateway's reference alone" in note for note in done.summary.notes)
 
 
-def test_what_still_holds_it_is_named(desk: Desk, paid: Path) -> None:
-    """The last backup, and copies that a later version left beside the ledger."""
+def test_copies_that_still_hold_it_are_named(desk: Desk, paid: Path) -> None:
+    """The last backup, and copies that a later version left next to the ledger."""
     ledger = Path(desk.settings.ledger.url)
     ledger.with_name("ledger.db.version-2.17").write_bytes(b"")
     with closing(open_ledger(desk.settings.ledger)) as opened:

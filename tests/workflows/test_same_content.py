@@ -1,4 +1,4 @@
-"""The same content is the same batch: a call that sends nothing says so, also where nobody reads standard error."""
+"""The same content is the same batch: a call that sends nothing says so, even where nobody reads standard error."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ WAGES = [{"amount": "10.00"}, {"amount": "11.00"}]
 SAID = "nothing was left to send of this content"
 
 
-def test_the_wages_of_the_next_month_are_not_paid_in_silence(desk: Desk) -> None:
-    """The summary tells of all rows as accepted, and so they are: last month."""
+def test_next_months_wages_are_not_silently_skipped(desk: Desk) -> None:
+    """The summary reports all rows as accepted, and so they are: last month."""
     path = desk.file("wages.csv", *WAGES)
     assert not any(SAID in note for note in desk.submit(path).notes)
     summary = desk.submit(path)
@@ -23,8 +23,8 @@ def test_the_wages_of_the_next_month_are_not_paid_in_silence(desk: Desk) -> None
     assert sum(desk.arrived.values()) == 2
 
 
-def test_nor_are_those_that_have_the_reason_of_last_month(desk: Desk) -> None:
-    """One reason pays once more, however often: in January it must be another one."""
+def test_wages_with_last_months_reason_are_not_either(desk: Desk) -> None:
+    """One reason pays once more, however often: in January it must be a different one."""
     path = desk.file("wages.csv", *WAGES)
     desk.submit(path)
     assert not any(SAID in note for note in desk.submit(path, again="monthly wages").notes)
@@ -33,8 +33,8 @@ def test_nor_are_those_that_have_the_reason_of_last_month(desk: Desk) -> None:
     assert sum(desk.arrived.values()) == 4
 
 
-def test_a_batch_that_goes_on_or_waits_for_a_person_is_not_called_paid(desk: Desk) -> None:
-    """Rows that this very call sent, and rows in doubt: nobody is told to pay them once more."""
+def test_a_batch_that_resumes_or_waits_for_a_person_is_not_called_paid(desk: Desk) -> None:
+    """Rows that this very call sent, and rows in doubt: nobody is told to pay them again."""
     path = desk.file("wages.csv", *WAGES)
     desk.submit(path, run=RunRequest(None, Limits(rows_max=1)))
     desk.answer = lambda _: IN_DOUBT
@@ -42,8 +42,8 @@ def test_a_batch_that_goes_on_or_waits_for_a_person_is_not_called_paid(desk: Des
     assert not any(SAID in note for note in desk.submit(path).notes)
 
 
-def test_a_corrected_file_tells_of_what_the_first_one_did_not_send(desk: Desk) -> None:
-    """A run was stopped, and the file corrected in its place: its rows 'were used before', and nobody sent the rest."""
+def test_a_corrected_file_reports_what_the_first_one_did_not_send(desk: Desk) -> None:
+    """A run was stopped, and the file corrected in place: its rows 'were used before', and nobody sent the rest."""
     bills = [{"paymentId": f"P-{number}", "amount": f"{number}0.00"} for number in (1, 2, 3)]
     stopped = desk.submit(desk.file("may.csv", *bills), run=RunRequest(None, Limits(rows_max=1)))
     one_more = {"paymentId": "P-4", "amount": "1.00"}

@@ -24,7 +24,7 @@ ROWS = [{"paymentId": f"P-{number}", "invoiceNumber": f"A-{number}", "amount": "
 
 
 class Person:
-    """Signs, and confirms unless told not to; notes what was shown and asked."""
+    """Signs, and confirms unless told not to; records what was shown and asked."""
 
     def __init__(self, name: str = "Kim", reason: str = "the bank says so", *, agrees: bool = True) -> None:
         self.name, self.reason, self.agrees = name, reason, agrees
@@ -74,7 +74,7 @@ def test_without_agreement_nothing_is_settled(desk: Desk, batch: str, person: Pe
 
 
 def test_what_is_confirmed_is_recorded_with_who_and_why(desk: Desk, batch: str) -> None:
-    """Shown, signed, confirmed with the number of rows that will go out again; then that row alone is sent again."""
+    """Shown, signed, confirmed with the number of rows that will be sent again; then only that row is sent again."""
     person = Person()
     found = settle(batch, [RowDecision(2, "send again")], person, desk.settings, ANN)
     assert person.asked == [[2], "sign", 1]
@@ -94,7 +94,7 @@ def test_what_a_killed_run_left_behind_is_settled_like_any_doubt(desk: Desk) -> 
 
 
 def test_the_sheet_lists_what_is_in_doubt_and_settles_nothing_while_blank(desk: Desk, batch: str) -> None:
-    """A sheet handed back as it was is no decision: nobody is asked to sign."""
+    """A sheet returned unchanged is no decision: nobody is asked to sign."""
     sheet = str(desk.folder / "doubts.csv")
     assert [doubt.row for doubt in list_in_doubt(batch, desk.settings, ANN, sheet=sheet).doubts] == [2, 3]
     person = Person()
@@ -102,7 +102,7 @@ def test_the_sheet_lists_what_is_in_doubt_and_settles_nothing_while_blank(desk: 
     assert person.asked == [[]]
 
 
-def test_doubts_of_a_rehearsal_are_not_told_beside_live_payments(desk: Desk, batch: str) -> None:
+def test_doubts_of_a_test_run_are_not_reported_with_live_payments(desk: Desk, batch: str) -> None:
     """Test and live never mix: a sandbox that lost an answer would end every nightly run with 7."""
     gateway = replace(desk.settings.gateway, environment="live", base_url="http://127.0.0.1:8")
     desk.settings = replace(desk.settings, gateway=gateway)
@@ -112,7 +112,7 @@ def test_doubts_of_a_rehearsal_are_not_told_beside_live_payments(desk: Desk, bat
 
 @pytest.mark.parametrize("by_sheet", [False, True])
 def test_one_payment_of_the_gateway_proves_one_row(desk: Desk, batch: str, by_sheet: bool) -> None:
-    """Row 3 was settled with the reference of row 2, and so was every line of a sheet: one payment stood for three."""
+    """Row 3 was settled with the reference of row 2, and so was every line of a sheet: one payment counted as three."""
     settle(batch, [RowDecision(2, "accepted", "TX-2")], Person(), desk.settings, ANN)
     chosen: list[RowDecision] | str = [RowDecision(3, "accepted", "tx-2")]
     if by_sheet:
@@ -130,7 +130,7 @@ def test_one_payment_of_the_gateway_proves_one_row(desk: Desk, batch: str, by_sh
 
 
 class Reader(Person):
-    """Sees each row in doubt beside its line of an export."""
+    """Sees each row in doubt next to its line of an export."""
 
     def show(self, found: Any) -> None:
         self.asked.append((found.row.row, found.decision is not None))
@@ -138,7 +138,7 @@ class Reader(Person):
 
 @pytest.mark.parametrize("agrees", [True, False])
 def test_an_export_settles_what_a_person_confirms(desk: Desk, batch: str, agrees: bool) -> None:
-    """The row whose line says that it was paid; the other one stays, and so do both where the person says no."""
+    """The row whose line says that it was paid; the other one stays, and so do both if the person says no."""
     export = desk.folder / "export.csv"
     today = datetime.now(UTC).date().isoformat()
     export.write_text(f"Transaction ID,Invoice Number,Amount,Date,Status\nTX-2,A-2,10.00,{today},Settled\n")
@@ -153,7 +153,7 @@ def test_an_export_settles_what_a_person_confirms(desk: Desk, batch: str, agrees
 
 
 def test_an_export_settles_what_a_killed_run_was_sending(desk: Desk) -> None:
-    """The row was `sending`, in no list of doubts, and stood there as one that the export has and nobody can settle."""
+    """The row was `sending`, in no list of doubts, and was shown as one that the export has and nobody can settle."""
     with closing(open_ledger(desk.settings.ledger, create_as="ann")) as ledger:
         killed = add_batch(ledger, [Planned(1, State.SENDING)])
     export = desk.folder / "export.csv"
@@ -166,8 +166,8 @@ def test_an_export_settles_what_a_killed_run_was_sending(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("days", "shown"), [(5, [(1, False)]), (6, [])])
-def test_the_page_looks_for_lines_as_many_days_as_the_command(desk: Desk, days: int, shown: list[object]) -> None:
-    """It takes what nobody chose: a line that one shows beside a row by its amount the other shows as well."""
+def test_the_page_searches_lines_as_many_days_as_the_command(desk: Desk, days: int, shown: list[object]) -> None:
+    """It uses the default: a line that one shows next to a row by its amount the other shows as well."""
     with closing(open_ledger(desk.settings.ledger, create_as="ann")) as ledger:
         doubtful = add_batch(ledger, [Planned(1, State.IN_DOUBT)])
         (row,) = ledger.rows(doubtful)
@@ -182,8 +182,8 @@ def test_the_page_looks_for_lines_as_many_days_as_the_command(desk: Desk, days: 
     assert request.days == asked.default
 
 
-def test_an_export_of_other_words_is_read_by_its_map(desk: Desk, batch: str) -> None:
-    """Without it `Storno` would be no word for a payment that was declined, and the row stayed in doubt."""
+def test_an_export_with_other_words_is_read_by_its_map(desk: Desk, batch: str) -> None:
+    """Without it `Storno` would not mean a payment that was declined, and the row stayed in doubt."""
     export, words = desk.folder / "export.csv", desk.folder / "words.toml"
     today = datetime.now(UTC).date().isoformat()
     export.write_text(f"Vorgang,Invoice Number,Amount,Date,Status\nTX-2,A-2,10.00,{today},Storno\n")
@@ -197,7 +197,7 @@ def test_an_export_of_other_words_is_read_by_its_map(desk: Desk, batch: str) -> 
 def test_that_machines_are_gone_is_recorded_with_who_and_why(
     desk: Desk, batch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On that word rows are sent again that another machine may still be sending: it must be somebody's."""
+    """On that word rows are sent again that another machine may still be sending: a named person must give it."""
     said: list[tuple[str, ...]] = []
     with closing(open_ledger(desk.settings.ledger, read_only=True)) as ledger:
         monkeypatch.setattr(type(ledger), "say_hosts_gone", lambda _, *words: said.append(words))
@@ -206,7 +206,7 @@ def test_that_machines_are_gone_is_recorded_with_who_and_why(
 
 
 def test_rows_that_a_killed_run_was_sending_are_listed(desk: Desk) -> None:
-    """Nobody is asked about them otherwise; while a run is really under way they are its own, and that is told."""
+    """Nobody is asked about them otherwise; while a run is really under way they are its own, and that is reported."""
     desk.submit(desk.file("may.csv", ROWS[0]))
     with closing(open_ledger(desk.settings.ledger)) as ledger:
         killed = add_batch(ledger, [Planned(1, State.SENDING)])

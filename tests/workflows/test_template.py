@@ -1,4 +1,4 @@
-"""A template is a file of its own: nobody's filled-in file is written over by mistake."""
+"""A template is a file of its own: nobody's filled-in file is overwritten by mistake."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from batchpay.errors import WrongUse
 from batchpay.workflows.template import make_template
 
 
-def test_a_file_that_is_there_is_replaced_only_by_a_persons_word(tmp_path: Path) -> None:
-    """Somebody typed a month of payments into it."""
+def test_an_existing_file_is_replaced_only_on_a_persons_word(tmp_path: Path) -> None:
+    """Someone typed a month of payments into it."""
     path = tmp_path / "payments.csv"
     make_template(path, replace=False)
     made = path.read_bytes()

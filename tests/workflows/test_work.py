@@ -33,7 +33,7 @@ REFUSED = Outcome(State.PENDING, "401", stop="the gateway refused the key")
 
 
 class Machines:
-    """A desk whose ledger two machines share, and a file of some chunks."""
+    """A desk whose ledger two machines share, and a file of several chunks."""
 
     def __init__(self, desk: Desk, server: Server) -> None:
         self.desk = desk
@@ -67,7 +67,7 @@ class Machines:
         return work(batch, RunRequest(None), self.two, CREDENTIALS, ANN, Quiet())
 
     def while_leading(self, act: Callable[[str], None], rows_max: int | None = None) -> Summary:
-        """Let the first machine lead, and do something when it has sent two rows; it goes on when that is done."""
+        """Let the first machine lead, and do something when it has sent two rows; it continues when that is done."""
         reached, go_on = threading.Event(), threading.Event()
         answer = self.desk.answer
 
@@ -92,12 +92,12 @@ class Machines:
         return led[0]
 
     def wait_for_help(self, batch: str) -> None:
-        """Wait until a second run is there."""
+        """Wait until there is a second run."""
         while len(self.sent_by(batch)) < 2:
             threading.Event().wait(0.02)
 
     def sent_by(self, batch: str) -> list[tuple[bool, int]]:
-        """Which machine, the one that leads or one that helps, sent how many rows."""
+        """Return which machine, the one that leads or one that helps, sent how many rows."""
         return [(run.leads, run.rows) for run in runs_of_batch(batch, self.one)]
 
 
@@ -147,7 +147,7 @@ def test_two_machines_send_each_row_once(machines: Machines) -> None:
 
 
 def test_a_second_submission_is_refused_or_helps(machines: Machines) -> None:
-    """Two machines get one file by cron: by --join the second one helps at once, and both write the results."""
+    """Two machines get one file by cron: with --join the second one helps immediately, and both write the results."""
     joined: list[Summary] = []
     joining = threading.Thread(target=lambda: joined.append(machines.submit(machines.two, joins=True)))
 
@@ -165,7 +165,7 @@ def test_a_second_submission_is_refused_or_helps(machines: Machines) -> None:
 
 
 def test_what_stops_one_machine_stops_all(machines: Machines) -> None:
-    """The gateway refuses the key while two machines send: neither goes on."""
+    """The gateway refuses the key while two machines send: neither continues."""
     helped: list[Summary] = []
     helping = threading.Thread(target=lambda: helped.extend(machines.help()))
     sends = threading.Event()
@@ -196,7 +196,7 @@ def test_what_stops_one_machine_stops_all(machines: Machines) -> None:
 def test_a_leader_that_stops_all_and_dies_does_not_hold_the_batch(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found by the campaign: those that help left at its word, nobody saw that it was dead, and nobody could lead."""
+    """Found by the campaign: the helpers left at its word, nobody saw that it was dead, and nobody could lead."""
     monkeypatch.setattr("batchpay.ledger.postgres.company.LEASE_S", 0.2)
     monkeypatch.setattr("batchpay.ledger.postgres.company.BEAT_S", 0.05)
     machines.desk.answer = lambda reference: ACCEPTED if len(machines.desk.arrived) < 3 else REFUSED
@@ -217,7 +217,7 @@ def test_a_leader_that_stops_all_and_dies_does_not_hold_the_batch(
 
 
 def die(*_: object) -> None:
-    """End as a process that is killed before it has said a word."""
+    """End like a process that is killed before it has written anything."""
     raise KeyboardInterrupt
 
 
@@ -236,8 +236,8 @@ def test_a_leader_with_a_limit_keeps_its_rows(machines: Machines) -> None:
     assert (led.exit_code, [one.exit_code for one in helped]) == (6, [6])
 
 
-def test_a_helper_waits_for_ever_until_it_is_stopped(machines: Machines) -> None:
-    """It takes the batch that another machine leads, and ends by a signal alone."""
+def test_a_helper_waits_until_it_is_stopped(machines: Machines) -> None:
+    """It takes the batch that another machine leads, and ends only by a signal."""
     request = RunRequest(None)
     helped: list[Summary] = []
     started = threading.Event()
@@ -261,7 +261,7 @@ def test_a_helper_waits_for_ever_until_it_is_stopped(machines: Machines) -> None
 
 
 def test_a_ledger_in_a_file_is_not_shared(desk: Desk) -> None:
-    """There a second machine would have a second ledger: it is said where to read on."""
+    """There a second machine would have a second ledger: the refusal says where to read more."""
     desk.submit(desk.file("a.csv", {"invoiceNumber": "R1", "amount": "1.00"}))
     for batch in (None, desk.submit(desk.folder / "a.csv").batch):
         with pytest.raises(WrongUse, match=r"several-machines\.md"):
