@@ -4,7 +4,7 @@ CREATE TABLE user (
     totp BLOB, totp_used INTEGER NOT NULL DEFAULT 0, is_off INTEGER NOT NULL DEFAULT 0, made_at REAL NOT NULL
 ) STRICT;
 
--- Of a session's token only the SHA-256.
+-- Only the SHA-256 of a session's token is kept.
 CREATE TABLE session (
     mark BLOB PRIMARY KEY, person TEXT NOT NULL, made_at REAL NOT NULL, seen_at REAL NOT NULL, how TEXT NOT NULL
 ) STRICT;
@@ -12,7 +12,7 @@ CREATE TABLE session (
 CREATE TABLE failure (who TEXT NOT NULL, at REAL NOT NULL) STRICT;
 CREATE INDEX failure_at ON failure (who, at);
 
--- An uploaded payment file: where it stands, what its check found, who asked for what. What names payees is sealed.
+-- An uploaded payment file: its state, what its check found, who asked for what. What names payees is sealed.
 CREATE TABLE file (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, bytes INTEGER NOT NULL, pieces INTEGER NOT NULL DEFAULT 0, sha256 TEXT,
     uploaded_by TEXT NOT NULL, uploaded_at REAL NOT NULL, edited_by TEXT NOT NULL DEFAULT '[]', state TEXT NOT NULL, told TEXT,
@@ -21,7 +21,7 @@ CREATE TABLE file (
 ) STRICT;
 CREATE INDEX file_at ON file (uploaded_at);
 
--- What should be running. Whether it is, a lock tells (jobs.py).
+-- What should be running. A lock shows whether it is (jobs.py).
 CREATE TABLE job (
     id INTEGER PRIMARY KEY, file TEXT NOT NULL, kind TEXT NOT NULL, wanted INTEGER NOT NULL DEFAULT 1,
     starts INTEGER NOT NULL DEFAULT 0, made_by TEXT NOT NULL, made_at REAL NOT NULL, ended_at REAL, exit_code INTEGER
@@ -34,14 +34,14 @@ CREATE TABLE decision (
 ) STRICT;
 CREATE INDEX decision_of_file ON decision (file);
 
--- Rows in doubt that somebody wants to be sent again: a second person must agree. Each is about one attempt of its row.
+-- Rows in doubt that someone wants sent again: a second person must agree. Each is about one attempt of its row.
 CREATE TABLE again (
     id INTEGER PRIMARY KEY, batch TEXT NOT NULL, row INTEGER NOT NULL, place TEXT NOT NULL, attempt TEXT NOT NULL,
     who TEXT NOT NULL, at REAL NOT NULL, reason TEXT NOT NULL, state TEXT NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX again_asked ON again (batch, row) WHERE state = 'asked';
 
--- What people did on the page beside what the ledger records.
+-- What people did on the page, in addition to what the ledger records.
 CREATE TABLE event (
     number INTEGER PRIMARY KEY, at REAL NOT NULL, who TEXT NOT NULL, how TEXT NOT NULL, file TEXT, what TEXT NOT NULL
 ) STRICT;

@@ -1,5 +1,5 @@
 "use strict";
-/* What a page can't do without a script: upload in pieces, keep a long sheet light, jump from mistake to mistake. */
+/* What a page can't do without a script: upload in pieces, keep a long sheet light, jump from one mistake to the next. */
 
 document.documentElement.classList.add("scripted");
 for (const one of document.querySelectorAll(".with-script")) one.hidden = false;
@@ -49,7 +49,7 @@ function uploads(drop) {
   addEventListener("drop", event => { event.preventDefault(); drop.classList.remove("over"); upload(event.dataTransfer.files[0]); });
 }
 
-/* The sheet: a hundred rows at a time, fetched when they come near and let go when they are far. */
+/* The sheet: a hundred rows at a time, fetched when they are near and dropped when they are far. */
 function sheets(sheet) {
   const ROW = 44, STEP = 20, { rows, block, count, columns } = sheet.dataset, bodies = [...sheet.querySelectorAll("tbody")];
   const heightOf = at => ROW * Math.min(block, count - at * block);
@@ -68,7 +68,7 @@ function sheets(sheet) {
     else if (answer?.redirected) location.reload();
     delete body.dataset.asked;
   };
-  /* Some rows a frame, so that scrolling never waits for a hundred; the hole below them shrinks as they come. */
+  /* A few rows per frame, so that scrolling never waits for a hundred; the gap below them shrinks as they come. */
   const fill = async (body, text) => {
     const parsed = document.createElement("template"), hole = body.rows[0];
     parsed.innerHTML = text;
@@ -80,7 +80,7 @@ function sheets(sheet) {
     }
     hole.remove(); body.dataset.here = "";
   };
-  /* Columns keep the width that the first rows gave them: a block that comes in lays out itself alone. */
+  /* Columns keep the width that the first rows gave them: a new block lays out only itself. */
   const table = sheet.querySelector("table"), heads = [...table.tHead.rows[0].cells];
   const fix = () => {
     for (const one of [table, ...heads]) one.style.width = "";
@@ -92,7 +92,7 @@ function sheets(sheet) {
   };
   fix();
   addEventListener("resize", fix);
-  /* Cells that stick cost a third of every frame: they do only where there is something to stick to. */
+  /* Sticky cells cost a third of every frame: they are sticky only when scrolled to the side. */
   const level = () => sheet.classList.toggle("level", !sheet.scrollLeft);
   level();
   sheet.addEventListener("scroll", level, { passive: true });
@@ -127,7 +127,7 @@ function sheets(sheet) {
   });
 }
 
-/* A form is sent once, however often its button is pressed; a page that comes back by the back button is asked anew. */
+/* A form is sent once, however often its button is pressed; a page restored by the back button is reloaded. */
 document.addEventListener("submit", event => {
   if (event.defaultPrevented) return;
   if (event.target.dataset.sent) event.preventDefault();
@@ -138,7 +138,7 @@ addEventListener("pageshow", event => {
   for (const form of document.forms) delete form.dataset.sent;
 });
 
-/* Nobody looks at old numbers without knowing it: what asks by itself says when it gets no answer. */
+/* Nobody sees old numbers unknowingly: whatever polls by itself says when it gets no answer. */
 const lost = document.createElement("p");
 lost.className = "said bad"; lost.role = "status";
 lost.textContent = "batchpay can’t be reached at the moment. What is under way goes on; this page tries again.";
