@@ -495,3 +495,16 @@ def test_a_copy_of_a_damaged_file_is_no_backup(closed: LedgerFactory, tmp_path: 
     with pytest.raises(LedgerNotUsable, match="could not be read back"):
         ledger.backup(tmp_path / "copy.db")
     assert not (tmp_path / "copy.db").exists()
+
+
+def test_a_copy_whose_index_lacks_a_row_is_no_backup(closed: LedgerFactory, tmp_path: Path) -> None:
+    """Left by an old log beside a restored file: nobody could accept such a copy on the day it is needed."""
+    with closing(sqlite3.connect(closed.path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
+        root = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'batch_digest'").fetchone()[0]
+    with closed.path.open("r+b") as file:
+        file.seek(root * page_bytes - 1)
+        file.write(b"\x7f")
+    with pytest.raises(LedgerNotUsable, match="could not be read back"):
+        closed.open(read_only=True).backup(tmp_path / "copy.db")
