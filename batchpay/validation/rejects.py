@@ -26,9 +26,8 @@ from batchpay.writing.xlsx import Workbook
 OURS = ("_row", "_line", "_errors", "_warnings", "_suggestions")
 LENGTHS = ("_surplus", "_missing")
 """What a file reader records for a row that is longer or shorter than the header."""
-_RUNS = r"^[=@]|^[+-].*[^0-9 ().-]"
-"""How a cell begins that a spreadsheet would run as a formula; a signed number or a phone number does not. A tab or a
-carriage return at the beginning of a cell is an error already."""
+_RUNS = r"^[=@\t\r]|^[+-].*[^0-9 ().-]"
+"""How a cell begins that a spreadsheet would run as a formula; a signed number or a phone number does not."""
 _RUNS_MESSAGE = "a spreadsheet may run this cell; view it as text"
 _BEYOND = " "
 """Not the name of any column."""

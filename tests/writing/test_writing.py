@@ -384,13 +384,15 @@ def test_a_carriage_return_at_a_cells_end_comes_back(tmp_path: Path, end: str) -
     assert after.select(HEADER).rows() == before.select(f"{name}" for name in HEADER).rows()
 
 
-@pytest.mark.parametrize("cell", ["=1", "@A1", "+A1", "-A1", "=", "@"])
+@pytest.mark.parametrize("cell", ["=1", "@A1", "+A1", "-A1", "=", "@", "\t=1"])
 def test_each_beginning_of_a_formula_is_reported(tmp_path: Path, cell: str) -> None:
-    """Only cells that may begin one are looked at closely."""
+    """Only cells that may begin one are looked at closely, also in a column that no rule knows: a tab was not."""
     target = tmp_path / "rejects.csv"
-    write_rejects(write(tmp_path, csv_text(0) + line(billingFirstName=cell, amount="x")), target)
+    ours = csv_text(0).replace("\n", ",theirs\n") + line(billingFirstName=cell, amount="x", end=f",{cell}\n")
+    write_rejects(write(tmp_path, ours), target)
     (row,) = csv.DictReader(target.read_text().splitlines())
     assert "billingFirstName: formula: a spreadsheet may run this cell" in row["_warnings"]
+    assert "theirs: formula: a spreadsheet may run this cell" in row["_warnings"]
 
 
 def test_a_formula_that_comes_back_is_reported(tmp_path: Path) -> None:
