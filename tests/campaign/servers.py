@@ -359,8 +359,8 @@ SABOTAGES: tuple[tuple[str, tuple[str, str, str], str], ...] = (
         "does not hold the database against the witness",
         (
             "ledger/postgres/failover.py",
-            "    return record.epoch != epoch or found is None or found[0] != record.mac\n",
-            "    return found is record\n",
+            "        if record.epoch != epoch or found is None or found[0] != record.mac:\n",
+            "        if found is record:\n",
         ),
         f"{_FAILOVER}::test_files_that_were_put_back_send_nothing_once_a_machine_looks_that_knows",
     ),
