@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaign import durability, kills, races, restores
+from tests.campaign import durability, kills, races, restores, servers
 from tests.campaign.nights import Night, report
-from tests.campaign.sabotages import SABOTAGES, Sabotage, caught
+from tests.campaign.sabotages import ROOT, SABOTAGES, Sabotage, caught
 from tests.campaign.trial import Bench, Findings, bench
 from tests.support.postgres import programs_found
 from tests.support.strace import STRACE
@@ -105,6 +105,17 @@ def test_a_damaged_ledger_pays_nothing_again(made: Bench) -> None:
 def test_sabotage_is_noticed(sabotage: Sabotage, tmp_path: Path) -> None:
     """The trials notice sabotage: each way to break the program is found by the trials meant for it."""
     assert caught(sabotage, tmp_path) is not None
+
+
+def test_sabotage_still_finds_what_it_changes() -> None:
+    """One of the long campaign had lost its text to a later change, and only `make campaign` could tell."""
+    changes = [(one.name, change) for one in SABOTAGES for change in one.changes]
+    changes += [(name, change) for name, change, _ in servers.SABOTAGES]
+    for name, (file, text, _) in changes:
+        assert (ROOT / "batchpay" / file).read_text("utf-8").count(text) == 1, name
+    for name, _, test in servers.SABOTAGES:
+        path, _, function = test.partition("::")
+        assert f"def {function}(" in (ROOT / path).read_text("utf-8"), name
 
 
 @pytest.mark.parametrize(
