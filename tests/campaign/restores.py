@@ -15,7 +15,7 @@ def older_ledger(made: Bench) -> Findings:
     home = made.home()
     state = home.path / ".local"
     shutil.copytree(state, home.path / "backup")
-    home.run("resume", "--limit", "5")
+    _pay_some(home)
     shutil.rmtree(state)
     (home.path / "backup").rename(state)
     return _sends_nothing(made, home, "an older ledger brought back")
@@ -24,7 +24,7 @@ def older_ledger(made: Bench) -> Findings:
 def deleted_ledger(made: Bench) -> Findings:
     """Pay some rows, delete the ledger: a witness remembers it, and nothing is sent."""
     home = made.home()
-    home.run("resume", "--limit", "5")
+    _pay_some(home)
     shutil.rmtree(home.path / ".local")
     return _sends_nothing(made, home, "a deleted ledger")
 
@@ -48,6 +48,13 @@ def cut_ledger(made: Bench, seed: int) -> Findings:
         del content[dice.randrange(len(content)) :]
 
     return _changed(made, cut, f"a ledger cut off (seed {seed})")
+
+
+def _pay_some(home: Home) -> None:
+    """Pay five rows, and move their results away: only the witness then knows of them."""
+    home.run("resume", "--limit", "5")
+    for results in home.path.rglob("*.results.csv"):
+        results.unlink()
 
 
 def _changed(made: Bench, change: Callable[[bytearray], None], story: str) -> Findings:
