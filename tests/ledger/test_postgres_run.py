@@ -336,7 +336,7 @@ def test_a_wait_for_a_standby_that_does_not_come_ends(
                 run.commit([2], [(1, ACCEPTED)])
             run.spill([(1, ACCEPTED)])
             run.close()
-            with pytest.raises(LedgerNotUsable, match="nobody knows whether it stands"):
+            with pytest.raises(LedgerNotUsable, match="not known whether it took effect"):
                 register(ledger, columns(ledger, [3], salt="x"), content=b"two")
         finally:
             factory.run("ALTER SYSTEM RESET synchronous_standby_names")
@@ -383,7 +383,7 @@ def test_a_decision_whose_commit_was_lost_is_not_called_undone(factory: Postgres
         transaction.event("person", None, "ada", None, {})
         with (
             cut_once(proxy, Cut(after_bytes=1, to_server=False)),
-            pytest.raises(LedgerNotUsable, match="nobody knows whether it stands"),
+            pytest.raises(LedgerNotUsable, match="not known whether it took effect"),
         ):
             transaction.commit()
         assert ledger.store.is_unsure
