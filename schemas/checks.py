@@ -274,11 +274,9 @@ def is_not_state(state: pl.Expr, country: pl.Expr, states: dict[str, tuple[str, 
 
     Without a country, it must be a state of either.
     """
-    either = [code for codes in states.values() for code in codes]
-    wrong = country.is_null() & ~state.is_in(either)
-    for name, codes in states.items():
-        wrong = wrong | (country.eq_missing(pl.lit(name)) & ~state.is_in(list(codes)))
-    return wrong
+    of_country = {name: state.is_in(list(codes)) for name, codes in states.items()}
+    wrong = [country.eq_missing(pl.lit(name)) & ~is_one for name, is_one in of_country.items()]
+    return reduce(or_, wrong, country.is_null() & ~reduce(or_, of_country.values()))
 
 
 def state_in_capitals(state: pl.Expr, country: pl.Expr, states: dict[str, tuple[str, ...]]) -> pl.Expr:

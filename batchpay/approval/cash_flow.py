@@ -71,6 +71,21 @@ class DayFlow:
     """The day itself, or the next banking day."""
 
 
+_GROUPED_BY = ("gatewayId", "transactionType", "recurringIndicator", *RECURRENCE)
+
+
+def grouped(rows: pl.DataFrame, *, times: int = 1) -> pl.DataFrame:
+    """Group rows that passed every rule by all that Schedule and ToSendCount tell apart.
+
+    Rows have the columns of CASH_FLOW as text, and `_cents`. A group has `rows`, their number, and `_cents`, their sum,
+    instead of the amount; gatewayIds are without leading zeros. `times=-1` makes groups that subtract rows which were
+    counted and fail after all.
+    """
+    counted = (pl.len().cast(pl.Int64) * times).alias("rows"), (pl.col("_cents").sum() * times)
+    gateway_id = pl.col("gatewayId").str.strip_chars_start("0")
+    return rows.group_by(_GROUPED_BY).agg(counted).with_columns(gateway_id)
+
+
 @dataclass(slots=True)
 class Schedule:
     """Totals of a file's valid rows. Memory grows with gateway accounts and with days, never with rows."""
@@ -106,33 +121,26 @@ class Schedule:
         """The last day that is scheduled."""
         return min(_month_later(min(self.as_of, _LAST_DAY), self.months, end_of_month=False), _LAST_DAY)
 
-    def add(self, rows: pl.DataFrame, *, times: int = 1) -> None:
-        """Count rows that passed every rule, with the columns of CASH_FLOW as text, and `_cents`.
-
-        `times=-1` subtracts rows that were counted and fail after all.
-        """
-        counted = (pl.len().cast(pl.Int64) * times).alias("rows"), (pl.col("_cents").sum() * times).alias("cents")
+    def add(self, groups: pl.DataFrame) -> None:
+        """Count rows that passed every rule, as `grouped` returns them."""
+        totals = (pl.col("rows").sum(), pl.col("_cents").sum())
         is_recurring = pl.col("recurringIndicator") == "TRUE"
-        by_gateway = (
-            rows.group_by("gatewayId", "transactionType", is_recurring.alias("recurring"))
-            .agg(counted)
-            .with_columns(pl.col("gatewayId").str.strip_chars_start("0"))
-        )
+        by_gateway = groups.group_by("gatewayId", "transactionType", is_recurring.alias("recurring")).agg(totals)
         for gateway_id, direction, recurring, count, cents in by_gateway.iter_rows():
-            totals = Totals(count, cents)
-            self._gateways[gateway_id].add(direction, totals)
+            each = Totals(count, cents)
+            self._gateways[gateway_id].add(direction, each)
             if recurring:
-                self.first.add(direction, totals)
+                self.first.add(direction, each)
             else:
-                self.single.add(direction, totals)
-                self._days[self.as_of].add(direction, totals)
-        # Many rows have the same recurrence, and parsing a date is slow: they are grouped first, as text.
-        alike = rows.filter(is_recurring).group_by("transactionType", *RECURRENCE).agg(counted)
+                self.single.add(direction, each)
+                self._days[self.as_of].add(direction, each)
+        # Parsing a date is slow: each recurrence is parsed once.
+        alike = groups.filter(is_recurring).group_by("transactionType", *RECURRENCE).agg(totals)
         self._add_recurring(
             alike.select(
                 "transactionType",
                 "rows",
-                "cents",
+                cents="_cents",
                 start=checks.as_date(pl.col("recurringStartDate")),
                 monthly=pl.col("recurringBillingCycle") == "MONTHLY",
                 end_of_month=pl.col("recurringEndOfMonth") == "Y",

@@ -17,7 +17,7 @@ _NOTED_AT_ONCE = 50_000
 
 
 def with_cents(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add `_cents` to rows that pass every rule: ToSendCount and Schedule count by it."""
+    """Add `_cents` to rows that pass every rule: they are grouped and counted by it."""
     return rows.with_columns(_cents=checks.cents_of_plain(pl.col("amount")))
 
 
@@ -32,18 +32,9 @@ class ToSendCount:
         self._accounts: defaultdict[str, Totals] = defaultdict(Totals)
         self._rows = {origin: hashlib.sha256() for origin in Origin}
 
-    def add(self, origin: Origin, rows: pl.DataFrame) -> None:
-        """Count rows of one origin that pass every rule, in file order, with `_cents`."""
-        self.count(origin, rows)
-        self.note(origin, rows["_row"])
-
-    def count(self, origin: Origin, rows: pl.DataFrame, *, times: int = 1) -> None:
-        """Count rows whose numbers are noted later; `times=-1` subtracts rows that were counted."""
-        counted = (
-            rows.group_by("gatewayId", "transactionType")
-            .agg(pl.len().cast(pl.Int64) * times, pl.col("_cents").sum() * times)
-            .with_columns(pl.col("gatewayId").str.strip_chars_start("0"))
-        )
+    def add(self, origin: Origin, groups: pl.DataFrame) -> None:
+        """Count rows of one origin that passed every rule, as `cash_flow.grouped` returns them."""
+        counted = groups.group_by("gatewayId", "transactionType").agg(pl.col("rows").sum(), pl.col("_cents").sum())
         for gateway_id, direction, count, cents in counted.iter_rows():
             totals = Totals(count, cents)
             self._totals[origin] += totals

@@ -62,15 +62,15 @@ class ParquetReader:
         marked = None if self._header.note_at is None else self.names[self._header.note_at]
         if self._read_schema() != self._schema:
             raise changed_meanwhile(self._file.name)
+        columns = [pl.lit(None, pl.UInt32).alias("_line")]
+        for name, form in self._forms.items():
+            columns += render_column(name, self._schema[name], form, str(names[name]))
+        if marked is not None:
+            columns.append(pl.col(marked).cast(pl.String))
         row = 0
         for part in self._parts():
-            columns: list[pl.Expr] = []
-            for name, form in self._forms.items():
-                columns += render_column(name, self._schema[name], form, str(names[name]))
-            if marked is not None:
-                columns.append(pl.col(marked).cast(pl.String))
             try:
-                frame = part.select(*columns, pl.lit(None, pl.UInt32).alias("_line"))
+                frame = part.select(columns)
             except pl.exceptions.PanicException:  # its cells are not valid values
                 raise FileRefused(f"{self._file.name}: has a date or time outside the calendar") from None
             frame = frame.drop(name for name in frame.columns if name.startswith(CELL_MARKS) and _all_null(frame, name))

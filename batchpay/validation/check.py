@@ -50,8 +50,8 @@ from batchpay.validation.verdict import Verdict
 
 _ROWS_AT_ONCE = 25_000
 """How many rows are passed on at a time, so that processing them takes little memory."""
-_JUDGED_AT_ONCE = 5_000
-"""How many rows wait before all rules are evaluated for them: a few at a time cost five times as much per row."""
+_JUDGED_AT_ONCE = 20_000
+"""How many rows wait before all rules are evaluated for them: each time costs as much as 5,000 rows."""
 _BAD_TO_GOOD = 20
 """Where this many rows of a chunk fail for each one that passes, the next chunk is judged without proving first."""
 _PROVEN_COLUMNS = ("_row", "_line", *(name for name in COLUMNS if name in (*CASH_FLOW, *COMPARED)))

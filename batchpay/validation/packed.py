@@ -13,10 +13,10 @@ import polars as pl
 def packed(frame: pl.DataFrame) -> bytes:
     """Compress a frame."""
     out = io.BytesIO()
-    frame.write_ipc(out, compression="lz4")
+    frame.write_ipc_stream(out, compression="lz4")
     return out.getvalue()
 
 
 def unpacked(data: bytes) -> pl.DataFrame:
     """Return the frame again."""
-    return pl.read_ipc(io.BytesIO(data))
+    return pl.read_ipc_stream(io.BytesIO(data))

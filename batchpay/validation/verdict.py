@@ -10,7 +10,7 @@ import polars as pl
 from batchpay.payment import Direction, Totals
 from batchpay.text import row_count
 from batchpay.validation.chunk_result import ChunkResult
-from batchpay.validation.compiled_rules import Findings, Violation, constant_mask
+from batchpay.validation.compiled_rules import Findings, Violation, any_of, constant_mask
 from batchpay.validation.suggestions import offered, suggested
 
 FAILURES_MAX = 1000
@@ -176,9 +176,11 @@ def _add(counts: dict[str, int], more: Mapping[str, int]) -> None:
 
 def _failures(findings: Findings, violations: Sequence[Violation], most: int) -> list[Failure]:
     """Return the first failures of these rules, in row order."""
+    breaks = any_of([violation.flag for violation in violations], findings.rows.height)
+    findings = Findings(findings.rows, violations).only(breaks & (breaks.cum_sum() <= most))
     found: list[tuple[int, Violation]] = []
-    for violation in violations:
-        found += [(position, violation) for position in violation.flag.arg_true().head(most).to_list()]
+    for violation in findings.violations:
+        found += [(position, violation) for position in violation.flag.arg_true().to_list()]
     found = sorted(found, key=lambda pair: (pair[0], pair[1].order))[:most]
     rows, lines = findings.rows["_row"], findings.rows["_line"]
     right = {violation: offered(findings, violation) for violation in {violation for _, violation in found}}

@@ -307,7 +307,7 @@ class _Reading:
         """Subtract rows that had passed and now fail because of something elsewhere in the file."""
         if (all_new := self.checked.all_new) is not None:
             rows = result.findings.rows.select(*CASH_FLOW, _cents=result.cents)
-            all_new.take_out(rows.filter(result.fails_now))
+            all_new.add(rows.filter(result.fails_now), times=-1)
 
     def _keep(self, result: ChunkResult, spool: FrameSpool) -> None:
         """Keep why rows were rejected, if a ledger is to record it."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from batchpay.approval.cash_flow import Schedule
+from batchpay.approval.cash_flow import Schedule, grouped
 from batchpay.approval.proposal import Proposal, rules_json
 from batchpay.approval.to_send import Origin, ToSend
 from batchpay.approval.to_send_count import ToSendCount, with_cents
@@ -97,8 +97,10 @@ def _to_send(
     for frame in map(with_cents, valid_rows(checked.source, request.rules, checked.verdict)):
         for origin, rows in ((Origin.PENDING, pending), (Origin.RELEASED, released)):
             some = frame.filter(pl.col("_row").is_in(rows.implode()))
-            counted.add(origin, some)
-            schedule.add(some)
+            groups = grouped(some)
+            schedule.add(groups)
+            counted.add(origin, groups)
+            counted.note(origin, some["_row"])
     held_back = amounts.filter(checked.verdict.rejected_mask(pending))
     counted.hold_back(Totals(len(held_back), sum(held_back.to_list())))
     return counted.finish(), schedule

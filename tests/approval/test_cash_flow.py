@@ -9,7 +9,7 @@ from datetime import date, timedelta
 import polars as pl
 import pytest
 
-from batchpay.approval.cash_flow import Schedule, next_banking_day
+from batchpay.approval.cash_flow import Schedule, grouped, next_banking_day
 from batchpay.approval.sign_off import sign_off_lines
 from batchpay.approval.to_send_count import with_cents
 from batchpay.payment import Totals, format_cents
@@ -48,7 +48,7 @@ def schedule_of(rows: list[dict[str, str | None]], as_of: date = AS_OF) -> Sched
     schedule = Schedule(as_of)
     schema = dict.fromkeys(single(1), pl.String)
     for start in range(0, len(rows), 50):
-        schedule.add(with_cents(pl.DataFrame(rows[start : start + 50], schema=schema)))
+        schedule.add(grouped(with_cents(pl.DataFrame(rows[start : start + 50], schema=schema))))
     return schedule
 
 
@@ -108,7 +108,7 @@ def test_rows_that_are_taken_out_leave_nothing_behind() -> None:
     for kept in (0, 1, 20, 110):
         seed.shuffle(rows)
         found = schedule_of(rows)
-        found.add(with_cents(pl.DataFrame(rows[kept:])), times=-1)
+        found.add(grouped(with_cents(pl.DataFrame(rows[kept:])), times=-1))
         alone = schedule_of(rows[:kept])
         assert found.as_json() == alone.as_json()
         assert found.by_gateway() == alone.by_gateway()

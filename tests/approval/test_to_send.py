@@ -7,17 +7,20 @@ from typing import Any
 import polars as pl
 import pytest
 
+from batchpay.approval.cash_flow import grouped
 from batchpay.approval.to_send import Origin, ToSend
 from batchpay.approval.to_send_count import ToSendCount, with_cents
 from batchpay.errors import BatchpayError
 from batchpay.payment import Totals
+from batchpay.schemas.columns import RECURRENCE
 
 Row = tuple[int, str, str, str]
 
 
 def frame(*rows: Row) -> pl.DataFrame:
     schema = {"_row": pl.UInt32, "gatewayId": pl.String, "transactionType": pl.String, "amount": pl.String}
-    return with_cents(pl.DataFrame(list(rows), schema=schema, orient="row"))
+    once = [pl.lit(None, pl.String).alias(name) for name in ("recurringIndicator", *RECURRENCE)]
+    return with_cents(pl.DataFrame(list(rows), schema=schema, orient="row")).with_columns(once)
 
 
 ONE = (1, "07", "DEBIT", "12.50")
@@ -28,7 +31,8 @@ THREE = (3, "12", "CREDIT", "100.00")
 def count(*parts: tuple[Origin, pl.DataFrame], held_back: Totals | None = None) -> ToSend:
     counted = ToSendCount()
     for origin, rows in parts:
-        counted.add(origin, rows)
+        counted.add(origin, grouped(rows))
+        counted.note(origin, rows["_row"])
     counted.hold_back(held_back or Totals())
     return counted.finish()
 
@@ -53,8 +57,8 @@ def test_the_size_of_the_chunks_does_not_matter() -> None:
 def test_rows_that_are_taken_out_leave_nothing_behind() -> None:
     """A row may turn out to stand twice after it was counted: no account and no direction is named for it any more."""
     counted = ToSendCount()
-    counted.count(Origin.NEW, frame(ONE, TWO, THREE))
-    counted.count(Origin.NEW, frame(ONE, THREE), times=-1)
+    counted.add(Origin.NEW, grouped(frame(ONE, TWO, THREE)))
+    counted.add(Origin.NEW, grouped(frame(ONE, THREE), times=-1))
     counted.note(Origin.NEW, pl.Series([2], dtype=pl.UInt32))
     assert counted.finish() == count((Origin.NEW, frame(TWO)))
     assert list(counted.finish().by_direction) == ["CREDIT"]
