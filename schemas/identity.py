@@ -40,28 +40,33 @@ def compared(frame: pl.DataFrame, cents: pl.Series | None = None, *, is_plain: b
     """Return each row's `payment_id`, the parts of its bill (BILL) and its `invoice`; null where there is none.
 
     A bill is routing number, account, direction, amount in cents and invoiceNumber. An invoiceNumber that batchpay
-    filled in itself counts as blank. `cents` are the amounts in cents, where known; `is_plain` means that accounts are
+    filled in itself counts as blank. `cents` are the amounts in cents, where known; `is_plain` means that cells are
     known to match their form.
     """
-    invoice = folded(frame["invoiceNumber"]).alias("invoice")
+    invoice = folded(frame["invoiceNumber"], is_plain=is_plain).alias("invoice")
     account = pl.col("achAccountNumber")
     return frame.select(
         "_row",
         "achRoutingNumber",
         "transactionType",
-        folded(frame[PAYMENT_ID]).alias("payment_id"),
+        folded(frame[PAYMENT_ID], is_plain=is_plain).alias("payment_id"),
         invoice.set(invoice.str.contains(_STAMPED), None),
         account=account if is_plain else account.str.replace_all("-", "", literal=True),
         cents=checks.cents_of_money(pl.col("amount")) if cents is None else cents,
     )
 
 
-def folded(cells: pl.Series) -> pl.Series:
-    """Return texts as they are compared: NFKC, case folded, trimmed; null where nothing is left."""
+def folded(cells: pl.Series, *, is_plain: bool = False) -> pl.Series:
+    """Return texts as they are compared: NFKC, case folded, trimmed; null where nothing is left.
+
+    Plain texts have a character other than white space at both ends.
+    """
     non_ascii = (cells.str.len_bytes() != cells.str.len_chars()).arg_true()
     texts = cells.str.to_lowercase()
     if len(non_ascii):
         texts = texts.scatter(non_ascii, [_folded_text(text) for text in cells.gather(non_ascii)])
+    if is_plain:
+        return texts
     texts = texts.str.strip_chars()
     return texts.set(texts == "", None)
 

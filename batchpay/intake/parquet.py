@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -17,11 +17,11 @@ from batchpay.schemas.columns import CELL_MARKS
 from batchpay.text import column_name
 from batchpay.writing.parquet_pages import BrokenPages, check_pages
 
-CHUNK_ROWS = 60_000
-"""How many rows are decoded at a time.
+CHUNK_ROWS = 100_000
+"""The most rows that are decoded at a time.
 
-For each part polars unpacks the dictionaries of its row group again, which in groups of a million rows takes as long as
-the rows themselves; larger parts take more memory.
+For each part polars unpacks the dictionaries of its row groups again, which in groups of a million rows takes as long
+as the rows themselves; larger parts take more memory.
 """
 
 
@@ -33,7 +33,7 @@ class ParquetReader:
         self._path = file.path
         self._schema = self._read_schema()
         try:
-            check_pages(file.descriptor)
+            self._group_rows = check_pages(file.descriptor)
         except (BrokenPages, OSError):
             raise FileRefused(f"{file.name}: is a broken Parquet file") from None
         self.names = tuple(self._schema)
@@ -82,12 +82,32 @@ class ParquetReader:
     def _parts(self) -> Iterator[pl.DataFrame]:
         try:
             total = pl.scan_parquet(self._path, glob=False).select(pl.len()).collect().item()
+            if total != sum(self._group_rows):
+                raise changed_meanwhile(self._file.name)
             wanted = [name for name in self.names if name in self._forms or name == "_note"]
             plan = pl.scan_parquet(self._path, glob=False).select(wanted)
-            for start in range(0, total, CHUNK_ROWS):
-                yield plan.slice(start, CHUNK_ROWS).collect()
+            start = 0
+            for rows in _parts_of(self._group_rows):
+                yield plan.slice(start, rows).collect()
+                start += rows
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):  # a panic if cut off since
             raise FileRefused(f"{self._file.name}: is a broken Parquet file") from None
+
+
+def _parts_of(group_rows: Sequence[int]) -> Iterator[int]:
+    """Return how many rows each part has: whole row groups as far as they fit, larger ones in equal parts."""
+    waiting = 0
+    for rows in group_rows:
+        if waiting + rows > CHUNK_ROWS and waiting:
+            yield waiting
+            waiting = 0
+        for parts_left in range(-(-rows // CHUNK_ROWS), 1, -1):
+            part = -(-rows // parts_left)
+            yield part
+            rows -= part
+        waiting += rows
+    if waiting:
+        yield waiting
 
 
 def _all_null(frame: pl.DataFrame, name: str) -> bool:

@@ -28,7 +28,7 @@ from batchpay.schemas.columns import (
     TEXT_FORMULA,
     WARN,
 )
-from batchpay.schemas.forms import ACCOUNT, AMOUNT
+from batchpay.schemas.forms import ACCOUNT, AMOUNT, IDENTIFIER
 from batchpay.schemas.identity import COMPARED
 from batchpay.schemas.normal import normalize
 from batchpay.schemas.options import RuleOptions
@@ -56,6 +56,7 @@ _BAD_TO_GOOD = 20
 """Where this many rows of a chunk fail for each one that passes, the next chunk is judged without proving first."""
 _PROVEN_COLUMNS = ("_row", "_line", *(name for name in COLUMNS if name in (*CASH_FLOW, *COMPARED)))
 """All columns that are counted and compared for a row that keeps every rule."""
+_USED_AS_IS = {"amount": AMOUNT, "achAccountNumber": ACCOUNT, PAYMENT_ID: IDENTIFIER, "invoiceNumber": IDENTIFIER}
 _AMOUNT_FAULT = f"{FAULT}amount"
 
 
@@ -82,8 +83,8 @@ class Check:
             raise SettingsNotUsable(f"not a house rule that can be switched off: {', '.join(unknown)}")
         self._source, self._options = source, options
         self._book = rule_book(options)
-        self._is_plain = (self._book.forms["amount"], self._book.forms["achAccountNumber"]) == (AMOUNT, ACCOUNT)
-        """Whether a proven row has an amount and an account that can be used as is."""
+        self._is_plain = all(self._book.forms[name] == form for name, form in _USED_AS_IS.items())
+        """Whether amount, account and identifiers of a proven row can be used as is."""
         self._places = Places(line_word)
         self._unique = Uniqueness(storage, self._places)
         self._rows = 0

@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from operator import xor
 
 import polars as pl
 
@@ -69,15 +71,17 @@ class Digests:
 
     def __init__(self, storage: ExitStack, *of: str) -> None:
         self._of = of
-        self._keys = secrets.randbits(63), secrets.randbits(63)
+        self._digests = [
+            reduce(xor, [pl.col(name).hash(secrets.randbits(63)) for name in of]).alias(digest) for digest in _DIGESTS
+        ]
+        """Of each column with a key of its own: what differs in any of them differs in all."""
         self._spool = FrameSpool(storage)
         self._count = 0
 
     def add(self, rows: pl.DataFrame) -> None:
         """Record a chunk's rows that have every compared column; of those columns only digests are kept."""
         some = rows.drop_nulls(self._of)
-        digests = [pl.struct(self._of).hash(key).alias(name) for name, key in zip(_DIGESTS, self._keys, strict=True)]
-        self._spool.append(some.select(pl.exclude(self._of), *digests))
+        self._spool.append(some.select(pl.exclude(self._of), *self._digests))
         self._count += some.height
 
     def repeated(self) -> Iterator[pl.DataFrame]:

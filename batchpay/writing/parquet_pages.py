@@ -39,8 +39,11 @@ class BrokenPages(Exception):
     """The file makes impossible statements about itself."""
 
 
-def check_pages(descriptor: int) -> None:
-    """Check every page header; raises BrokenPages where one can't be read, or claims what its file can't contain."""
+def check_pages(descriptor: int) -> list[int]:
+    """Check every page header, and return how many rows each row group has.
+
+    Raises BrokenPages where a header can't be read, or claims what its file can't contain.
+    """
     size = os.fstat(descriptor).st_size
     length = int.from_bytes(os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))[:4], "little")
     footer_at = size - _TAIL_BYTES - length
@@ -48,13 +51,14 @@ def check_pages(descriptor: int) -> None:
     try:
         footer, _ = _struct(os.pread(descriptor, length, footer_at), 0)
         groups = footer.get(_FILE_GROUPS, [])
-        _hold(footer[_FILE_ROWS] == sum(group[_GROUP_ROWS] for group in groups))
+        group_rows = [group[_GROUP_ROWS] for group in groups]
+        _hold(footer[_FILE_ROWS] == sum(group_rows) and min(group_rows, default=0) >= 0)
         for group in groups:
-            _hold(group[_GROUP_ROWS] >= 0)
             for column in group[_GROUP_COLUMNS]:
                 _check_column(descriptor, column[_COLUMN_META], footer_at)
     except (IndexError, KeyError, TypeError, RecursionError):
         raise BrokenPages from None
+    return group_rows
 
 
 def _check_column(descriptor: int, meta: Struct, footer_at: int) -> None:

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from batchpay.errors import FileRefused
-from batchpay.intake.parquet import CHUNK_ROWS
+from batchpay.intake.parquet import CHUNK_ROWS, _parts_of
 from batchpay.intake.source import open_source
 from tests.support.payment_files import VALID, read, write
 
@@ -86,7 +86,7 @@ def test_faults_only_where_they_occur(tmp_path: Path) -> None:
     assert not [name for name in frame.columns if name.startswith(("_fault", "_suggest"))]
 
 
-@pytest.mark.parametrize("group_rows", [7_000, 1_000_000])
+@pytest.mark.parametrize("group_rows", [7_000, CHUNK_ROWS - 1, CHUNK_ROWS, 1_000_000])
 def test_row_groups(tmp_path: Path, group_rows: int) -> None:
     """Several row groups, or one of more rows than are decoded at a time, keep their order and numbers."""
     count = 2 * CHUNK_ROWS + 1
@@ -95,6 +95,34 @@ def test_row_groups(tmp_path: Path, group_rows: int) -> None:
     assert frame["invoiceNumber"].to_list() == numbers
     assert frame["_row"].to_list() == list(range(1, count + 1))
     assert frame["_line"].null_count() == frame.height
+
+
+@pytest.mark.parametrize(
+    ("group_rows", "parts"),
+    [
+        ([], []),
+        ([0], []),
+        ([7], [7]),
+        ([CHUNK_ROWS], [CHUNK_ROWS]),
+        ([60_000] * 3, [60_000] * 3),
+        ([40_000] * 5 + [1], [80_000, 80_000, 40_001]),
+        ([5, CHUNK_ROWS, 0, 5], [5, CHUNK_ROWS, 5]),
+        ([122_880] * 2, [61_440] * 4),
+        ([3, 2 * CHUNK_ROWS + 1, 3], [3, 66_667, 66_667, 66_667 + 3]),
+    ],
+)
+def test_parts_end_where_row_groups_do(group_rows: list[int], parts: list[int]) -> None:
+    """What is decoded at a time is never a piece of two groups, unless the last piece of one is joined to the next."""
+    assert list(_parts_of(group_rows)) == parts
+
+
+def test_replaced_between_the_look_at_its_pages_and_the_reading(tmp_path: Path) -> None:
+    """Parts are known from the pages that were looked at: rows that came since would not be read."""
+    path = parquet(tmp_path, {"memo": ["a"] * 10})
+    with open_source(path) as source:
+        parquet(tmp_path, {"memo": ["a"] * 11})
+        with pytest.raises(FileRefused, match="changed while it was being read"):
+            list(source.chunks())
 
 
 @pytest.mark.parametrize(
