@@ -51,7 +51,9 @@ from batchpay.validation.verdict import Verdict
 _ROWS_AT_ONCE = 25_000
 """How many rows are passed on at a time, so that processing them takes little memory."""
 _JUDGED_AT_ONCE = 20_000
-"""How many rows wait before all rules are evaluated for them: each time costs as much as 5,000 rows."""
+"""How many rows wait before all rules are evaluated for them: each time costs as much as 5,000 rows do."""
+_MANY = 5_000
+"""This many rows of one chunk wait for no others, which would only take memory."""
 _BAD_TO_GOOD = 20
 """Where this many rows of a chunk fail for each one that passes, the next chunk is judged without proving first."""
 _PROVEN_COLUMNS = ("_row", "_line", *(name for name in COLUMNS if name in (*CASH_FLOW, *COMPARED)))
@@ -156,7 +158,7 @@ class Check:
             frame = frame.select(_PROVEN_COLUMNS).filter(proven)
             yield self._proven(made, frame, [violation.only(proven) for violation in proof.warnings])
             waiting_rows += unproven.height
-            if waiting_rows < _JUDGED_AT_ONCE:
+            if waiting_rows < _JUDGED_AT_ONCE and unproven.height < _MANY:
                 waiting.append(packed(unproven))
                 continue
             judged = self._judged(pl.concat([*map(unpacked, waiting), unproven], how="diagonal"))
