@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,7 @@ FILE_LINES_MAX = 420
 FUNCTION_LINES_MAX = 75
 
 
+@cache
 def sources() -> list[Path]:
     return sorted(
         path for folder in ("batchpay", "schemas") for path in (ROOT / folder).rglob("*.py") if not linked(path)
@@ -94,6 +96,15 @@ def module_of(path: Path) -> str:
     return ".".join(("batchpay", *parts) if parts[0] == "schemas" else parts).removesuffix(".__init__")
 
 
+@cache
+def imported_by(path: Path) -> set[str]:
+    return imported_names(tree_of(path))
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
 def imported_names(tree: ast.AST) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -108,7 +119,7 @@ def imported_names(tree: ast.AST) -> set[str]:
 def test_imports_point_one_way(path: Path) -> None:
     """A room imports only rooms before it in the flow, and heavy libraries stay where they belong."""
     room = room_of(path)
-    names = imported_names(ast.parse(path.read_text("utf-8")))
+    names = imported_by(path)
     ours = {name for name in names if name.startswith("batchpay.") and not name.startswith(ANYWHERE)}
     rooms = {name.split(".")[1] for name in ours} & set(FLOW) - {room}
     if room != "__init__":
@@ -121,7 +132,7 @@ def test_imports_point_one_way(path: Path) -> None:
 
 def test_no_two_files_need_each_other() -> None:
     """Imports, those inside functions too, form no circle."""
-    names = {module_of(path): imported_names(ast.parse(path.read_text("utf-8"))) for path in sources()}
+    names = {module_of(path): imported_by(path) for path in sources()}
     needs = {module: {other for other in names if other in imported} - {module} for module, imported in names.items()}
     while needs:
         free = {module for module, needed in needs.items() if not needed & needs.keys()}
@@ -133,7 +144,7 @@ def test_the_sandbox_knows_nothing_of_the_client() -> None:
     """The sandbox shares no code with gateway/ or schemas/, so that one mistake can't agree with itself."""
     for path in sources():
         if room_of(path) == "sandbox":
-            names = imported_names(ast.parse(path.read_text("utf-8")))
+            names = imported_by(path)
             assert not any(name.startswith(("batchpay.gateway", "batchpay.schemas")) for name in names), path
 
 
@@ -142,7 +153,7 @@ def test_the_ledger_has_one_door() -> None:
     tests = [path for path in (ROOT / "tests").rglob("*.py") if path.parent != ROOT / "tests" / "ledger"]
     for path in [*sources(), *tests]:
         if not path.is_relative_to(ROOT / "batchpay" / "ledger"):
-            names = imported_names(ast.parse(path.read_text("utf-8")))
+            names = imported_by(path)
             behind = {name for name in names if name.startswith("batchpay.ledger.")}
             assert not {name for name in behind if not name.startswith(LEDGER_DOORS)}, path
 
@@ -160,7 +171,7 @@ def test_sql_stands_together_by_name() -> None:
     statement = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE FROM|CREATE)\b")
     for path in set(folder.rglob("*.py")):
         if path not in together:
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for node in ast.walk(tree_of(path)):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     assert not statement.match(node.value), f"{path.name}:{node.lineno}"
 
@@ -168,9 +179,9 @@ def test_sql_stands_together_by_name() -> None:
 def test_a_ledger_in_a_file_needs_no_database_library() -> None:
     """Psycopg is an extra: only what works with PostgreSQL imports it, and only the door imports that, where needed."""
     for path in sources():
-        tree = ast.parse(path.read_text("utf-8"))
+        tree = tree_of(path)
         if path.parent.name != "postgres":
-            assert not {name for name in imported_names(tree) if name.startswith("psycopg")}, path
+            assert not {name for name in imported_by(path) if name.startswith("psycopg")}, path
             at_once = {name for node in tree.body for name in imported_names(ast.Module([node], []))
                        if not isinstance(node, ast.FunctionDef | ast.ClassDef)}  # fmt: skip
             assert not {name for name in at_once if name.startswith("batchpay.ledger.postgres")}, path
@@ -180,16 +191,15 @@ def test_the_right_half_is_light() -> None:
     """What sends payments imports neither polars nor pandera: it starts fast and can't be killed by them."""
     for path in sources():
         if room_of(path) in RIGHT_HALF:
-            names = {name.split(".")[0] for name in imported_names(ast.parse(path.read_text("utf-8")))}
+            names = {name.split(".")[0] for name in imported_by(path)}
             assert not names & {"polars", "pandera"}, path
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_and_functions_stay_short(path: Path) -> None:
     """A file fits on a few screens and a function on one."""
-    text = path.read_text("utf-8")
-    assert len(text.splitlines()) <= FILE_LINES_MAX
-    for node in ast.walk(ast.parse(text)):
+    assert len(path.read_text("utf-8").splitlines()) <= FILE_LINES_MAX
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
             assert node.end_lineno - node.lineno < FUNCTION_LINES_MAX, node.name
 
@@ -214,7 +224,7 @@ def test_commands_enter_by_the_workflows() -> None:
     """
     assert len(BESIDE_THE_WORKFLOWS) <= 5
     for path in (ROOT / "batchpay" / "cli").glob("*.py"):
-        names = imported_names(without_types(ast.parse(path.read_text("utf-8"))))
+        names = imported_names(without_types(tree_of(path)))
         ours = {name for name in names if name.startswith("batchpay.") and not name.startswith(ANYWHERE)}
         rooms = {name.split(".")[1] for name in ours} & set(FLOW) - {"cli"}
         assert rooms - PLAIN_WORDS == BESIDE_THE_WORKFLOWS.get(path.name, set()), path
@@ -232,8 +242,8 @@ def test_a_workflow_leaves_the_process_alone() -> None:
     forbidden = {"click", "signal", "sys", "pwd", "getpass"}
     acts = {"print", "input", "sched_setaffinity", "getlogin", "getuid", "getpwuid", "umask", "chdir"}
     for path in (ROOT / "batchpay" / "workflows").glob("*.py"):
-        tree = ast.parse(path.read_text("utf-8"))
-        assert not {name.split(".")[0] for name in imported_names(tree)} & forbidden, path
+        tree = tree_of(path)
+        assert not {name.split(".")[0] for name in imported_by(path)} & forbidden, path
         called = {
             node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
             for node in ast.walk(tree)
