@@ -8,6 +8,7 @@ Run as `python -m tests.support.warm DESCRIPTOR`, a socket to take orders from.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
 import json
@@ -129,10 +130,32 @@ def _become(order: tuple[list[str], dict[str, str], str], outputs: list[int]) ->
     sys.argv = ["batchpay", *arguments]
 
 
+_codes: list[int] = []
+"""How an order's process ends, once that is known."""
+
+
+def _leave() -> None:
+    """End without taking the loaded program apart: that would copy each page shared with the loaded process.
+
+    The interpreter has joined the threads and called what else was registered for the end.
+    """
+    with contextlib.suppress(OSError, ValueError):  # the interpreter does it once more, and says so
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        for code in _codes:
+            os._exit(code)
+
+
 if __name__ == "__main__":
+    atexit.register(_leave)  # the first that is registered is called last
     _load_program()
     with socket.socket(fileno=int(sys.argv[1])) as _orders:
         _serve(_orders)
     from batchpay.cli.main import main
 
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        if isinstance(end.code, int):
+            _codes.append(end.code)
+        raise
