@@ -12,7 +12,7 @@ from pathlib import Path
 from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.ledger.contract import Ledger
 from tests.ledger.batches import ACCEPTED, columns, register
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 
 
 def say(word: str, value: object = None) -> None:

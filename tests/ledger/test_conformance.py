@@ -32,7 +32,7 @@ from tests.ledger.batches import (
     release,
     states,
 )
-from tests.ledger.conftest import LedgerFactory, PostgresFactory
+from tests.ledger.factories import LedgerFactory, PostgresFactory
 
 
 def test_a_new_ledger_is_empty_and_in_order(ledger: Ledger) -> None:

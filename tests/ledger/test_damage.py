@@ -17,7 +17,7 @@ from batchpay.ledger.sqlite import audit, reading
 from batchpay.ledger.sqlite.store import connect
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, body_of, columns, register, rejected, release
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 
 pytestmark = pytest.mark.ledgers("sqlite")
 

@@ -19,7 +19,7 @@ from batchpay.ledger.states import IllegalMove
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 
 UNNAMED = Outcome(State.ACCEPTED, "success", Answer(200, "1", "Approved", None), bytes_sent=900)
 ODD = Outcome(State.ACCEPTED, 'it said "it\'s done" \\ ☃', Answer(299, "0'0", '"quoted", (1, 2)', "Ω'\\"), bytes_sent=1)

@@ -12,7 +12,7 @@ from batchpay.ledger.open import accept_witness
 from batchpay.ledger.records import Decision
 from batchpay.payment import Environment, State
 from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, rejected
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 
 
 def test_who_and_why_stand_each_in_its_place(ledger_factory: LedgerFactory) -> None:

@@ -15,7 +15,7 @@ from batchpay.ledger.records import Decision
 from batchpay.outcome import Outcome
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, DECLINED, NOT_SENT, columns, register, states
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 
 
 class Trial:

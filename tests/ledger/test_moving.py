@@ -23,7 +23,7 @@ from batchpay.outcome import Answer, Outcome
 from batchpay.payment import Environment, State
 from batchpay.settings import LedgerSettings
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, rejected, release, states
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 from tests.support.postgres import Server
 
 pytestmark = pytest.mark.ledgers("sqlite")

@@ -14,7 +14,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import BACKED_UP
 from batchpay.payment import Environment
 from tests.ledger.batches import columns, register, rejected
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 from tests.ledger.test_environments import accept_all
 
 SOON = datetime.now(UTC) + timedelta(days=400)

@@ -15,7 +15,7 @@ from batchpay.ledger.contract import Ledger
 from batchpay.ledger.records import Approval, NewBatch, SignOff
 from batchpay.payment import Totals
 from tests.ledger.batches import columns, new_batch, register, rejected, release
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 
 MORNING = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
 BEN, EVE = Approval("ben@desk", MORNING), Approval("eve@desk", MORNING)

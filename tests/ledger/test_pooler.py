@@ -20,7 +20,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.ledger.postgres.ledger import PostgresLedger
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, columns, register, states
-from tests.ledger.conftest import LedgerFactory, PostgresFactory
+from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.support.postgres import PAYER, as_nobody, free_port
 
 pytestmark = pytest.mark.ledgers("postgres")

@@ -17,7 +17,7 @@ from batchpay.ledger.postgres.run import PostgresRun
 from batchpay.ledger.records import Decision
 from batchpay.payment import Environment, State
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, states
-from tests.ledger.conftest import LedgerFactory, PostgresFactory
+from tests.ledger.factories import LedgerFactory, PostgresFactory
 
 pytestmark = pytest.mark.ledgers("postgres")
 CHUNK_ROWS = 64

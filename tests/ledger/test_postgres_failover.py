@@ -21,7 +21,7 @@ from batchpay.ledger.postgres import run as of_run
 from batchpay.ledger.postgres.failover import LedgerUnconfirmed
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, columns, register, states
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 from tests.support.postgres import Cluster, Server, own_cluster
 
 NAME = "payments"

@@ -49,7 +49,7 @@ from batchpay.ledger.postgres.connection import Place, _refuse_unsafe, place_of
 from batchpay.payment import State
 from batchpay.settings import LedgerSettings
 from tests.ledger.batches import ACCEPTED, CANARY, IN_DOUBT, columns, new_batch, register, rejected, states
-from tests.ledger.conftest import LedgerFactory, PostgresFactory
+from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.ledger.test_postgres_run import until
 from tests.support.postgres import Server, programs_found, reload_setting
 

@@ -21,7 +21,7 @@ from batchpay.ledger.records import Decision
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, IN_DOUBT, columns, register, states
-from tests.ledger.conftest import LedgerFactory, PostgresFactory
+from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.support.cutting_proxy import Cut, CuttingProxy
 from tests.support.postgres import own_cluster
 

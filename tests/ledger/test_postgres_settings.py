@@ -13,7 +13,7 @@ from batchpay.errors import LedgerNotUsable
 from batchpay.ledger.postgres import connection
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, columns, register, states
-from tests.ledger.conftest import LedgerFactory, PostgresFactory
+from tests.ledger.factories import LedgerFactory, PostgresFactory
 from tests.ledger.test_postgres_run import until, wait_until_commits_wait
 from tests.support.postgres import as_nobody, programs_found
 

@@ -19,7 +19,7 @@ import pytest
 from batchpay.errors import BatchHeld, LedgerNotUsable
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, CANARY, columns, register, rejected, states
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 from tests.support.strace import STRACE, strace
 
 pytestmark = pytest.mark.ledgers("sqlite")

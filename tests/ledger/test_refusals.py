@@ -29,7 +29,7 @@ from batchpay.ledger.sqlite.files import file_system
 from batchpay.ledger.sqlite.store import FileLock, lock_path
 from batchpay.payment import State
 from tests.ledger.batches import columns, register
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 
 pytestmark = pytest.mark.ledgers("sqlite")
 

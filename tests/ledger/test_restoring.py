@@ -34,7 +34,7 @@ from batchpay.settings import GatewaySettings, LedgerSettings, Secret, Settings
 from batchpay.workflows import ledger_care
 from batchpay.workflows.run import RunRequest, run_batch
 from tests.ledger.batches import ACCEPTED, columns, register, rejected
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 
 pytestmark = pytest.mark.ledgers("sqlite")
 

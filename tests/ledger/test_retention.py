@@ -25,7 +25,7 @@ from batchpay.ledger.sqlite.store import connect
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import Environment, State
 from tests.ledger.batches import IN_DOUBT, columns, register, rejected, release
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 from tests.ledger.test_processes import ACTOR, ROOT, traced
 from tests.support.strace import strace
 

@@ -21,7 +21,7 @@ from batchpay.ledger.records import Lease
 from batchpay.ledger.sqlite import pace_file
 from batchpay.ledger.sqlite.pace_file import PaceFile
 from batchpay.outcome import Finding
-from tests.ledger.conftest import LedgerFactory, PostgresFactory
+from tests.ledger.factories import LedgerFactory, PostgresFactory
 
 GATEWAY = "test http://127.0.0.1:1"
 

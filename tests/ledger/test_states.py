@@ -19,8 +19,8 @@ from batchpay.ledger.states import MOVES, STATE_CODES, IllegalMove, Need
 from batchpay.outcome import Answer, Outcome
 from batchpay.payment import State
 from tests.ledger.batches import ACCEPTED, DECLINED, IN_DOUBT, NOT_SENT, columns, register, rejected, release, states
-from tests.ledger.conftest import LedgerFactory
 from tests.ledger.docs_states import PAGE, written_page
+from tests.ledger.factories import LedgerFactory
 
 ROW_IN = {state: row for row, state in enumerate(State, start=1)}
 """The row of the fixture's batch that stands in each state."""

@@ -17,7 +17,7 @@ from batchpay.ledger.sqlite.batch_writer import ChunkWriter
 from batchpay.ledger.sqlite.store import Transaction
 from batchpay.ledger.witness import Witness
 from tests.ledger.batches import ACCEPTED, columns, new_batch, register
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 
 pytestmark = pytest.mark.ledgers("sqlite")
 

@@ -18,7 +18,7 @@ from batchpay.workflows.paid_elsewhere import refuse_paid_elsewhere
 from batchpay.workflows.run import RunRequest
 from batchpay.writing.table import write_table
 from tests.ledger.batches import columns, register
-from tests.ledger.conftest import LedgerFactory
+from tests.ledger.factories import LedgerFactory
 from tests.workflows.desk import ACCEPTED, COLUMNS, PLAIN, Desk
 
 LIVE, TEST = Environment.LIVE, Environment.TEST
