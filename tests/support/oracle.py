@@ -20,7 +20,6 @@ import socket
 import subprocess
 import sys
 import urllib.parse
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -66,9 +65,7 @@ class Oracle:
         if process.poll() is None:
             with self.log.open("rb") as file:
                 before = file.read(since).count(b"\n")
-            address = urllib.parse.urlsplit(self.origin)
-            with socket.create_connection((address.hostname, address.port), 30) as asked:
-                asked.sendall(b"GET /arrived?%d HTTP/1.1\r\n\r\n" % (before + count))
+            with self._asking(f"/arrived?{before + count}") as asked:
                 ended = os.pidfd_open(process.pid)
                 select.select([asked.fileno(), ended], [], [])
                 os.close(ended)
@@ -77,13 +74,20 @@ class Oracle:
     def plan(self, *, none: Sequence[int] = (), lost: Sequence[int] = (), held_from: int = 0) -> None:
         """Set which of the payments that follow (1 is the next) get no answer, are lost, or wait for one."""
         query = urllib.parse.urlencode({"plan": json.dumps([list(none), list(lost), held_from])})
-        with urllib.request.urlopen(f"{self.origin}/plan?{query}", timeout=30) as answer:  # noqa: S310 - loopback
-            answer.read()
+        with self._asking(f"/plan?{query}") as asked:
+            asked.recv(1)
 
     def settle(self) -> None:
         """Wait until everything that was sent has arrived: the senders' connections are closed."""
-        with urllib.request.urlopen(f"{self.origin}/idle", timeout=30) as answer:  # noqa: S310 - loopback
-            answer.read()
+        with self._asking("/idle") as asked:
+            asked.recv(1)
+
+    def _asking(self, target: str) -> socket.socket:
+        """Ask for something else than a payment; gives the connection, on which the answer comes."""
+        address = urllib.parse.urlsplit(self.origin)
+        asking = socket.create_connection((address.hostname, address.port), 30)
+        asking.sendall(f"GET {target} HTTP/1.1\r\n\r\n".encode())
+        return asking
 
 
 @contextmanager
