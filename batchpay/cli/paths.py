@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 from batchpay.errors import FileRefused, NotUsable, WrongUse
 from batchpay.writing.atomic import check_no_device
 from batchpay.writing.marks import MARKS, may_be_written
-from batchpay.writing.place import is_output_name
+from batchpay.writing.place import is_output_name, stem_and_ending
 
 if TYPE_CHECKING:
     from batchpay.cli.context import Context
 
-_ENDINGS = (".csv", ".parquet", ".xlsx", ".txt", ".tsv")
-_PACKED = (".gz", ".zst")
 _NAME_BYTES_MAX = 230
 """File systems take 255 bytes: a number is added to a name that is taken, and more while a file is written."""
 
@@ -167,11 +165,7 @@ def make_folder(folder: str | Path) -> Path:
 
 def beside(file: str, kind: str, out: str | None) -> Path:
     """Give the default name `NAME.results.csv` or `NAME.rejects.csv` (the input's own kind for rejects)."""
-    name = "stdin" if file == "-" else Path(file.rsplit("/", 1)[-1] if "://" in file else file).name
-    for ending in _PACKED:
-        name = name.removesuffix(ending)
-    suffix = next((ending for ending in _ENDINGS if name.lower().endswith(ending)), "")
-    stem = name[: len(name) - len(suffix)] if suffix else name
-    ending = suffix.lower() if kind == "rejects" and suffix.lower() in (".parquet", ".xlsx") else ".csv"
+    stem, suffix = stem_and_ending(file)
+    ending = suffix if kind == "rejects" and suffix in (".parquet", ".xlsx") else ".csv"
     folder = Path(out) if out else Path.cwd() if file == "-" or "://" in file else Path(file).parent
     return folder / f"{stem}.{kind}{ending}"

@@ -3,20 +3,50 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from batchpay.ledger.contract import Ledger
+from batchpay.ledger.records import WITNESS_ACCEPTED
 from batchpay.payment import State
 from batchpay.writing.place import first_row, rows_of, separator_of
 
-_COLUMNS = ("row", "state", "attempts")
-_Told = tuple[Counter[str], dict[int, int]]
+_COLUMNS = ("row", "state", "attempts", "sent_at")
+_ANSWERED = (State.ACCEPTED, State.DECLINED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a results file holds: how many rows are in each state, and the rows by column."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    rows: Iterable[object] = ()
+    states: Iterable[object] = ()
+    attempts: Iterable[object] = ()
+    sent_at: Iterable[object] = ()
+
+    def answered(self) -> set[int]:
+        """Return the rows that were accepted or declined; what somebody typed over says nothing."""
+        found = (str(row) for row, state in zip(self.rows, self.states, strict=True) if state in _ANSWERED)
+        return {int(row) for row in found if row.isdecimal()}
+
+    def doubts(self, since: datetime | None) -> dict[int, int]:
+        """Return how often each row in doubt was sent, the last time not before a moment."""
+        found = {}
+        for row, state, attempts, sent_at in zip(self.rows, self.states, self.attempts, self.sent_at, strict=True):
+            numbers = str(row), str(attempts)
+            if state == State.IN_DOUBT and all(map(str.isdecimal, numbers)):
+                at = _moment(sent_at)
+                if since is None or at is None or at >= since:
+                    found[int(numbers[0])] = int(numbers[1])
+        return found
 
 
 def states_told(path: Path, batch: str) -> Counter[str]:
     """Count the rows of each state in a results file of this batch; none of any other file, or one that is broken."""
-    return _told(path, batch)[0]
+    return _told(path, batch).counts
 
 
 def told_more(ledger: Ledger, batch: str, path: Path) -> str | None:
@@ -25,32 +55,46 @@ def told_more(ledger: Ledger, batch: str, path: Path) -> str | None:
     No row ever leaves `accepted` or `declined`, and no attempt is ever forgotten: such a ledger was restored from an
     earlier time, even if its witness agrees with it.
     """
-    counts, doubts = _told(path, batch)
-    if not counts:
+    told = _told(path, batch)
+    if not told.counts:
         return None  # usually of another day
     by_state = ledger.find(batch).by_state  # read after the file, which another run may just have written
-    for state in (State.ACCEPTED, State.DECLINED):
-        if counts[state] > (known := by_state[state].rows):
-            return f"{counts[state]} {state} rows of batch {batch}, the ledger of {known}"
-    for columns in ledger.row_columns(batch, [State.PENDING]) if doubts else ():
-        for row, attempts in zip(columns.rows, columns.attempts, strict=True):
-            if doubts.get(row, 0) > attempts:
+    for state in _ANSWERED:
+        if told.counts[state] > (known := by_state[state].rows):
+            return f"{told.counts[state]} {state} rows of batch {batch}, the ledger of {known}"
+    if by_state[State.PENDING].rows + by_state[State.IN_DOUBT].rows <= told.counts[State.PENDING]:
+        return None  # nothing that the file has as sent is open
+    return _row_told_more(ledger, batch, told)
+
+
+def _row_told_more(ledger: Ledger, batch: str, told: _Told) -> str | None:
+    """Look row by row: as many as the file has may be accepted by a person's decision, and not be the same ones.
+
+    Rows that were in doubt before a person accepted the restored ledger were in doubt from then on: whatever is pending
+    again, somebody has decided.
+    """
+    accepted = ledger.latest_event(WITNESS_ACCEPTED)
+    answered, doubts = told.answered(), told.doubts(since=accepted.at if accepted else None)
+    for columns in ledger.row_columns(batch, [State.PENDING, State.IN_DOUBT]) if answered or doubts else ():
+        for row, state, attempts in zip(columns.rows, columns.states, columns.attempts, strict=True):
+            if row in answered:
+                return f"row {row} of batch {batch} as answered, the ledger as {state.replace('_', ' ')}"
+            if state is State.PENDING and doubts.get(row, 0) > attempts:
                 return f"row {row} of batch {batch} as in doubt, the ledger of no such attempt"
     return None
 
 
 def _told(path: Path, batch: str) -> _Told:
-    """Read what a results file of this batch holds: its rows by state, and how often each row in doubt was sent."""
     if (first_row(path, saved_anew=True) or {}).get("batch") != batch:
-        return Counter(), {}
+        return _Told()
     try:
         return _of_workbook(path) if path.suffix.lower() == ".xlsx" else _of_table(path)
     except Exception:  # whatever a library makes of a file that was cut off or edited
-        return Counter(), {}
+        return _Told()
 
 
 def _of_table(path: Path) -> _Told:
-    """Read three columns alone: by whole rows a million would hold up the first payment for seconds."""
+    """Read four columns alone: by whole rows a million would hold up the first payment for seconds."""
     import polars as pl  # only where there is something to read: a run starts without it
 
     if path.suffix.lower() in (".parquet", ".pq"):
@@ -61,19 +105,21 @@ def _of_table(path: Path) -> _Told:
         found = pl.read_csv(
             path, columns=list(_COLUMNS), separator=separator, encoding="utf8-lossy", infer_schema=False, glob=False
         )
-    doubts = found.filter(pl.col("state") == State.IN_DOUBT).select(_COLUMNS)
-    return Counter(found["state"].to_list()), _attempts(doubts.rows())
+    return _Told(Counter(found["state"].to_list()), *(found[name] for name in _COLUMNS))  # lists would take much memory
 
 
 def _of_workbook(path: Path) -> _Told:
     rows = rows_of(path)
     header = list(next(rows))
     places = [header.index(name) for name in _COLUMNS]
-    found = [tuple(row[place] for place in places) for row in rows]
-    return Counter(str(row[1]) for row in found), _attempts(row for row in found if row[1] == State.IN_DOUBT)
+    found = list(zip(*([row[place] for place in places] for row in rows), strict=True))
+    return _Told(Counter(map(str, found[_COLUMNS.index("state")])), *found)
 
 
-def _attempts(doubts: Iterable[Sequence[object]]) -> dict[int, int]:
-    """Read number and attempts of rows in doubt; what somebody typed over says nothing."""
-    numbers = ((str(row), str(attempts)) for row, _, attempts in doubts)
-    return {int(row): int(attempts) for row, attempts in numbers if row.isdecimal() and attempts.isdecimal()}
+def _moment(cell: object) -> datetime | None:
+    """Read a moment as we write it, in UTC; None where somebody typed over it."""
+    try:
+        found = cell if isinstance(cell, datetime) else datetime.fromisoformat(str(cell))
+    except ValueError:
+        return None
+    return found.replace(tzinfo=found.tzinfo or UTC)

@@ -35,7 +35,7 @@ from batchpay.sending.shared_rate import SharedThrottle
 from batchpay.settings import Settings
 from batchpay.text import row_count
 from batchpay.workflows.held_back import Fails, HeldBack, Midnight, any_of, find_held_back
-from batchpay.writing.place import standing
+from batchpay.writing.place import standing, stem_and_ending
 
 
 class Progress(Protocol):
@@ -198,7 +198,8 @@ def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: 
     """
     if results is None or not batch.by_state[State.PENDING].rows:
         return
-    names = [f"{name}.results.csv" for name in (Path(batch.file).stem, batch.batch)]  # those of `submit` and `resume`
+    stem, _ = stem_and_ending(batch.file)
+    names = [f"{name}.results.csv" for name in (stem, batch.batch)]  # those of `submit` and `resume`
     beside = {folder / name for folder in (results.parent, Path(batch.file).parent) for name in names}
     for path in (path for place in sorted({results, *beside}) for path in standing(place)):
         if told := told_more(ledger, batch.batch, path):

@@ -13,6 +13,8 @@ from batchpay.writing.atomic import PendingFile
 from batchpay.writing.parquet_pages import check_pages
 
 CSV_ENDINGS = (".csv", ".txt", ".tsv")
+_ENDINGS = (*CSV_ENDINGS, ".parquet", ".xlsx")
+_PACKED = (".gz", ".zst")
 _PARQUET_ROWS = 1_000
 MayReplace = Callable[[Path, int], bool]
 """Whether the existing file at a path, the one with this number, may be replaced."""
@@ -21,6 +23,15 @@ MayReplace = Callable[[Path, int], bool]
 def anything(path: Path, number: int) -> bool:
     """Replace whatever is at the path."""
     return True
+
+
+def stem_and_ending(file: str) -> tuple[str, str]:
+    """Return what the names of a payment file's outputs begin with, and the file's own ending, if it is one of ours."""
+    name = "stdin" if file == "-" else Path(file).name
+    for packing in _PACKED:
+        name = name.removesuffix(packing)
+    ending = next((ending for ending in _ENDINGS if name.lower().endswith(ending)), "")
+    return name[: len(name) - len(ending)], ending
 
 
 def is_output_name(name: str) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from batchpay.cli.paths import beside
 from batchpay.errors import LedgerBehind
 from batchpay.ledger.open import accept_witness, open_ledger
 from batchpay.ledger.records import Decision
@@ -18,7 +20,7 @@ from batchpay.sending.limits import Limits
 from batchpay.workflows.report import results_again
 from batchpay.workflows.run import RunRequest
 from batchpay.writing.place import first_row
-from tests.workflows.desk import ACCEPTED, Desk
+from tests.workflows.desk import ACCEPTED, IN_DOUBT, Desk
 
 ROWS = [{"paymentId": f"P-{row}", "invoiceNumber": f"A-{row}", "amount": "10.00"} for row in range(1, 7)]
 KINDS = ["csv", "parquet", "xlsx"]
@@ -169,3 +171,73 @@ def test_a_file_that_was_cut_off_shows_nothing(desk: Desk, kind: str) -> None:
     assert states_told(path, "b") == {}
     path.write_bytes(b"batch,nothing\nb,1\n")
     assert states_told(path, "b") == {}
+
+
+@pytest.mark.parametrize("name", ["pay.csv.gz", "pay.may", "PAY.CSV"])
+def test_resume_knows_the_results_of_a_file_with_any_name(desk: Desk, name: str) -> None:
+    """It looked under another name than submit writes to where the file is packed, or has no ending of ours."""
+    content = desk.file("pay.csv", *ROWS).read_bytes()
+    path = desk.folder / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    results = beside(str(path), "results", None)
+    desk.submit(path, run=RunRequest(results, Limits(rows_max=3)))
+    keep(desk)
+    desk.submit(path, run=RunRequest(results))
+    bring_back(desk)
+    with pytest.raises(LedgerBehind, match=r"tells of 6 accepted rows"):
+        desk.resume()
+    assert set(desk.arrived.values()) == {1}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_doubt_that_a_person_settles_does_not_hide_a_payment(desk: Desk, kind: str) -> None:
+    """It made as many accepted rows as the results show, of which one was another: that one was paid once more."""
+    path, results = desk.file("pay.csv", *ROWS), desk.folder / f"pay.results.{kind}"
+    desk.answer = lambda reference: IN_DOUBT if reference == "A-3" else ACCEPTED
+    batch = str(desk.submit(path, run=RunRequest(results, Limits(rows_max=3))).batch)
+    keep(desk)
+    desk.submit(path, run=RunRequest(results, Limits(rows_max=1)))
+    bring_back(desk)
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        ledger.resolve(batch, [Decision(3, State.ACCEPTED)], "ann", "the portal shows it")
+    with pytest.raises(LedgerBehind, match=r"tells of row 4 of batch .* as answered, the ledger as pending"):
+        desk.submit(path, run=RunRequest(results))
+    assert set(desk.arrived.values()) == {1}
+
+
+def test_results_of_released_rows_are_not_replaced_either(desk: Desk) -> None:
+    """The restored ledger has them as rejected, and nothing is pending: it wrote over the only file that told."""
+    rows = [*ROWS[:3], *(row | {"amount": "5000.00"} for row in ROWS[3:])]
+    path, results = desk.file("pay.csv", *rows), desk.folder / "pay.results.csv"
+    desk.limit("1000.00")
+    desk.submit(path, run=RunRequest(results))
+    keep(desk)
+    desk.limit("")
+    desk.submit(path, run=RunRequest(results), release="limit raised by the board")
+    before = results.read_bytes()
+    bring_back(desk)
+    desk.limit("1000.00")
+    assert desk.submit(path, run=RunRequest(results)).results == str(results.with_name("pay.results-2.csv"))
+    assert results.read_bytes() == before
+    desk.limit("")
+    with pytest.raises(LedgerBehind, match=r"tells of 6 accepted rows .* the ledger of 3"):
+        desk.submit(path, run=RunRequest(results), release="limit raised by the board")
+    assert set(desk.arrived.values()) == {1}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_in_doubt_that_a_person_decided_about_after_the_restore_is_sent(desk: Desk, kind: str) -> None:
+    """Its results show an attempt that the ledger will never know: they blocked the row for good."""
+    path, results = desk.file("pay.csv", *ROWS[:2]), desk.folder / f"pay.results.{kind}"
+    batch = str(desk.submit(path, run=RunRequest(results, Limits(rows_max=1))).batch)
+    keep(desk)
+    desk.answer = lambda _: IN_DOUBT
+    desk.submit(path, run=RunRequest(results))
+    bring_back(desk)
+    with pytest.raises(LedgerBehind, match=r"tells of row 2 of batch .* as in doubt"):
+        desk.submit(path, run=RunRequest(results))
+    accept_witness(desk.settings.ledger, "ann", "the machine was set back, and nothing later is left")
+    with closing(open_ledger(desk.settings.ledger)) as ledger:
+        ledger.resolve(batch, [Decision(2, State.PENDING)], "ann", "the portal does not know it")
+    desk.answer = lambda _: ACCEPTED
+    assert desk.submit(path, run=RunRequest(results)).of(State.ACCEPTED).rows == 2
