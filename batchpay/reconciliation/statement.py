@@ -77,6 +77,8 @@ _PLUS = re.compile(r"\+|CR\s*$", re.IGNORECASE)
 _TOTAL = re.compile(r"((sub|grand)[ -]?)?totals?:?", re.IGNORECASE)
 _RESULTS = frozenset({"state", "http_status", "response_code", "gateway_reference", "attempts", "environment"})
 """Columns that only our own results have together."""
+_RECONCILIATION = frozenset({"verdict", "found_by", "line_there"})
+"""Columns that only our own list of an earlier reconciliation has together."""
 _HEADER_LINES = 20
 _TEXT_CHARACTERS_MAX = 128
 
@@ -269,6 +271,8 @@ def _refuse_our_own(path: str | Path | Stream, cells: Sequence[str], at: dict[st
     """Raise FileRefused for what always agrees with the ledger: the payment file, or what was written from it."""
     if _RESULTS.issubset(cells):
         raise FileRefused(f"{path} is a results file of batchpay, and no export of the gateway or the bank")
+    if _RECONCILIATION.issubset(cells):
+        raise FileRefused(f"{path} is a reconciliation of batchpay, and no export of the gateway or the bank")
     if "status" not in at and set(REQUIRED).issubset(cells):
         raise FileRefused(f"{path} is a payment file, and no export: it tells what was to be paid, not what was")
 

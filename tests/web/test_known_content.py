@@ -122,15 +122,18 @@ def test_what_is_held_back_is_not_called_finished(part_sent: House) -> None:
     assert "Rows left out 2" in page and "1 all rows" in page
 
 
-@pytest.mark.parametrize("kind", ["payments", "results"])
+@pytest.mark.parametrize("kind", ["payments", "results", "reconciliation"])
 def test_a_file_of_ours_is_no_export(house: House, kind: str) -> None:
-    """The payment file, or its results, dropped by mistake would agree with the ledger: nothing is reconciled by it."""
+    """The payment file, its results, or the list of an earlier reconciliation would agree with the ledger."""
     file_id = house.sent(*ROWS)
     batch = house.file(file_id)["batch"]
     content = csv_of(*ROWS)
     if kind == "results":
         content = b"invoiceNumber,amount,state,http_status,response_code,gateway_reference,attempts,environment\n"
         content += b"INV-A,10.00,accepted,200,100,1,1,test\n"
+    if kind == "reconciliation":
+        content = b"verdict,found_by,row,invoiceNumber,gateway_reference,account,state,amount,line_there\n"
+        content += b"matched,invoice,1,INV-A,1,****3924,accepted,10.00,2\n"
     form = {"export": (io.BytesIO(content), "pay.csv")}
     page = words_of(house.post("maria", f"/batches/{batch}/reconcile", 400, **form))
     assert "and no export" in page and "Traceback" not in page
