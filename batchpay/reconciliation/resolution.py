@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,6 +36,8 @@ _KINDS = {
 _CHOICES = {"decision": tuple(DECISIONS)}
 _READ = ("batch", "row", "amount", "decision")
 _NO_REASON = "no answer was recorded"
+_NEVER = "unknown"
+"""When a row was sent, as far as a ledger knows that put it in doubt and never sent it: it was restored."""
 _REFERENCE_CHARACTERS_MAX = 128
 _NOTE_CHARACTERS_MAX = 200
 _ACCOUNT_DIGITS_LEAST = 6
@@ -202,7 +205,7 @@ def _sheet_row(batch: str, doubt: Doubt) -> list[str | None]:
         doubt.direction,
         doubt.name,
         doubt.account,
-        instant(doubt.sent_from),
+        instant(doubt.sent_from) or _NEVER,
         instant(doubt.sent_until),
         _local(doubt.sent_from),
         _local(doubt.sent_until),
@@ -261,14 +264,16 @@ def _read_line(
 
 def _attempt_problem(text: str, doubt: Doubt) -> str | None:
     """Return what is wrong where a sheet's line is, or may be, about an attempt before the one in doubt now."""
-    try:
+    sent = None
+    with suppress(ValueError):
         sent = datetime.fromisoformat(text)
-    except ValueError:
-        if doubt.attempts <= 1 or doubt.sent_from is None:
+    if doubt.sent_from is None:
+        return None
+    if sent is None and text.lower() != _NEVER:
+        if doubt.attempts <= 1:
             return None
         return f"row {doubt.row} was tried more than once, and sent_from_utc does not say which attempt this is about"
-    sent = sent if sent.tzinfo else sent.replace(tzinfo=UTC)
-    if doubt.sent_from is None or doubt.sent_from - sent < timedelta(seconds=1):
+    if sent is not None and doubt.sent_from - sent.replace(tzinfo=sent.tzinfo or UTC) < timedelta(seconds=1):
         return None
     return f"row {doubt.row} was sent again after this sheet was written, look it up again"
 

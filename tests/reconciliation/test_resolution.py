@@ -179,14 +179,24 @@ def test_a_reference_is_one_short_line(reference: str) -> None:
 
 
 def test_a_sheet_tells_when_a_row_was_sent_here_and_in_utc(tmp_path: Path) -> None:
-    """The portal shows one of the two; without an attempt there is neither."""
+    """The portal shows one of the two; without an attempt nobody knows."""
     sent = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
     write_sheet(tmp_path / "d.csv", BATCH, [replace(doubt(2), sent_from=sent), doubt(7)])
     with (tmp_path / "d.csv").open(encoding="utf-8", newline="") as file:
         known, unknown = csv.DictReader(file)
     assert known["sent_from_utc"] == instant(sent)
     assert known["sent_from_local"] == local_time(sent)
-    assert (unknown["sent_from_utc"], unknown["sent_from_local"]) == ("", "")
+    assert (unknown["sent_from_utc"], unknown["sent_from_local"]) == ("unknown", "")
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_sheet_of_a_row_that_was_never_sent_is_not_about_its_first_attempt(tmp_path: Path, attempts: int) -> None:
+    """A restored ledger had put it in doubt; sent again by the sheet, and then by the same sheet a second time."""
+    sheet = filled(tmp_path / "d.csv", {2: ("send again", "", "")})
+    assert read_decisions(sheet, BATCH, DOUBTS).decisions == [Decision(2, State.PENDING, None)]
+    sent = replace(doubt(2, 999), sent_from=datetime(2026, 11, 23, 11, tzinfo=UTC), attempts=attempts)
+    with pytest.raises(FileRefused, match="row 2 was sent again after this sheet was written"):
+        read_decisions(sheet, BATCH, {**DOUBTS, 2: sent})
 
 
 @pytest.mark.parametrize(("sent", "is_new"), [("00.000", False), ("00.999", False), ("01.000", True), ("59.000", True)])
