@@ -28,7 +28,7 @@ LENGTHS = ("_surplus", "_missing")
 """What a file reader records for a row that is longer or shorter than the header."""
 _RUNS = r"^[=@\t\r]|^[+-].*[^0-9 ().-]"
 """How a cell begins that a spreadsheet would run as a formula; a signed number or a phone number does not."""
-_RUNS_MESSAGE = "a spreadsheet may run this cell; view it as text"
+_RUNS_MESSAGE = "a spreadsheet may run this cell, view it as text"
 _BEYOND = " "
 """Not the name of any column."""
 _PARQUET_ROWS = 5_000

@@ -403,6 +403,6 @@ def test_a_formula_that_comes_back_is_reported(tmp_path: Path) -> None:
     first, second = csv.DictReader(target.read_text().splitlines())
     assert (first["billingFirstName"], first["_warnings"]) == (
         "=cmd|x",
-        "billingFirstName: formula: a spreadsheet may run this cell; view it as text",
+        "billingFirstName: formula: a spreadsheet may run this cell, view it as text",
     )
     assert second["_warnings"] == ""
