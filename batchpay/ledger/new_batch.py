@@ -12,7 +12,7 @@ from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.database import Transaction
 from batchpay.ledger.encoding import DIRECTIONS, now_ms
 from batchpay.ledger.event_chain import write_ranges
-from batchpay.ledger.records import NewBatch
+from batchpay.ledger.records import NewBatch, batch_name
 from batchpay.ledger.states import NEW, PENDING, REJECTED, require
 from batchpay.ledger.totals import TotalsDelta
 
@@ -73,6 +73,6 @@ class BatchInWriting:
         }
 
     def _free_name(self, transaction: Transaction) -> str:
-        name = self._new.digest.hex()[:12]
+        name = batch_name(self._new.digest)
         taken = {found for (found,) in transaction.execute(transaction.statements.NAMES_LIKE, (name,))}
         return next(free for free in chain((name,), (f"{name}-{n}" for n in count(2))) if free not in taken)

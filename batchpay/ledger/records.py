@@ -86,6 +86,11 @@ class SignOff:
     """Pending rows of the batch that the plan does not cover, because they fail the rules of the day."""
 
 
+def batch_name(digest: bytes) -> str:
+    """Return the name of a content's first batch; another one of the same content gets a number."""
+    return digest.hex()[:12]
+
+
 @dataclass(frozen=True, slots=True)
 class NewBatch:
     """What is known of a batch before its rows are written."""

@@ -17,6 +17,7 @@ from batchpay.intake.source import Source
 from batchpay.intake.xlsx.archive import list_sheets, open_archive
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
+from batchpay.ledger.records import batch_name
 from batchpay.payment import State, Totals, format_cents
 from batchpay.settings import Settings
 from batchpay.text import totals_json
@@ -81,6 +82,7 @@ def _mapped(task: Task, path: str, ledger: Ledger, kept: dict[str, str | bytes |
 def _to_keep(task: Task, path: str, ledger: Ledger, preview: Preview) -> dict[str, str | bytes | None]:
     """Return what the file's row keeps of a check: the parts that name payees are sealed."""
     file_id, facts, changed = task.file["id"], facts_of(preview), _difference(task, path, ledger)
+    facts["waits_for"] = facts["waits_for"] or _lost(task, ledger, preview)
     return {
         "facts": spool.seal_json(ledger, file_id, "facts", facts),
         "difference": None if changed is None else spool.seal_json(ledger, file_id, "difference", changed),
@@ -89,6 +91,21 @@ def _to_keep(task: Task, path: str, ledger: Ledger, preview: Preview) -> dict[st
         "seal": preview.summary.seal,
         "batch": preview.known.batch if preview.known else None,
     }
+
+
+def _lost(task: Task, ledger: Ledger, preview: Preview) -> str | None:
+    """Report that the page knows this content as a batch that a restored ledger lost: it may have been paid."""
+    batch = batch_name(preview.proposal.digest)
+    if preview.known is not None or task.store.one("SELECT 1 FROM file WHERE batch = ?", batch) is None:
+        return None
+    try:
+        ledger.find(batch)  # it may be of the other environment
+    except WrongUse:
+        return (
+            f"this content was batch {batch}, which the ledger does not know any more: it was restored. Compare the "
+            "bank's export with this file; if no row of it was paid: batchpay submit --paid-elsewhere-checked"
+        )
+    return None
 
 
 def _dry_run(task: Task, path: str, ledger: Ledger, watch: Callable[[int], None]) -> Preview:

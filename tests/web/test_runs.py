@@ -281,6 +281,20 @@ def test_what_the_ledger_does_not_know_any_more_is_not_called_unsent(brought_bac
     house.post("daniel", f"/files/{file_id}/resume", 409, password=True)
 
 
+def test_a_content_that_was_sent_before_the_ledger_was_restored_is_not_asked_for_again(
+    brought_back: tuple[House, str],
+) -> None:
+    """Uploaded once more it was a new file with nothing to compare with, was approved, and paid twice."""
+    house, file_id = brought_back
+    batch, again = house.file(file_id)["batch"], house.upload(*ROWS)
+    assert f"this content was batch {batch}, which the ledger does not know any more" in words_of(
+        house.get("maria", f"/files/{again}/check")
+    )
+    house.post("maria", f"/files/{again}/ask", 409)
+    other = house.upload({**ROWS[0], "paymentId": "Y", "invoiceNumber": "INV-Y"})
+    house.post("maria", f"/files/{other}/ask")
+
+
 def test_a_run_that_is_taken_up_again_does_not_begin_anew_in_a_ledger_that_came_back(
     brought_back: tuple[House, str],
 ) -> None:
