@@ -42,6 +42,8 @@ class Summary:
     apart: dict[State, dict[str, Totals]] = field(default_factory=dict)
     """Rows and cents by DEBIT and CREDIT of each state in which rows are that passed the rules."""
     notes: list[str] = field(default_factory=list)
+    outdated: str | None = None
+    """The note that the ledger, which was only read, may not know of the latest payments; among `notes` as well."""
     allowed_duplicates: dict[str, Any] = field(default_factory=lambda: {"rows": 0, "amount": "0.00", "list": []})
     """Bills that --allow-duplicates let through: rows, amount, and the first of them with what they repeat."""
     rate_found: float | None = None
@@ -140,6 +142,7 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
     pending = batch.by_state[State.PENDING]
     days = batch.clock_ahead_days
     ahead = [f"the clock was {days} days after the ledger's last event: is the date correct?"] if days else []
+    outdated = f"these numbers may be old: {batch.outdated}" if batch.outdated else None
     limit = [f"the gateway refused requests faster than {batch.limit_found}"] if batch.limit_found else []
     purged = (
         f"names, details and messages were purged {local_time(batch.purged_at)}: results and reports can no longer be "
@@ -160,7 +163,8 @@ def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
         by_direction=batch.by_direction,
         apart=batch.apart,
         rate_found=batch.rate_found,
-        notes=[*batch.late_answers, *ahead, *limit, *([purged] if batch.purged_at else [])],
+        outdated=outdated,
+        notes=[*filter(None, [outdated]), *batch.late_answers, *ahead, *limit, *([purged] if batch.purged_at else [])],
         **({"allowed_duplicates": allowed} if (allowed := batch.options.get("allowed_duplicates")) else {}),
         held_back=batch.held_back if batch.held_back.rows <= pending.rows else pending,  # some are now in doubt
     )

@@ -202,6 +202,8 @@ def _finish(context: Context, found: InDoubt, *, exported: str | None = None) ->
 
 def _print_doubts(context: Context, batch: Summary, doubts: Sequence[Doubt], exported: str | None) -> None:
     click.echo(f"{printable(batch.file)}   batch {batch.batch}")
+    if batch.outdated:
+        output.print_wrapped(batch.outdated, first="  note: ")
     if not doubts:
         click.echo("  no row is in doubt")
         return

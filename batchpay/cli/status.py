@@ -59,6 +59,8 @@ def status(context: Context, batch: str | None) -> int:
         for summary in summaries
     ]
     output.print_table(header, rows, right=frozenset(header[2:-1]))
+    if summaries and summaries[0].outdated:
+        output.print_wrapped(summaries[0].outdated, first="note: ")
     return 0
 
 

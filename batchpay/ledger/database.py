@@ -109,6 +109,10 @@ class Store(Protocol):
         """The ledger's keys."""
 
     @property
+    def outdated(self) -> str | None:
+        """Why a ledger opened to be read may not know of the latest payments; None if a run could use it."""
+
+    @property
     def statements(self) -> Statements:
         """The database's own words for what every ledger asks."""
 

@@ -47,6 +47,7 @@ def _summary(store: Store, view: View, found: tuple[Any, ...]) -> BatchSummary:
         columns=tuple(json.loads(columns)), total=total, by_state=by_state, by_direction=by_direction, apart=apart,
         again_reason=again, options=dict(json.loads(options)),
         held_back=Totals(*json.loads(end or "{}").get("held back", (0, 0))), purged_at=maybe_datetime(purged),
+        outdated=store.outdated,
     )  # fmt: skip
 
 

@@ -157,6 +157,8 @@ class BatchSummary:
     """The same in words."""
     purged_at: datetime | None = None
     """When names, details and messages of its rows were erased; None while the ledger has them."""
+    outdated: str | None = None
+    """Why the ledger, which was only read, may not know of the latest payments; None if a run could use it."""
 
     @property
     def sendable(self) -> Totals:

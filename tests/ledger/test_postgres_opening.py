@@ -355,7 +355,9 @@ def test_a_restored_database_sends_nothing_on_a_machine_that_knows(used: Postgre
     used.server.run(f"ALTER DATABASE {copy} RENAME TO {used.database}")
     with pytest.raises(LedgerBehind, match="nothing was sent now"):
         used.open()
-    assert used.open(read_only=True).check()[-1].startswith("the ledger is older than this machine's witness")
+    looking = used.open(read_only=True)
+    for told in (looking.check()[-1], str(looking.find(None).outdated)):
+        assert told.startswith("the ledger is older than this machine's witness")
     used.close()
     for who, why in (("", "x"), ("ada", " ")):
         with pytest.raises(WrongUse, match="named person"):
@@ -363,6 +365,7 @@ def test_a_restored_database_sends_nothing_on_a_machine_that_knows(used: Postgre
     accepted = accept_witness(used.settings, "ada", "restored after the fire")
     assert accepted.marked_in_doubt == 1
     assert accept_witness(used.settings, "ada", "typed twice").lost.since == accepted.lost.since
+    assert used.open(read_only=True).find(None).outdated is None
     ledger = used.open()
     assert states(ledger, ledger.find(None).batch)[3] is State.IN_DOUBT
     assert ledger.check() == []

@@ -390,6 +390,33 @@ def test_check_tells_of_a_restored_ledger_by_its_exit_code(closed: LedgerFactory
     assert check() == 0
 
 
+def test_a_restored_ledger_that_is_only_read_says_that_its_numbers_may_be_old(
+    closed: LedgerFactory, tmp_path: Path
+) -> None:
+    """What was paid since stood there as pending, `resolve` said that no row is in doubt, and nothing else was said."""
+    assert closed.open(read_only=True).find(None).outdated is None
+    restored(closed, tmp_path)
+    found = closed.open(read_only=True).find(None)
+    assert found.outdated is not None
+    assert found.outdated.startswith(f"the ledger is older than its witness {closed.witness}")
+    assert "nothing was sent" not in found.outdated
+    (tmp_path / "batchpay.toml").write_text(f"[ledger]\nwitness = {json.dumps(str(closed.witness))}\n")
+    environment = {
+        "BATCHPAY_LEDGER": closed.settings.url, "BATCHPAY_LEDGER_KEY_FILE": closed.settings.key_file,
+        "BATCHPAY_CONFIG": str(tmp_path / "batchpay.toml"), "BATCHPAY_MACHINE": "one",
+    }  # fmt: skip
+    commands = (["status"], ["status", found.batch], ["resolve", found.batch])
+
+    def told() -> list[bool]:
+        shown = [CliRunner().invoke(cli, command, env=environment).output for command in commands]
+        return ["note: these numbers may be old: the ledger is older" in text for text in shown]
+
+    assert told() == [True, True, True]
+    accept_witness(closed.settings, "ben", "the disk died")
+    assert closed.open(read_only=True).find(None).outdated is None
+    assert told() == [False, False, False]
+
+
 # The clock
 
 

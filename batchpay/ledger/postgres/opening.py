@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from batchpay.errors import (
+    LedgerBehind,
     LedgerBesideAnother,
     LedgerDamaged,
     LedgerMissing,
     LedgerNotUsable,
     LedgerOlder,
     WrongUse,
+    once_sent,
 )
 from batchpay.ledger import lost_window
 from batchpay.ledger.decisions import require_named
@@ -272,11 +274,16 @@ def _open(settings: LedgerSettings, *, read_only: bool = False, checks_witness: 
 def _note_what_is_there(store: Store) -> None:
     """Remember the latest event of all machines, so that a database restored from before it is noticed here too.
 
-    A ledger that can't be sent from can still be read; nothing that fails here prevents that.
+    A ledger that can't be sent from can still be read; nothing that fails here prevents that. A machine that never
+    worked with the ledger can't tell whether it is the latest.
     """
-    with suppress(LedgerNotUsable):
+    try:
         failover.require_whole(store, joins=False)
         _note_latest(store)
+    except LedgerBehind as error:
+        store.outdated = once_sent(error) if store.witness.read() else None
+    except LedgerNotUsable:
+        pass
 
 
 def _note_latest(store: Store) -> None:

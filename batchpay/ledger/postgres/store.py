@@ -129,6 +129,7 @@ class Store:
         self.keys = keys
         self.witness = Witness(paths.witness, keys)
         self.ledger_id = ""
+        self.outdated: str | None = None
         self.host = ""
         """The name by which the ledger knows this machine."""
         self.mark: str | None = None

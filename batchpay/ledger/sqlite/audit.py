@@ -48,19 +48,25 @@ def check(store: Store, *, by_witness: bool = True) -> list[str]:
 
 def check_at_opening(store: Store) -> None:
     """Raise LedgerDamaged or LedgerBehind if a run must not rely on this ledger."""
-    testimony = store.witness.read()
+    refuse_behind(store)
     with store.reading() as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
-        behind = check_witness(store, connection, testimony)
-        if behind:
-            raise LedgerBehind(behind[0])
         is_small = pages * page_bytes <= SMALL_BYTES
         problems = [] if is_small else check_short(store, connection)
     if is_small:
         problems = check(store)
     if problems:
         raise LedgerDamaged(f"{problems[0]}; nothing was sent (batchpay ledger check says more)")
+
+
+def refuse_behind(store: Store) -> None:
+    """Raise LedgerBehind if the witness knows more than the ledger, or nothing."""
+    testimony = store.witness.read()
+    with store.reading() as connection:
+        behind = check_witness(store, connection, testimony)
+    if behind:
+        raise LedgerBehind(behind[0])
 
 
 def check_short(store: Store, connection: sqlite3.Connection) -> list[str]:

@@ -22,6 +22,7 @@ from batchpay.errors import (
     LedgerOlder,
     LedgerOnAnotherMachine,
     WrongUse,
+    once_sent,
 )
 from batchpay.ledger import lost_window
 from batchpay.ledger.encoding import now_ms
@@ -34,7 +35,7 @@ from batchpay.ledger.paths import LedgerPaths
 from batchpay.ledger.records import AcceptedWitness
 from batchpay.ledger.sqlite import restoring, schema
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.audit import check_at_opening
+from batchpay.ledger.sqlite.audit import check_at_opening, refuse_behind
 from batchpay.ledger.sqlite.backup import back_up
 from batchpay.ledger.sqlite.departure import contents, depart, moved_to, refuse_moved, refuse_restored_after_move
 from batchpay.ledger.sqlite.failures import translated
@@ -217,7 +218,9 @@ def _open(
         opened_after_s = (now_ms() - last_at[0]) / 1000 if last_at else 0.0
         if Check.MOVED not in unchecked:
             refuse_moved(store)
-        if not read_only:
+        if read_only:
+            store.outdated = _why_outdated(store)
+        else:
             refuse_restored_after_move(store)
             if Check.WITNESS not in unchecked:
                 check_at_opening(store)
@@ -230,6 +233,16 @@ def _open(
         store.close()
         raise
     return SqliteLedger(store, opened_after_s)
+
+
+def _why_outdated(store: Store) -> str | None:
+    """Report why no run would use a ledger that can still be read: its numbers may be those of an earlier time."""
+    try:
+        refuse_restored_after_move(store)
+        refuse_behind(store)
+    except LedgerNotUsable as error:
+        return once_sent(error)
+    return None
 
 
 def _check_machine(store: Store) -> None:

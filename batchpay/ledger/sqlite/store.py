@@ -119,11 +119,11 @@ class Store:
     statements: Statements = sql
 
     def __init__(self, place: LedgerPaths, keys: Keys, *, read_only: bool, wait_s: float = LOCK_WAIT_S) -> None:
-        self.place = place
-        self.keys = keys
+        self.place, self.keys = place, keys
         self.witness = Witness(place.witness, keys)
         self.wait_s = wait_s
         self.ledger_id = ""
+        self.outdated: str | None = None
         self.machine: str | None = None
         """What the witness remembers of the machine: this one's identity, or the last known if it has none."""
         self._process = os.getpid()
