@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from batchpay.errors import BatchHeld, LedgerDamaged, LedgerNotUsable, WrongUse
+from batchpay.errors import BatchHeld, LedgerBehind, LedgerDamaged, LedgerNotUsable, WrongUse
 from batchpay.ledger import open as door
 from batchpay.ledger.columns import Lookup
 from batchpay.ledger.contract import Ledger
@@ -271,5 +272,10 @@ def test_a_file_restored_from_before_the_move_is_never_in_force(mover: Mover, *,
     for accept in (door.accept_witness, door.accept_machine):
         with pytest.raises(LedgerNotUsable, match="has moved to a database"):
             accept(factory.settings, "ben", "as the message said")
+    with pytest.raises(LedgerNotUsable, match=re.escape(f"move that witness and {own} away; ")):
+        door.open_ledger(factory.settings)  # one that agrees would have let through what the database has sent
     Path(door.location(mover.there).witness).unlink()  # the database burned
+    own.unlink()
+    with pytest.raises(LedgerBehind):
+        door.open_ledger(factory.settings)
     assert door.accept_witness(factory.settings, "ben", "the database is lost for good").marked_in_doubt == 2
