@@ -11,13 +11,11 @@ import pytest
 
 from tests.campaign import durability, kills, races, restores, servers
 from tests.campaign.nights import Night, report
-from tests.campaign.sabotages import ROOT, SABOTAGES, Sabotage, caught
+from tests.campaign.sabotages import ROOT, SABOTAGES, Sabotage, broken, caught
 from tests.campaign.trial import Bench, Findings, bench
 from tests.support.postgres import programs_found
 from tests.support.strace import STRACE
 
-CAMPAIGN_ONLY = {"lets two runs have a batch, and does not ask for the token"}
-"""A sabotage that takes as long to notice as ten others; `make campaign-quick` has it too."""
 needs_strace = pytest.mark.skipif(STRACE is None, reason="strace is not installed")
 
 
@@ -96,12 +94,21 @@ def test_a_damaged_ledger_pays_nothing_again(made: Bench) -> None:
 
 
 @needs_strace
-@pytest.mark.parametrize(
-    "sabotage", [one for one in SABOTAGES if one.name not in CAMPAIGN_ONLY], ids=lambda sabotage: sabotage.name
-)
+@pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda sabotage: sabotage.name)
 def test_sabotage_is_noticed(sabotage: Sabotage, tmp_path: Path) -> None:
     """The trials notice sabotage: each way to break the program is found by the trials meant for it."""
     assert caught(sabotage, tmp_path) is not None
+
+
+def test_without_lock_and_token_the_rows_refuse_a_second_run(tmp_path: Path) -> None:
+    """Two runs on one batch, with nothing left to keep them apart: the ledger's rows and attempts still do."""
+    changes = (
+        ("ledger/locks.py", "            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", ""),
+        ("ledger/sqlite/run.py", "if not held or held[0] != self._token:", "if not held:"),
+    )
+    with bench(tmp_path / "bench", broken("no lock, no token", changes, tmp_path / "program")) as made:
+        found = races.stopped_and_replaced(made, 0)
+    assert (found.fired, found.wrong) == (0, [])
 
 
 def test_sabotage_still_finds_what_it_changes() -> None:

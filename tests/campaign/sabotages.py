@@ -38,13 +38,6 @@ def _once(trial: Callable[[Bench], Findings]) -> Callable[[Bench], Iterator[Find
     return run
 
 
-def _starts(made: Bench) -> Iterator[Findings]:
-    for processes in (2, 4, 8):
-        yield races.starts_at_once(made, processes)
-    for seed in range(4):
-        yield races.stopped_and_replaced(made, seed)
-
-
 def _power_cuts(made: Bench) -> Iterator[Findings]:
     yield durability.sending_after_sync(made)
     if durability.can_cut_power():
@@ -148,14 +141,6 @@ SABOTAGES = (
             ("sending/recorder.py", "        if not intent.granted:\n            raise ClaimRefused\n", ""),
         ),
         _power_cuts,
-    ),
-    Sabotage(
-        "lets two runs have a batch, and does not ask for the token",
-        (
-            ("ledger/locks.py", "            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", ""),
-            ("ledger/sqlite/run.py", "if not held or held[0] != self._token:", "if not held:"),
-        ),
-        _starts,
     ),
     Sabotage(
         "sends with a permission of any age",
