@@ -1,4 +1,4 @@
-"""Rows of the ledger as they appear in the results file: a frame of texts, built by column."""
+"""Rows of the ledger as they appear in the results file: a frame of texts and numbers, built by column."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ def _read(details: Sequence[bytes], carried: int) -> pl.DataFrame:
 
 
 def _numbers(numbers: Sequence[int | None]) -> pl.Series:
-    return pl.Series(numbers, dtype=pl.Int64).cast(pl.String)
+    return pl.Series(numbers, dtype=pl.Int64)
 
 
 def _amounts(amounts_cents: Sequence[int]) -> pl.Series:
     """Write amounts as `batchpay.payment.format_cents` does."""
-    return (pl.Series(amounts_cents, dtype=pl.Int64).cast(pl.Decimal(38, 2)) / 100).cast(pl.String)
+    return pl.Series(amounts_cents, dtype=pl.Int64).cast(pl.Decimal(38, 2)) / 100
 
 
 def _instants(moments: Sequence[datetime | None]) -> pl.Series:
     """Rows of one commit share their times: each is formatted only once."""
-    texts = {moment: instant(moment) for moment in set(moments)}
-    return pl.Series([texts[moment] for moment in moments], dtype=pl.String)
+    text_of = {moment: instant(moment) for moment in set(moments)}.__getitem__
+    return pl.Series(list(map(text_of, moments)), dtype=pl.String)

@@ -1,4 +1,4 @@
-"""Writing a table with very many rows, given as frames of text columns: what `write_table` writes, by polars."""
+"""Writing a table with very many rows, given as frames of columns: what `write_table` writes, by polars."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from batchpay.writing.stream import Stream
 from batchpay.writing.table import Front, csv_lines, put_in_place, sink_parquet, table_format, write_table
 
 _RUNS = f"^([{re.escape(''.join(FORMULA_STARTS))}])"
+_SPLITS = '[",\r\n]'
+_MAY_RUN_OR_SPLIT = '[",\r\n=@]'
+_LAST_SIGN = "-"
+"""What else begins a formula (plus, tab, return) sorts before it."""
 
 
 def write_frames(
@@ -26,9 +30,14 @@ def write_frames(
     may_replace: MayReplace,
     front: Front | None = None,
 ) -> Path:
-    """Write frames whose columns are those of the header, all text; otherwise like `write_table`, to the byte."""
+    """Write frames whose columns are those of the header, text or numbers; otherwise like `write_table`, to the byte.
+
+    Numbers are written with all their digits.
+    """
     table_format(path)
     ending = Path(str(path)).suffix.lower()
+    if ending != ".csv":
+        frames = (frame.cast(pl.String) for frame in frames)
     if ending == ".xlsx":
         return write_table(path, header, (row for frame in frames for row in frame.iter_rows()), may_replace, front)
 
@@ -46,15 +55,23 @@ def write_frames(
 
 def csv_bytes(frame: pl.DataFrame) -> bytes:
     """Return lines of CSV, each cell guarded as `batchpay.text.guarded` does."""
-    least, most = (frame.select(end).row(0) for end in (pl.all().min(), pl.all().max()))
-    ends = [ends for ends in zip(frame.columns, least, most, strict=True) if ends[1] is not None]
-    # Searching each cell costs more than the rest: only where a formula could sort between the minimum and maximum.
-    near = [name for name, low, high in ends if any(low[:1] <= start <= high[:1] for start in FORMULA_STARTS)]
-    runs = [name for name in near if frame[name].str.contains(_RUNS).any()]
-    frame = frame.with_columns(pl.col(runs).str.replace(_RUNS, "'${1}"))
-    # polars would distinguish an empty text from a blank cell by quotation marks.
-    frame = frame.with_columns(pl.col([name for name, low, _ in ends if not low]).replace("", None))
+    # Asking each cell costs more than the rest: only columns are asked that hold such a character somewhere.
+    asked = frame.select(pl.col(pl.String).str.join().str.contains(_MAY_RUN_OR_SPLIT)).row(0, named=True)
+    odd = [name for name, holds_one in asked.items() if holds_one]
+    least = {column.name: column.min() for column in frame}
+    near = [name for name, low in least.items() if name in odd or _may_begin_so(str(low), frame[name])]
+    runs = [name for name in near if frame[name].cast(pl.String).str.contains(_RUNS).any()]
+    if runs:
+        frame = frame.with_columns(pl.col(runs).cast(pl.String).str.replace(_RUNS, "'${1}"))
+    splits = any(frame[name].str.contains(_SPLITS).any() for name in odd)
+    if splits:  # polars would then distinguish an empty text from a blank cell by quotation marks
+        frame = frame.with_columns(pl.col([name for name, low in least.items() if low == ""]).replace("", None))
     text = io.BytesIO()
-    frame.write_csv(text, include_header=False)
+    frame.write_csv(text, include_header=False, quote_style="necessary" if splits else "never")
     lines = text.getvalue()
     return csv_lines(frame.rows()).encode() if b"\r" in lines else lines
+
+
+def _may_begin_so(least: str, column: pl.Series) -> bool:
+    """Whether a cell could begin with plus, minus, tab or return, by the least and the greatest cell."""
+    return least[:1] <= _LAST_SIGN and any(least[:1] <= start <= str(column.max())[:1] for start in FORMULA_STARTS)

@@ -305,6 +305,15 @@ def test_what_no_batch_can_hold_is_damage(used: LedgerFactory, monkeypatch: pyte
         used.open().find(None)
 
 
+def test_rows_whose_direction_has_two_digits_are_damage(used: LedgerFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directions are read as digits without anything between: those of all later rows would be a row off."""
+    edit(used, "PRAGMA ignore_check_constraints = 1; UPDATE row SET direction = 11 * direction WHERE direction = 1")
+    monkeypatch.setattr(audit, "SMALL_BYTES", 0)
+    ledger = used.open()
+    with pytest.raises(LedgerDamaged, match="contains what batchpay did not write"):
+        list(ledger.row_columns(ledger.find(None).batch))
+
+
 @pytest.mark.parametrize("rows_at_once", [1, 2, 3, 4096])
 def test_a_batch_in_order_is_sent_however_many_rows_are_read_at_once(
     used: LedgerFactory, monkeypatch: pytest.MonkeyPatch, rows_at_once: int

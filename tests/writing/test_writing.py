@@ -294,19 +294,21 @@ HOSTILE = [
 
 
 def test_frames_are_written_as_rows_are(tmp_path: Path) -> None:
-    """By column or by row, a file is the same to the byte: blank, quoted, guarded cells, returns, line breaks."""
+    """By column or by row, a file is the same to the byte: blank, quoted, guarded cells, returns, breaks, numbers."""
     chance = random.Random(17)
     tame = ["12.50", "Ada", None, "2026-11-22T07:49:39.800Z"]
-    header = columns(["a", "=b", 'c"', "d", "e"], {})
+    header = columns(["a", "=b", 'c"', "d", "e", "rows", "amounts"], {})
     frames = []
     for number in range(60):
         cells = [HOSTILE, tame, ["", None], [chance.choice(HOSTILE), "x"]][number % 4]
         rows = chance.choice([1, 2, 50])
-        frames.append(pl.DataFrame([pl.Series(f"c{at}", chance.choices(cells, k=rows), pl.String) for at in range(5)]))
+        frame = pl.DataFrame([pl.Series(f"c{at}", chance.choices(cells, k=rows), pl.String) for at in range(5)])
+        numbers = pl.Series("rows", chance.choices([None, 0, 7, 2**40, *[-5] * (number % 3)], k=rows), pl.Int64)
+        frames.append(frame.with_columns(numbers, (numbers.cast(pl.Decimal(38, 2)) / 100).alias("amounts")))
     for kind in KINDS:
         of_frames, of_rows = tmp_path / f"frames.{kind}", tmp_path / f"rows.{kind}"
         write_frames(of_frames, header, iter(frames), anything)
-        write_table(of_rows, header, [row for frame in frames for row in frame.iter_rows()])
+        write_table(of_rows, header, [row for frame in frames for row in frame.cast(pl.String).iter_rows()])
         assert of_frames.read_bytes() == of_rows.read_bytes(), kind
         assert mode(of_frames) == 0o600
 

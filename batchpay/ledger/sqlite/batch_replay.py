@@ -14,14 +14,13 @@ from batchpay.errors import LedgerDamaged
 from batchpay.ledger.encoding import ROW_MASK, id_range
 from batchpay.ledger.event_chain import FIRST_MAC, Replay, event_mac, read_ranges
 from batchpay.ledger.sqlite import statements as sql
-from batchpay.ledger.sqlite.reading import pieces
+from batchpay.ledger.sqlite.reading import pieces, values_of_digits
 from batchpay.ledger.sqlite.store import Store, Transaction
 from batchpay.ledger.states import PENDING, REJECTED
 from batchpay.ledger.tally import Tally, unknown_if_it_came_again
 from batchpay.text import counted
 
 _NOTHING_SENT = "nothing was sent (batchpay ledger check says more)"
-_VALUES_OF_DIGITS = bytes.maketrans(b"0123456789", bytes(range(10)))
 
 
 def check_batch(store: Store, batch: int) -> None:
@@ -92,7 +91,7 @@ def _rows_problem(connection: sqlite3.Connection, batch: int, replay: Replay) ->
         if not states:
             continue
         rows, amounts = map(json.loads, arrays)
-        directions, states = (digits.encode().translate(_VALUES_OF_DIGITS) for digits in (directions, states))
+        directions, states = map(values_of_digits, (directions, states))
         if not len(rows) == len(directions) == len(states):  # more than a digit, or a sign
             return "a row stands in a state, or goes in a direction, that there is none of"
         wrong = tally.add(rows, (ids[0] & ROW_MASK) * lines + weight, amounts, directions, states)

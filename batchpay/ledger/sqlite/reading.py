@@ -14,6 +14,8 @@ from batchpay.ledger.sqlite.store import Store
 from batchpay.ledger.states import STATE_CODES
 from batchpay.payment import Environment, State
 
+_VALUES_OF_DIGITS = bytes.maketrans(b"0123456789", bytes(range(10)))
+
 
 def pieces(connection: sqlite3.Connection, batch: int) -> Iterator[tuple[int, int]]:
     """Split the ids of a batch's rows into ranges to be read by column: first id, and the one after the last."""
@@ -29,11 +31,20 @@ def row_columns(store: Store, batch: str, states: Sequence[State] | None) -> Ite
     with store.reading() as connection:
         details = Details(store, connection, number)
         for ids in pieces(connection, number):
-            found = connection.execute(statement, (*ids, *wanted)).fetchone()
-            rows, *others = map(json.loads, found)
+            codes, directions, *arrays = connection.execute(statement, (*ids, *wanted)).fetchone()
+            if not codes:
+                continue
+            rows, lines, amounts, *others = map(json.loads, arrays)
             assert rows == sorted(rows), "SQLite goes through ids in their order"
-            if rows:
-                yield details.columns([rows, *others])
+            codes, directions = map(values_of_digits, (codes, directions))
+            if not len(rows) == len(codes) == len(directions):
+                raise ValueError("more than a digit")  # reported as damage where the view ends
+            yield details.columns([rows, lines, codes, amounts, directions, *others])
+
+
+def values_of_digits(digits: str) -> bytes:
+    """Return the values of numbers of one digit each."""
+    return digits.encode().translate(_VALUES_OF_DIGITS)
 
 
 def last_accounts(

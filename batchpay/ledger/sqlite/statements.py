@@ -381,16 +381,18 @@ END_OF_ROWS = "SELECT ifnull(max(id), 0) + 1 FROM row WHERE id >= ? AND id < ?"
 
 
 def rows_in(states: int) -> str:
-    """Return the statement for rows of a range of ids with their latest attempts, in `states` states, as JSON arrays.
+    """Return the statement for rows of a range of ids with their latest attempts, in `states` states, by column.
 
-    One array per column: Python reads many values from one text in less time than it takes to fetch them one by one.
+    One JSON array per column, or only the digits of state and direction, which have one each: Python reads many values
+    from one text in less time than it takes to fetch them one by one.
     """
     columns = (
-        "row.id & 4294967295, line, row.state, amount_cents, direction, attempts, chunk, sent_at,"
-        " finished_at, http_status, response_code, message, gateway_reference, reason"
+        "row.id & 4294967295, line, amount_cents, attempts, chunk, sent_at, finished_at, http_status, response_code,"
+        " message, gateway_reference, reason"
     )
+    arrays = ", ".join(f"json_group_array({column})" for column in columns.split(", "))
     return (
-        f"SELECT {', '.join(f'json_group_array({column})' for column in columns.split(', '))}"
+        f"SELECT group_concat(row.state, ''), group_concat(direction, ''), {arrays}"
         " FROM row LEFT JOIN attempt ON attempt.id = row.id"
         f" WHERE row.id >= ? AND row.id < ? AND row.state IN ({', '.join('?' * states)})"
     )
