@@ -9,15 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
-from itertools import accumulate, pairwise
+
+CHUNK_ROWS = 512
+"""Rows whose texts a ledger keeps in one piece."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedTexts:
     """Texts of rows, end to end: a Python object for each of a million would cost more than building them."""
 
-    joined: bytes | memoryview = field(repr=False)
-    """UTF-8."""
+    pieces: Sequence[bytes | memoryview] = field(repr=False)
+    """UTF-8; where one piece ends and the next begins has no meaning."""
     lengths: Sequence[int]
     """Bytes of each row's text."""
 
@@ -25,21 +27,24 @@ class PackedTexts:
     def of(cls, texts: Iterable[str | bytes]) -> PackedTexts:
         """Put texts end to end."""
         encoded = [text.encode() if isinstance(text, str) else text for text in texts]
-        return cls(b"".join(encoded), [len(text) for text in encoded])
+        return cls(encoded, [len(text) for text in encoded])
 
     def each(self) -> list[bytes]:
         """Split them again."""
-        places = accumulate(self.lengths, initial=0)
-        return [bytes(self.joined[start:end]) for start, end in pairwise(places)]
+        return [b"".join(part.pieces) for part in self.parts(1)]
 
     def parts(self, rows: int) -> Iterator[PackedTexts]:
         """Yield `rows` rows at a time, without a copy."""
-        joined, start = memoryview(self.joined), 0
+        coming, rest = iter(self.pieces), memoryview(b"")
         for first in range(0, len(self.lengths), rows):
             lengths = self.lengths[first : first + rows]
-            end = start + sum(lengths)
-            yield PackedTexts(joined[start:end], lengths)
-            start = end
+            missing, pieces = sum(lengths), list[memoryview]()
+            while missing:
+                rest = rest or memoryview(next(coming))
+                pieces.append(rest[:missing])
+                rest = rest[missing:]
+                missing -= len(pieces[-1])
+            yield PackedTexts(pieces, lengths)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import starmap
 
@@ -29,6 +30,16 @@ def payment_id_records(payment_ids: Sequence[bytes | None], ids: Sequence[int]) 
     """Return lines of the table of paymentIds, for the rows that have one, packed."""
     pack = _PAYMENT_ID.pack
     return [pack(digest, row) for digest, row in zip(payment_ids, ids, strict=True) if digest is not None]
+
+
+def sort_as_numbers(records: list[bytes], head: bytes = b"") -> None:
+    """Sort packed lines that all begin with `head` and a digest, as their table does, to which digests are numbers.
+
+    A table that grows at its end alone is written in less time and fewer pages. Negative numbers come last as bytes.
+    """
+    records.sort()
+    negative = bisect_left(records, head + b"\x80")
+    records[:] = records[negative:] + records[:negative]
 
 
 def record_values(records: Sequence[bytes], at_once: int) -> Iterator[tuple[int, ...]]:

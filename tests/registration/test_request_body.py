@@ -14,6 +14,7 @@ from batchpay.registration.request_body import (
     RequestForm,
     canonical_bytes,
     lookup_columns,
+    packed_texts,
     payment_columns,
     show_requests,
 )
@@ -128,7 +129,7 @@ def test_a_row_alone_has_the_same_body_as_among_others() -> None:
     """How bodies are put together depends on the chunk; what they are does not."""
     rows, form = odd_rows()[:40], RequestForm(None, agreement_as_letter=False, emails_node="emails")
     (together,) = built(frame_of(rows), form)
-    alone = [columns.bodies.joined for row in rows for columns in built(frame_of([row]), form)]
+    alone = [body for row in rows for columns in built(frame_of([row]), form) for body in columns.bodies.each()]
     assert alone == together.bodies.each()
     assert [body.encode() for row in rows for body in show_requests(frame_of([row]), form)] != alone, "shown masked"
 
@@ -138,10 +139,12 @@ def test_details_hold_what_results_show(monkeypatch: pytest.MonkeyPatch) -> None
     rows = odd_rows()
     memo = [None if number % 5 == 0 else ODD[number % len(ODD)] for number in range(len(rows))]
     monkeypatch.setattr("batchpay.registration.request_body._ROWS_AT_ONCE", 64)
+    monkeypatch.setattr("batchpay.registration.request_body.CHUNK_ROWS", 16)
     form = RequestForm(None, agreement_as_letter=False, emails_node="emails")
     parts = built(frame_of(rows, **{'we"ird': memo}), form, ['we"ird'])
     details = [json.loads(text) for columns in parts for text in columns.details.each()]
-    assert [columns.rows[0] for columns in parts] == list(range(1, len(rows) + 1, 64))
+    assert len(parts) > 3
+    assert [row for columns in parts for row in columns.rows] == list(range(1, len(rows) + 1))
     assert [one["carried"] for one in details] == [[text] for text in memo]
     assert [one["name"] for one in details] == [row["achNameOnCheck"] for row in rows]
     assert [one.get(PAYMENT_ID) for one in details] == [row[PAYMENT_ID] for row in rows]
@@ -186,3 +189,23 @@ def test_texts_come_apart_as_they_were_put_together() -> None:
     assert [text for part in joined.parts(2) for text in part.each()] == joined.each()
     assert [len(part.lengths) for part in joined.parts(2)] == [2, 2, 1]
     assert "Zoë" not in repr(joined)
+
+
+def test_texts_are_taken_from_where_polars_built_them_or_not_at_all() -> None:
+    """They lie in several pieces, the first of a few kilobytes; in another order they would be other rows' requests."""
+    texts = pl.Series([f"{row} {'é' * (row % 900)} the body of a row" for row in range(2000)])
+    packed = packed_texts(texts)
+    assert len(packed.pieces) > 3
+    assert packed.each() == [text.encode() for text in texts]
+    for moved in (texts.reverse(), texts.gather([1, 0, *range(2, 2000)]), texts[1:], texts[:-1], pl.Series(["short"])):
+        with pytest.raises(AssertionError, match="elsewhere"):
+            packed_texts(moved)
+
+
+def test_sets_of_rows_are_about_equal_and_whole_chunks() -> None:
+    """A set of a few rows costs as much as hundreds more of the set before it."""
+    row = valid_rows(seed=5, count=1)[0]
+    form = RequestForm(None, agreement_as_letter=False, emails_node="emails")
+    for height, expected in ((0, []), (1, [1]), (9000, [9000]), (17_716, [9216, 8500]), (25_000, [8704, 8704, 7592])):
+        frame = frame_of([row]).select(pl.all().repeat_by(height).explode()) if height else frame_of([row]).clear()
+        assert [len(columns.rows) for columns in payment_columns(KeylessLedger(), frame, (), form)] == expected

@@ -183,5 +183,5 @@ def test_the_ledger_keeps_a_body_byte_for_byte(tmp_path: Path) -> None:
             run = ledger.start(name, "tester")
             (payment,) = run.claim(10)
             run.finish(None)
-    assert payment.body == columns.bodies.joined
+    assert [payment.body] == columns.bodies.each()
     assert json.loads(payment.body)["billing"]["billingCompany"] == odd["billingCompany"]

@@ -17,6 +17,7 @@ from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.encoding import DIRECTION_CODES
 from batchpay.ledger.event_chain import write_ranges
+from batchpay.ledger.fingerprints import sort_as_numbers
 from batchpay.ledger.lost_window import require_settled
 from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting
 from batchpay.ledger.payload import pick, sealed_chunks
@@ -43,6 +44,7 @@ _SEALED = struct.Struct(">H ii ii i").pack
 _INT4 = struct.Struct(">ii").pack
 _BILL = struct.Struct(">H i8s ii ii i?").pack  # the first eight bytes of a digest
 _PAYMENT_ID = struct.Struct(">H i8s ii ii").pack
+_BILL_HEAD, _PAYMENT_ID_HEAD = (struct.pack(">H i", columns, 8) for columns in (4, 3))
 
 
 def _copy(transaction: Transaction, statement: str, lines: Iterable[bytes]) -> None:
@@ -102,11 +104,11 @@ class ChunkWriter:
 
     def write_identities(self) -> None:
         """Write the gathered digests in their own order: an index that grows at its end is several times faster."""
-        for statement, lines in (
-            (sql.COPY_FINGERPRINTS, self._fingerprints),
-            (sql.COPY_PAYMENT_IDS, self._payment_ids),
+        for statement, lines, head in (
+            (sql.COPY_FINGERPRINTS, self._fingerprints, _BILL_HEAD),
+            (sql.COPY_PAYMENT_IDS, self._payment_ids, _PAYMENT_ID_HEAD),
         ):
-            lines.sort()  # they all begin alike
+            sort_as_numbers(lines, head)
             _copy(self._transaction, statement, lines)
             lines.clear()
 

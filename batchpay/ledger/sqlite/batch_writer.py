@@ -13,7 +13,7 @@ from batchpay.ledger.columns import PaymentColumns, RejectedColumns
 from batchpay.ledger.contract import RegisteredMeanwhile
 from batchpay.ledger.encoding import DIRECTION_CODES, row_id
 from batchpay.ledger.event_chain import write_ranges
-from batchpay.ledger.fingerprints import bill_records, payment_id_records, record_values
+from batchpay.ledger.fingerprints import bill_records, payment_id_records, record_values, sort_as_numbers
 from batchpay.ledger.lost_window import require_settled
 from batchpay.ledger.new_batch import MEANWHILE, BatchInWriting
 from batchpay.ledger.payload import pick, sealed_chunks
@@ -64,7 +64,7 @@ class ChunkWriter:
             (sql.ADD_FINGERPRINTS, "(?, ?, ?)", self._fingerprints),
             (sql.ADD_PAYMENT_IDS, "(?, ?)", self._payment_ids),
         ):
-            records.sort()
+            sort_as_numbers(records)
             for some in record_values(records, ROWS_A_STATEMENT):
                 self._transaction.insert(into, values, some)
             records.clear()
