@@ -200,8 +200,9 @@ def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: 
         return
     stem, _ = stem_and_ending(batch.file)
     names = [f"{name}.results.csv" for name in (stem, batch.batch)]  # those of `submit` and `resume`
-    beside = {folder / name for folder in (results.parent, Path(batch.file).parent) for name in names}
-    for path in (path for place in sorted({results, *beside}) for path in standing(place)):
+    first = Path(batch.options.get("results", results))  # where the first submission wrote them
+    beside = {folder / name for folder in (results.parent, first.parent, Path(batch.file).parent) for name in names}
+    for path in (path for place in sorted({results, first, *beside}) for path in standing(place)):
         if told := told_more(ledger, batch.batch, path):
             raise LedgerBehind(
                 f"{path} tells of {told}: it is an older copy. Restore the latest one; if there is none, batchpay "

@@ -266,6 +266,7 @@ def _write_batch(
             "gateway_ids": sorted(checked.gateway_ids),
             **({"allowed_duplicates": allowed} if allowed else {}),
             **({"sheet": sheet} if (sheet := checked.source.sheet) is not None else {}),
+            **({"results": str(results.absolute())} if (results := submission.run.results) is not None else {}),
             **({"unreadable_amounts": count} if (count := checked.verdict.unreadable_amounts) else {}),
             "first_start": checked.first_start and checked.first_start.isoformat(),
             "largest_cents": checked.largest_cents,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -120,6 +121,22 @@ def test_resume_looks_at_the_results_of_submit_and_the_reverse(desk: Desk) -> No
     results.rename(desk.folder / f"{batch_of(results)}.results.csv")
     with pytest.raises(LedgerBehind, match=r"[0-9a-f]{12}\.results\.csv tells of 6 accepted rows"):
         desk.submit(desk.folder / "pay.csv", run=RunRequest(results))
+    assert set(desk.arrived.values()) == {1}
+
+
+@pytest.mark.parametrize("name", ["pay.results.csv", "friday.xlsx"])
+def test_results_in_another_folder_are_found_by_a_call_that_does_not_name_it(desk: Desk, name: str) -> None:
+    """The nightly job writes them to its archive; whoever resumes by hand, after the machine was set back, does not."""
+    path, results = desk.file("pay.csv", *ROWS), desk.folder / "archive" / name
+    results.parent.mkdir()
+    desk.submit(path, run=RunRequest(results, Limits(rows_max=3)))
+    keep(desk)
+    desk.submit(path, run=RunRequest(results))
+    bring_back(desk)
+    with pytest.raises(LedgerBehind, match=rf"{re.escape(name)} tells of 6 accepted rows"):
+        desk.resume()
+    with pytest.raises(LedgerBehind, match=rf"{re.escape(name)} tells of 6 accepted rows"):
+        desk.submit(path, run=RunRequest(desk.folder / "pay.results.csv"))
     assert set(desk.arrived.values()) == {1}
 
 
