@@ -213,6 +213,11 @@ def test_texts_are_taken_from_where_polars_built_them() -> None:
         packed = packed_texts(other)
         assert packed.each() == [text.encode() for text in other]
         assert list(packed.lengths) == [len(text.encode()) for text in other]
+    alike = pl.Series([f"the body of row {row:020}" for row in range(2000)])
+    second = len(packed_texts(alike).pieces[0]) // len(alike[0])
+    places = list(range(2000))
+    places[1], places[second + 1] = places[second + 1], places[1]  # at the same place, but of another piece
+    assert packed_texts(alike.gather(places)).each() == [alike[place].encode() for place in places]
 
 
 def test_sets_of_rows_are_about_equal_and_whole_chunks() -> None:
