@@ -58,7 +58,8 @@ _BAD_TO_GOOD = 20
 """Where this many rows of a chunk fail for each one that passes, the next chunk is judged without proving first."""
 _PROVEN_COLUMNS = ("_row", "_line", *(name for name in COLUMNS if name in (*CASH_FLOW, *COMPARED)))
 """All columns that are counted and compared for a row that keeps every rule."""
-_USED_AS_IS = {"amount": AMOUNT, "achAccountNumber": ACCOUNT, PAYMENT_ID: IDENTIFIER, "invoiceNumber": IDENTIFIER}
+_COUNTED_AS_IS = {"amount": AMOUNT, "achAccountNumber": ACCOUNT}
+_COMPARED_AS_IS = {**_COUNTED_AS_IS, PAYMENT_ID: IDENTIFIER, "invoiceNumber": IDENTIFIER}
 _AMOUNT_FAULT = f"{FAULT}amount"
 
 
@@ -85,8 +86,11 @@ class Check:
             raise SettingsNotUsable(f"not a house rule that can be switched off: {', '.join(unknown)}")
         self._source, self._options = source, options
         self._book = rule_book(options)
-        self._is_plain = all(self._book.forms[name] == form for name, form in _USED_AS_IS.items())
-        """Whether amount, account and identifiers of a proven row can be used as is."""
+        self._is_counted_as_is, self._is_compared_as_is = (
+            all(self._book.forms[name] == form for name, form in forms.items())
+            for forms in (_COUNTED_AS_IS, _COMPARED_AS_IS)
+        )
+        """Whether a proven row has an amount, and whether it has identifiers as well, that can be used as is."""
         self._places = Places(line_word)
         self._unique = Uniqueness(storage, self._places)
         self._rows = 0
@@ -101,7 +105,7 @@ class Check:
             if result.may_fail:
                 self._unique.add(result.findings.rows, None, self._incomparable(result.findings))
             else:
-                self._unique.add(result.findings.rows, result.cents if self._is_plain else None, None)
+                self._unique.add(result.findings.rows, result.cents if self._is_compared_as_is else None, None)
             yield result
             del result  # do not keep a chunk in memory while waiting for the next one
         self._repeats = self._unique.repeats()
@@ -153,10 +157,11 @@ class Check:
             if not proof.unproven.any():
                 yield self._proven(made, frame, proof.warnings)
                 continue
-            unproven = chunk.filter(proof.unproven)
             proven = ~proof.unproven
+            unproven = chunk.filter(proof.unproven) if proven.any() else chunk
             frame = frame.select(_PROVEN_COLUMNS).filter(proven)
-            yield self._proven(made, frame, [violation.only(proven) for violation in proof.warnings])
+            if frame.height or made.repairs or made.accepted:
+                yield self._proven(made, frame, [violation.only(proven) for violation in proof.warnings])
             waiting_rows += unproven.height
             if waiting_rows < _JUDGED_AT_ONCE and unproven.height < _MANY:
                 waiting.append(packed(unproven))
@@ -170,7 +175,7 @@ class Check:
             yield self._judged(pl.concat(map(unpacked, waiting), how="diagonal"))
 
     def _proven(self, made: Prepared, frame: pl.DataFrame, warnings: Sequence[Violation]) -> ChunkResult:
-        cents_of = checks.cents_of_plain if self._is_plain else checks.cents
+        cents_of = checks.cents_of_plain if self._is_counted_as_is else checks.cents
         cents = frame.select(_cents=cents_of(pl.col("amount"))).to_series()
         passed = constant_mask(frame.height, value=True)
         return ChunkResult(Findings(frame, warnings), passed, cents, repairs=made.repairs, accepted=made.accepted)
