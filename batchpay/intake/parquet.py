@@ -17,7 +17,7 @@ from batchpay.schemas.columns import CELL_MARKS
 from batchpay.text import column_name
 from batchpay.writing.parquet_pages import BrokenPages, check_pages
 
-CHUNK_ROWS = 100_000
+CHUNK_ROWS = 60_000
 """The most rows that are decoded at a time.
 
 For each part polars unpacks the dictionaries of its row groups again, which in groups of a million rows takes as long
