@@ -28,16 +28,21 @@ KINDS = ["csv", "parquet", "xlsx"]
 
 
 def snapshot(desk: Desk, kind: str, *, taken: bool = False) -> Path:
-    """Pay three of six rows, copy the whole machine, pay the others, restore the copy; return the results' path."""
+    """Pay six rows, the last three of which only the results know; return the results' path."""
     path, results = desk.file("pay.csv", *ROWS), desk.folder / f"pay.results.{kind}"
     if taken:  # yesterday's results have the name, today's get a number
         desk.submit(desk.file("pay.csv", {"paymentId": "P-0", "amount": "10.00"}), run=RunRequest(results))
         desk.file("pay.csv", *ROWS)
+    pay_and_set_back(desk, path, results)
+    return results
+
+
+def pay_and_set_back(desk: Desk, path: Path, results: Path) -> None:
+    """Pay three of the file's rows, copy the whole machine, pay the others, restore the copy."""
     desk.submit(path, run=RunRequest(results, Limits(rows_max=3)))
     keep(desk)
     desk.submit(path, run=RunRequest(results))
     bring_back(desk)
-    return results
 
 
 def keep(desk: Desk) -> None:
@@ -129,10 +134,7 @@ def test_results_in_another_folder_are_found_by_a_call_that_does_not_name_it(des
     """The nightly job writes them to its archive; whoever resumes by hand, after the machine was set back, does not."""
     path, results = desk.file("pay.csv", *ROWS), desk.folder / "archive" / name
     results.parent.mkdir()
-    desk.submit(path, run=RunRequest(results, Limits(rows_max=3)))
-    keep(desk)
-    desk.submit(path, run=RunRequest(results))
-    bring_back(desk)
+    pay_and_set_back(desk, path, results)
     with pytest.raises(LedgerBehind, match=rf"{re.escape(name)} tells of 6 accepted rows"):
         desk.resume()
     with pytest.raises(LedgerBehind, match=rf"{re.escape(name)} tells of 6 accepted rows"):
@@ -197,10 +199,7 @@ def test_resume_knows_the_results_of_a_file_with_any_name(desk: Desk, name: str)
     path = desk.folder / name
     path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     results = beside(str(path), "results", None)
-    desk.submit(path, run=RunRequest(results, Limits(rows_max=3)))
-    keep(desk)
-    desk.submit(path, run=RunRequest(results))
-    bring_back(desk)
+    pay_and_set_back(desk, path, results)
     with pytest.raises(LedgerBehind, match=r"tells of 6 accepted rows"):
         desk.resume()
     assert set(desk.arrived.values()) == {1}
