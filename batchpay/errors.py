@@ -28,7 +28,6 @@ never contains an account number or a key, and never quotes the text of a foreig
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -172,6 +171,8 @@ def once_sent(error: BatchpayError) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown word: the closest known one, or nothing."""
+    import difflib  # few calls end with a message about an unknown word
+
     close = difflib.get_close_matches(word, [name for name in known if name], n=1)
     return f" (did you mean {close[0]}?)" if close else ""
 

@@ -11,7 +11,6 @@ import grp
 import os
 import pwd
 import stat
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,6 +44,8 @@ def read_settings_file(path: Path | None, profile: str | None) -> dict[str, Any]
         if profile:
             raise SettingsNotUsable(f"profile {profile} was requested, but there is no settings file")
         return {}
+    import tomllib  # not every call has a settings file
+
     try:
         with path.open("rb") as file:
             for name, status in _may_decide(path, os.fstat(file.fileno())):

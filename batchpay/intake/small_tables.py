@@ -6,7 +6,6 @@ Each is read whole, bounded, and refused with a message that names what is wrong
 from __future__ import annotations
 
 import json
-import tomllib
 from typing import Any
 
 from batchpay.errors import FileRefused
@@ -17,6 +16,8 @@ _BYTES_MAX = 1 << 20
 
 def read_toml(path: str, kind: str) -> dict[str, Any]:
     """Read a TOML file; raises FileRefused that says it is not a `kind`."""
+    import tomllib  # few calls read one
+
     try:
         return tomllib.loads(read_text(path, kind))
     except tomllib.TOMLDecodeError as error:

@@ -1,4 +1,6 @@
-"""Approve a plan: dual control. Whether an approval counts is decided in approval/, for every entrance.
+"""Dual control: approve a plan, and let a submission through that has the approvals it needs.
+
+Whether an approval counts is decided in approval/, for every entrance.
 
 The web page and the command line do the same: open the plan, show it, and pass back the seal that the person saw.
 """
@@ -11,10 +13,11 @@ from datetime import UTC, datetime
 
 from batchpay.approval.approvals import Approval, Policy
 from batchpay.approval.plan import Plan, PlanText
+from batchpay.approval.proposal import Proposal
 from batchpay.errors import FileRefused
 from batchpay.ledger.contract import Ledger
 from batchpay.ledger.open import open_ledger
-from batchpay.ledger.records import WITNESS_ACCEPTED
+from batchpay.ledger.records import WITNESS_ACCEPTED, SignOff
 from batchpay.payment import Actor, Environment, State
 from batchpay.settings import Settings
 from batchpay.text import printable
@@ -91,6 +94,39 @@ def made_before_a_restore(ledger: Ledger, plan: Plan) -> str | None:
     if accepted is None or plan.created_at > accepted.at:
         return None
     return "the plan was prepared before the ledger was restored, which may have lost that it was used"
+
+
+@dataclass(frozen=True, slots=True)
+class LetThrough:
+    """What a submission may do."""
+
+    sign_off: SignOff | None = None
+    """What the ledger records with it, if there is a plan."""
+    used_for: str | None = None
+    """The batch that the plan was already used for: it is only continued."""
+
+
+def let_through(ledger: Ledger, plan: Plan | None, proposal: Proposal, policy: Policy, now: datetime) -> LetThrough:
+    """Compare a submission with its plan and the policy; raises FileRefused or WaitingForPerson if it may not proceed.
+
+    Rows that are already pending are checked where they are sent (`approved`), by resume as well.
+    """
+    if plan is None:
+        adds = proposal.to_send.new.rows + proposal.to_send.released.rows
+        if adds:
+            policy.require(proposal.file, proposal.batch_total.cents, 0)
+        return LetThrough()
+    used_for = ledger.batch_of_plan(plan.id)
+    if used_for is not None:
+        plan.verify_content(proposal)
+        return LetThrough(used_for=used_for)
+    if before := made_before_a_restore(ledger, plan):
+        raise FileRefused(f"{before}; nothing was sent. Prepare a new plan, and have it approved")
+    plan.verify(proposal, ledger)
+    counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
+    if proposal.to_send.total.rows:
+        policy.require(proposal.file, proposal.batch_total.cents, len(counted))
+    return LetThrough(plan.sign_off(counted))
 
 
 def _view(plan: Plan, ledger: Ledger, settings: Settings, now: datetime) -> PlanView:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batchpay.errors import FileRefused, SettingsNotUsable
 from batchpay.gateway.origin import check_origin, environment_of
 from batchpay.ledger.contract import Ledger
-from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Environment, State
 from batchpay.settings import Settings
 from batchpay.workflows.decisions import Decisions
 from batchpay.writing.identity import FileIdentity
 from batchpay.writing.place import first_row, standing
+
+if TYPE_CHECKING:
+    from batchpay.ledger.records import BatchSummary
 
 
 def refuse_paid_elsewhere(ledger: Ledger, results: Path | None, environment: Environment) -> None:

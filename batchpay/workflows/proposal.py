@@ -1,12 +1,10 @@
-"""What a submission of a checked file would do now, and whether the people who must agree to it have.
+"""What a submission of a checked file would do now.
 
 Dry run, plan and submission all use this, so that a page, a plan and what is sent can't differ.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -15,22 +13,18 @@ from batchpay.approval.cash_flow import Schedule, grouped
 from batchpay.approval.proposal import Proposal, rules_json
 from batchpay.approval.to_send import Origin, ToSend
 from batchpay.approval.to_send_count import ToSendCount, with_cents
-from batchpay.errors import FileRefused
 from batchpay.gateway.origin import environment_of
 from batchpay.ledger.contract import Ledger
 from batchpay.payment import State, Totals
 from batchpay.settings import Settings
 from batchpay.validation.check import valid_rows
-from batchpay.workflows.approve import made_before_a_restore
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import FileCheck
 from batchpay.workflows.file_request import FileRequest
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 
 if TYPE_CHECKING:
-    from batchpay.approval.approvals import Policy
-    from batchpay.approval.plan import Plan
-    from batchpay.ledger.records import BatchSummary, SignOff
+    from batchpay.ledger.records import BatchSummary
 
 
 def propose(
@@ -114,36 +108,3 @@ def _pending(ledger: Ledger, batch: BatchSummary) -> tuple[pl.Series, pl.Series]
         rows += columns.rows
         amounts += columns.amounts_cents
     return pl.Series(rows, dtype=pl.UInt32), pl.Series(amounts, dtype=pl.Int64)
-
-
-@dataclass(frozen=True, slots=True)
-class LetThrough:
-    """What a submission may do."""
-
-    sign_off: SignOff | None = None
-    """What the ledger records with it, if there is a plan."""
-    used_for: str | None = None
-    """The batch that the plan was already used for: it is only continued."""
-
-
-def let_through(ledger: Ledger, plan: Plan | None, proposal: Proposal, policy: Policy, now: datetime) -> LetThrough:
-    """Compare a submission with its plan and the policy; raises FileRefused or WaitingForPerson if it may not proceed.
-
-    Rows that are already pending are checked where they are sent (`approved`), by resume as well.
-    """
-    if plan is None:
-        adds = proposal.to_send.new.rows + proposal.to_send.released.rows
-        if adds:
-            policy.require(proposal.file, proposal.batch_total.cents, 0)
-        return LetThrough()
-    used_for = ledger.batch_of_plan(plan.id)
-    if used_for is not None:
-        plan.verify_content(proposal)
-        return LetThrough(used_for=used_for)
-    if before := made_before_a_restore(ledger, plan):
-        raise FileRefused(f"{before}; nothing was sent. Prepare a new plan, and have it approved")
-    plan.verify(proposal, ledger)
-    counted = policy.counted(plan.approvals, plan.prepared_by, plan.seal, now)
-    if proposal.to_send.total.rows:
-        policy.require(proposal.file, proposal.batch_total.cents, len(counted))
-    return LetThrough(plan.sign_off(counted))

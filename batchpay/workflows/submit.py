@@ -32,6 +32,7 @@ from batchpay.summary import Summary, summary_of_batch
 from batchpay.text import row_count
 from batchpay.validation.check import all_rows, valid_rows
 from batchpay.validation.verdict import Verdict
+from batchpay.workflows.approve import LetThrough, let_through
 from batchpay.workflows.check import batch_to_continue, refuse_release_of_nothing
 from batchpay.workflows.decisions import Decisions
 from batchpay.workflows.file_check import CheckContext, FileCheck, check_file
@@ -44,7 +45,7 @@ from batchpay.workflows.paid_elsewhere import (
     refuse_other_environment,
     refuse_paid_elsewhere,
 )
-from batchpay.workflows.proposal import LetThrough, let_through, propose
+from batchpay.workflows.proposal import propose
 from batchpay.workflows.rejected_earlier import RejectedEarlier
 from batchpay.workflows.status import add_in_doubt_elsewhere
 

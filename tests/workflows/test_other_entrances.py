@@ -178,3 +178,12 @@ def test_viewing_plans_and_doubts_loads_no_polars() -> None:
         "sys.exit(bool({'polars', 'pandera', 'requests'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_check_loads_neither_plans_nor_what_few_calls_need() -> None:
+    """Most of the time of a small check is loading."""
+    few = "{'batchpay.approval.plan', 'batchpay.ledger.records', 'difflib', 'requests', 'tomllib'}"
+    of_check = "batchpay.cli.main, batchpay.cli.validate, batchpay.workflows.check"
+    code = f"import sys, {of_check}; print({few} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

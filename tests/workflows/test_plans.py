@@ -14,7 +14,7 @@ import pytest
 from batchpay.errors import BatchpayError, FileRefused, WaitingForPerson
 from batchpay.ledger.open import accept_witness, settle_lost_window
 from batchpay.payment import Totals
-from batchpay.workflows import approve, proposal
+from batchpay.workflows import approve
 from batchpay.workflows.decisions import Decisions
 from tests.support.oracle import Oracle
 from tests.workflows.desk import Desk
@@ -81,7 +81,7 @@ def test_a_plan_is_used_in_the_transaction_that_registers(office: Office, monkey
     path = office.file("10.00")
     plan = office.plan(path)
     office.submit(path, plan)
-    blind = proposal.let_through
+    blind = approve.let_through
 
     def sees_no_use(ledger: object, *arguments: object) -> object:
         class Unseen:
