@@ -107,6 +107,7 @@ def _print(context: Context, done: Reconciled) -> None:
             "against": export.name,
             "columns": export.columns,
             "skipped_lines": export.skipped,
+            "caution": done.caution,
             **result.as_json(),
             "settled": [doubt.row.row for doubt in settled],
             "written": str(path),
@@ -118,6 +119,8 @@ def _print(context: Context, done: Reconciled) -> None:
     click.echo(printable(f"  read there: {known}"))
     for note in batch.notes:
         output.print_wrapped(note, first="  note: ")
+    if done.caution:
+        output.print_wrapped(done.caution, first="  warning: ")
     if export.skipped:
         click.echo(f"  lines without a payment, such as totals: {export.skipped:,}")
     amount = sum_word("amount", batch.by_direction)

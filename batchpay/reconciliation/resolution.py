@@ -41,7 +41,7 @@ _NEVER = "unknown"
 _REFERENCE_CHARACTERS_MAX = 128
 _NOTE_CHARACTERS_MAX = 200
 _ACCOUNT_DIGITS_LEAST = 6
-_BATCH_MARK = "batch "
+BATCH_MARK = "batch "
 """Precedes the batch's name in a cell: a name like 12e456789012 alone would be taken for a number."""
 
 
@@ -196,7 +196,7 @@ def _doubt(row: LedgerRow, timeout_s: float) -> Doubt:
 
 def _sheet_row(batch: str, doubt: Doubt) -> list[str | None]:
     return [
-        f"{_BATCH_MARK}{batch}",
+        f"{BATCH_MARK}{batch}",
         str(doubt.row),
         None if doubt.line is None else str(doubt.line),
         doubt.reference,
@@ -229,7 +229,7 @@ def _read_line(
     into: FilledSheet,
 ) -> str | None:
     """Read one line of the sheet; return what is wrong with it, if anything."""
-    if texts["batch"].removeprefix(_BATCH_MARK) != batch:
+    if texts["batch"].removeprefix(BATCH_MARK) != batch:
         return f"it is not about batch {batch}"
     if not re.fullmatch(r"[0-9]{1,10}(\.0+)?", texts["row"], re.ASCII):
         return "its row number can't be read"

@@ -27,8 +27,8 @@ from typing import Any
 from batchpay.errors import FileRefused, did_you_mean
 from batchpay.intake.small_tables import read_toml
 from batchpay.reconciliation.loose_formats import day_comes_first, foreign_cents, foreign_date, last_four_of
+from batchpay.reconciliation.resolution import BATCH_MARK
 from batchpay.reconciliation.sheet_reader import LOST_DIGITS, read_sheet, sheet_names
-from batchpay.schemas.columns import REQUIRED
 from batchpay.writing.stream import Stream
 
 USUAL_HEADERS: dict[str, tuple[str, ...]] = {
@@ -75,10 +75,6 @@ _RETURN = re.compile(r"\b(r\d\d|return(s|ed)?|revers(al|ed)|void(ed)?|charge[ -]
 """What shows within longer texts that the money came back: `Returned - R01`, `R03 no account`."""
 _PLUS = re.compile(r"\+|CR\s*$", re.IGNORECASE)
 _TOTAL = re.compile(r"((sub|grand)[ -]?)?totals?:?", re.IGNORECASE)
-_RESULTS = frozenset({"state", "http_status", "response_code", "gateway_reference", "attempts", "environment"})
-"""Columns that only our own results have together."""
-_RECONCILIATION = frozenset({"verdict", "found_by", "line_there"})
-"""Columns that only our own list of an earlier reconciliation has together."""
 _HEADER_LINES = 20
 _TEXT_CHARACTERS_MAX = 128
 
@@ -175,6 +171,11 @@ class Export:
     lines: list[ExportLine]
     skipped: int
     """Lines that name no payment: an amount alone, as in totals."""
+    header: list[str] = field(default_factory=list)
+    is_mapped: bool = False
+    """Whether a map names its columns."""
+    batches: set[str] = field(default_factory=set)
+    """What its column `batch` says, if it has one: results of batchpay name theirs there."""
 
 
 def load_export_map(path: str | Path) -> ExportMap:
@@ -213,10 +214,14 @@ def load_export_map(path: str | Path) -> ExportMap:
 def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
     """Read an export whole; raises FileRefused where no amount or nothing to match by can be found in it."""
     payments: list[ExportLine] = []
+    batches: set[str] = set()
     skipped = 0
     with closing(read_sheet(path, _only_sheet(path, mapping))) as lines:
         header, at = _find_header(path, lines, mapping)
+        batch_at = header.index("batch") if "batch" in header else None
         for line, cells in lines:
+            if batch_at is not None and batch_at < len(cells):
+                batches.add(_text(cells[batch_at]).removeprefix(BATCH_MARK))
             payment = _payment(line, cells, at, mapping)
             if payment is None:
                 skipped += 1
@@ -225,7 +230,8 @@ def read_export(path: str | Path | Stream, mapping: ExportMap) -> Export:
     day_first = day_comes_first(payment.date_text for payment in payments)
     for payment in payments:
         payment.on = foreign_date(payment.date_text, day_first=day_first, pattern=mapping.date_pattern)
-    return Export(str(path), {kind: header[index] for kind, index in at.items()}, payments, skipped)
+    columns = {kind: header[index] for kind, index in at.items()}
+    return Export(str(path), columns, payments, skipped, header, bool(mapping.columns), batches)
 
 
 def _only_sheet(path: str | Path | Stream, mapping: ExportMap) -> str | None:
@@ -252,8 +258,6 @@ def _find_header(
     for _, (_, cells) in zip(range(_HEADER_LINES), lines, strict=False):
         at = _columns_of(cells, mapping)
         if at is not None:
-            if not mapping.columns:
-                _refuse_our_own(path, cells, at)
             return cells, at
         if not best:
             best = cells
@@ -265,16 +269,6 @@ def _find_header(
         f"{path}: no header says which column is the amount and which the reference, the invoice number or the account;"
         " name them with --map"
     )
-
-
-def _refuse_our_own(path: str | Path | Stream, cells: Sequence[str], at: dict[str, int]) -> None:
-    """Raise FileRefused for what always agrees with the ledger: the payment file, or what was written from it."""
-    if _RESULTS.issubset(cells):
-        raise FileRefused(f"{path} is a results file of batchpay, and no export of the gateway or the bank")
-    if _RECONCILIATION.issubset(cells):
-        raise FileRefused(f"{path} is a reconciliation of batchpay, and no export of the gateway or the bank")
-    if "status" not in at and set(REQUIRED).issubset(cells):
-        raise FileRefused(f"{path} is a payment file, and no export: it tells what was to be paid, not what was")
 
 
 def _columns_of(cells: Sequence[str], mapping: ExportMap) -> dict[str, int] | None:

@@ -129,14 +129,20 @@ class Reconciliation:
         }
 
 
-def found_doubts(ledger: Ledger, batch: BatchSummary, matching: Matching) -> Iterator[FoundDoubt]:
-    """Yield the rows in doubt that the export has, in file order, with the decision that it supports."""
+def found_doubts(
+    ledger: Ledger, batch: BatchSummary, matching: Matching, caution: str | None = None
+) -> Iterator[FoundDoubt]:
+    """Yield the rows in doubt that the export has, in file order, with the decision that it supports.
+
+    `caution` is what a person should know of the export before they agree (own_files.py).
+    """
     for row in ledger.rows(batch.batch, [State.IN_DOUBT]):
         line = matching.best(row.row)
         if line is not None:
             state, why = _conclusion(row, matching.by_row[row.row])
             decision = Decision(row.row, state, line.reference or None) if state else None
-            yield FoundDoubt(row, place_of(place_word(batch.file), row.row, row.line), line, decision, why)
+            place = place_of(place_word(batch.file), row.row, row.line)
+            yield FoundDoubt(row, place, line, decision, f"{why}; {caution}" if decision and caution else why)
 
 
 def reconcile(

@@ -108,6 +108,7 @@ def _compare(settings: Settings, into: Any, source: int | None, batch: str, expo
             "against": done.export.name,
             "columns": done.export.columns,
             "skipped_lines": done.export.skipped,
+            "caution": done.caution,
             **done.result.as_json(),
         },
         "found_doubts": [_found_json(one) for one in looked.found],

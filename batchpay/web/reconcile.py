@@ -120,11 +120,14 @@ def settle(batch: str) -> ResponseReturnValue:
 
 
 def _note(here: Site, person: Person, batch: str, what: str, compared: bytes) -> None:
-    """Record what was done, and that a batch is reconciled once nothing differs and nothing is in doubt."""
-    file_id = file_of(here, batch)
+    """Record what was done, and that a batch is reconciled once nothing differs and nothing is in doubt.
+
+    It is not by a file that may be their own: that agrees in any case.
+    """
+    file_id, found = file_of(here, batch), json.loads(compared)
     with here.store.write() as db:
         here.store.note(db, person.name, file_id, what, person.how)
-        if json.loads(compared)["exit_code"] == 0:
+        if found["exit_code"] == 0 and not found["reconciliation"]["caution"]:
             here.store.note(db, "batchpay", file_id, RECONCILED)
 
 

@@ -12,6 +12,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.ledger.records import BatchSummary
 from batchpay.payment import Actor
 from batchpay.reconciliation.matching import Matching, match
+from batchpay.reconciliation.own_files import caution_about, refuse_own_file
 from batchpay.reconciliation.resolution import rows_in_doubt, take_over
 from batchpay.reconciliation.statement import Export, ExportMap, load_export_map, read_export
 from batchpay.reconciliation.verdicts import FoundDoubt, Reconciliation, found_doubts
@@ -46,6 +47,8 @@ class Reconciled:
     result: Reconciliation
     settled: Sequence[FoundDoubt]
     path: Path
+    caution: str | None
+    """Why the export may be a file of one's own; it is also said of every row in doubt that it has."""
 
 
 def reconcile(
@@ -60,17 +63,19 @@ def reconcile(
     export = read_export(request.against, mapping)
     with closing(open_ledger(settings.ledger, read_only=decider is None)) as ledger:
         found = ledger.find(reference)
+        refuse_own_file(export, found)
+        caution = caution_about(export, found)
         output = request.output(found) if callable(request.output) else request.output
         table_format(output)
         settled: list[FoundDoubt] = []
         if decider is not None:
             with ledger.lock(found.digest):
-                settled, matching = _settle(ledger, found, export, request.days, settings, actor, decider)
+                settled, matching = _settle(ledger, found, export, request.days, settings, actor, decider, caution)
         else:
             matching = match(ledger, found, export.lines, request.days)
         found = ledger.find(found.batch)
         result = write_reconciliation(ledger, found, export, matching, output)
-    return Reconciled(summary_of_batch(found), export, result, settled, Path(str(output)))
+    return Reconciled(summary_of_batch(found), export, result, settled, Path(str(output)), caution)
 
 
 def _settle(
@@ -81,11 +86,12 @@ def _settle(
     settings: Settings,
     actor: Actor,
     decider: Decider[FoundDoubt],
+    caution: str | None,
 ) -> tuple[list[FoundDoubt], Matching]:
     """Show every row in doubt that the export has, ask, and settle those whose line shows their outcome."""
     take_over(ledger, ledger.find(batch.batch), str(actor))
     matching = match(ledger, batch, export.lines, days)
-    found = list(found_doubts(ledger, batch, matching))
+    found = list(found_doubts(ledger, batch, matching, caution))
     for doubt in found:
         decider.show(doubt)
     settled = [doubt for doubt in found if doubt.decision is not None]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from batchpay.payment import State
+from batchpay.schemas.columns import REQUIRED
 from tests.support.command import Home
 from tests.support.ledger_factory import Planned, add_batch, ledger_environment, ledger_in
 
@@ -21,9 +22,14 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path, extra=ledger_environment(tmp_path))
 
 
-def write(home: Home, lines: list[str]) -> None:
+HEADER = "Transaction ID,Invoice,Amount,Date,Account,Status"
+
+
+def write(home: Home, lines: list[str], header: str = HEADER, **instead: str) -> None:
     """Write an export; `TODAY` stands for the day on which the batch was sent."""
-    text = "\n".join(["Transaction ID,Invoice,Amount,Date,Account,Status", *lines]) + "\n"
+    text = "\n".join([header, *lines]) + "\n"
+    for word, value in instead.items():
+        text = text.replace(word, value)
     text = text.replace("TODAY", datetime.datetime.now(datetime.UTC).date().isoformat())
     (home.path / "export.csv").write_text(text, "utf-8")
 
@@ -85,6 +91,84 @@ def test_settling_is_refused_if_nobody_signs(home: Home) -> None:
         with ledger.lock(ledger.find(batch).digest):
             assert home.run("reconcile", batch, "--against", "export.csv", *SIGNED).returncode == 9
         assert [row.state for row in ledger.rows(batch)] == [State.IN_DOUBT]
+
+
+PAYMENT_FILE = ",".join(REQUIRED)
+OWN = {
+    "a payment file with a status": (f"{PAYMENT_FILE},invoiceNumber,date,status", {"status": "approved"}),
+    "a payment file without one": (f"{PAYMENT_FILE},invoiceNumber,extra", {}),
+    "rejects": ("_row,_line,_errors,invoiceNumber,amount,date,status", {"status": "approved"}),
+    "results with columns dropped": ("invoiceNumber,amount,state,finished_at", {"state": "accepted"}),
+    "results that name the batch": ("Invoice,amount,Date,Status,batch", {"Status": "accepted", "batch": "BATCH"}),
+    "results with new headers": ("Invoice,Amount,Date,Status", {"Status": "in_doubt"}),
+    "a sheet of rows in doubt": ("row,invoiceNumber,amount,why_in_doubt", {}),
+    "a reconciliation with columns dropped": ("invoiceNumber,amount,state,date_there,status_there", {}),
+}
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("kind", OWN)
+def test_a_file_of_ours_settles_nothing(home: Home, kind: str, *, mapped: bool) -> None:
+    """Each agrees with the ledger in any case, also with columns of its own or with most of them dropped.
+
+    A map makes no difference, but for a file with the columns of a payment file and others: that may be an export.
+    """
+    with ledger_in(home.path) as ledger:
+        rows = [Planned(1), Planned(2, State.IN_DOUBT)]
+        batch = add_batch(ledger, rows, carried=["date", "status"])
+    header, given = OWN[kind]
+    columns = header.split(",")
+    invoice = next(name for name in columns if name.lower().startswith("invoice"))
+    cells = (
+        dict.fromkeys(columns, "x") | {"date": "TODAY", "Date": "TODAY", "amount": "12.50", "Amount": "12.50"} | given
+    )
+    lines = [",".join(str((cells | {invoice: f"INV-{row}"})[name]) for name in columns) for row in (1, 2)]
+    write(home, lines, header, BATCH=batch)
+    (home.path / "map.toml").write_text(f'[columns]\ninvoice = "{invoice}"\n', "utf-8")
+    told = ["--map", "map.toml"] if mapped else []
+    done = home.run("reconcile", batch, "--against", "export.csv", *told, *SIGNED)
+    if kind == "a payment file without one" and mapped:
+        assert done.returncode == 7 and "warning: this may be a file of your own" in done.stdout, done.stderr
+    else:
+        assert done.returncode == 4 and "and no export" in done.stderr, done.stderr
+    with ledger_in(home.path) as ledger:
+        assert [row.state for row in ledger.rows(batch)] == [State.ACCEPTED, State.IN_DOUBT]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Invoice No.,Amount,Date,Status",
+        f"{PAYMENT_FILE},invoiceNumber,posted,Status",
+        "invoiceNumber,amount,date,state",
+    ],
+)
+def test_what_may_be_a_file_of_ours_is_said_before_anybody_agrees(home: Home, header: str) -> None:
+    """All that it says of a payment the payment file said as well: an export may have the same headers."""
+    with ledger_in(home.path) as ledger:
+        batch = add_batch(ledger, [Planned(1), Planned(2, State.IN_DOUBT)], carried=["Date", "Status", "date"])
+    values = {"status": "Approved", "state": "accepted", "date": "TODAY", "posted": "TODAY", "amount": "12.50"}
+
+    def line(row: int) -> str:
+        names = header.lower().split(",")
+        return ",".join(f"INV-{row}" if name.startswith("invoice") else values.get(name, "x") for name in names)
+
+    write(home, [line(1), line(2)], header)
+    (home.path / "map.toml").write_text('[columns]\ndate = "posted"\n', "utf-8")
+    told = ["--against", "export.csv", *(["--map", "map.toml"] if "posted" in header else [])]
+    found = home.json("reconcile", batch, *told)
+    assert "make sure that the gateway or the bank wrote it" in found["reconciliation"]["caution"]
+    done = home.run("reconcile", batch, *told, *SIGNED)
+    assert " there; this may be a file of your own and no export" in done.stderr
+    assert "  warning: this may be a file of your own" in done.stdout
+
+
+def test_an_export_has_no_caution(home: Home) -> None:
+    """A bank's column may be called like one of the payment file, as long as another tells what became of it."""
+    with ledger_in(home.path) as ledger:
+        batch = add_batch(ledger, [Planned(1, reference="R1")], carried=["Date", "Status"])
+    write(home, ["R1,INV-1,12.50,TODAY,x6789,Settled"])
+    assert home.json("reconcile", batch, "--against", "export.csv")["reconciliation"]["caution"] is None
 
 
 def test_an_export_that_can_not_be_read_is_refused(home: Home) -> None:

@@ -140,6 +140,20 @@ def test_a_file_of_ours_is_no_export(house: House, kind: str) -> None:
     assert "Reconciled : done" not in words_of(house.get("maria", f"/files/{file_id}/run"))
 
 
+def test_a_batch_is_not_reconciled_by_what_may_be_a_file_of_ours(house: House) -> None:
+    """Few columns, each with a name that our files have: the page says so, and does not call the batch reconciled."""
+    file_id = house.sent(*ROWS)
+    batch = house.file(file_id)["batch"]
+    for header, careful in (("invoiceNumber,amount,state", True), ("invoiceNumber,amount,Bank status", False)):
+        lines = [f"{row['invoiceNumber']},{row['amount']},accepted" for row in ROWS]
+        form = {"export": (io.BytesIO("\n".join([header, *lines]).encode()), "pay.csv")}
+        house.post("maria", f"/batches/{batch}/reconcile", 303, **form)
+        assert (
+            "Careful: this may be a file of your own" in words_of(house.get("maria", f"/batches/{batch}/reconcile"))
+        ) is careful
+        assert ("Reconciled : done" in words_of(house.get("maria", f"/files/{file_id}/run"))) is not careful
+
+
 def test_an_export_that_names_no_column_is_refused_in_one_sentence(house: House) -> None:
     """Longer than the lines in which a header is looked for: what the reading child still had open is not told."""
     batch = house.file(house.sent(*ROWS))["batch"]

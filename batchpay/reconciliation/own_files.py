@@ -1,0 +1,60 @@
+"""Which files are no export: the payment file, and what batchpay wrote about it, agree with the ledger in any case."""
+
+from __future__ import annotations
+
+from batchpay.errors import FileRefused
+from batchpay.ledger.records import BatchSummary
+from batchpay.payment import State
+from batchpay.reconciliation import resolution, verdicts
+from batchpay.reconciliation.statement import Export
+from batchpay.reports import results
+from batchpay.schemas.columns import COLUMNS, REQUIRED
+
+_REJECTS = frozenset({"_row", "_line", "_errors", "_warnings", "_suggestions"})
+_NO_ONE_ELSE = {
+    "a rejects file": frozenset({"_errors", "_suggestions"}),
+    "a reconciliation": frozenset({"found_by", "line_there", "status_there", "amount_there"}),
+    "a sheet of rows in doubt": frozenset({"why_in_doubt", "sent_from_utc"}),
+}
+"""Columns of which a single one shows that batchpay wrote the file."""
+_RESULTS = frozenset({"state", "http_status", "response_code", "gateway_reference", "attempts", "environment"})
+"""Columns that only results have together."""
+_RESULTS_ALONE = frozenset({"http_status", "response_code", "gateway_reference", "sent_at", "finished_at"})
+"""Columns that only results have next to one named as in a payment file, where all of them are ours."""
+_TELLING = ("status", "reference", "date")
+"""Kinds of columns in which an export says what became of a payment."""
+
+
+def refuse_own_file(export: Export, batch: BatchSummary) -> None:
+    """Raise FileRefused for a file that is certainly the payment file, or was certainly written by batchpay."""
+    header = {name for name in export.header if name}
+    for what, names in _NO_ONE_ELSE.items():
+        if header & names:
+            raise FileRefused(f"{export.name} is {what} of batchpay, and no export of the gateway or the bank")
+    mixed = header & _RESULTS_ALONE and header & set(COLUMNS) - {"amount"} and header <= _ours(batch)
+    in_doubt = any(line.status_text.strip().lower() == State.IN_DOUBT for line in export.lines)
+    if header >= _RESULTS or mixed or in_doubt or batch.batch in export.batches:
+        raise FileRefused(f"{export.name} is a results file of batchpay, and no export of the gateway or the bank")
+    says_nothing = header <= _ours(batch) or ("status" not in export.columns and not export.is_mapped)
+    if header.issuperset(REQUIRED) and says_nothing:
+        raise FileRefused(f"{export.name} is a payment file, and no export: it tells what was to be paid, not what was")
+
+
+def caution_about(export: Export, batch: BatchSummary) -> str | None:
+    """Return what a person should know before they rely on a file that may be their own; None where it is none."""
+    header, ours = {name for name in export.header if name}, _ours(batch)
+    telling = {export.columns[kind] for kind in _TELLING if kind in export.columns}
+    if header.issuperset(REQUIRED):
+        why = "it has every column of a payment file"
+    elif header <= ours or (telling and telling <= ours):
+        named = ", ".join(sorted(telling or header))
+        why = f"the payment file or a file of batchpay has its columns too ({named})"
+    else:
+        return None
+    return f"this may be a file of your own and no export, since {why}: make sure that the gateway or the bank wrote it"
+
+
+def _ours(batch: BatchSummary) -> set[str]:
+    """Return every name that the batch's payment file or a file about it can have in its header."""
+    written = {*results.HEADER, *resolution.HEADER, *verdicts.HEADER, *_REJECTS}
+    return written | {*COLUMNS, *batch.columns} | {f"{name} (file)" for name in batch.columns}
