@@ -247,12 +247,17 @@ class Ledger(Protocol):
     def is_held(self, digest: bytes) -> bool:
         """Return whether a run holds a batch's content now; checking never keeps one from beginning."""
 
-    def start(self, batch: str, who: str, why: str | None = None, *, helps: bool = False) -> Run:
+    def start(
+        self, batch: str, who: str, why: str | None = None, *, helps: bool = False, results: str | None = None
+    ) -> Run:
         """Begin a run on a held batch: merge the spill file, mark rows that dead runs left in `sending` in doubt.
 
         `why` is recorded if a person had to say it. One that `helps` claims rows only after the run that leads the
-        batch has shared it; raises WrongUse if a ledger belongs to one machine.
+        batch has shared it; raises WrongUse if a ledger belongs to one machine. `results` is where it will write them.
         """
+
+    def results_of_runs(self, batch: str) -> set[str]:
+        """Return where the runs of a batch were to write their results."""
 
     def at_work(self, environment: Environment) -> list[BatchSummary]:
         """Return an environment's batches that runs are working on, if several machines can."""

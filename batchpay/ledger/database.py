@@ -27,6 +27,7 @@ class Statements(Protocol):
     PURGED_AT: str
     PLANS_USED: str
     LET_THROUGH: str
+    RUNS_STARTED: str
     BATCHES: str
     BATCH_OF_DIGEST: str
     LATEST_BATCH: str

@@ -35,6 +35,17 @@ def event_mac(keys: Keys, before: bytes, event: Iterable[Any]) -> bytes:
     return keys.mac("event", before, _TO_JSON(list(event)).encode())
 
 
+def results_noted(path: str | None) -> dict[str, Any]:
+    """Return what a run's start says of where its results go; JSON again, for a path that is not UTF-8."""
+    return {} if path is None else {"results": json.dumps(path)}
+
+
+def results_of(detail: str) -> set[str]:
+    """Return where a run's results were to go, by its start's detail."""
+    noted = json.loads(detail).get("results")
+    return set() if noted is None else {json.loads(noted)}
+
+
 def write_ranges(rows: Iterable[int]) -> str:
     """Write row numbers compactly: 1, 2, 3, 7 -> `1-3,7`."""
     numbers = sorted(rows)

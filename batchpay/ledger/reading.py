@@ -12,6 +12,7 @@ from typing import Any
 from batchpay.errors import LedgerDamaged, WrongUse
 from batchpay.ledger.database import Store, View
 from batchpay.ledger.encoding import DIRECTIONS, maybe_datetime, to_datetime
+from batchpay.ledger.event_chain import results_of
 from batchpay.ledger.payload import place_of, unseal_texts
 from batchpay.ledger.records import BatchSummary, Event, LedgerRow, PayeeFacts, RejectedRow, RowColumns
 from batchpay.ledger.states import STATES
@@ -200,6 +201,13 @@ def events(store: Store, batch: str | None) -> Iterator[Event]:
     number = None if batch is None else batch_number(store, batch)[0]
     with store.reading() as view:
         yield from map(_event, store.stream(view, store.statements.NAMED_EVENTS, {"batch": number}))
+
+
+def results_of_runs(store: Store, batch: int) -> set[str]:
+    """See contract.Ledger."""
+    with store.reading() as view:
+        started = view.execute(store.statements.RUNS_STARTED, (batch,))
+        return {path for (detail,) in started for path in results_of(detail)}
 
 
 def latest_event(store: Store, kind: str) -> Event | None:

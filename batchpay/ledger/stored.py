@@ -119,6 +119,9 @@ class StoredLedger(ABC, Generic[_Store]):
     def events(self, batch: str | None = None) -> Iterator[Event]:
         return reading.events(self.store, batch)
 
+    def results_of_runs(self, batch: str) -> set[str]:
+        return reading.results_of_runs(self.store, self._batch(batch))
+
     def latest_event(self, kind: str) -> Event | None:
         return reading.latest_event(self.store, kind)
 

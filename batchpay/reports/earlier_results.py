@@ -97,14 +97,15 @@ def _of_table(path: Path) -> _Told:
     """Read four columns alone: by whole rows a million would hold up the first payment for seconds."""
     import polars as pl  # only where there is something to read: a run starts without it
 
-    if path.suffix.lower() in (".parquet", ".pq"):
-        found = pl.read_parquet(path, columns=list(_COLUMNS), glob=False)
-    else:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            separator = separator_of(file.readline())
-        found = pl.read_csv(
-            path, columns=list(_COLUMNS), separator=separator, encoding="utf8-lossy", infer_schema=False, glob=False
-        )
+    with path.open("rb") as file:  # polars opens no path that is not UTF-8
+        if path.suffix.lower() in (".parquet", ".pq"):
+            found = pl.read_parquet(file, columns=list(_COLUMNS))
+        else:
+            separator = separator_of(file.readline().decode(errors="replace"))
+            file.seek(0)
+            found = pl.read_csv(
+                file, columns=list(_COLUMNS), separator=separator, encoding="utf8-lossy", infer_schema=False
+            )
     return _Told(Counter(found["state"].to_list()), *(found[name] for name in _COLUMNS))  # lists would take much memory
 
 

@@ -119,7 +119,8 @@ def run_batch(
     stop, sending = request.stop, False
     ahead_days = _clock_ahead_days(ledger, settings, progress)
     with request.owner.running(stop):
-        run = ledger.start(batch.batch, str(actor), request.why, helps=request.helps)
+        results = None if request.results is None else str(request.results.absolute())
+        run = ledger.start(batch.batch, str(actor), request.why, helps=request.helps, results=results)
         if run.recovered:
             progress.say(f"{row_count(run.recovered)} being sent when an earlier run ended: now in doubt")
         for late in run.late:
@@ -200,9 +201,10 @@ def _refuse_a_ledger_brought_back(ledger: Ledger, batch: BatchSummary, results: 
         return
     stem, _ = stem_and_ending(batch.file)
     names = [f"{name}.results.csv" for name in (stem, batch.batch)]  # those of `submit` and `resume`
-    first = Path(batch.options.get("results", results))  # where the first submission wrote them
-    beside = {folder / name for folder in (results.parent, first.parent, Path(batch.file).parent) for name in names}
-    for path in (path for place in sorted({results, first, *beside}) for path in standing(place)):
+    noted = [*ledger.results_of_runs(batch.batch), batch.options.get("results", results)]  # registered, or a run began
+    named = {results, *map(Path, noted)}
+    beside = {folder / name for folder in {Path(batch.file).parent, *(one.parent for one in named)} for name in names}
+    for path in (path for place in sorted(named | beside) for path in standing(place)):
         if told := told_more(ledger, batch.batch, path):
             raise LedgerBehind(
                 f"{path} tells of {told}: it is an older copy. Restore the latest one; if there is none, batchpay "

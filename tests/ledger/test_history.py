@@ -49,6 +49,19 @@ def test_who_and_why_stand_each_in_its_place(ledger_factory: LedgerFactory) -> N
     assert ledger.check() == []
 
 
+def test_where_results_of_runs_went_is_known_by_batch(ledger_factory: LedgerFactory) -> None:
+    """Also after the ledger was opened again, and where a path is not UTF-8; a run without results says nothing."""
+    ledger = ledger_factory.create()
+    first, other = register(ledger, columns(ledger, [1])), register(ledger, columns(ledger, [1, 2]), again="owed")
+    for name, path in ((first, "/a/x.csv"), (other, "/b/y.csv"), (first, "/a/\udcff.csv"), (first, None)):
+        with ledger.lock(ledger.find(name).digest):
+            ledger.start(name, "ben", results=path).finish("stopped")
+    ledger_factory.close()
+    ledger = ledger_factory.open()
+    assert ledger.results_of_runs(first) == {"/a/x.csv", "/a/\udcff.csv"}
+    assert ledger.check() == []
+
+
 @pytest.mark.parametrize(
     ("state", "counts"),
     [

@@ -142,6 +142,18 @@ def test_results_in_another_folder_are_found_by_a_call_that_does_not_name_it(des
     assert set(desk.arrived.values()) == {1}
 
 
+@pytest.mark.parametrize("folder", ["archive", "archiv\udcff"])
+def test_results_that_only_a_later_call_named_are_found_as_well(desk: Desk, folder: str) -> None:
+    """The nightly job's folder was changed while the file was half paid; the copy is from after that."""
+    path, archive = desk.file("pay.csv", *ROWS), desk.folder / folder / "friday.csv"
+    archive.parent.mkdir()
+    desk.submit(path, run=RunRequest(desk.folder / "pay.results.csv", Limits(rows_max=1)))
+    pay_and_set_back(desk, path, archive)
+    with pytest.raises(LedgerBehind, match=r"/friday\.csv tells of 6 accepted rows"):
+        desk.resume()
+    assert set(desk.arrived.values()) == {1}
+
+
 def in_the_spreadsheets_own_way(results: Path) -> None:
     """Save a CSV as a spreadsheet does after someone typed a note into it: its separator, its encoding."""
     text = results.read_text().replace(",", ";").replace("Quigley", "Renée")

@@ -11,6 +11,7 @@ from typing import Any
 from batchpay.errors import HeldElsewhere, WrongUse
 from batchpay.ledger.columns import Earlier, Lookup, PaymentColumns
 from batchpay.ledger.contract import Registering
+from batchpay.ledger.event_chain import results_noted
 from batchpay.ledger.hosts import HostRun
 from batchpay.ledger.postgres import audit, batch_writer, decisions, fences, lookup, reading
 from batchpay.ledger.postgres.company_statements import BATCHES_AT_WORK, LIVE_RUNS_OF_DIGEST, SENT
@@ -95,10 +96,13 @@ class PostgresLedger(StoredLedger[Store]):
             found = connection.execute(BATCHES_AT_WORK, (environment.value,)).fetchall()
         return [self.find(name, environment) for (name,) in found]
 
-    def start(self, batch: str, who: str, why: str | None = None, *, helps: bool = False) -> PostgresRun:
+    def start(
+        self, batch: str, who: str, why: str | None = None, *, helps: bool = False, results: str | None = None
+    ) -> PostgresRun:
         number = self._held_batch(batch)
         audit.check_batch(self.store, number)
-        run = PostgresRun(self.store, number, batch, who, why, helps=helps)
+        noted = results_noted(results)
+        run = PostgresRun(self.store, number, batch, who, why, noted, helps=helps)
         self._runs.append(run)
         return run
 

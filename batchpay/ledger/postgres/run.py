@@ -47,7 +47,7 @@ class PostgresRun:
     """See contract.Run. `commit` and `claim` may be called from different threads."""
 
     def __init__(
-        self, store: Store, batch: int, name: str, who: str, why: str | None = None, *, helps: bool = False
+        self, store: Store, batch: int, name: str, who: str, why: str | None, noted: dict[str, Any], *, helps: bool
     ) -> None:
         self._store = store
         self._batch, self._name, self._who = batch, name, who
@@ -65,7 +65,7 @@ class PostgresRun:
         self._marks.make(self._token)
         try:
             with store.transaction() as transaction:
-                replaced = self._start(transaction, why)
+                replaced = self._start(transaction, why, noted)
         except BaseException:
             # If it is not known whether the start was committed, the mark must stay; an extra mark does no harm.
             if not store.is_unsure:
@@ -82,7 +82,7 @@ class PostgresRun:
         self._claims = Claims(store, batch, self._id)
         self._deadline = deadline.Deadline()
 
-    def _start(self, transaction: Transaction, why: str | None) -> list[bytes]:
+    def _start(self, transaction: Transaction, why: str | None, noted: dict[str, Any]) -> list[bytes]:
         """Shut out dead runs, merge what was spilled, mark what they left in sending in doubt: one transaction.
 
         A run that was begun on this machine is dead: whatever starts one holds the batch here. One that leads a batch
@@ -118,7 +118,7 @@ class PostgresRun:
         if leads:
             transaction.execute(company_sql.BEGIN_ALONE, (self._batch,))
         self.company.hear(transaction.one(company_sql.SHARED, (self._batch,)))
-        detail = {"run": self._id, "at": at, "process": os.getpid(), **({} if leads else {"helps": True})}
+        detail = {"run": self._id, "at": at, "process": os.getpid(), **noted, **({} if leads else {"helps": True})}
         self._mac = transaction.event("started", self._batch, self._who, why, detail)
         transaction.execute(sql.ENLIVEN_RUN, (self._mac, self._id))
         return [token for _, token in (*ours, *heard)]

@@ -113,6 +113,7 @@ LET_THROUGH = (
     "SELECT kind, detail FROM batchpay.event WHERE batch = %s AND kind IN (%s, %s, %s) AND kind <> 'progress'"
     " ORDER BY seq"
 )
+RUNS_STARTED = "SELECT detail FROM batchpay.event WHERE kind = 'started' AND kind <> 'progress' AND batch = %s"
 
 # Batches and runs
 

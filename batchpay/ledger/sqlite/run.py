@@ -37,11 +37,10 @@ class SqliteRun:
     company = None
     late: Sequence[str]
 
-    def __init__(self, store: Store, batch: int, name: str, who: str, why: str | None = None) -> None:
+    def __init__(self, store: Store, batch: int, name: str, who: str, why: str | None, noted: dict[str, Any]) -> None:
         self._store = store
         self._batch = batch
         self._who = who
-        self._why = why
         self._token = os.urandom(16)
         self._dead: str | None = None
         self._claimed: dict[int, Claimed] = {}
@@ -54,7 +53,7 @@ class SqliteRun:
         try:
             spilled_files = spill_files(store.place.witness, name)
             with store.transaction() as transaction:
-                self.recovered, self._id = self._start(transaction, name, spilled_files)
+                self.recovered, self._id = self._start(transaction, name, spilled_files, why, noted)
             self._remove(spilled_files)
             self._spill = Spill(spill_path(store.place.witness, name, self._id), store.keys, name)
             store.witness.sync()
@@ -62,7 +61,14 @@ class SqliteRun:
             self._reader.close()
             raise
 
-    def _start(self, transaction: Transaction, name: str, spilled_files: Sequence[Path]) -> tuple[int, int]:
+    def _start(
+        self,
+        transaction: Transaction,
+        name: str,
+        spilled_files: Sequence[Path],
+        why: str | None,
+        noted: dict[str, Any],
+    ) -> tuple[int, int]:
         """Merge what was spilled, mark what is still in sending in doubt, take over the batch: one transaction."""
         at = now_ms()
         merging = Mover(transaction, self._batch, "merged", self._who)
@@ -81,7 +87,8 @@ class SqliteRun:
 
         transaction.execute(sql.TAKE_BATCH, (self._token, self._batch))
         run = transaction.execute(sql.ADD_RUN, (self._batch, self._who, at)).lastrowid
-        transaction.event("started", self._batch, self._who, self._why, {"run": run, "at": at, "process": os.getpid()})
+        detail = {"run": run, "at": at, "process": os.getpid(), **noted}
+        transaction.event("started", self._batch, self._who, why, detail)
         return len(rows), int(run or 0)
 
     def _merge(self, transaction: Transaction, merging: Mover, spilled: Spilled, at: int) -> bool:

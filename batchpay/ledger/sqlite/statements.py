@@ -71,6 +71,7 @@ PLANS_USED = (
 LET_THROUGH = (
     "SELECT kind, detail FROM event WHERE batch = ? AND kind IN (?, ?, ?) AND kind <> 'progress' ORDER BY number"
 )
+RUNS_STARTED = "SELECT detail FROM event WHERE kind = 'started' AND kind <> 'progress' AND batch = ?"
 
 # Batches and runs
 
