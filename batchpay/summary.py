@@ -137,12 +137,17 @@ class Summary:
         }
 
 
+def note_if_outdated(why: str | None) -> str | None:
+    """Return the note that a ledger may not know of the latest payments, for the reason that it gives."""
+    return f"these numbers may be old: {why}" if why else None
+
+
 def summary_of_batch(batch: BatchSummary, *, warnings: int = 0) -> Summary:
     """Read a batch's summary from the ledger."""
     pending = batch.by_state[State.PENDING]
     days = batch.clock_ahead_days
     ahead = [f"the clock was {days} days after the ledger's last event: is the date correct?"] if days else []
-    outdated = f"these numbers may be old: {batch.outdated}" if batch.outdated else None
+    outdated = note_if_outdated(batch.outdated)
     limit = [f"the gateway refused requests faster than {batch.limit_found}"] if batch.limit_found else []
     purged = (
         f"names, details and messages were purged {local_time(batch.purged_at)}: results and reports can no longer be "

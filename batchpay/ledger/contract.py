@@ -332,6 +332,10 @@ class Ledger(Protocol):
     opened_after_s: float
     """Seconds between the ledger's last event and this opening: a clock that is far ahead shows here."""
 
+    @property
+    def outdated(self) -> str | None:
+        """Why a ledger opened to be read may not know of the latest payments; None if a run could use it."""
+
     def lost_window(self) -> LostWindow | None:
         """Return what a restored ledger may not know, until a person has settled it: nothing new is registered then."""
 

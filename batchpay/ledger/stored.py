@@ -52,6 +52,10 @@ class StoredLedger(ABC, Generic[_Store]):
             run.close()
         self.store.close()
 
+    @property
+    def outdated(self) -> str | None:
+        return self.store.outdated
+
     def digest(self, purpose: str, texts: Sequence[str | None], size: int) -> list[bytes | None]:
         return self.store.keys.digest(purpose, texts, size)
 

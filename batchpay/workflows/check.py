@@ -27,7 +27,7 @@ from batchpay.ledger.open import open_ledger
 from batchpay.payment import Actor, Environment, State, Totals, added_up
 from batchpay.registration import request_body
 from batchpay.settings import LedgerSettings, Settings
-from batchpay.summary import Summary, summary_of_batch
+from batchpay.summary import Summary, note_if_outdated, summary_of_batch
 from batchpay.text import totals_json
 from batchpay.validation.check import valid_rows
 from batchpay.validation.verdict import Failure, Verdict
@@ -154,7 +154,9 @@ def validate(request: FileRequest, settings: Settings) -> Preview:
     with _ledger_to_read(settings.ledger) as ledger:
         history = ledger if settings.policy.variance else None
         checked = check_file(request, CheckContext(environment, ledger, days, history=history, wants_schedule=True))
-        return _preview(None, request, checked, settings, Decisions())
+        preview = _preview(None, request, checked, settings, Decisions())
+        _note_if_outdated(preview.summary, ledger)
+        return preview
 
 
 def dry_run(
@@ -201,6 +203,7 @@ def dry_run(
         releases = decisions.release and checked.releasable.rows > 0
         if ledger is not None and must_check_elsewhere(preview.known, decisions, releases=releases):
             refuse_paid_elsewhere(ledger, results, environment)
+        _note_if_outdated(preview.summary, ledger)
         preview.summary.notes += note_on_address(ledger, settings)
         if ledger is None:
             preview.summary.notes.append("there is no ledger yet: payments of earlier batches are not known")
@@ -262,6 +265,13 @@ def _ledger_to_read(settings: LedgerSettings) -> Iterator[Ledger | None]:
         return
     with closing(ledger):
         yield ledger
+
+
+def _note_if_outdated(summary: Summary, ledger: Ledger | None) -> None:
+    """Put first that what the ledger says of earlier payments may not be the latest: a run would be refused."""
+    if ledger is not None and (note := note_if_outdated(ledger.outdated)) is not None:
+        summary.outdated = note
+        summary.notes.insert(0, note)
 
 
 def _preview(
