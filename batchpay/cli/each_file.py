@@ -18,6 +18,7 @@ from batchpay.errors import (
     FileRefused,
     LedgerNotUsable,
     LossNotSettled,
+    NotUsable,
     RunStopped,
     WaitingForPerson,
     WrongUse,
@@ -49,12 +50,14 @@ def work_through(
     stopped: Callable[[], str | None] = lambda: None,
     sum_up: Callable[[], dict[str, Any]] = dict,
     in_doubt: Callable[[], _Doubts] = dict,
+    sends: bool = False,
 ) -> None:
     """Work through the files, and append an exit code of each to `codes`.
 
     `stopped` tells why no further file may be begun, `in_doubt` which batches a person must look at, of this call or of
-    earlier ones: while there are any, the call ends with 7. With --json one object is printed: the file's own, or for
-    several what `sum_up` gives and the files' own under `files`.
+    earlier ones: while there are any, the call ends with 7. One that `sends` ends with 6 if only a later file finds
+    settings or ledger not usable: 5 would say that nothing was sent. With --json one object is printed: the file's
+    own, or for several what `sum_up` gives and the files' own under `files`.
     """
     reports: list[dict[str, Any]] = []
     reason: str | None = None
@@ -72,9 +75,13 @@ def work_through(
                 interrupt_on_signals()
                 code, one = work(path)
             except BatchpayError as error:
-                code, one = error.exit_code, _refused(path, str(error), error.exit_code, error.lines)
+                told = str(error)
+                if sends and isinstance(error, NotUsable) and _may_have_sent(codes):
+                    codes.append(RunStopped.exit_code)
+                    told = once_sent(error)
+                code, one = error.exit_code, _refused(path, told, error.exit_code, error.lines)
                 if not isinstance(error, _OF_ONE_FILE) or isinstance(error, LossNotSettled):
-                    reason = str(error)
+                    reason = told
             except KeyboardInterrupt:
                 reason = "stopped by a signal"
                 code, one = 6, _refused(path, f"{reason}; safe to run again", 6)
@@ -97,7 +104,7 @@ def _look_for_doubts(in_doubt: Callable[[], _Doubts], reports: Sequence[Any], co
     try:
         doubts = in_doubt()
     except LedgerNotUsable as error:
-        if any(code in _AFTER_SENDING for code in codes):  # 5 would say that nothing was sent
+        if _may_have_sent(codes):  # 5 would say that nothing was sent
             codes.append(RunStopped.exit_code)
             click.echo(f"batchpay: {printable(once_sent(error))}", err=True)
         elif LedgerNotUsable.exit_code not in codes:
@@ -108,6 +115,10 @@ def _look_for_doubts(in_doubt: Callable[[], _Doubts], reports: Sequence[Any], co
         codes.append(7)
         if not any("in_doubt_elsewhere" in one for one in reports):  # a summary has said it
             output.print_in_doubt_elsewhere(doubts, err=True)
+
+
+def _may_have_sent(codes: Sequence[int]) -> bool:
+    return any(code in _AFTER_SENDING for code in codes)
 
 
 def _refused(path: str, message: str, exit_code: int, lines: Sequence[str] = ()) -> dict[str, Any]:

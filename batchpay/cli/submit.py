@@ -162,6 +162,7 @@ def _submit_all(
         stopped=lambda: run.stop.reason,
         sum_up=lambda: output.grand_total(account.summaries).as_json(),
         in_doubt=lambda: all_in_doubt(settings),
+        sends=True,
     )
 
 

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,49 @@ def test_a_later_file_does_not_hide_a_doubt(home: Home) -> None:
         assert (done.returncode, told["exit_code"], told["in_doubt"]) == (7, 7, 1)
         assert [one["exit_code"] for one in told["files"]] == [7, 5, 6]
         assert "is intended for" in told["files"][1]["error"]
+
+
+def test_a_ledger_that_is_lost_after_one_file_ends_a_call_with_6(oracle_home: Home, oracle: Oracle) -> None:
+    """Its witness was away when the second file began, and the ledger could be read at the end.
+
+    The call ended with 5, which says that nothing was sent: the first file had been paid.
+    """
+    for name in ("a", "b", "c"):
+        small_file(oracle_home.path / f"{name}.csv", 2, first=100 * ord(name))
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while os.write(writing, b"x" * 4096):  # the summary of the first file has to wait until somebody reads
+            pass
+    os.set_blocking(writing, True)
+    command = oracle_home.command("submit", "a.csv", "b.csv", "c.csv", "--verbose")
+    with subprocess.Popen(
+        command, env=oracle_home.environment, cwd=oracle_home.path, stdout=writing, stderr=subprocess.PIPE, text=True
+    ) as process:
+        os.close(writing)
+        assert process.stderr is not None
+        while not process.stderr.readline().startswith("a.csv: batch"):
+            assert process.poll() is None
+        (witness,) = oracle_home.path.rglob("*.witness")
+        witness.unlink()
+        with os.fdopen(reading, "rb") as file:
+            said = file.read().decode().lstrip("x")
+        wrong = process.stderr.read()
+    assert (process.returncode, "accepted  2  19,401.50" in said) == (6, True), said
+    assert "not started: 1 file" in wrong and "nothing was sent" not in wrong
+    assert len(oracle.entries()) == 2
+
+
+def test_settings_that_do_not_fit_a_later_file_end_a_call_with_6(oracle_home: Home, oracle: Oracle) -> None:
+    """The first file had been paid, and the call ended with 5; so it does where nothing was sent before."""
+    for name in ("a", "b"):
+        small_file(oracle_home.path / f"{name}.csv", 2, first=100 * ord(name))
+    oracle_home.run("submit", "b.csv", "--limit", "1")
+    oracle_home.origin = oracle.origin.replace("127.0.0.1", "localhost")
+    assert oracle_home.json("submit", "b.csv", "a.csv")["exit_code"] == 5
+    told = oracle_home.json("submit", "a.csv", "b.csv")
+    assert (told["exit_code"], [one["exit_code"] for one in told["files"]]) == (6, [0, 5])
+    assert len(oracle.entries()) == 3
 
 
 def test_a_signal_while_a_file_is_read_is_not_wrong_use(home: Home) -> None:
