@@ -29,7 +29,7 @@ class Statements(Protocol):
     LET_THROUGH: str
     RUNS_STARTED: str
     BATCHES: str
-    BATCH_OF_DIGEST: str
+    BATCHES_OF_DIGEST: str
     LATEST_BATCH: str
     BATCH_NAMED: str
     BATCHES_BEGINNING: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import datetime
@@ -61,10 +62,17 @@ def batches(store: Store) -> list[BatchSummary]:
 
 def find_digest(store: Store, digest: bytes, environment: Environment, again_reason: str | None) -> BatchSummary | None:
     """See contract.Ledger."""
-    wanted = {"digest": digest, "environment": environment.value, "again": again_reason}
+    wanted = {"digest": digest, "environment": environment.value}
     with store.reading() as view:
-        found = view.execute(store.statements.BATCH_OF_DIGEST, wanted).fetchone()
-        return _summary(store, view, found) if found else None
+        for name, reason in view.execute(store.statements.BATCHES_OF_DIGEST, wanted).fetchall():
+            if again_reason is None or (reason is not None and _folded(reason) == _folded(again_reason)):
+                return _summary(store, view, view.execute(store.statements.BATCH_NAMED, (name,)).fetchone())
+    return None
+
+
+def _folded(reason: str) -> str:
+    """Return what two spellings of one reason share: databases fold letters by their locale, or only those of ASCII."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", reason).casefold())
 
 
 def find(store: Store, reference: str | None, environment: Environment | None) -> BatchSummary:

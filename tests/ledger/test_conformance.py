@@ -182,6 +182,18 @@ def test_the_same_content_again_has_its_own_name_and_reason(ledger: Ledger) -> N
         ledger.find(first[:6])
 
 
+@pytest.mark.parametrize(
+    "typed", ["l\u00f6hne \u00e9t\u00e9", "Lo\u0308hne E\u0301te\u0301", "L\u00d6HNE \u00c9T\u00c9"]
+)
+def test_one_reason_pays_once_more_in_whatever_letters(ledger: Ledger, typed: str) -> None:
+    """Only the letters of ASCII were folded: typed in other letters, or on another system, one reason paid again."""
+    register(ledger, columns(ledger, [1]))
+    again = register(ledger, columns(ledger, [1]), again="L\u00f6hne \u00c9t\u00e9")
+    found = ledger.find_digest(ledger.find(again).digest, Environment.TEST, typed)
+    assert found is not None
+    assert found.batch == again
+
+
 @pytest.mark.parametrize("reference", ["", "nothing", "%", "*"])
 def test_a_reference_that_names_no_batch_is_wrong_use(ledger: Ledger, reference: str) -> None:
     """Wild cards and the empty text name nothing."""

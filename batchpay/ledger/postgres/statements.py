@@ -128,9 +128,9 @@ BATCH = (
 )
 PURGED_AT = "SELECT max(at) FROM batchpay.event WHERE kind = 'purged' AND kind <> 'progress' AND batch = %s"
 BATCHES = f"{BATCH} ORDER BY b.id DESC"
-BATCH_OF_DIGEST = (
-    f"{BATCH} WHERE b.digest = %(digest)s AND b.environment = %(environment)s AND (%(again)s::text IS NULL"
-    " OR lower(b.again_reason) = lower(%(again)s::text)) ORDER BY b.id DESC LIMIT 1"
+BATCHES_OF_DIGEST = (
+    "SELECT name, again_reason FROM batchpay.batch WHERE digest = %(digest)s AND environment = %(environment)s"
+    " ORDER BY id DESC"
 )
 LATEST_BATCH = (
     f"{BATCH} WHERE %(environment)s::text IS NULL OR b.environment = %(environment)s ORDER BY b.id DESC LIMIT 1"

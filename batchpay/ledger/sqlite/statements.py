@@ -84,9 +84,8 @@ BATCH = (
     " FROM batch LEFT JOIN run ON run.id = (SELECT max(id) FROM run WHERE run.batch = batch.id)"
 )
 BATCHES = f"{BATCH} ORDER BY batch.id DESC"
-BATCH_OF_DIGEST = (
-    f"{BATCH} WHERE digest = :digest AND environment = :environment AND again_reason COLLATE NOCASE IS"
-    " coalesce(:again, again_reason) ORDER BY batch.id DESC LIMIT 1"
+BATCHES_OF_DIGEST = (
+    "SELECT name, again_reason FROM batch WHERE digest = :digest AND environment = :environment ORDER BY id DESC"
 )
 LATEST_BATCH = f"{BATCH} WHERE environment = coalesce(:environment, environment) ORDER BY batch.id DESC LIMIT 1"
 BATCH_NAMED = f"{BATCH} WHERE name = ?"
