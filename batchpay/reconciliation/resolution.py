@@ -273,7 +273,8 @@ def _attempt_problem(text: str, doubt: Doubt) -> str | None:
         if doubt.attempts <= 1:
             return None
         return f"row {doubt.row} was tried more than once, and sent_from_utc does not say which attempt this is about"
-    if sent is not None and doubt.sent_from - sent.replace(tzinfo=sent.tzinfo or UTC) < timedelta(seconds=1):
+    # Clocks are set back, and other machines have others: an attempt with an earlier time is another one as well.
+    if sent is not None and abs(doubt.sent_from - sent.replace(tzinfo=sent.tzinfo or UTC)) < timedelta(seconds=1):
         return None
     return f"row {doubt.row} was sent again after this sheet was written, look it up again"
 

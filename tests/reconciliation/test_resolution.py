@@ -199,13 +199,24 @@ def test_a_sheet_of_a_row_that_was_never_sent_is_not_about_its_first_attempt(tmp
         read_decisions(sheet, BATCH, {**DOUBTS, 2: sent})
 
 
-@pytest.mark.parametrize(("sent", "is_new"), [("00.000", False), ("00.999", False), ("01.000", True), ("59.000", True)])
+@pytest.mark.parametrize(
+    ("sent", "is_new"),
+    [
+        ("30:00.000", False),
+        ("30:00.999", False),
+        ("30:01.000", True),
+        ("30:59.000", True),
+        ("29:59.001", False),
+        ("29:59.000", True),
+    ],
+)
 def test_a_sheet_is_about_the_attempt_that_it_was_written_for(tmp_path: Path, sent: str, is_new: bool) -> None:
     """Looked up as not paid, sent again a second later: the sheet must not settle the payment of that second.
 
-    A spreadsheet drops what is less than a second, so that much is no other attempt.
+    A spreadsheet drops or rounds what is less than a second, so that much is no other attempt. A clock that was set
+    back in between gives the later attempt the earlier time: the old sheet had the row sent a third time.
     """
-    now = replace(doubt(2, 999), sent_from=datetime.fromisoformat(f"2026-11-23T09:30:{sent}+00:00"))
+    now = replace(doubt(2, 999), sent_from=datetime.fromisoformat(f"2026-11-23T09:{sent}+00:00"))
     sheet = filled(tmp_path / "d.csv", {2: ("declined", "", "")})
     lines = list(csv.reader(sheet.read_text("utf-8").splitlines()))
     lines[1][HEADER.index("sent_from_utc")] = "2026-11-23T09:30:00"
