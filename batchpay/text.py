@@ -7,6 +7,7 @@ a rounded amount can't slip in somewhere.
 from __future__ import annotations
 
 import textwrap
+import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -116,3 +117,8 @@ def instant(moment: datetime | None) -> str | None:
 def local_time(moment: datetime | None) -> str:
     """Return a time for people, in this machine's zone, which is named; `never` for None."""
     return "never" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+
+
+def folded(text: str) -> str:
+    """Return what two spellings of a text share: upper and lower case, width and composed accents don't matter."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from batchpay.errors import SettingsNotUsable, WaitingForPerson
 from batchpay.payment import Actor, parse_cents
 from batchpay.settings import PolicySettings
-from batchpay.text import local_time, money, printable
+from batchpay.text import folded, local_time, money, printable
 
 APPROVALS_MAX = 2
 """No more people than this are ever required."""
@@ -120,6 +120,5 @@ def may_be_one(one: Actor, other: Actor) -> bool:
 
 
 def _key(name: str) -> str:
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    account = folded.partition("@")[0].rpartition("\\")[2]
+    account = folded(name).partition("@")[0].rpartition("\\")[2]
     return "".join(character for character in account if unicodedata.category(character)[0] not in "ZC")

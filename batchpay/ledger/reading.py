@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import datetime
@@ -19,6 +18,7 @@ from batchpay.ledger.records import BatchSummary, Event, LedgerRow, PayeeFacts, 
 from batchpay.ledger.states import STATES
 from batchpay.outcome import Answer
 from batchpay.payment import Direction, Environment, State, Totals
+from batchpay.text import folded
 
 ROWS_AT_ONCE = 16384
 """Working by column costs something for each set of columns; this many rows take about fifty megabytes as columns
@@ -65,14 +65,9 @@ def find_digest(store: Store, digest: bytes, environment: Environment, again_rea
     wanted = {"digest": digest, "environment": environment.value}
     with store.reading() as view:
         for name, reason in view.execute(store.statements.BATCHES_OF_DIGEST, wanted).fetchall():
-            if again_reason is None or (reason is not None and _folded(reason) == _folded(again_reason)):
+            if again_reason is None or (reason is not None and folded(reason) == folded(again_reason)):
                 return _summary(store, view, view.execute(store.statements.BATCH_NAMED, (name,)).fetchone())
     return None
-
-
-def _folded(reason: str) -> str:
-    """Return what two spellings of one reason share: databases fold letters by their locale, or only those of ASCII."""
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", reason).casefold())
 
 
 def find(store: Store, reference: str | None, environment: Environment | None) -> BatchSummary:
